@@ -1,0 +1,112 @@
+//! Messages of a conversation: what the transcript keeps and what a provider is sent (`engine.md` 3).
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One message as the thread keeps it. Only [`Message::convert`]'s answer reaches a provider.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Message {
+    User {
+        content: Vec<Block>,
+    },
+    Assistant {
+        content: Vec<Block>,
+    },
+    ToolResult {
+        call_id: String,
+        name: String,
+        content: String,
+        is_error: bool,
+    },
+    /// Brought in by a hook; displayed or not, the model sees it as user text.
+    Custom {
+        custom_type: String,
+        content: String,
+        display: bool,
+    },
+    /// A command the user ran by hand; `excluded` (`!!`) keeps it from the model.
+    Bash {
+        command: String,
+        output: String,
+        exit_code: i32,
+        excluded: bool,
+    },
+    CompactionSummary {
+        text: String,
+    },
+    BranchSummary {
+        text: String,
+    },
+}
+
+/// A piece of a message's content, in the providers' common shape.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Block {
+    Text {
+        text: String,
+    },
+    /// `data` is base64.
+    Image {
+        media_type: String,
+        data: String,
+    },
+    /// Sent back unchanged; `signature` is the provider's own.
+    Thinking {
+        text: String,
+        signature: Option<String>,
+    },
+    ToolCall(ToolCall),
+    /// A block of a kind this version does not know, kept as the provider sent it.
+    Other {
+        wire: String,
+        value: Value,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    pub id: String,
+    /// The palette name, as the model wrote it.
+    pub name: String,
+    pub input: Value,
+}
+
+/// What a provider accepts after conversion: three roles, nothing else.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
+pub enum Turn {
+    User { content: Vec<Block> },
+    Assistant { content: Vec<Block> },
+    ToolResult { call_id: String, name: String, content: String, is_error: bool },
+}
+
+impl Message {
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::User { content: vec![Block::Text { text: text.into() }] }
+    }
+
+    /// What the model sees of this message; `None` for an excluded command.
+    pub fn convert(&self) -> Option<Turn> {
+        let user = |text: String| Some(Turn::User { content: vec![Block::Text { text }] });
+        match self {
+            Self::User { content } => Some(Turn::User { content: content.clone() }),
+            Self::Assistant { content } => Some(Turn::Assistant { content: content.clone() }),
+            Self::ToolResult { call_id, name, content, is_error } => Some(Turn::ToolResult {
+                call_id: call_id.clone(),
+                name: name.clone(),
+                content: content.clone(),
+                is_error: *is_error,
+            }),
+            Self::Custom { content, .. } => user(content.clone()),
+            Self::Bash { excluded: true, .. } => None,
+            Self::Bash { command, output, exit_code, excluded: false } => {
+                user(format!("Ran `{command}`\n```\n{output}\n```\nexit code {exit_code}"))
+            }
+            Self::CompactionSummary { text } | Self::BranchSummary { text } => {
+                user(format!("<summary>\n{text}\n</summary>"))
+            }
+        }
+    }
+}

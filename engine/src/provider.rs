@@ -1,0 +1,116 @@
+//! Providers: one trait, wires that map shapes and nothing else, errors as facts for the classification table.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::message::{Block, Turn};
+
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// One model call, complete: the same value gives the same bytes on the wire.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// The provider's own model id.
+    pub model: String,
+    /// Empty = none; delivered by the provider's own system field.
+    pub system: String,
+    pub turns: Vec<Turn>,
+    pub tools: Vec<ToolDefinition>,
+    /// Output tokens asked for.
+    pub max_output: u64,
+    /// Whether `turns[0]` is constant for the whole thread, so that a cache breakpoint may follow it.
+    pub first_turn_constant: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolDefinition {
+    pub name: String,
+    pub description: String,
+    /// JSON Schema of the input.
+    pub schema: Value,
+}
+
+/// A complete reply: the stream ended with its final event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    pub content: Vec<Block>,
+    pub usage: Usage,
+    pub stop: StopReason,
+    /// The model the provider says answered.
+    pub model: Option<String>,
+}
+
+/// Tokens as the provider counts them. `input` excludes `cache_read` and `cache_write`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    pub input: u64,
+    pub output: u64,
+    pub cache_read: u64,
+    pub cache_write: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    EndTurn,
+    ToolUse,
+    /// Output limit reached; a tool call in the reply is incomplete.
+    Length,
+    Refusal,
+    Other(String),
+}
+
+/// What happens while a reply streams in; shown and dropped, never recorded in the transcript.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Delta {
+    Text(String),
+    Thinking(String),
+    ToolCallStarted { id: String, name: String },
+    ToolCallInput { id: String, fragment: String },
+}
+
+/// A failed attempt, as facts. Classification belongs to the table, not to the wire.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct CallError {
+    pub stage: FailedStage,
+    pub status: Option<u16>,
+    /// Response headers that matter to retries, lower-case names.
+    pub headers: Vec<(String, String)>,
+    /// The provider's own error type and code, when it sent them.
+    pub error_type: Option<String>,
+    pub code: Option<String>,
+    /// Never holds a key.
+    pub message: String,
+    /// What the provider reported as used before the failure.
+    pub usage: Option<Usage>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailedStage {
+    /// No key, no such provider, a request that cannot be built: nothing was sent.
+    Setup,
+    Connect,
+    Timeout,
+    /// An answer with an error status.
+    Status,
+    /// An error event inside the stream.
+    StreamError,
+    /// The stream ended without its final event.
+    Truncated,
+    /// The answer was not what the wire promises.
+    Protocol,
+}
+
+/// A place to send requests to.
+pub trait Provider: Send + Sync {
+    fn call<'a>(
+        &'a self,
+        request: &'a Request,
+        live: &'a (dyn Fn(Delta) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Reply, CallError>>;
+}

@@ -1,0 +1,51 @@
+//! Tools: one path for every kind (gate → run → guard). This file has the shapes; kinds live in `tool/`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rye_grammar::ItemId;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::provider::BoxFuture;
+
+/// A call the gate has let through: parameters are already valid against the tool's schema.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Invocation {
+    pub item_id: ItemId,
+    pub parameters: Value,
+    /// The space-relative root of the project: tools act inside it only.
+    pub project_root: PathBuf,
+    pub thread_id: String,
+    pub timeout: Duration,
+    /// Folders inside the project a process may write (`needs.write` as granted).
+    pub write: Vec<String>,
+    /// Hosts a process may reach (`needs.net` as granted).
+    pub net: Vec<String>,
+    /// Item patterns this thread may sign: a file tool needs `rye.sign.<type>.<id>` to write an item.
+    pub may_write_item: Vec<String>,
+}
+
+/// What a tool answered. `content` is JSON, or a string for plain text; never a debug print.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolOutcome {
+    pub content: Value,
+    pub is_error: bool,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub details: Value,
+}
+
+impl ToolOutcome {
+    pub fn ok(content: impl Into<Value>) -> Self {
+        Self { content: content.into(), is_error: false, details: Value::Null }
+    }
+
+    pub fn error(message: impl Into<String>) -> Self {
+        Self { content: Value::String(message.into()), is_error: true, details: Value::Null }
+    }
+}
+
+/// Something that can be run once the gate has allowed it.
+pub trait Tool: Send + Sync {
+    fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome>;
+}

@@ -1,0 +1,85 @@
+//! The condition language: one tree for the mapping form and the one-line form (`language.md` 5).
+
+use serde_json::Value;
+
+use crate::span::Span;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expr {
+    pub kind: ExprKind,
+    pub span: Span,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum ExprKind {
+    Literal(Value),
+    /// A list literal of the one-line form; its items may be any expression.
+    List(Vec<Expr>),
+    Path(Path),
+    Exists(Path),
+    Length(Box<Expr>),
+    Not(Box<Expr>),
+    Negate(Box<Expr>),
+    All(Vec<Expr>),
+    Any(Vec<Expr>),
+    Compare {
+        op: CompareOp,
+        left: Box<Expr>,
+        right: Box<Expr>,
+    },
+    Arithmetic {
+        op: ArithmeticOp,
+        left: Box<Expr>,
+        right: Box<Expr>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompareOp {
+    Eq,
+    Ne,
+    Lt,
+    Lte,
+    Gt,
+    Gte,
+    In,
+    Contains,
+    Matches,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ArithmeticOp {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+}
+
+/// A dotted path to a fact. INVARIANT: at least one segment.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Path {
+    pub segments: Vec<Segment>,
+}
+
+/// A name, or a number that indexes a list or names an object's key.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Segment {
+    Name(String),
+    Number(u64),
+}
+
+impl std::fmt::Display for Path {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (i, segment) in self.segments.iter().enumerate() {
+            if i > 0 {
+                f.write_str(".")?;
+            }
+            match segment {
+                Segment::Name(n) => f.write_str(n)?,
+                Segment::Number(n) => write!(f, "{n}")?,
+            }
+        }
+        Ok(())
+    }
+}

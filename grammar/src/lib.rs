@@ -1,0 +1,41 @@
+//! Text to trees. Everything here is syntax: spans, shapes and spellings, never what a name stands for.
+//!
+//! Parsing never fails and never panics: it answers a smaller tree and more errors ([`Parsed`]).
+
+pub mod capability;
+pub mod condition;
+pub mod data;
+pub mod directive;
+pub mod error;
+pub mod hooks;
+pub mod knowledge;
+pub mod reference;
+pub mod signature;
+pub mod source;
+pub mod span;
+pub mod template;
+pub mod tool_header;
+pub mod xml;
+pub mod yaml;
+
+pub use error::SyntaxError;
+pub use reference::ItemId;
+pub use source::{Source, Sources};
+pub use span::{SourceId, Span, Spanned};
+
+/// A tree and everything that was wrong on the way to it.
+#[derive(Debug, Clone)]
+pub struct Parsed<T> {
+    pub tree: T,
+    pub errors: Vec<SyntaxError>,
+}
+
+impl<T> Parsed<T> {
+    pub fn clean(tree: T) -> Self {
+        Self { tree, errors: Vec::new() }
+    }
+
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Parsed<U> {
+        Parsed { tree: f(self.tree), errors: self.errors }
+    }
+}

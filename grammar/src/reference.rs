@@ -1,0 +1,83 @@
+//! Item ids: `rye/agent/core/base`. Segments are `[A-Za-z0-9_-]+`, joined by `/`; nothing else is an id.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// A well-formed item id. INVARIANT: non-empty segments of `[A-Za-z0-9_-]`, no leading or trailing `/`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ItemId(Arc<str>);
+
+/// Why a text is no item id; the offset is in bytes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct InvalidId {
+    pub reason: String,
+    pub offset: usize,
+}
+
+impl ItemId {
+    /// Reads an id, or says at which byte and why the text is none.
+    pub fn parse(text: &str) -> Result<Self, InvalidId> {
+        if text.is_empty() {
+            return Err(InvalidId { reason: "an item id cannot be empty".into(), offset: 0 });
+        }
+        let mut offset = 0;
+        for segment in text.split('/') {
+            if segment.is_empty() {
+                return Err(InvalidId { reason: format!("`{text}` has an empty segment"), offset });
+            }
+            if let Some((at, c)) =
+                segment.char_indices().find(|(_, c)| !(c.is_ascii_alphanumeric() || *c == '_' || *c == '-'))
+            {
+                let reason = match segment {
+                    "." | ".." => format!("`{text}` leaves its space: `{segment}` is no segment of an item id"),
+                    _ => format!("`{c}` cannot stand in an item id"),
+                };
+                return Err(InvalidId { reason, offset: offset + at });
+            }
+            offset += segment.len() + 1;
+        }
+        Ok(Self(text.into()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The last segment.
+    pub fn name(&self) -> &str {
+        self.0.rsplit('/').next().unwrap_or(&self.0)
+    }
+
+    /// Everything before the last segment; empty for a one-segment id.
+    pub fn category(&self) -> &str {
+        self.0.rsplit_once('/').map_or("", |(c, _)| c)
+    }
+
+    /// The spelling used in capabilities: dots for slashes.
+    pub fn dotted(&self) -> String {
+        self.0.replace('/', ".")
+    }
+}
+
+impl fmt::Display for ItemId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for ItemId {
+    type Error = InvalidId;
+    fn try_from(value: String) -> Result<Self, Self::Error> {
+        Self::parse(&value)
+    }
+}
+
+impl From<ItemId> for String {
+    fn from(value: ItemId) -> Self {
+        value.0.to_string()
+    }
+}

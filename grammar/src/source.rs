@@ -1,0 +1,77 @@
+//! The texts of a compilation, by number, with line and column look-up.
+
+use std::sync::Arc;
+
+use crate::span::{SourceId, Span};
+
+/// One text: the path shown to people and the text itself.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// What diagnostics print: relative to the project for its files, `user:…` and `system:…` for the other spaces.
+    pub path: Arc<str>,
+    pub text: Arc<str>,
+    line_starts: Arc<[u32]>,
+}
+
+/// A place for people: 1-based line, 1-based column in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    pub line: u32,
+    pub column: u32,
+}
+
+impl Source {
+    pub fn new(path: impl Into<Arc<str>>, text: impl Into<Arc<str>>) -> Self {
+        let text: Arc<str> = text.into();
+        let mut starts = vec![0u32];
+        for (i, b) in text.bytes().enumerate() {
+            if b == b'\n' {
+                starts.push(u32::try_from(i + 1).unwrap_or(u32::MAX));
+            }
+        }
+        Self { path: path.into(), text, line_starts: starts.into() }
+    }
+
+    pub fn position(&self, offset: u32) -> Position {
+        let line = self.line_starts.partition_point(|s| *s <= offset).saturating_sub(1);
+        let start = self.line_starts.get(line).copied().unwrap_or(0) as usize;
+        let column = self.text.get(start..offset as usize).map_or(0, |s| s.chars().count());
+        let one_based = |n: usize| u32::try_from(n + 1).unwrap_or(u32::MAX);
+        Position { line: one_based(line), column: one_based(column) }
+    }
+}
+
+/// Every text read so far; a [`SourceId`] is an index into it.
+#[derive(Debug, Clone, Default)]
+pub struct Sources {
+    all: Vec<Source>,
+}
+
+impl Sources {
+    pub fn add(&mut self, source: Source) -> SourceId {
+        let id = SourceId(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
+        self.all.push(source);
+        id
+    }
+
+    pub fn get(&self, id: SourceId) -> Option<&Source> {
+        self.all.get(id.0 as usize)
+    }
+
+    /// The text under a span; empty where the span does not fit.
+    pub fn slice(&self, span: Span) -> &str {
+        self.get(span.source).and_then(|s| s.text.get(span.range())).unwrap_or("")
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (SourceId, &Source)> {
+        self.all.iter().enumerate().map(|(i, s)| (SourceId(u32::try_from(i).unwrap_or(u32::MAX)), s))
+    }
+
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+}

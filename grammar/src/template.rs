@@ -1,0 +1,49 @@
+//! The two template languages (`language.md` 6): `${path || "fallback"}` and `{input:name}`.
+
+use crate::condition::Path;
+use crate::span::Span;
+
+/// A `${…}` template. One hole alone keeps its value's type.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Template {
+    pub parts: Vec<TemplatePart>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum TemplatePart {
+    Text(String),
+    Hole(Hole),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hole {
+    pub path: Path,
+    pub fallback: Option<String>,
+    pub span: Span,
+}
+
+/// A text with `{input:…}` holes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InputsText {
+    pub parts: Vec<InputsPart>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum InputsPart {
+    Text(String),
+    Input(InputHole),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct InputHole {
+    pub name: String,
+    pub when_missing: WhenMissing,
+    pub span: Span,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WhenMissing {
+    Refuse,
+    Empty,
+    Default(String),
+}
