@@ -1,1 +1,5 @@
-//! .
+//! Trees to plans. Everything here is a pure function of a [`world::World`]: no files, no clock, no processes.
+
+pub mod hook;
+pub mod plan;
+pub mod world;

@@ -1,0 +1,133 @@
+//! What a hook is once read: a point, a condition, an action. The table of points is in `semantics::hook_point`.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::world::{ItemKind, Space};
+
+/// Every event a hook can name (`language.md` 7), in the table's order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HookPoint {
+    ResolveExtends,
+    BuildSystemPrompt,
+    ThreadStarted,
+    ThreadContinued,
+    Input,
+    BeforeAgentStart,
+    Context,
+    ToolCall,
+    ToolExecutionStart,
+    ToolExecutionEnd,
+    ToolResult,
+    AfterStep,
+    Limit,
+    Error,
+    ContextLimitReached,
+    DirectiveReturn,
+    AgentEnd,
+    AfterComplete,
+    CognitionIn,
+    CognitionOut,
+    ToolCallResult,
+    ThreadCompleted,
+    ThreadError,
+    ThreadCancelled,
+    ThreadResumed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Position {
+    Before,
+    After,
+}
+
+/// Where a hook was written; with [`PlannedHook::layer`] it gives the order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum HookSource {
+    User,
+    /// The directive of the chain that wrote it.
+    Directive {
+        id: String,
+    },
+    Builtin,
+    Project,
+    Infrastructure,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailure {
+    Warn,
+    Fail,
+}
+
+/// What a hook does. Strings may be `${…}` templates, filled when the hook fires; the compiler has checked their form.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "action", rename_all = "snake_case")]
+pub enum HookAction {
+    SetExtends { item_id: String },
+    Fetch { item_type: ItemKind, item_id: String, params: Value },
+    Execute { item_type: ItemKind, item_id: String, params: Value },
+    Sign { item_type: ItemKind, item_id: String },
+    Transform { text: String },
+    Handled,
+    Message { content: String, custom_type: String, display: bool },
+    SystemPrompt { text: Option<String>, append: Option<String> },
+    Drop { kinds: Vec<String>, n: Option<u64> },
+    KeepLast { n: u64 },
+    Inject { content: String, position: Position },
+    Replace { messages: Value },
+    Block { reason: String },
+    Modify { content: Option<Value>, is_error: Option<bool>, details: Option<Value> },
+    Retry { delay_ms: Option<u64> },
+    Continue,
+    Terminate { status: Option<String>, error: Option<String> },
+    Escalate,
+    Raise { limit: String, value: Value },
+    Handoff,
+    Compact,
+    FollowUp { content: String },
+}
+
+/// A hook of the plan, in evaluation order. Suppressed, replaced and disabled ones stay with their verdict.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedHook {
+    pub id: String,
+    pub event: HookPoint,
+    pub layer: f64,
+    pub source: HookSource,
+    pub space: Space,
+    pub position: Position,
+    pub wrap: bool,
+    /// The condition as written, data form or one-line form; `None` = always. Compiled once when the plan is loaded.
+    pub condition: Option<Value>,
+    pub action: HookAction,
+    pub grants: Vec<String>,
+    pub on_failure: OnFailure,
+    /// What could be told before the run.
+    pub verdict: PlanVerdict,
+}
+
+/// What compile time knows of a hook.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "verdict", rename_all = "snake_case")]
+pub enum PlanVerdict {
+    /// The condition holds whatever happens.
+    Fires,
+    /// It is false whatever happens; `because` says which operand decided.
+    Never { because: String },
+    /// It depends on facts that only a run has.
+    Depends { on: Vec<String> },
+    /// Taken out before evaluation: suppressed, replaced, disabled, shadowed by an earlier first match.
+    Removed { because: String },
+}
+
+impl PlannedHook {
+    /// Whether a run has to look at this hook at all.
+    pub fn is_live(&self) -> bool {
+        matches!(self.verdict, PlanVerdict::Fires | PlanVerdict::Depends { .. })
+    }
+}

@@ -1,0 +1,248 @@
+//! The Plan: one value that `plan` prints and the machine runs. Space-relative ids and content hashes only: no
+//! absolute paths, no times, no source numbers; where things come from lies beside it in [`Origins`].
+
+pub mod graph;
+pub mod prompt;
+
+use std::collections::BTreeMap;
+
+use indexmap::IndexMap;
+use rye_grammar::ItemId;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::hook::PlannedHook;
+use crate::world::{ItemKind, Space};
+pub use graph::{Asked, Graph, Node, Outcome};
+pub use prompt::{Layer, LayerKind, Pending, Prompt, Segment};
+
+/// The format this version writes; an older one is read, a newer one refused.
+pub const PLAN_FORMAT: u32 = 1;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    pub format: u32,
+    pub directive: ItemId,
+    pub category: String,
+    pub description: String,
+    /// Root first, the directive itself last.
+    pub chain: Vec<Link>,
+    /// The hook that routed the chain, when one did.
+    pub route: Option<String>,
+    pub graph: Graph,
+    pub prompt: Prompt,
+    pub palette: Vec<PaletteTool>,
+    pub dropped_tools: Vec<DroppedTool>,
+    pub capabilities: Capabilities,
+    pub limits: PlanLimits,
+    /// In evaluation order.
+    pub hooks: Vec<PlannedHook>,
+    pub interface: Interface,
+    pub model: PlannedModel,
+    pub nudge: NudgePolicy,
+    pub continuation_directive: Option<ItemId>,
+    /// The settings a run reads, merged over the spaces and frozen here: `resilience`, `coordination`,
+    /// `error_classification`, `capability_risk`, by file name.
+    pub settings: BTreeMap<String, Value>,
+    /// Everything that was read, and everything that was looked for and not found.
+    pub manifest: Vec<Read>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    pub id: ItemId,
+    pub space: Space,
+    pub sha256: String,
+}
+
+/// A tool as the model is given it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PaletteTool {
+    /// The flattened name: `rye_file_system_read`.
+    pub name: String,
+    pub primary: Primary,
+    /// The item the name stands for; `None` for the primaries themselves and `rye_directive_return`.
+    pub item_id: Option<ItemId>,
+    pub description: String,
+    /// JSON Schema.
+    pub schema: Value,
+    /// Characters / 4 of description and schema.
+    pub tokens: u64,
+    pub bytes: u64,
+}
+
+/// What a palette entry does when called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Primary {
+    Execute,
+    Fetch,
+    Sign,
+    /// `rye_directive_return`.
+    Return,
+}
+
+/// A granted tool that is not in the palette, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DroppedTool {
+    pub item_id: ItemId,
+    pub tokens: u64,
+    pub bytes: u64,
+    pub because: String,
+}
+
+/// The directive's own set, before the spawn conjunction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Capabilities {
+    /// False where no link of the chain has `<permissions>`: a child takes its parent's set, a root has nothing.
+    pub declared: bool,
+    /// The directive whose `<permissions>` these are.
+    pub from: Option<ItemId>,
+    pub grants: Vec<Grant>,
+    /// Risk tier → why, from `<acknowledge>`.
+    pub acknowledged: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// The whole pattern: `rye.execute.tool.rye.file-system.*`.
+    pub pattern: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub net: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub write: Vec<String>,
+}
+
+/// Effective limits of a root thread; a child takes the minimum with its parent's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanLimits {
+    pub turns: u64,
+    pub tokens: u64,
+    /// Nano-dollars.
+    pub spend: u64,
+    pub spawns: u64,
+    pub depth: u64,
+    pub duration_seconds: u64,
+    /// Output tokens one request asks for.
+    pub output: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Interface {
+    pub inputs: IndexMap<String, Field>,
+    pub outputs: IndexMap<String, Field>,
+    /// The inputs this plan was compiled with, defaults filled in.
+    pub values: serde_json::Map<String, Value>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Field {
+    pub kind: FieldType,
+    pub required: bool,
+    pub default: Option<Value>,
+    pub choices: Vec<Value>,
+    pub description: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FieldType {
+    String,
+    Integer,
+    Number,
+    Boolean,
+    Array,
+    Object,
+}
+
+/// The resolved model: everything a request and its price need.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedModel {
+    /// The provider file's id: `anthropic`.
+    pub provider: String,
+    pub wire: String,
+    /// The provider's own model id.
+    pub id: String,
+    /// What was asked for: a tier, an id, or the default.
+    pub requested: String,
+    /// Tried in order when the first is refused or gone.
+    pub fallback: Option<String>,
+    /// Tokens.
+    pub context_window: u64,
+    pub max_output: u64,
+    /// `None` where the provider file names no price.
+    pub prices: Option<Prices>,
+    pub tool_use: ToolUse,
+    /// The provider file, merged, as the engine's `connect` takes it; base URL and variable names, never a key.
+    pub connection: Value,
+}
+
+/// Nano-dollars per million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prices {
+    pub input: u64,
+    pub output: u64,
+    pub cache_read: u64,
+    pub cache_write: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolUse {
+    Native,
+    TextParsed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NudgePolicy {
+    Auto,
+    Never,
+    Always,
+}
+
+/// One read of the compilation: a file with its hash, or a miss (`sha256: None`).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Read {
+    pub kind: ItemKind,
+    pub id: String,
+    pub space: Option<Space>,
+    pub sha256: Option<String>,
+}
+
+/// Where every limit, capability, hook, layer and tool comes from. Beside the plan, not in its hash.
+/// Keys: `limit.spend`, `capability.<pattern>`, `hook.<id>`, `layer.<id>`, `tool.<name>`, `model`, `extends`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Origins(pub IndexMap<String, Origin>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// As diagnostics print it.
+    pub file: String,
+    pub line: u32,
+    pub column: u32,
+    /// How it got here: "declared by `project/deploy/base`, 2nd link of the chain".
+    pub because: String,
+}
+
+impl Plan {
+    /// The bytes that are stored and hashed: canonical (struct order, maps in file order), so equal plans are equal bytes.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
+        serde_json::to_vec(self)
+    }
+
+    /// SHA-256 of [`Plan::to_bytes`], lowercase hex.
+    pub fn id(&self) -> Result<String, serde_json::Error> {
+        Ok(hex(&Sha256::digest(self.to_bytes()?)))
+    }
+}
+
+/// Lowercase hex.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, b| {
+        write!(out, "{b:02x}").ok();
+        out
+    })
+}
