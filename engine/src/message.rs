@@ -1,7 +1,7 @@
 //! Messages of a conversation: what the transcript keeps and what a provider is sent (`engine.md` 3).
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// One message as the thread keeps it. Only [`Message::convert`]'s answer reaches a provider.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -71,6 +71,31 @@ pub struct ToolCall {
     /// The palette name, as the model wrote it.
     pub name: String,
     pub input: Value,
+}
+
+/// The key of the input of a tool call whose arguments were no JSON object: `{"__malformed": the text as it came}`.
+/// Such a call is never run; its result is an error that shows the model its own text.
+pub const MALFORMED: &str = "__malformed";
+
+impl ToolCall {
+    /// A call as a wire received it: `arguments` is the text of a JSON object, empty meaning `{}`; anything else is
+    /// kept under [`MALFORMED`].
+    pub fn parse(id: impl Into<String>, name: impl Into<String>, arguments: &str) -> Self {
+        let input = if arguments.trim().is_empty() {
+            Value::Object(Map::new())
+        } else {
+            match serde_json::from_str(arguments) {
+                Ok(Value::Object(map)) => Value::Object(map),
+                Ok(_) | Err(_) => Value::Object(Map::from_iter([(MALFORMED.to_owned(), arguments.into())])),
+            }
+        };
+        Self { id: id.into(), name: name.into(), input }
+    }
+
+    /// The text of arguments that were no JSON object.
+    pub fn malformed(&self) -> Option<&str> {
+        self.input.get(MALFORMED).and_then(Value::as_str)
+    }
 }
 
 /// What a provider accepts after conversion: three roles, nothing else.

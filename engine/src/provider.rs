@@ -23,6 +23,23 @@ pub struct Request {
     pub max_output: u64,
     /// Whether `turns[0]` is constant for the whole thread, so that a cache breakpoint may follow it.
     pub first_turn_constant: bool,
+    /// Who asks. Never sent: only a script looks at it.
+    #[serde(default)]
+    pub cue: Cue,
+}
+
+/// Where in its thread a call stands, so that a script can be played from any point, after a crash too.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cue {
+    /// The directive's full id; chooses the branch of a script.
+    pub directive: String,
+    /// Replies this thread already has; `None` = the assistant turns of the request (which a `context` hook may have
+    /// thinned out).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<u32>,
+    /// Attempts at this turn that have failed already.
+    #[serde(default)]
+    pub attempt: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
