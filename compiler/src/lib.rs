@@ -2,4 +2,6 @@
 
 pub mod hook;
 pub mod plan;
+pub mod primary;
+pub mod tool_spec;
 pub mod world;

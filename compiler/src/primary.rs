@@ -1,0 +1,249 @@
+//! The primary actions as tool definitions: names, descriptions and schemas for the palette (`language.md` 10), and the
+//! typed reading of their arguments, so that the gate checks exactly what is then dispatched (`language.md` 9).
+//! Nothing here runs anything.
+
+pub mod request;
+
+use rye_grammar::ItemId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+pub use request::{BadRequest, ExecuteRequest, FetchRequest, SignRequest};
+
+/// A definition as the model sees it. `schema` is a JSON Schema of the arguments.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PrimaryDefinition {
+    pub name: &'static str,
+    pub description: String,
+    pub schema: Value,
+}
+
+/// What a thread can do besides its native tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Primary {
+    Execute,
+    Fetch,
+    Sign,
+}
+
+/// The name of the tool that ends a thread with structured outputs.
+pub const DIRECTIVE_RETURN: &str = "rye_directive_return";
+
+impl Primary {
+    pub const ALL: [Self; 3] = [Self::Execute, Self::Fetch, Self::Sign];
+
+    /// The name in the palette: `rye_execute`.
+    pub fn tool_name(self) -> &'static str {
+        match self {
+            Self::Execute => "rye_execute",
+            Self::Fetch => "rye_fetch",
+            Self::Sign => "rye_sign",
+        }
+    }
+
+    /// The word in a capability: `execute`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Execute => "execute",
+            Self::Fetch => "fetch",
+            Self::Sign => "sign",
+        }
+    }
+
+    pub fn of_tool_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|p| p.tool_name() == name)
+    }
+
+    pub fn definition(self) -> PrimaryDefinition {
+        match self {
+            Self::Execute => execute(),
+            Self::Fetch => fetch(),
+            Self::Sign => sign(),
+        }
+    }
+}
+
+/// The kinds of item a primary can name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemType {
+    Tool,
+    Directive,
+    Knowledge,
+}
+
+impl ItemType {
+    pub const ALL: [Self; 3] = [Self::Tool, Self::Directive, Self::Knowledge];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Directive => "directive",
+            Self::Knowledge => "knowledge",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|t| t.word() == text)
+    }
+}
+
+/// The capability an action on an item needs; without an id, the one a query needs: `rye.fetch.knowledge`.
+pub fn capability(primary: Primary, item_type: ItemType, item_id: Option<&ItemId>) -> String {
+    let stem = format!("rye.{}.{}", primary.word(), item_type.word());
+    item_id.map_or_else(|| stem.clone(), |id| format!("{stem}.{}", id.dotted()))
+}
+
+/// One declared output, as `rye_directive_return` asks for it. `value_type` is a JSON Schema type name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReturnField {
+    pub name: String,
+    pub value_type: String,
+    pub description: String,
+    pub required: bool,
+    /// The allowed values; empty = any.
+    pub choices: Vec<Value>,
+}
+
+/// The definition of `rye_directive_return` for these outputs. Only `status` is required by the schema, because an
+/// error return has no outputs; what is missing from a success is answered with names (`language.md` 12).
+pub fn directive_return(outputs: &[ReturnField]) -> PrimaryDefinition {
+    let mut properties = Map::new();
+    properties.insert("status".into(), json!({"type": "string", "enum": ["success", "error"]}));
+    for field in outputs {
+        let mut schema = Map::new();
+        schema.insert("type".into(), Value::String(field.value_type.clone()));
+        if !field.description.is_empty() {
+            schema.insert("description".into(), Value::String(field.description.clone()));
+        }
+        if !field.choices.is_empty() {
+            schema.insert("enum".into(), Value::Array(field.choices.clone()));
+        }
+        // An output the author called `status` keeps the author's schema; an error return then names itself by
+        // `error_detail`.
+        properties.insert(field.name.clone(), Value::Object(schema));
+    }
+    properties
+        .entry("error_detail")
+        .or_insert_with(|| json!({"type": "string", "description": "With status error: what went wrong"}));
+    let required: Vec<&str> = outputs.iter().filter(|f| f.required).map(|f| f.name.as_str()).collect();
+    let description = if required.is_empty() {
+        "End this thread and hand back its outputs.".to_owned()
+    } else {
+        format!("End this thread and hand back its outputs. Success needs: {}.", required.join(", "))
+    };
+    PrimaryDefinition {
+        name: DIRECTIVE_RETURN,
+        description,
+        schema: json!({"type": "object", "properties": properties, "additionalProperties": false}),
+    }
+}
+
+fn execute() -> PrimaryDefinition {
+    PrimaryDefinition {
+        name: Primary::Execute.tool_name(),
+        description: "Run a tool, start a directive as a child thread, or read knowledge, by item id.".into(),
+        schema: json!({
+            "type": "object",
+            "properties": {
+                "item_type": item_type_schema(),
+                "item_id": item_id_schema(),
+                "parameters": {"type": "object", "description": "Tool parameters or directive inputs"},
+                "async": {"type": "boolean", "description": "Do not wait; answers a thread_id"},
+            },
+            "required": ["item_type", "item_id"],
+            "additionalProperties": false,
+        }),
+    }
+}
+
+fn fetch() -> PrimaryDefinition {
+    PrimaryDefinition {
+        name: Primary::Fetch.tool_name(),
+        description: "Read one item by id, search items by words, or page a stored result. \
+                      Give item_id, query or object."
+            .into(),
+        schema: json!({
+            "type": "object",
+            "properties": {
+                "item_type": item_type_schema(),
+                "item_id": item_id_schema(),
+                "query": {"type": "string", "description": "Words to look for"},
+                "scope": {"type": "string", "description": "Only ids like this: project/*"},
+                "object": {"type": "string", "description": "Hash of a stored result"},
+                "offset": {"type": "integer", "minimum": 0, "description": "First byte of the page"},
+                "limit": {"type": "integer", "minimum": 1, "description": "Hits, or bytes of the page"},
+            },
+            "additionalProperties": false,
+        }),
+    }
+}
+
+fn sign() -> PrimaryDefinition {
+    PrimaryDefinition {
+        name: Primary::Sign.tool_name(),
+        description: "Sign a project item, so that others can tell it is unchanged.".into(),
+        schema: json!({
+            "type": "object",
+            "properties": {"item_type": item_type_schema(), "item_id": item_id_schema()},
+            "required": ["item_type", "item_id"],
+            "additionalProperties": false,
+        }),
+    }
+}
+
+fn item_type_schema() -> Value {
+    json!({"type": "string", "enum": ["tool", "directive", "knowledge"]})
+}
+
+fn item_id_schema() -> Value {
+    json!({"type": "string", "description": "Such as rye/file-system/read"})
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_words_agree() {
+        for p in Primary::ALL {
+            assert_eq!(Primary::of_tool_name(p.tool_name()), Some(p));
+            assert_eq!(p.definition().name, p.tool_name());
+            assert_eq!(format!("rye_{}", p.word()), p.tool_name());
+        }
+        assert_eq!(Primary::of_tool_name("rye_Execute"), None);
+    }
+
+    #[test]
+    fn capabilities_use_dots_and_drop_the_id_of_a_query() {
+        let id = ItemId::parse("rye/file-system/read").unwrap();
+        assert_eq!(capability(Primary::Execute, ItemType::Tool, Some(&id)), "rye.execute.tool.rye.file-system.read");
+        assert_eq!(capability(Primary::Fetch, ItemType::Knowledge, None), "rye.fetch.knowledge");
+    }
+
+    #[test]
+    fn the_return_tool_carries_the_declared_outputs() {
+        let field = |name: &str, required| ReturnField {
+            name: name.into(),
+            value_type: "string".into(),
+            description: "what it is".into(),
+            required,
+            choices: vec![json!("a"), json!("b")],
+        };
+        let d = directive_return(&[field("url", true), field("note", false)]);
+        assert_eq!(d.description, "End this thread and hand back its outputs. Success needs: url.");
+        assert_eq!(d.schema["properties"]["url"], json!({"type":"string","description":"what it is","enum":["a","b"]}));
+        assert_eq!(d.schema["required"], Value::Null);
+        let keys: Vec<&String> = d.schema["properties"].as_object().unwrap().keys().collect();
+        assert_eq!(keys, ["status", "url", "note", "error_detail"]);
+    }
+
+    #[test]
+    fn the_primaries_are_cheap() {
+        let size: usize =
+            Primary::ALL.iter().map(|p| p.definition()).map(|d| d.description.len() + d.schema.to_string().len()).sum();
+        assert!(size / 4 < 450, "{} tokens", size / 4);
+    }
+}

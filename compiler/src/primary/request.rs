@@ -1,0 +1,281 @@
+//! The arguments of the primaries, read into types. One reading serves the gate and the dispatch, so what was checked
+//! is what is run. Nothing is guessed: an unknown key or a wrong type is an error the model can act on.
+
+use rye_grammar::ItemId;
+use serde_json::{Map, Value};
+
+use super::{ItemType, Primary};
+
+/// Why arguments could not be read: a sentence for the model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadRequest(pub String);
+
+/// `rye_execute`, read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExecuteRequest {
+    pub item_type: ItemType,
+    pub item_id: ItemId,
+    /// An object; empty if left out.
+    pub parameters: Map<String, Value>,
+    pub is_async: bool,
+}
+
+/// `rye_fetch`, read: exactly one of three.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FetchRequest {
+    /// An item's body; `offset` and `limit` are bytes of it.
+    Item { item_type: ItemType, item_id: ItemId, offset: u64, limit: Option<u64> },
+    /// A search; `limit` is hits. `scope` is a pattern over dotted ids.
+    Query { item_type: ItemType, query: String, scope: Option<String>, limit: Option<u64> },
+    /// A page of a stored result of this thread; `offset` and `limit` are bytes.
+    Object { sha256: String, offset: u64, limit: Option<u64> },
+}
+
+/// `rye_sign`, read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignRequest {
+    pub item_type: ItemType,
+    pub item_id: ItemId,
+}
+
+impl ExecuteRequest {
+    pub fn read(arguments: &Value) -> Result<Self, BadRequest> {
+        let a = Arguments::open(arguments, Primary::Execute, &["item_type", "item_id", "parameters", "async"])?;
+        Ok(Self {
+            item_type: a.item_type()?,
+            item_id: a.item_id()?,
+            parameters: match a.value("parameters") {
+                None => Map::new(),
+                Some(Value::Object(map)) => map.clone(),
+                Some(other) => return Err(a.wrong("parameters", "an object", other)),
+            },
+            is_async: match a.value("async") {
+                None => false,
+                Some(Value::Bool(b)) => *b,
+                Some(other) => return Err(a.wrong("async", "a boolean", other)),
+            },
+        })
+    }
+}
+
+impl FetchRequest {
+    pub fn read(arguments: &Value) -> Result<Self, BadRequest> {
+        const KEYS: [&str; 7] = ["item_type", "item_id", "query", "scope", "object", "offset", "limit"];
+        let a = Arguments::open(arguments, Primary::Fetch, &KEYS)?;
+        let given: Vec<&str> = ["item_id", "query", "object"].into_iter().filter(|k| a.value(k).is_some()).collect();
+        match given.as_slice() {
+            ["item_id"] => {
+                a.refuse("scope", "item_id")?;
+                Ok(Self::Item {
+                    item_type: a.item_type()?,
+                    item_id: a.item_id()?,
+                    offset: a.number("offset")?.unwrap_or(0),
+                    limit: a.positive("limit")?,
+                })
+            }
+            ["query"] => {
+                a.refuse("offset", "query")?;
+                let query = a.text("query")?.unwrap_or_default();
+                if query.trim().is_empty() {
+                    return Err(BadRequest("rye_fetch: `query` holds no word to look for".into()));
+                }
+                Ok(Self::Query {
+                    item_type: a.item_type()?,
+                    query,
+                    scope: a.text("scope")?,
+                    limit: a.positive("limit")?,
+                })
+            }
+            ["object"] => {
+                a.refuse("scope", "object")?;
+                let sha256 = a.text("object")?.unwrap_or_default();
+                let is_hash = sha256.len() == 64 && sha256.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+                if !is_hash {
+                    return Err(BadRequest(
+                        "rye_fetch: `object` is the 64 hex digits a stored result was given".into(),
+                    ));
+                }
+                Ok(Self::Object { sha256, offset: a.number("offset")?.unwrap_or(0), limit: a.positive("limit")? })
+            }
+            [] => Err(BadRequest("rye_fetch: give one of `item_id`, `query` or `object`".into())),
+            more => Err(BadRequest(format!(
+                "rye_fetch: give one of `item_id`, `query` or `object`, not {}",
+                more.join(" and ")
+            ))),
+        }
+    }
+}
+
+impl SignRequest {
+    pub fn read(arguments: &Value) -> Result<Self, BadRequest> {
+        let a = Arguments::open(arguments, Primary::Sign, &["item_type", "item_id"])?;
+        Ok(Self { item_type: a.item_type()?, item_id: a.item_id()? })
+    }
+}
+
+/// A mapping whose keys are all known; null counts as left out.
+struct Arguments<'a> {
+    map: &'a Map<String, Value>,
+    tool: &'static str,
+}
+
+impl<'a> Arguments<'a> {
+    fn open(value: &'a Value, primary: Primary, keys: &[&str]) -> Result<Self, BadRequest> {
+        let tool = primary.tool_name();
+        let Value::Object(map) = value else {
+            return Err(BadRequest(format!("{tool}: the arguments must be an object")));
+        };
+        if let Some(unknown) = map.keys().find(|k| !keys.contains(&k.as_str())) {
+            return Err(BadRequest(format!(
+                "{tool}: unknown key `{}`; it takes {}",
+                shorten(unknown),
+                keys.join(", ")
+            )));
+        }
+        Ok(Self { map, tool })
+    }
+
+    fn value(&self, key: &str) -> Option<&'a Value> {
+        self.map.get(key).filter(|v| !v.is_null())
+    }
+
+    fn item_type(&self) -> Result<ItemType, BadRequest> {
+        let text = self.text("item_type")?.ok_or_else(|| self.missing("item_type"))?;
+        ItemType::parse(&text).ok_or_else(|| {
+            BadRequest(format!("{}: `item_type` is tool, directive or knowledge, not `{}`", self.tool, shorten(&text)))
+        })
+    }
+
+    fn item_id(&self) -> Result<ItemId, BadRequest> {
+        let text = self.text("item_id")?.ok_or_else(|| self.missing("item_id"))?;
+        ItemId::parse(&text).map_err(|e| BadRequest(format!("{}: {}", self.tool, shorten(&e.reason))))
+    }
+
+    fn text(&self, key: &str) -> Result<Option<String>, BadRequest> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(Value::String(s)) => Ok(Some(s.clone())),
+            Some(other) => Err(self.wrong(key, "a string", other)),
+        }
+    }
+
+    fn number(&self, key: &str) -> Result<Option<u64>, BadRequest> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(v) => v.as_u64().map(Some).ok_or_else(|| self.wrong(key, "a whole number", v)),
+        }
+    }
+
+    fn positive(&self, key: &str) -> Result<Option<u64>, BadRequest> {
+        match self.number(key)? {
+            Some(0) => Err(BadRequest(format!("{}: `{key}` must be at least 1", self.tool))),
+            other => Ok(other),
+        }
+    }
+
+    fn refuse(&self, key: &str, with: &str) -> Result<(), BadRequest> {
+        if self.value(key).is_none() {
+            return Ok(());
+        }
+        Err(BadRequest(format!("{}: `{key}` has no meaning beside `{with}`", self.tool)))
+    }
+
+    fn missing(&self, key: &str) -> BadRequest {
+        BadRequest(format!("{}: `{key}` is missing", self.tool))
+    }
+
+    fn wrong(&self, key: &str, wanted: &str, found: &Value) -> BadRequest {
+        BadRequest(format!("{}: `{key}` must be {wanted}, not `{}`", self.tool, shorten(&found.to_string())))
+    }
+}
+
+/// What a model wrote, short enough to be quoted back.
+fn shorten(text: &str) -> String {
+    const MOST: usize = 80;
+    if text.chars().count() <= MOST {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(MOST).collect();
+    short.push('…');
+    short
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn execute(v: &Value) -> String {
+        ExecuteRequest::read(v).unwrap_err().0
+    }
+
+    fn fetch(v: &Value) -> String {
+        FetchRequest::read(v).unwrap_err().0
+    }
+
+    #[test]
+    fn execute_reads_what_it_names_and_nothing_else() {
+        let ok =
+            ExecuteRequest::read(&json!({"item_type":"tool","item_id":"rye/bash/bash","parameters":{"item_id":"x"}}));
+        let ok = ok.unwrap();
+        assert_eq!((ok.item_type, ok.item_id.as_str(), ok.is_async), (ItemType::Tool, "rye/bash/bash", false));
+        assert_eq!(
+            execute(&json!({"item_type":"tool","item_id":"a","itemid":"b"})),
+            "rye_execute: unknown key `itemid`; it takes item_type, item_id, parameters, async"
+        );
+        assert_eq!(
+            execute(&json!({"item_type":"tool","item_id":"a/../b"})),
+            "rye_execute: `a/../b` leaves its space: `..` is no segment of an item id"
+        );
+        assert_eq!(
+            execute(&json!({"item_type":"config","item_id":"a"})),
+            "rye_execute: `item_type` is tool, directive or knowledge, not `config`"
+        );
+        assert_eq!(execute(&json!({"item_type":"tool"})), "rye_execute: `item_id` is missing");
+        assert_eq!(
+            execute(&json!({"item_type":"tool","item_id":"a","parameters":"{}"})),
+            "rye_execute: `parameters` must be an object, not `\"{}\"`"
+        );
+        assert_eq!(execute(&json!([])), "rye_execute: the arguments must be an object");
+    }
+
+    #[test]
+    fn fetch_is_exactly_one_of_three() {
+        let hash = "0".repeat(64);
+        assert!(matches!(
+            FetchRequest::read(&json!({"item_type":"knowledge","item_id":"a"})),
+            Ok(FetchRequest::Item { .. })
+        ));
+        assert!(matches!(
+            FetchRequest::read(&json!({"item_type":"knowledge","query":"a","limit":3})),
+            Ok(FetchRequest::Query { .. })
+        ));
+        assert!(matches!(
+            FetchRequest::read(&json!({"object":hash,"offset":9})),
+            Ok(FetchRequest::Object { offset: 9, .. })
+        ));
+        assert_eq!(fetch(&json!({"item_type":"tool"})), "rye_fetch: give one of `item_id`, `query` or `object`");
+        assert_eq!(
+            fetch(&json!({"item_id":"a","query":"b"})),
+            "rye_fetch: give one of `item_id`, `query` or `object`, not item_id and query"
+        );
+        assert_eq!(fetch(&json!({"query":"a"})), "rye_fetch: `item_type` is missing");
+        assert_eq!(
+            fetch(&json!({"object":"../../etc/passwd"})),
+            "rye_fetch: `object` is the 64 hex digits a stored result was given"
+        );
+        assert_eq!(fetch(&json!({"object":hash,"limit":0})), "rye_fetch: `limit` must be at least 1");
+        assert_eq!(fetch(&json!({"object":hash,"offset":-1})), "rye_fetch: `offset` must be a whole number, not `-1`");
+        assert_eq!(fetch(&json!({"item_type":"tool","query":"  "})), "rye_fetch: `query` holds no word to look for");
+    }
+
+    #[test]
+    fn long_nonsense_is_quoted_short() {
+        let long = "x".repeat(10_000);
+        assert!(execute(&json!({ long.clone(): 1 })).len() < 300);
+        assert!(execute(&json!({"item_type": "tool", "item_id": format!("{long}!{long}")})).len() < 300);
+    }
+}

@@ -1,0 +1,75 @@
+//! What a tool file declares (`language.md` 2), read from its metadata mapping into plain data. Nothing is run, no file
+//! is opened: the same value serves the palette, the gate and the engine's registry.
+
+mod argv;
+mod read;
+
+use rye_grammar::Span;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use argv::{ArgvError, fill, holes};
+
+/// A tool as declared.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolSpec {
+    pub description: String,
+    /// JSON Schema of the parameters; always one of an object.
+    pub parameters: Value,
+    pub kind: ToolKind,
+    /// How long a call may take unless it says less.
+    pub timeout_seconds: u64,
+    /// May run beside its neighbours in one turn.
+    pub parallel: bool,
+    /// May be run again after a crash that left its outcome unknown.
+    pub idempotent: bool,
+    pub needs: Needs,
+    pub version: Option<String>,
+    pub category: Option<String>,
+}
+
+/// How a tool is run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ToolKind {
+    /// Compiled in; the name it has there.
+    Builtin { name: String },
+    /// A program and its arguments, never through a shell. See [`fill`] for the holes.
+    Command { argv: Vec<String> },
+}
+
+/// What a tool must be granted before it may run (`language.md` 9, Needs).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Needs {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub net: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub write: Vec<String>,
+}
+
+/// Seconds a tool may take when it names no time.
+pub const DEFAULT_TIMEOUT_SECONDS: u64 = 120;
+/// The longest time a tool file may name: one day.
+pub const MAX_TIMEOUT_SECONDS: u64 = 86_400;
+
+/// Something wrong in a tool file. `code` says which diagnostic it belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolFault {
+    pub code: ToolFaultCode,
+    pub message: String,
+    pub span: Span,
+    pub label: String,
+    pub help: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolFaultCode {
+    /// A key no tool has.
+    UnknownKey,
+    /// A key every tool of this kind must have.
+    MissingKey,
+    /// A value of the wrong type or outside its range.
+    BadValue,
+}
