@@ -1,0 +1,22 @@
+# Everything CI does, by name. `just` alone lists the recipes.
+
+default:
+    @just --list
+
+# All tests, as the README says.
+test:
+    cargo test --workspace
+
+# What CI checks before the tests.
+lint:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+# Take the current output of the case folders as expected; read the diff before you commit it.
+accept:
+    INSTA_UPDATE=always cargo test -p rye-snapshots --test cases
+
+# End to end against an independent mock server.
+e2e:
+    e2e/run
