@@ -4,10 +4,13 @@
 
 pub mod request;
 
+use indexmap::IndexMap;
 use rye_grammar::ItemId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::plan::{Field, FieldType};
+use crate::world::ItemKind;
 pub use request::{BadRequest, ExecuteRequest, FetchRequest, SignRequest};
 
 /// A definition as the model sees it. `schema` is a JSON Schema of the arguments.
@@ -89,31 +92,34 @@ impl ItemType {
     }
 }
 
+impl From<ItemType> for ItemKind {
+    fn from(value: ItemType) -> Self {
+        match value {
+            ItemType::Tool => Self::Tool,
+            ItemType::Directive => Self::Directive,
+            ItemType::Knowledge => Self::Knowledge,
+        }
+    }
+}
+
 /// The capability an action on an item needs; without an id, the one a query needs: `rye.fetch.knowledge`.
 pub fn capability(primary: Primary, item_type: ItemType, item_id: Option<&ItemId>) -> String {
     let stem = format!("rye.{}.{}", primary.word(), item_type.word());
     item_id.map_or_else(|| stem.clone(), |id| format!("{stem}.{}", id.dotted()))
 }
 
-/// One declared output, as `rye_directive_return` asks for it. `value_type` is a JSON Schema type name.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ReturnField {
-    pub name: String,
-    pub value_type: String,
-    pub description: String,
-    pub required: bool,
-    /// The allowed values; empty = any.
-    pub choices: Vec<Value>,
-}
-
 /// The definition of `rye_directive_return` for these outputs. Only `status` is required by the schema, because an
 /// error return has no outputs; what is missing from a success is answered with names (`language.md` 12).
-pub fn directive_return(outputs: &[ReturnField]) -> PrimaryDefinition {
+pub fn directive_return(outputs: &IndexMap<String, Field>) -> PrimaryDefinition {
     let mut properties = Map::new();
     properties.insert("status".into(), json!({"type": "string", "enum": ["success", "error"]}));
-    for field in outputs {
+    for (name, field) in outputs {
         let mut schema = Map::new();
-        schema.insert("type".into(), Value::String(field.value_type.clone()));
+        schema.insert("type".into(), Value::String(type_word(field.kind).into()));
+        if field.kind == FieldType::Array {
+            // Some providers refuse an array that does not say what it holds.
+            schema.insert("items".into(), json!({}));
+        }
         if !field.description.is_empty() {
             schema.insert("description".into(), Value::String(field.description.clone()));
         }
@@ -122,12 +128,12 @@ pub fn directive_return(outputs: &[ReturnField]) -> PrimaryDefinition {
         }
         // An output the author called `status` keeps the author's schema; an error return then names itself by
         // `error_detail`.
-        properties.insert(field.name.clone(), Value::Object(schema));
+        properties.insert(name.clone(), Value::Object(schema));
     }
     properties
         .entry("error_detail")
         .or_insert_with(|| json!({"type": "string", "description": "With status error: what went wrong"}));
-    let required: Vec<&str> = outputs.iter().filter(|f| f.required).map(|f| f.name.as_str()).collect();
+    let required: Vec<&str> = outputs.iter().filter(|(_, f)| f.required).map(|(n, _)| n.as_str()).collect();
     let description = if required.is_empty() {
         "End this thread and hand back its outputs.".to_owned()
     } else {
@@ -137,6 +143,17 @@ pub fn directive_return(outputs: &[ReturnField]) -> PrimaryDefinition {
         name: DIRECTIVE_RETURN,
         description,
         schema: json!({"type": "object", "properties": properties, "additionalProperties": false}),
+    }
+}
+
+fn type_word(kind: FieldType) -> &'static str {
+    match kind {
+        FieldType::String => "string",
+        FieldType::Integer => "integer",
+        FieldType::Number => "number",
+        FieldType::Boolean => "boolean",
+        FieldType::Array => "array",
+        FieldType::Object => "object",
     }
 }
 
@@ -225,16 +242,21 @@ mod tests {
 
     #[test]
     fn the_return_tool_carries_the_declared_outputs() {
-        let field = |name: &str, required| ReturnField {
-            name: name.into(),
-            value_type: "string".into(),
-            description: "what it is".into(),
+        let field = |kind, required, choices| Field {
+            kind,
             required,
-            choices: vec![json!("a"), json!("b")],
+            default: None,
+            choices,
+            description: "what it is".into(),
         };
-        let d = directive_return(&[field("url", true), field("note", false)]);
+        let outputs = IndexMap::from([
+            ("url".to_owned(), field(FieldType::String, true, vec![json!("a"), json!("b")])),
+            ("note".to_owned(), field(FieldType::Array, false, Vec::new())),
+        ]);
+        let d = directive_return(&outputs);
         assert_eq!(d.description, "End this thread and hand back its outputs. Success needs: url.");
         assert_eq!(d.schema["properties"]["url"], json!({"type":"string","description":"what it is","enum":["a","b"]}));
+        assert_eq!(d.schema["properties"]["note"], json!({"type":"array","items":{},"description":"what it is"}));
         assert_eq!(d.schema["required"], Value::Null);
         let keys: Vec<&String> = d.schema["properties"].as_object().unwrap().keys().collect();
         assert_eq!(keys, ["status", "url", "note", "error_detail"]);

@@ -14,16 +14,18 @@ use crate::provider::BoxFuture;
 pub struct Invocation {
     pub item_id: ItemId,
     pub parameters: Value,
-    /// The space-relative root of the project: tools act inside it only.
+    /// The root of the project, absolute: tools act inside it only.
     pub project_root: PathBuf,
     pub thread_id: String,
+    /// The most this call may take, whatever it asks for; what the thread has left of its duration.
     pub timeout: Duration,
     /// Folders inside the project a process may write (`needs.write` as granted).
     pub write: Vec<String>,
     /// Hosts a process may reach (`needs.net` as granted).
     pub net: Vec<String>,
-    /// Item patterns this thread may sign: a file tool needs `rye.sign.<type>.<id>` to write an item.
-    pub may_write_item: Vec<String>,
+    /// The grants of every link of the spawn chain, as patterns; writing an item needs `rye.sign.<type>.<id>` from each
+    /// link (`language.md` 9). Empty = no item may be written.
+    pub may_write_item: Vec<Vec<String>>,
 }
 
 /// What a tool answered. `content` is JSON, or a string for plain text; never a debug print.
