@@ -3,6 +3,7 @@
 
 pub mod graph;
 pub mod prompt;
+pub mod verify;
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,13 @@
 //! The execution graph: which node follows which outcome. The machine gives outcomes and never names a successor.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod build;
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::hook::HookPoint;
+pub use build::{Needs, Part, build};
 
 /// A step of the run (`engine.md` 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -152,9 +155,8 @@ fn hook_outcomes(point: HookPoint) -> &'static [Outcome] {
     use Outcome as O;
     match point {
         HookPoint::Input => &[O::Pass, O::Handled],
-        HookPoint::AfterStep => &[O::Pass, O::Retry, O::Continue, O::Terminate],
+        HookPoint::AfterStep | HookPoint::Error => &[O::Pass, O::Retry, O::Continue, O::Terminate],
         HookPoint::Limit => &[O::Pass, O::Retry, O::Continue, O::Terminate, O::Escalate, O::Raise, O::Handoff],
-        HookPoint::Error => &[O::Pass, O::Retry, O::Continue, O::Terminate],
         HookPoint::ContextLimitReached => &[O::Pass, O::Handoff, O::Compact, O::Terminate],
         HookPoint::AgentEnd => &[O::Pass, O::FollowUp],
         HookPoint::ResolveExtends
@@ -179,171 +181,15 @@ fn hook_outcomes(point: HookPoint) -> &'static [Outcome] {
     }
 }
 
-/// What decides which nodes a directive gets.
-#[derive(Debug, Clone, Default)]
-pub struct Needs {
-    /// Points with at least one live hook.
-    pub points: BTreeSet<HookPoint>,
-    /// The palette holds anything to call.
-    pub tools: bool,
-    /// Outputs are declared.
-    pub outputs: bool,
-    pub nudge: bool,
-    /// Some granted capability asks a person first.
-    pub asks: bool,
-}
-
-/// The graph of a directive: only the nodes it needs, every outcome of each with one edge.
-pub fn build(needs: &Needs) -> Graph {
-    use Outcome as O;
-    let hooks = |point: HookPoint, otherwise: Node| {
-        if needs.points.contains(&point) { Node::Hooks(point) } else { otherwise }
-    };
-    let mut graph: BTreeMap<Node, Edges> = BTreeMap::new();
-    let mut add = |node: Node, edges: &[(Outcome, Node)]| {
-        graph.insert(node, edges.iter().copied().collect());
-    };
-
-    let end = hooks(HookPoint::AgentEnd, Node::Finish);
-    let after_text = if needs.nudge { Node::Nudge } else { end };
-    let on_limit = hooks(HookPoint::Limit, Node::Finish);
-    let on_error = hooks(HookPoint::Error, Node::Finish);
-    let on_full = hooks(HookPoint::ContextLimitReached, Node::Handoff);
-    let first_call = hooks(HookPoint::ToolCall, Node::Gate);
-    let calls_done = hooks(HookPoint::AfterStep, Node::Context);
-    let model = hooks(HookPoint::Context, Node::Model);
-    // Fresh threads and continuations have hooks of their own; the machine enters the one that is its own.
-    let started = hooks(HookPoint::ThreadStarted, hooks(HookPoint::ThreadContinued, Node::Inbox));
-    let message = hooks(HookPoint::Input, hooks(HookPoint::BeforeAgentStart, Node::Limits));
-
-    add(Node::Start, &[(O::Ready, hooks(HookPoint::BuildSystemPrompt, started))]);
-    if needs.points.contains(&HookPoint::BuildSystemPrompt) {
-        add(Node::Hooks(HookPoint::BuildSystemPrompt), &[(O::Pass, started)]);
-    }
-    if needs.points.contains(&HookPoint::ThreadStarted) {
-        let next = hooks(HookPoint::ThreadContinued, Node::Inbox);
-        add(Node::Hooks(HookPoint::ThreadStarted), &[(O::Pass, next)]);
-    }
-    if needs.points.contains(&HookPoint::ThreadContinued) {
-        add(Node::Hooks(HookPoint::ThreadContinued), &[(O::Pass, Node::Inbox)]);
-    }
-    add(Node::Inbox, &[(O::Clear, Node::Limits), (O::Message, message), (O::Cancelled, Node::Finish)]);
-    if needs.points.contains(&HookPoint::Input) {
-        let next = hooks(HookPoint::BeforeAgentStart, Node::Limits);
-        add(Node::Hooks(HookPoint::Input), &[(O::Pass, next), (O::Handled, Node::Inbox)]);
-    }
-    if needs.points.contains(&HookPoint::BeforeAgentStart) {
-        add(Node::Hooks(HookPoint::BeforeAgentStart), &[(O::Pass, Node::Limits)]);
-    }
-    add(Node::Limits, &[(O::Within, model), (O::Exceeded, on_limit)]);
-    if needs.points.contains(&HookPoint::Limit) {
-        // A limit still binds after `continue` and `retry`: only a raise, or a person, moves it.
-        add(
-            Node::Hooks(HookPoint::Limit),
-            &[
-                (O::Pass, Node::Finish),
-                (O::Retry, Node::Finish),
-                (O::Continue, Node::Finish),
-                (O::Terminate, Node::Finish),
-                (O::Escalate, Node::Ask(Asked::Limit)),
-                (O::Raise, Node::Limits),
-                (O::Handoff, Node::Handoff),
-            ],
-        );
-        add(
-            Node::Ask(Asked::Limit),
-            &[(O::Approved, Node::Limits), (O::Refused, Node::Finish), (O::Suspended, Node::Finish)],
-        );
-    }
-    if needs.points.contains(&HookPoint::Context) {
-        add(Node::Hooks(HookPoint::Context), &[(O::Pass, Node::Model)]);
-    }
-    add(
-        Node::Model,
-        &[
-            (O::Calls, if needs.tools { first_call } else { Node::Context }),
-            (O::Text, after_text),
-            (O::Queued, Node::Inbox),
-            (O::Failed, Node::Limits),
-            (O::Exhausted, on_error),
-            (O::Full, on_limit),
-        ],
-    );
-    if needs.points.contains(&HookPoint::Error) {
-        add(
-            Node::Hooks(HookPoint::Error),
-            &[
-                (O::Pass, Node::Finish),
-                (O::Retry, Node::Limits),
-                (O::Continue, Node::Limits),
-                (O::Terminate, Node::Finish),
-            ],
-        );
-    }
-    if needs.nudge {
-        add(Node::Nudge, &[(O::Sent, Node::Inbox), (O::Skipped, end)]);
-    }
-    if needs.points.contains(&HookPoint::AgentEnd) {
-        add(Node::Hooks(HookPoint::AgentEnd), &[(O::Pass, Node::Finish), (O::FollowUp, Node::Inbox)]);
-    }
-    if needs.tools {
-        if needs.points.contains(&HookPoint::ToolCall) {
-            add(Node::Hooks(HookPoint::ToolCall), &[(O::Pass, Node::Gate)]);
-        }
-        let asked = if needs.asks { Node::Ask(Asked::Call) } else { Node::Guard };
-        let returned = if needs.outputs { Node::Return } else { Node::Guard };
-        add(
-            Node::Gate,
-            &[(O::Allowed, Node::Tools), (O::Denied, Node::Guard), (O::Asks, asked), (O::Returns, returned)],
-        );
-        if needs.asks {
-            add(
-                Node::Ask(Asked::Call),
-                &[(O::Approved, Node::Tools), (O::Refused, Node::Guard), (O::Suspended, Node::Finish)],
-            );
-        }
-        add(Node::Tools, &[(O::Finished, Node::Guard), (O::Terminate, Node::Finish)]);
-        add(Node::Guard, &[(O::More, first_call), (O::Done, calls_done)]);
-        if needs.outputs {
-            let accepted = hooks(HookPoint::DirectiveReturn, Node::Finish);
-            add(Node::Return, &[(O::Accepted, accepted), (O::Incomplete, Node::Guard)]);
-            if needs.points.contains(&HookPoint::DirectiveReturn) {
-                add(Node::Hooks(HookPoint::DirectiveReturn), &[(O::Pass, Node::Finish)]);
-            }
-        }
-        if needs.points.contains(&HookPoint::AfterStep) {
-            add(
-                Node::Hooks(HookPoint::AfterStep),
-                &[
-                    (O::Pass, Node::Context),
-                    (O::Retry, Node::Limits),
-                    (O::Continue, Node::Context),
-                    (O::Terminate, Node::Finish),
-                ],
-            );
-        }
-    }
-    add(Node::Context, &[(O::Fits, Node::Inbox), (O::Full, on_full)]);
-    if needs.points.contains(&HookPoint::ContextLimitReached) {
-        add(
-            Node::Hooks(HookPoint::ContextLimitReached),
-            &[
-                (O::Pass, Node::Handoff),
-                (O::Handoff, Node::Handoff),
-                (O::Compact, Node::Compact),
-                (O::Terminate, Node::Finish),
-            ],
-        );
-        add(Node::Compact, &[(O::Finished, Node::Limits), (O::Full, Node::Handoff)]);
-    }
-    add(Node::Handoff, &[(O::Finished, Node::Finish)]);
-    add(Node::Finish, &[]);
-    Graph(graph)
-}
-
 impl std::fmt::Display for Node {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&name(*self))
+    }
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.serialize(f)
     }
 }
 

@@ -1,0 +1,207 @@
+//! Builds the graph of a directive: only the nodes it needs, every outcome of each with exactly one edge.
+//!
+//! Nothing is proved here; `plan::verify` looks at the result as if a stranger had made it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Asked, Edges, Graph, Node, Outcome};
+use crate::hook::HookPoint;
+
+/// What decides which nodes a directive gets.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Points with at least one live hook.
+    pub points: BTreeSet<HookPoint>,
+    pub parts: BTreeSet<Part>,
+}
+
+/// A part of the graph that not every directive needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// The palette holds something to call. Without it a call that a model makes up is still answered at the gate.
+    Tools,
+    /// Outputs are declared.
+    Return,
+    /// The nudge policy is not `never`.
+    Nudge,
+    /// Some granted capability asks a person first.
+    Ask,
+}
+
+impl Needs {
+    pub fn has(&self, part: Part) -> bool {
+        self.parts.contains(&part)
+    }
+}
+
+/// The graph of a directive.
+pub fn build(needs: &Needs) -> Graph {
+    let mut builder = Builder { needs, edges: BTreeMap::new() };
+    builder.opening();
+    builder.limits();
+    builder.model();
+    builder.calls();
+    builder.endings();
+    Graph(builder.edges)
+}
+
+struct Builder<'a> {
+    needs: &'a Needs,
+    edges: BTreeMap<Node, Edges>,
+}
+
+impl Builder<'_> {
+    fn add(&mut self, node: Node, edges: &[(Outcome, Node)]) {
+        self.edges.insert(node, edges.iter().copied().collect());
+    }
+
+    /// The edges of a hook point, where the directive has it.
+    fn add_hooks(&mut self, point: HookPoint, edges: &[(Outcome, Node)]) {
+        if self.needs.points.contains(&point) {
+            self.add(Node::Hooks(point), edges);
+        }
+    }
+
+    /// The node of a hook point where the directive has it, else what would follow.
+    fn hooks_or(&self, point: HookPoint, otherwise: Node) -> Node {
+        if self.needs.points.contains(&point) { Node::Hooks(point) } else { otherwise }
+    }
+
+    /// From the start to the first look at the limits, and every user message after it.
+    fn opening(&mut self) {
+        use Outcome as O;
+        // Fresh threads and continuations have hooks of their own: the machine runs those of one and passes the other.
+        let continued = self.hooks_or(HookPoint::ThreadContinued, Node::Inbox);
+        let started = self.hooks_or(HookPoint::ThreadStarted, continued);
+        let first = self.hooks_or(HookPoint::BuildSystemPrompt, started);
+        let before_agent = self.hooks_or(HookPoint::BeforeAgentStart, Node::Limits);
+        let message = self.hooks_or(HookPoint::Input, before_agent);
+
+        self.add(Node::Start, &[(O::Ready, first)]);
+        self.add_hooks(HookPoint::BuildSystemPrompt, &[(O::Pass, started)]);
+        self.add_hooks(HookPoint::ThreadStarted, &[(O::Pass, continued)]);
+        self.add_hooks(HookPoint::ThreadContinued, &[(O::Pass, Node::Inbox)]);
+        self.add(Node::Inbox, &[(O::Clear, Node::Limits), (O::Message, message), (O::Cancelled, Node::Finish)]);
+        self.add_hooks(HookPoint::Input, &[(O::Pass, before_agent), (O::Handled, Node::Inbox)]);
+        self.add_hooks(HookPoint::BeforeAgentStart, &[(O::Pass, Node::Limits)]);
+    }
+
+    fn limits(&mut self) {
+        use Outcome as O;
+        let model = self.hooks_or(HookPoint::Context, Node::Model);
+        let exceeded = self.hooks_or(HookPoint::Limit, Node::Finish);
+        self.add(Node::Limits, &[(O::Within, model), (O::Exceeded, exceeded)]);
+        // A limit still binds after `continue` and `retry`: only a raise, or a person, moves it.
+        self.add_hooks(
+            HookPoint::Limit,
+            &[
+                (O::Pass, Node::Finish),
+                (O::Retry, Node::Finish),
+                (O::Continue, Node::Finish),
+                (O::Terminate, Node::Finish),
+                (O::Escalate, Node::Ask(Asked::Limit)),
+                (O::Raise, Node::Limits),
+                (O::Handoff, Node::Handoff),
+            ],
+        );
+        if self.needs.points.contains(&HookPoint::Limit) {
+            self.add(
+                Node::Ask(Asked::Limit),
+                &[(O::Approved, Node::Limits), (O::Refused, Node::Finish), (O::Suspended, Node::Finish)],
+            );
+        }
+    }
+
+    fn model(&mut self) {
+        use Outcome as O;
+        let first_call = self.hooks_or(HookPoint::ToolCall, Node::Gate);
+        let end = self.hooks_or(HookPoint::AgentEnd, Node::Finish);
+        let text = if self.needs.has(Part::Nudge) { Node::Nudge } else { end };
+        let exhausted = self.hooks_or(HookPoint::Error, Node::Finish);
+        let unaffordable = self.hooks_or(HookPoint::Limit, Node::Finish);
+
+        self.add_hooks(HookPoint::Context, &[(O::Pass, Node::Model)]);
+        self.add(
+            Node::Model,
+            &[
+                (O::Calls, first_call),
+                (O::Text, text),
+                (O::Queued, Node::Inbox),
+                (O::Failed, Node::Limits),
+                (O::Exhausted, exhausted),
+                (O::Full, unaffordable),
+            ],
+        );
+        self.add_hooks(
+            HookPoint::Error,
+            &[
+                (O::Pass, Node::Finish),
+                (O::Retry, Node::Limits),
+                (O::Continue, Node::Limits),
+                (O::Terminate, Node::Finish),
+            ],
+        );
+        if self.needs.has(Part::Nudge) {
+            self.add(Node::Nudge, &[(O::Sent, Node::Inbox), (O::Skipped, end)]);
+        }
+        self.add_hooks(HookPoint::AgentEnd, &[(O::Pass, Node::Finish), (O::FollowUp, Node::Inbox)]);
+    }
+
+    /// Every call of a reply goes through the gate, also where nothing can be allowed: then it is only refused there.
+    fn calls(&mut self) {
+        use Outcome as O;
+        let first_call = self.hooks_or(HookPoint::ToolCall, Node::Gate);
+        let allowed = if self.needs.has(Part::Tools) { Node::Tools } else { Node::Guard };
+        let asks =
+            if self.needs.has(Part::Ask) && self.needs.has(Part::Tools) { Node::Ask(Asked::Call) } else { Node::Guard };
+        let returns = if self.needs.has(Part::Return) { Node::Return } else { Node::Guard };
+        let done = self.hooks_or(HookPoint::AfterStep, Node::Context);
+
+        self.add_hooks(HookPoint::ToolCall, &[(O::Pass, Node::Gate)]);
+        self.add(
+            Node::Gate,
+            &[(O::Allowed, allowed), (O::Denied, Node::Guard), (O::Asks, asks), (O::Returns, returns)],
+        );
+        if asks != Node::Guard {
+            self.add(asks, &[(O::Approved, Node::Tools), (O::Refused, Node::Guard), (O::Suspended, Node::Finish)]);
+        }
+        if self.needs.has(Part::Tools) {
+            self.add(Node::Tools, &[(O::Finished, Node::Guard), (O::Terminate, Node::Finish)]);
+        }
+        self.add(Node::Guard, &[(O::More, first_call), (O::Done, done)]);
+        if self.needs.has(Part::Return) {
+            let accepted = self.hooks_or(HookPoint::DirectiveReturn, Node::Finish);
+            self.add(Node::Return, &[(O::Accepted, accepted), (O::Incomplete, Node::Guard)]);
+            self.add_hooks(HookPoint::DirectiveReturn, &[(O::Pass, Node::Finish)]);
+        }
+        self.add_hooks(
+            HookPoint::AfterStep,
+            &[
+                (O::Pass, Node::Context),
+                (O::Retry, Node::Limits),
+                (O::Continue, Node::Context),
+                (O::Terminate, Node::Finish),
+            ],
+        );
+    }
+
+    fn endings(&mut self) {
+        use Outcome as O;
+        let full = self.hooks_or(HookPoint::ContextLimitReached, Node::Handoff);
+        self.add(Node::Context, &[(O::Fits, Node::Inbox), (O::Full, full)]);
+        self.add_hooks(
+            HookPoint::ContextLimitReached,
+            &[
+                (O::Pass, Node::Handoff),
+                (O::Handoff, Node::Handoff),
+                (O::Compact, Node::Compact),
+                (O::Terminate, Node::Finish),
+            ],
+        );
+        if self.needs.points.contains(&HookPoint::ContextLimitReached) {
+            self.add(Node::Compact, &[(O::Finished, Node::Limits), (O::Full, Node::Handoff)]);
+        }
+        self.add(Node::Handoff, &[(O::Finished, Node::Finish)]);
+        self.add(Node::Finish, &[]);
+    }
+}

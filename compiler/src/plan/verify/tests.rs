@@ -1,0 +1,145 @@
+//! The laws, on every graph that `build` can make and on graphs broken by hand.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::plan::graph::Edges;
+use crate::plan::graph::{Needs, Part, build};
+
+/// The points that have nodes of their own.
+const POINTS: [HookPoint; 12] = [
+    HookPoint::BuildSystemPrompt,
+    HookPoint::ThreadStarted,
+    HookPoint::ThreadContinued,
+    HookPoint::Input,
+    HookPoint::BeforeAgentStart,
+    HookPoint::Context,
+    HookPoint::ToolCall,
+    HookPoint::AfterStep,
+    HookPoint::Limit,
+    HookPoint::Error,
+    HookPoint::ContextLimitReached,
+    HookPoint::AgentEnd,
+];
+const PARTS: [Part; 4] = [Part::Tools, Part::Return, Part::Nudge, Part::Ask];
+
+fn full() -> Graph {
+    let mut points: BTreeSet<HookPoint> = POINTS.into_iter().collect();
+    points.insert(HookPoint::DirectiveReturn);
+    build(&Needs { points, parts: PARTS.into_iter().collect() })
+}
+
+fn rewire(graph: &mut Graph, node: Node, outcome: Outcome, to: Node) {
+    graph.0.get_mut(&node).unwrap().insert(outcome, to);
+}
+
+fn codes(graph: &Graph) -> Vec<String> {
+    verify(graph).iter().map(|b| b.code().unwrap().to_string()).collect()
+}
+
+#[test]
+fn every_graph_that_can_be_built_keeps_every_law() {
+    for mask in 0u32..1 << (POINTS.len() + PARTS.len()) {
+        let chosen = |i: usize| mask & (1 << i) != 0;
+        let mut needs = Needs::default();
+        needs.points.extend(POINTS.iter().enumerate().filter(|(i, _)| chosen(*i)).map(|(_, p)| *p));
+        needs.parts.extend(PARTS.iter().enumerate().filter(|(i, _)| chosen(POINTS.len() + i)).map(|(_, p)| *p));
+        // The full product costs minutes in a debug build; one in fifty-three of it still meets every pair of choices.
+        if mask % 53 == 0 || mask.count_ones() <= 2 {
+            assert_eq!(verify(&build(&needs)), Vec::new(), "{needs:?}");
+        }
+    }
+    assert_eq!(verify(&full()), Vec::new());
+}
+
+#[test]
+fn observing_points_have_no_node() {
+    let needs = Needs { points: [HookPoint::ToolResult, HookPoint::AfterComplete].into(), parts: BTreeSet::new() };
+    assert_eq!(build(&needs), build(&Needs::default()));
+}
+
+#[test]
+fn a_missing_outcome_is_not_total() {
+    let mut graph = full();
+    graph.0.get_mut(&Node::Limits).unwrap().remove(&Outcome::Exceeded);
+    assert_eq!(codes(&graph), ["rye::plan::not-total"]);
+    assert!(verify(&graph).first().unwrap().to_string().contains("`exceeded`"));
+}
+
+#[test]
+fn an_edge_into_nothing_and_an_impossible_outcome_are_not_total() {
+    let mut graph = build(&Needs::default());
+    rewire(&mut graph, Node::Context, Outcome::Full, Node::Compact);
+    assert!(codes(&graph).contains(&"rye::plan::not-total".to_owned()));
+    let mut graph = full();
+    rewire(&mut graph, Node::Limits, Outcome::Sent, Node::Finish);
+    assert_eq!(codes(&graph), ["rye::plan::not-total"]);
+}
+
+#[test]
+fn an_empty_graph_is_not_total() {
+    assert_eq!(codes(&Graph::default()), ["rye::plan::not-total", "rye::plan::not-total"]);
+}
+
+#[test]
+fn an_island_is_unreachable() {
+    let mut graph = full();
+    rewire(&mut graph, Node::Hooks(HookPoint::ContextLimitReached), Outcome::Compact, Node::Handoff);
+    let broken = verify(&graph);
+    assert_eq!(codes(&graph), ["rye::plan::unreachable"]);
+    assert!(broken.first().unwrap().to_string().contains("`compact` cannot be reached"), "{broken:?}");
+}
+
+#[test]
+fn a_trap_is_unreachable_from_the_other_end() {
+    let mut graph = full();
+    let trap: Edges = [(Outcome::Finished, Node::Handoff)].into();
+    graph.0.insert(Node::Handoff, trap);
+    let broken = verify(&graph);
+    assert!(broken.iter().any(|b| b.to_string() == "`handoff` never leads to the finish"), "{broken:?}");
+    assert!(codes(&graph).contains(&"rye::plan::unbounded".to_owned()));
+}
+
+#[test]
+fn a_retry_that_passes_no_limit_is_unbounded() {
+    let mut graph = build(&Needs::default());
+    rewire(&mut graph, Node::Model, Outcome::Failed, Node::Model);
+    assert_eq!(codes(&graph), ["rye::plan::unbounded"]);
+    let mut graph = full();
+    rewire(&mut graph, Node::Hooks(HookPoint::Error), Outcome::Retry, Node::Model);
+    assert_eq!(codes(&graph), ["rye::plan::unbounded"]);
+}
+
+#[test]
+fn a_round_past_the_limits_that_uses_up_nothing_is_unbounded() {
+    let mut graph = full();
+    rewire(&mut graph, Node::Hooks(HookPoint::Limit), Outcome::Retry, Node::Limits);
+    let broken = verify(&graph);
+    assert_eq!(codes(&graph), ["rye::plan::unbounded"]);
+    assert!(broken.first().unwrap().to_string().contains("uses up nothing"), "{broken:?}");
+}
+
+#[test]
+fn a_way_round_the_gate_is_ungated() {
+    let mut graph = full();
+    rewire(&mut graph, Node::Model, Outcome::Calls, Node::Tools);
+    assert_eq!(codes(&graph), ["rye::plan::ungated"]);
+}
+
+#[test]
+fn a_second_call_that_skips_the_gate_is_ungated() {
+    let mut graph = full();
+    rewire(&mut graph, Node::Guard, Outcome::More, Node::Ask(Asked::Call));
+    assert_eq!(codes(&graph), ["rye::plan::ungated"]);
+}
+
+#[test]
+fn names_of_nodes_and_outcomes_survive_json() {
+    let graph = full();
+    let json = serde_json::to_string(&graph).unwrap();
+    assert_eq!(serde_json::from_str::<Graph>(&json).unwrap(), graph);
+    let names: BTreeMap<String, &Node> = graph.0.keys().map(|n| (n.to_string(), n)).collect();
+    assert_eq!(names.len(), graph.0.len());
+    assert_eq!(Outcome::FollowUp.to_string(), "follow_up");
+}
