@@ -1,1 +1,3 @@
+//! The `rye` command.
+
 fn main() {}

@@ -1,1 +1,3 @@
+//! One test per case folder.
+
 fn main() {}

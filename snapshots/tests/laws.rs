@@ -1,0 +1,7 @@
+//! The laws of the house: what must hold of the whole tree, whatever it does.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+mod laws {
+    pub mod house;
+}
