@@ -68,6 +68,10 @@ pub struct PaletteTool {
     pub description: String,
     /// JSON Schema.
     pub schema: Value,
+    /// May run beside its neighbours in one reply (`ToolSpec::parallel`; fetch too).
+    pub parallel: bool,
+    /// May run again when a crash left its outcome unknown (`ToolSpec::idempotent`; fetch too).
+    pub idempotent: bool,
     /// Characters / 4 of description and schema.
     pub tokens: u64,
     pub bytes: u64,

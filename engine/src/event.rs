@@ -1,0 +1,98 @@
+//! The record's vocabulary (`engine.md` 4): one closed, versioned table of events. A transcript is a list of these and
+//! nothing else; resume, handoff, viewers, replay and tests are all readers of it. An event is a fact, never a command.
+
+mod body;
+mod table;
+
+use serde::{Deserialize, Serialize};
+
+pub use body::*;
+pub use table::{Criticality, Durability, EventKind, Reader, Row, TABLE, row};
+
+/// The format this version writes; older ones are read, newer ones refused.
+pub const EVENT_FORMAT: u32 = 1;
+
+/// One line of a transcript, read back. How it is chained and stored is the store's matter.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// From 0, without gaps.
+    pub seq: u64,
+    /// Milliseconds since 1970 by the clock of the process that wrote it.
+    pub ts: i64,
+    pub body: EventBody,
+}
+
+/// Every kind of event there is. Serialized with its name under `type`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum EventBody {
+    Opened(Box<Opened>),
+    PlanBound(PlanBound),
+    Continues(Continues),
+    SystemPrompt(SystemPrompt),
+    ContextInjected(ContextInjected),
+    CognitionIn(CognitionIn),
+    AttemptIntended(AttemptIntended),
+    Reserved(Reserved),
+    CognitionOut(Box<CognitionOut>),
+    AttemptFailed(Box<AttemptFailed>),
+    Settled(Settled),
+    HookPoint(Box<HookPointRun>),
+    ToolStarted(ToolStarted),
+    ToolCallResult(Box<ToolCallResult>),
+    ChildIntended(ChildIntended),
+    ChildSpawned(ChildSpawned),
+    ChildEnded(ChildEnded),
+    Mail(Mail),
+    Limit(LimitHit),
+    ApprovalAsked(ApprovalAsked),
+    ApprovalGiven(ApprovalGiven),
+    StateSet(StateSet),
+    Compacted(Compacted),
+    ArtifactStored(ArtifactStored),
+    Recovered(Recovered),
+    Checkpoint(Checkpoint),
+    Ended(Box<Ended>),
+}
+
+impl EventBody {
+    pub fn kind(&self) -> EventKind {
+        match self {
+            Self::Opened(_) => EventKind::Opened,
+            Self::PlanBound(_) => EventKind::PlanBound,
+            Self::Continues(_) => EventKind::Continues,
+            Self::SystemPrompt(_) => EventKind::SystemPrompt,
+            Self::ContextInjected(_) => EventKind::ContextInjected,
+            Self::CognitionIn(_) => EventKind::CognitionIn,
+            Self::AttemptIntended(_) => EventKind::AttemptIntended,
+            Self::Reserved(_) => EventKind::Reserved,
+            Self::CognitionOut(_) => EventKind::CognitionOut,
+            Self::AttemptFailed(_) => EventKind::AttemptFailed,
+            Self::Settled(_) => EventKind::Settled,
+            Self::HookPoint(_) => EventKind::HookPoint,
+            Self::ToolStarted(_) => EventKind::ToolStarted,
+            Self::ToolCallResult(_) => EventKind::ToolCallResult,
+            Self::ChildIntended(_) => EventKind::ChildIntended,
+            Self::ChildSpawned(_) => EventKind::ChildSpawned,
+            Self::ChildEnded(_) => EventKind::ChildEnded,
+            Self::Mail(_) => EventKind::Mail,
+            Self::Limit(_) => EventKind::Limit,
+            Self::ApprovalAsked(_) => EventKind::ApprovalAsked,
+            Self::ApprovalGiven(_) => EventKind::ApprovalGiven,
+            Self::StateSet(_) => EventKind::StateSet,
+            Self::Compacted(_) => EventKind::Compacted,
+            Self::ArtifactStored(_) => EventKind::ArtifactStored,
+            Self::Recovered(_) => EventKind::Recovered,
+            Self::Checkpoint(_) => EventKind::Checkpoint,
+            Self::Ended(_) => EventKind::Ended,
+        }
+    }
+
+    /// The name hooks and readers know it by: `thread_started`, `thread_completed`, `tool_call_result`…
+    pub fn reader_name(&self) -> &'static str {
+        match self {
+            Self::Ended(ended) => ended.reader_name(),
+            other => row(other.kind()).reader_name,
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! The event table: for each kind its name, its fields, how critical it is, when it must be durable and who reads it.
+
+use serde::{Deserialize, Serialize};
+
+/// [`super::EventBody`] without its fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    Opened,
+    PlanBound,
+    Continues,
+    SystemPrompt,
+    ContextInjected,
+    CognitionIn,
+    AttemptIntended,
+    Reserved,
+    CognitionOut,
+    AttemptFailed,
+    Settled,
+    HookPoint,
+    ToolStarted,
+    ToolCallResult,
+    ChildIntended,
+    ChildSpawned,
+    ChildEnded,
+    Mail,
+    Limit,
+    ApprovalAsked,
+    ApprovalGiven,
+    StateSet,
+    Compacted,
+    ArtifactStored,
+    Recovered,
+    Checkpoint,
+    Ended,
+}
+
+/// How loudly an event matters to those who watch. What is droppable (the deltas of a reply) never enters a transcript.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Criticality {
+    Critical,
+    Normal,
+}
+
+/// When an event must have reached the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    /// Before the next side effect: it is the intent of one, or a fact that nothing else could tell again.
+    Barrier,
+    /// Together with the next barrier: what it says can be asked again (of the registry) or decided again (from the
+    /// state) with the same answer.
+    Lazy,
+}
+
+/// Who folds or shows an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reader {
+    /// `apply`: resume and recovery depend on it.
+    Machine,
+    /// The conversation that a continuation, a handoff or an export takes over.
+    Conversation,
+    /// Repairs the registry and the ledger from transcripts.
+    Repair,
+    /// Printed by `run --events`, `threads transcript` and the viewer alone.
+    View,
+}
+
+/// One line of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    pub kind: EventKind,
+    /// The value of `type` in a transcript line.
+    pub name: &'static str,
+    /// What hooks and readers call it.
+    pub reader_name: &'static str,
+    pub criticality: Criticality,
+    pub durability: Durability,
+    pub fields: &'static [&'static str],
+    pub readers: &'static [Reader],
+}
+
+const fn line(
+    kind: EventKind,
+    names: (&'static str, &'static str),
+    weight: (Criticality, Durability),
+    fields: &'static [&'static str],
+    readers: &'static [Reader],
+) -> Row {
+    let (name, reader_name) = names;
+    let (criticality, durability) = weight;
+    Row { kind, name, reader_name, criticality, durability, fields, readers }
+}
+
+const CRITICAL: (Criticality, Durability) = (Criticality::Critical, Durability::Barrier);
+const BARRIER: (Criticality, Durability) = (Criticality::Normal, Durability::Barrier);
+const LAZY: (Criticality, Durability) = (Criticality::Normal, Durability::Lazy);
+const STATE: &[Reader] = &[Reader::Machine, Reader::View];
+const TALK: &[Reader] = &[Reader::Machine, Reader::Conversation, Reader::View];
+const LEDGER: &[Reader] = &[Reader::Machine, Reader::Repair, Reader::View];
+
+/// Every event there is, in the order a thread first meets them.
+pub static TABLE: [Row; 27] = [
+    line(
+        EventKind::Opened,
+        ("opened", "thread_started"),
+        CRITICAL,
+        &["thread_id", "directive", "origin", "parent", "root", "inputs", "limits", "grants", "seed", "project_path"],
+        LEDGER,
+    ),
+    line(EventKind::PlanBound, ("plan_bound", "plan_bound"), BARRIER, &["plan_id"], STATE),
+    line(EventKind::Continues, ("continues", "thread_resumed"), CRITICAL, &["thread", "seq", "h", "message"], TALK),
+    line(EventKind::SystemPrompt, ("system_prompt", "system_prompt"), BARRIER, &["text", "layers"], TALK),
+    line(
+        EventKind::ContextInjected,
+        ("context_injected", "context_injected"),
+        LAZY,
+        &["before", "after"],
+        &[Reader::View],
+    ),
+    line(EventKind::CognitionIn, ("cognition_in", "cognition_in"), BARRIER, &["source", "message"], TALK),
+    line(
+        EventKind::AttemptIntended,
+        ("attempt_intended", "attempt_intended"),
+        BARRIER,
+        &["turn", "attempt", "model", "input_estimate", "max_output", "worst_case"],
+        LEDGER,
+    ),
+    line(EventKind::Reserved, ("reserved", "reserved"), LAZY, &["turn", "attempt", "amount"], LEDGER),
+    line(
+        EventKind::CognitionOut,
+        ("cognition_out", "cognition_out"),
+        BARRIER,
+        &["turn", "attempt", "content", "usage", "stop", "model"],
+        TALK,
+    ),
+    line(
+        EventKind::AttemptFailed,
+        ("attempt_failed", "attempt_failed"),
+        BARRIER,
+        &["turn", "attempt", "error", "classification", "retry_delay_ms"],
+        STATE,
+    ),
+    line(
+        EventKind::Settled,
+        ("settled", "settled"),
+        BARRIER,
+        &["turn", "attempt", "amount", "usage", "unknown_outcome"],
+        LEDGER,
+    ),
+    line(
+        EventKind::HookPoint,
+        ("hook_point", "hook_point"),
+        BARRIER,
+        &["point", "subject", "considered", "answer"],
+        STATE,
+    ),
+    line(
+        EventKind::ToolStarted,
+        ("tool_started", "tool_execution_start"),
+        BARRIER,
+        &["turn", "index", "call_id", "name", "capability", "idempotent"],
+        STATE,
+    ),
+    line(
+        EventKind::ToolCallResult,
+        ("tool_call_result", "tool_call_result"),
+        BARRIER,
+        &[
+            "turn",
+            "index",
+            "call_id",
+            "name",
+            "why",
+            "content",
+            "is_error",
+            "details",
+            "bytes",
+            "object",
+            "duration_ms",
+        ],
+        TALK,
+    ),
+    line(
+        EventKind::ChildIntended,
+        ("child_intended", "child_intended"),
+        BARRIER,
+        &["spawn", "turn", "index", "call_id", "directive", "inputs", "model", "limit_overrides"],
+        LEDGER,
+    ),
+    line(EventKind::ChildSpawned, ("child_spawned", "child_spawned"), LAZY, &["spawn", "thread_id", "spend"], LEDGER),
+    line(
+        EventKind::ChildEnded,
+        ("child_ended", "child_ended"),
+        BARRIER,
+        &["spawn", "thread_id", "status", "cost"],
+        LEDGER,
+    ),
+    line(EventKind::Mail, ("mail", "mail"), BARRIER, &["id", "letter"], STATE),
+    line(EventKind::Limit, ("limit", "limit"), BARRIER, &["limit_code", "current_value", "current_max"], STATE),
+    line(EventKind::ApprovalAsked, ("approval_asked", "approval_asked"), CRITICAL, &["asked", "what"], STATE),
+    line(EventKind::ApprovalGiven, ("approval_given", "approval_given"), CRITICAL, &["asked", "answer"], STATE),
+    line(EventKind::StateSet, ("state_set", "state_set"), BARRIER, &["key", "value"], STATE),
+    line(EventKind::Compacted, ("compacted", "compacted"), BARRIER, &["through", "summary"], TALK),
+    line(
+        EventKind::ArtifactStored,
+        ("artifact_stored", "artifact_stored"),
+        BARRIER,
+        &["sha256", "bytes", "call_id"],
+        STATE,
+    ),
+    line(EventKind::Recovered, ("recovered", "recovered"), CRITICAL, &["owner", "cut_bytes"], STATE),
+    line(EventKind::Checkpoint, ("checkpoint", "checkpoint"), LAZY, &["turn", "key_id", "signature"], &[Reader::View]),
+    line(
+        EventKind::Ended,
+        ("ended", "thread_ended"),
+        CRITICAL,
+        &["status", "result", "outputs", "missing", "error", "cost"],
+        LEDGER,
+    ),
+];
+
+/// The table's line for a kind.
+pub fn row(kind: EventKind) -> &'static Row {
+    // The table is in the order of the enum; a test holds them together.
+    TABLE.get(kind as usize).unwrap_or(&TABLE[0])
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::event::EventBody;
+
+    /// One smallest line of each kind, in the table's order.
+    fn samples() -> Vec<Value> {
+        let limits = json!({"turns":1,"tokens":1,"spend":1,"spawns":1,"depth":1,"duration_seconds":1,"output":1});
+        let usage = json!({"input":1,"output":1,"cache_read":0,"cache_write":0});
+        let cost = json!({"turns":1,"input_tokens":1,"output_tokens":1,"cached_tokens":0,"spend":1});
+        let error = json!({"stage":"status","status":429,"headers":[],"error_type":null,"code":null,"message":"m","usage":null});
+        json!([
+            {"type":"opened","thread_id":"t","directive":"d","origin":"run","parent":{"thread_id":"p","spawn":1},
+             "root":"t","inputs":{},"limits":limits,"grants":[],"seed":1,"project_path":"p"},
+            {"type":"plan_bound","plan_id":"x"},
+            {"type":"continues","thread":"t","seq":1,"h":"h","message":"m"},
+            {"type":"system_prompt","text":"t","layers":[]},
+            {"type":"context_injected","before":[],"after":[]},
+            {"type":"cognition_in","source":"prompt","message":{"kind":"user","content":[]}},
+            {"type":"attempt_intended","turn":1,"attempt":0,"model":"m","input_estimate":1,"max_output":1,"worst_case":1},
+            {"type":"reserved","turn":1,"attempt":0,"amount":1},
+            {"type":"cognition_out","turn":1,"attempt":0,"content":[],"usage":usage,"stop":"end_turn","model":null},
+            {"type":"attempt_failed","turn":1,"attempt":0,"error":error,
+             "classification":{"name":"n","category":"c","retryable":true},"retry_delay_ms":1},
+            {"type":"settled","turn":1,"attempt":0,"amount":1,"usage":usage,"unknown_outcome":false},
+            {"type":"hook_point","point":"tool_call","subject":"c","considered":[],"answer":{"answer":"none"}},
+            {"type":"tool_started","turn":1,"index":0,"call_id":"c","name":"n","capability":"c","idempotent":true},
+            {"type":"tool_call_result","turn":1,"index":0,"call_id":"c","name":"n","why":{"kind":"ran"},"content":"",
+             "is_error":false,"details":1,"bytes":1,"object":"o","duration_ms":1},
+            {"type":"child_intended","spawn":1,"turn":1,"index":0,"call_id":"c","directive":"d","inputs":{},"model":"m",
+             "limit_overrides":{"turns":1}},
+            {"type":"child_spawned","spawn":1,"thread_id":"t","spend":1},
+            {"type":"child_ended","spawn":1,"thread_id":"t","status":"completed","cost":cost},
+            {"type":"mail","id":"i","letter":{"kind":"cancel"}},
+            {"type":"limit","limit_code":"c","current_value":1,"current_max":1},
+            {"type":"approval_asked","asked":"call","what":"w"},
+            {"type":"approval_given","asked":"limit","answer":"approved"},
+            {"type":"state_set","key":"k","value":1},
+            {"type":"compacted","through":1,"summary":"s"},
+            {"type":"artifact_stored","sha256":"s","bytes":1,"call_id":"c"},
+            {"type":"recovered","owner":"o","cut_bytes":1},
+            {"type":"checkpoint","turn":1,"key_id":"k","signature":"s"},
+            {"type":"ended","status":"completed","result":null,"outputs":null,"missing":["m"],"error":null,"cost":cost},
+        ])
+        .as_array()
+        .unwrap()
+        .clone()
+    }
+
+    #[test]
+    fn the_table_is_what_is_written() {
+        let samples = samples();
+        assert_eq!(samples.len(), TABLE.len());
+        for (row, sample) in TABLE.iter().zip(samples) {
+            let body: EventBody = serde_json::from_value(sample.clone()).unwrap();
+            assert_eq!(super::row(body.kind()).name, row.name);
+            assert_eq!(body.kind(), row.kind);
+            let written = serde_json::to_value(&body).unwrap();
+            assert_eq!(written, sample, "{}", row.name);
+            let keys: Vec<&str> = written.as_object().unwrap().keys().map(String::as_str).collect();
+            let mut fields = vec!["type"];
+            fields.extend(row.fields);
+            assert_eq!(keys, fields, "{}", row.name);
+            assert_eq!(written["type"], row.name);
+        }
+    }
+}
