@@ -1,7 +1,11 @@
 //! Trees to plans. Everything here is a pure function of a [`world::World`]: no files, no clock, no processes.
 
+pub mod compose;
+pub mod diagnostics;
 pub mod hook;
+pub mod item;
 pub mod plan;
 pub mod primary;
+pub mod semantics;
 pub mod tool_spec;
 pub mod world;

@@ -1,10 +1,16 @@
 //! The world a compilation reads: items and configuration of three spaces, through one trait, with a recording
 //! wrapper that makes the manifest. No I/O here; the engine has the disk, tests have a map.
 
+mod map;
+mod recording;
+
 use std::sync::Arc;
 
 use rye_grammar::ItemId;
 use serde::{Deserialize, Serialize};
+
+pub use map::MapWorld;
+pub use recording::Recording;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -21,6 +27,77 @@ pub enum ItemKind {
     Knowledge,
     Tool,
     Config,
+}
+
+impl Space {
+    pub const ALL: [Self; 3] = [Self::Project, Self::User, Self::System];
+
+    /// `project`, `user` or `system`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Project => "project",
+            Self::User => "user",
+            Self::System => "system",
+        }
+    }
+
+    /// How diagnostics print a path of this space: as it is for the project, `user:…` and `system:…` for the others.
+    pub fn display(self, path: &str) -> String {
+        match self {
+            Self::Project => path.to_owned(),
+            Self::User | Self::System => format!("{}:{path}", self.word()),
+        }
+    }
+}
+
+impl ItemKind {
+    pub const ALL: [Self; 4] = [Self::Directive, Self::Knowledge, Self::Tool, Self::Config];
+
+    /// `directive`, `knowledge`, `tool` or `config`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Directive => "directive",
+            Self::Knowledge => "knowledge",
+            Self::Tool => "tool",
+            Self::Config => "config",
+        }
+    }
+
+    /// The kind a word names, as `item_type` spells it.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+
+    /// Where files of the kind lie, with the closing slash: `.ai/directives/`.
+    pub fn folder(self) -> &'static str {
+        match self {
+            Self::Directive => ".ai/directives/",
+            Self::Knowledge => ".ai/knowledge/",
+            Self::Tool => ".ai/tools/",
+            Self::Config => ".ai/config/",
+        }
+    }
+
+    /// What such a file may end in (`language.md` 1).
+    pub fn extensions(self) -> &'static [&'static str] {
+        match self {
+            Self::Directive => &["md"],
+            Self::Knowledge => &["md", "yaml", "yml"],
+            Self::Tool => &["yaml", "yml", "py", "js", "mjs", "ts", "sh"],
+            Self::Config => &["yaml"],
+        }
+    }
+
+    /// The kind and id of a path relative to a space's root; `None` for what is no item: another folder, another
+    /// extension, a name that is no id.
+    pub fn of_path(path: &str) -> Option<(Self, ItemId)> {
+        Self::ALL.into_iter().find_map(|kind| {
+            let inside = path.strip_prefix(kind.folder())?;
+            let (stem, extension) = inside.rsplit_once('.')?;
+            let known = kind.extensions().contains(&extension);
+            known.then(|| ItemId::parse(stem).ok()).flatten().map(|id| (kind, id))
+        })
+    }
 }
 
 /// One file of one space, read whole.
@@ -51,6 +128,9 @@ pub enum WorldError {
     Ambiguous { id: String, first: String, second: String },
     #[error("`{path}` leaves its space")]
     Escapes { path: String },
+    /// Signed, and not by a trusted key, or not what was signed: such a file is never read further.
+    #[error("the signature of `{path}` does not hold: {reason}")]
+    Signature { path: String, reason: String },
 }
 
 /// What a compilation may read. Every method answers all spaces, highest precedence first.
@@ -59,4 +139,13 @@ pub trait World {
     fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<Located>, WorldError>;
     /// Everything of a kind, sorted by id, then by space.
     fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError>;
+}
+
+impl<W: World + ?Sized> World for &W {
+    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<Located>, WorldError> {
+        (**self).candidates(kind, id)
+    }
+    fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError> {
+        (**self).list(kind)
+    }
 }

@@ -1,0 +1,261 @@
+//! Everything a compilation can find wrong: one closed enum over one enum per topic. Variants hold data and spans;
+//! the words are made here and nowhere else, and who prints them decides how.
+
+mod capability;
+mod config;
+mod context;
+mod extends;
+mod hook;
+mod interface;
+mod item;
+mod limit;
+mod model;
+mod palette;
+mod plan;
+mod suggest;
+mod syntax;
+
+use std::collections::BTreeSet;
+
+use rye_grammar::{Sources, Span, SyntaxError};
+use serde::{Deserialize, Serialize};
+
+pub use capability::CapabilityError;
+pub use config::ConfigError;
+pub use context::ContextError;
+pub use extends::ExtendsError;
+pub use hook::HookError;
+pub use interface::InterfaceError;
+pub use item::ItemError;
+pub use limit::LimitError;
+pub use model::ModelError;
+pub use palette::PaletteError;
+pub use plan::PlanError;
+pub use suggest::closest;
+
+/// One thing that is wrong, or worth a look.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Diagnostic {
+    #[error(transparent)]
+    Syntax(#[from] SyntaxError),
+    #[error(transparent)]
+    Item(#[from] ItemError),
+    #[error(transparent)]
+    Extends(#[from] ExtendsError),
+    #[error(transparent)]
+    Context(#[from] ContextError),
+    #[error(transparent)]
+    Hook(#[from] HookError),
+    #[error(transparent)]
+    Capability(#[from] CapabilityError),
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Palette(#[from] PaletteError),
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+}
+
+/// How bad it is: an error refuses the file, a warning does not, advice is only a thought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    Error,
+    Warning,
+    Advice,
+}
+
+/// A place and what is to be said about it. The first label of a diagnostic is where it happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label {
+    pub span: Span,
+    pub text: String,
+}
+
+/// What every topic answers. The message is its `Display`.
+pub trait Problem: std::error::Error {
+    /// Topic and name: `extends::cycle`.
+    fn code(&self) -> &'static str;
+    fn severity(&self) -> Severity {
+        Severity::Error
+    }
+    /// What to do.
+    fn help(&self) -> Option<String>;
+    fn labels(&self) -> Vec<Label>;
+}
+
+impl Diagnostic {
+    /// Topic and name: `extends::cycle`. JSON prints [`Diagnostic::full_code`].
+    pub fn code(&self) -> &'static str {
+        self.problem().code()
+    }
+
+    /// `rye::extends::cycle`.
+    pub fn full_code(&self) -> String {
+        format!("rye::{}", self.code())
+    }
+
+    pub fn severity(&self) -> Severity {
+        self.problem().severity()
+    }
+
+    /// What is wrong: lower case, no final period.
+    pub fn message(&self) -> String {
+        self.to_string()
+    }
+
+    /// What to do about it.
+    pub fn help(&self) -> Option<String> {
+        self.problem().help()
+    }
+
+    /// Where: the first label is the place itself, others are places that disagree with it. Empty only where no
+    /// text is to blame (an unreadable file).
+    pub fn labels(&self) -> Vec<Label> {
+        self.problem().labels()
+    }
+
+    pub fn is_error(&self) -> bool {
+        self.severity() == Severity::Error
+    }
+
+    fn problem(&self) -> &dyn Problem {
+        match self {
+            Self::Syntax(e) => e,
+            Self::Item(e) => e,
+            Self::Extends(e) => e,
+            Self::Context(e) => e,
+            Self::Hook(e) => e,
+            Self::Capability(e) => e,
+            Self::Interface(e) => e,
+            Self::Limit(e) => e,
+            Self::Config(e) => e,
+            Self::Palette(e) => e,
+            Self::Model(e) => e,
+            Self::Plan(e) => e,
+        }
+    }
+}
+
+/// What was found, in the order it was found until [`Diagnostics::sort`].
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Diagnostics {
+    all: Vec<Diagnostic>,
+}
+
+impl Diagnostics {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub fn push(&mut self, diagnostic: impl Into<Diagnostic>) {
+        self.all.push(diagnostic.into());
+    }
+
+    pub fn append(&mut self, mut other: Self) {
+        self.all.append(&mut other.all);
+    }
+
+    pub fn syntax(&mut self, errors: Vec<SyntaxError>) {
+        self.all.extend(errors.into_iter().map(Diagnostic::from));
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.all.iter()
+    }
+
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub fn has_errors(&self) -> bool {
+        self.all.iter().any(Diagnostic::is_error)
+    }
+
+    pub fn count(&self, severity: Severity) -> usize {
+        self.all.iter().filter(|d| d.severity() == severity).count()
+    }
+
+    /// Keeps what `keep` says.
+    pub fn retain(&mut self, keep: impl FnMut(&Diagnostic) -> bool) {
+        self.all.retain(keep);
+    }
+
+    /// By file, then place, then code; the same thing said twice about one place is said once.
+    pub fn sort(&mut self, sources: &Sources) {
+        let all = std::mem::take(&mut self.all);
+        let mut keyed: Vec<_> = all
+            .into_iter()
+            .map(|d| {
+                let first = d.labels().into_iter().next().map(|l| l.span);
+                let file = first.and_then(|s| sources.get(s.source)).map(|s| s.path.clone());
+                let place = first.map_or((0, 0), |s| (s.start, s.end));
+                ((file, place, d.code(), d.message()), d)
+            })
+            .collect();
+        keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
+        keyed.dedup_by(|(a, _), (b, _)| a == b);
+        self.all = keyed.into_iter().map(|(_, d)| d).collect();
+    }
+
+    /// The codes present, for tests and summaries.
+    pub fn codes(&self) -> BTreeSet<&'static str> {
+        self.all.iter().map(Diagnostic::code).collect()
+    }
+}
+
+impl IntoIterator for Diagnostics {
+    type Item = Diagnostic;
+    type IntoIter = std::vec::IntoIter<Diagnostic>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.all.into_iter()
+    }
+}
+
+impl<D: Into<Diagnostic>> Extend<D> for Diagnostics {
+    fn extend<I: IntoIterator<Item = D>>(&mut self, iter: I) {
+        self.all.extend(iter.into_iter().map(Into::into));
+    }
+}
+
+/// A result and what was found on the way; `value` is missing where going on would lie.
+#[derive(Debug, Clone)]
+pub struct Checked<T> {
+    pub value: Option<T>,
+    pub diagnostics: Diagnostics,
+}
+
+impl<T> Checked<T> {
+    pub fn new(value: Option<T>, diagnostics: Diagnostics) -> Self {
+        Self { value, diagnostics }
+    }
+
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Checked<U> {
+        Checked { value: self.value.map(f), diagnostics: self.diagnostics }
+    }
+}
+
+/// A label, written shortly.
+fn label(span: Span, text: impl Into<String>) -> Label {
+    Label { span, text: text.into() }
+}
+
+/// "did you mean `x`?", or what else to say.
+fn did_you_mean(suggestion: Option<&String>, otherwise: impl FnOnce() -> Option<String>) -> Option<String> {
+    suggestion.map(|s| format!("did you mean `{s}`?")).or_else(otherwise)
+}
+
+/// Words in backticks, joined by commas.
+fn list(words: &[impl AsRef<str>]) -> String {
+    words.iter().map(|w| format!("`{}`", w.as_ref())).collect::<Vec<_>>().join(", ")
+}

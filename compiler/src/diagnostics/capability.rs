@@ -1,0 +1,72 @@
+//! `capability::*`: grants that reach nothing, or more than they should.
+
+use rye_grammar::Span;
+use thiserror::Error;
+
+use super::{Label, Problem, Severity, did_you_mean, label};
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum CapabilityError {
+    #[error("`{pattern}` matches no item in any space")]
+    MatchesNothing { pattern: String, span: Span, suggestion: Option<String> },
+    /// `example` is a shortest capability that the leaf grants and the base does not.
+    #[error("`{leaf}` grants more than its base `{base}`: `{pattern}` allows `{example}`")]
+    ExceedsBase { leaf: String, base: String, pattern: String, example: String, span: Span, base_span: Span },
+    #[error("whether `{pattern}` stays within the base cannot be decided in reasonable time")]
+    TooComplex { pattern: String, span: Span, base_span: Span },
+    #[error("`{pattern}` is a grant of risk `{tier}` that nobody acknowledged")]
+    Unacknowledged { pattern: String, tier: String, span: Span },
+    #[error("`{pattern}` is blocked: its risk is `{tier}`")]
+    Blocked { pattern: String, tier: String, span: Span },
+}
+
+impl Problem for CapabilityError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::MatchesNothing { .. } => "capability::matches-nothing",
+            Self::ExceedsBase { .. } => "capability::exceeds-base",
+            Self::TooComplex { .. } => "capability::too-complex",
+            Self::Unacknowledged { .. } => "capability::unacknowledged",
+            Self::Blocked { .. } => "capability::blocked",
+        }
+    }
+
+    fn severity(&self) -> Severity {
+        match self {
+            Self::Blocked { .. } => Severity::Error,
+            Self::MatchesNothing { .. }
+            | Self::ExceedsBase { .. }
+            | Self::TooComplex { .. }
+            | Self::Unacknowledged { .. } => Severity::Warning,
+        }
+    }
+
+    fn help(&self) -> Option<String> {
+        match self {
+            Self::MatchesNothing { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
+                Some("remove the pattern, or correct it to the dotted id of an item that exists".into())
+            }),
+            Self::ExceedsBase { base, .. } => Some(format!("narrow the pattern, or grant it in `{base}` too")),
+            Self::TooComplex { .. } => Some("use fewer wildcards in the two patterns".into()),
+            Self::Unacknowledged { tier, .. } | Self::Blocked { tier, .. } => Some(format!(
+                "grant less, or say why it is needed: `<acknowledge risk=\"{tier}\">why</acknowledge>` in `<permissions>`"
+            )),
+        }
+    }
+
+    fn labels(&self) -> Vec<Label> {
+        match self {
+            Self::MatchesNothing { span, .. } => vec![label(*span, "nothing has such an id")],
+            Self::ExceedsBase { span, base_span, base, .. } => {
+                vec![label(*span, "granted here"), label(*base_span, format!("`{base}` grants only this"))]
+            }
+            Self::TooComplex { span, base_span, .. } => {
+                vec![label(*span, "counts as not covered"), label(*base_span, "the base's grants")]
+            }
+            Self::Unacknowledged { tier, span, .. } => vec![label(*span, format!("risk `{tier}`"))],
+            Self::Blocked { tier, span, .. } => {
+                vec![label(*span, format!("risk `{tier}` is blocked by the risk table"))]
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! `extends::*`: chains that cannot be walked.
+
+use rye_grammar::{ItemId, Span};
+use thiserror::Error;
+
+use super::{Label, Problem, did_you_mean, label};
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ExtendsError {
+    /// `by_hook` names the `resolve_extends` hook that set the parent.
+    #[error("there is no directive `{id}` to extend")]
+    Unknown { id: String, span: Span, suggestion: Option<String>, by_hook: Option<String> },
+    /// Every link of the circle with the span of its `extends`, in walking order; the first is where it closes.
+    #[error("`extends` goes round in a circle: {}", circle(links))]
+    Cycle { links: Vec<(ItemId, Span)> },
+    #[error("the chain of `{leaf}` has more than {limit} links")]
+    TooDeep { leaf: ItemId, limit: usize, span: Span },
+}
+
+/// Shared by [`ExtendsError::Cycle`]'s message: `a → b → a`.
+fn circle(links: &[(ItemId, Span)]) -> String {
+    let ids = links.iter().chain(links.first()).map(|(id, _)| format!("`{id}`"));
+    ids.collect::<Vec<_>>().join(" → ")
+}
+
+impl Problem for ExtendsError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Unknown { .. } => "extends::unknown",
+            Self::Cycle { .. } => "extends::cycle",
+            Self::TooDeep { .. } => "extends::too-deep",
+        }
+    }
+
+    fn help(&self) -> Option<String> {
+        match self {
+            Self::Unknown { id, suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
+                Some(format!("create `.ai/directives/{id}.md`, or extend a directive that exists"))
+            }),
+            Self::Cycle { .. } => Some("remove one of these `extends`, so that the chain has a root".into()),
+            Self::TooDeep { limit, .. } => Some(format!("flatten the chain to {limit} directives or fewer")),
+        }
+    }
+
+    fn labels(&self) -> Vec<Label> {
+        match self {
+            Self::Unknown { span, by_hook, .. } => {
+                let text = by_hook.as_ref().map_or_else(
+                    || "no directive has this id".to_owned(),
+                    |hook| format!("set by the hook `{hook}`; no directive has this id"),
+                );
+                vec![label(*span, text)]
+            }
+            Self::Cycle { links } => {
+                let count = links.len();
+                let parents = links.iter().cycle().skip(1);
+                links
+                    .iter()
+                    .zip(parents)
+                    .take(count)
+                    .map(|((id, span), (parent, _))| label(*span, format!("`{id}` extends `{parent}`")))
+                    .collect()
+            }
+            Self::TooDeep { span, limit, .. } => vec![label(*span, format!("this would be link {}", limit + 1))],
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! `hook::*`: hooks that cannot work, and hooks that cannot matter.
+
+use rye_grammar::Span;
+use thiserror::Error;
+
+use super::{Label, Problem, Severity, did_you_mean, label, list};
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum HookError {
+    #[error("there is no event `{event}`")]
+    UnknownEvent { event: String, span: Span, suggestion: Option<String> },
+    /// `facts` are those the event has.
+    #[error("`{event}` has no fact `{path}`")]
+    UnknownFact { path: String, event: String, span: Span, suggestion: Option<String>, facts: Vec<String> },
+    /// Known or not, this action is none of the event's; `allowed` are.
+    #[error("a hook on `{event}` cannot `{action}`")]
+    WrongAction { action: String, event: String, span: Span, suggestion: Option<String>, allowed: Vec<String> },
+    #[error("the hook `{id}` never fires: {because}")]
+    Never { id: String, because: String, span: Span },
+    #[error("the condition of the hook `{id}` is always true")]
+    Always { id: String, span: Span },
+    #[error("the hook `{id}` is never reached: `{by}` always answers first")]
+    Shadowed { id: String, by: String, span: Span, by_span: Span },
+    #[error("two hooks of one source have the id `{id}`")]
+    DuplicateId { id: String, first: Span, second: Span },
+    /// `path` is a fact that the model or a tool writes; `parameter` is where it would go.
+    #[error("`${{{path}}}` would let the model write the parameter `{parameter}` of a command")]
+    UntrustedParameter { id: String, path: String, parameter: String, span: Span },
+    #[error("the hook `{id}` fills in which item it uses, and nothing grants it one")]
+    Ungranted { id: String, span: Span },
+}
+
+impl Problem for HookError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::UnknownEvent { .. } => "hook::unknown-event",
+            Self::UnknownFact { .. } => "hook::unknown-fact",
+            Self::WrongAction { .. } => "hook::wrong-action",
+            Self::Never { .. } => "hook::never",
+            Self::Always { .. } => "hook::always",
+            Self::Shadowed { .. } => "hook::shadowed",
+            Self::DuplicateId { .. } => "hook::duplicate-id",
+            Self::UntrustedParameter { .. } => "hook::untrusted-parameter",
+            Self::Ungranted { .. } => "hook::ungranted",
+        }
+    }
+
+    fn severity(&self) -> Severity {
+        match self {
+            Self::UnknownEvent { .. }
+            | Self::UnknownFact { .. }
+            | Self::WrongAction { .. }
+            | Self::DuplicateId { .. }
+            | Self::UntrustedParameter { .. } => Severity::Error,
+            Self::Never { .. } | Self::Shadowed { .. } | Self::Ungranted { .. } => Severity::Warning,
+            Self::Always { .. } => Severity::Advice,
+        }
+    }
+
+    fn help(&self) -> Option<String> {
+        match self {
+            Self::UnknownEvent { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
+                Some(format!("events: {}", list(&crate::semantics::hook_point::event_names())))
+            }),
+            Self::UnknownFact { suggestion, facts, .. } => {
+                did_you_mean(suggestion.as_ref(), || Some(format!("facts here: {}", list(facts))))
+            }
+            Self::WrongAction { suggestion, allowed, .. } => {
+                did_you_mean(suggestion.as_ref(), || Some(format!("actions here: {}", list(allowed))))
+            }
+            Self::Never { .. } => Some("correct the condition, or remove the hook".into()),
+            Self::Always { .. } => Some("leave the condition out if that is meant".into()),
+            Self::Shadowed { by, .. } => {
+                Some(format!("give this hook a lower `layer`, or narrow the condition of `{by}`"))
+            }
+            Self::DuplicateId { .. } => Some("give one of them another id".into()),
+            Self::UntrustedParameter { .. } => Some(
+                "use facts that neither the model nor a tool writes, or pass the text to a tool that runs no command with it".into(),
+            ),
+            Self::Ungranted { .. } => {
+                Some("add `grants: [pattern]` to the hook for the items it may use, or name one item".into())
+            }
+        }
+    }
+
+    fn labels(&self) -> Vec<Label> {
+        match self {
+            Self::UnknownEvent { span, .. } => vec![label(*span, "no such event")],
+            Self::UnknownFact { event, span, .. } => vec![label(*span, format!("nothing at `{event}` is called this"))],
+            Self::WrongAction { event, span, .. } => vec![label(*span, format!("no action of `{event}`"))],
+            Self::Never { span, .. } => vec![label(*span, "false whatever happens")],
+            Self::Always { span, .. } => vec![label(*span, "true whatever happens")],
+            Self::Shadowed { by, span, by_span, .. } => {
+                vec![label(*span, "never reached"), label(*by_span, format!("`{by}` fires whenever the event does"))]
+            }
+            Self::DuplicateId { first, second, .. } => {
+                vec![label(*second, "the second one"), label(*first, "the first one")]
+            }
+            Self::UntrustedParameter { span, .. } => vec![label(*span, "this text comes from the model or a tool")],
+            Self::Ungranted { span, .. } => vec![label(*span, "any item could stand here at run time")],
+        }
+    }
+}

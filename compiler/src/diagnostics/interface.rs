@@ -1,0 +1,79 @@
+//! `interface::*`: inputs and outputs that do not fit where they are used.
+
+use rye_grammar::Span;
+use thiserror::Error;
+
+use super::{Label, Problem, Severity, did_you_mean, label, list};
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum InterfaceError {
+    /// `span` is missing where a caller gave the input outside of any file.
+    #[error("`{directive}` has no input `{name}`")]
+    UnknownInput {
+        name: String,
+        directive: String,
+        span: Option<Span>,
+        suggestion: Option<String>,
+        declared: Vec<String>,
+    },
+    #[error("the input `{name}` is never used")]
+    UnusedInput { name: String, span: Span },
+    /// `used` is where the value is needed; `None` when the caller alone could know.
+    #[error("the input `{name}` of `{directive}` has no value")]
+    MissingInput { name: String, directive: String, declared: Option<Span>, used: Option<Span> },
+    /// `expected` and `found` are words: "an integer", "the string `x`".
+    #[error("{what} is {found}, not {expected}")]
+    Type { what: String, expected: String, found: String, span: Option<Span>, declared: Option<Span> },
+}
+
+impl Problem for InterfaceError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::UnknownInput { .. } => "interface::unknown-input",
+            Self::UnusedInput { .. } => "interface::unused-input",
+            Self::MissingInput { .. } => "interface::missing-input",
+            Self::Type { .. } => "interface::type",
+        }
+    }
+
+    fn severity(&self) -> Severity {
+        match self {
+            Self::UnusedInput { .. } => Severity::Warning,
+            Self::UnknownInput { .. } | Self::MissingInput { .. } | Self::Type { .. } => Severity::Error,
+        }
+    }
+
+    fn help(&self) -> Option<String> {
+        match self {
+            Self::UnknownInput { name, suggestion, declared, .. } => did_you_mean(suggestion.as_ref(), || {
+                Some(if declared.is_empty() {
+                    format!("declare it: `<inputs><input name=\"{name}\" type=\"string\">…</input></inputs>`")
+                } else {
+                    format!("declared: {}", list(declared))
+                })
+            }),
+            Self::UnusedInput { name, .. } => {
+                Some(format!("write `{{input:{name}}}` where its value belongs, or remove the declaration"))
+            }
+            Self::MissingInput { name, .. } => {
+                Some(format!("give it (`--input {name}=…`, or a parameter of the call), or declare a `default`"))
+            }
+            Self::Type { expected, .. } => Some(format!("write {expected}")),
+        }
+    }
+
+    fn labels(&self) -> Vec<Label> {
+        match self {
+            Self::UnknownInput { span, .. } => span.iter().map(|s| label(*s, "no such input is declared")).collect(),
+            Self::UnusedInput { span, .. } => vec![label(*span, "declared here, used nowhere")],
+            Self::MissingInput { declared, used, .. } => {
+                let used = used.iter().map(|s| label(*s, "its value is needed here"));
+                used.chain(declared.iter().map(|s| label(*s, "required here, without a default"))).collect()
+            }
+            Self::Type { expected, span, declared, .. } => {
+                let here = span.iter().map(|s| label(*s, format!("expected {expected}")));
+                here.chain(declared.iter().map(|s| label(*s, "declared here"))).collect()
+            }
+        }
+    }
+}

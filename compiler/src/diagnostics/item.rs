@@ -1,0 +1,116 @@
+//! `item::*`: what is wrong with one file, or with naming one.
+
+use rye_grammar::Span;
+use thiserror::Error;
+
+use super::{Label, Problem, did_you_mean, label};
+use crate::world::ItemKind;
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ItemError {
+    #[error("there is no {} `{id}`", kind.word())]
+    Unknown { kind: ItemKind, id: String, span: Span, suggestion: Option<String> },
+    /// An element, attribute or key outside the closed vocabulary. `what` is that word, `of` what it stands in.
+    #[error("unknown {what} `{key}` in {of}")]
+    UnknownKey {
+        what: &'static str,
+        key: String,
+        of: String,
+        span: Span,
+        suggestion: Option<String>,
+        known: Vec<String>,
+    },
+    /// `field` is `name` or `category`.
+    #[error("the {field} is `{written}`, but the file's place makes it `{expected}`")]
+    NameMismatch { field: &'static str, written: String, expected: String, span: Span },
+    #[error("`{text}` is no item id: {reason}")]
+    EscapesSpace { text: String, reason: String, span: Span },
+    /// A value of the wrong type or outside its range.
+    #[error("{what} cannot be {found}")]
+    InvalidValue { what: String, found: String, expected: String, span: Span },
+    /// Something that has to be there.
+    #[error("{of} has no {what}")]
+    Missing { what: String, of: String, span: Span, help: String },
+    /// What may be written once stands there twice.
+    #[error("{what} stands here twice")]
+    Repeated { what: String, first: Span, second: Span },
+    /// Found by the tool reader, in its own words.
+    #[error("{message}")]
+    ToolKey { message: String, span: Span, label: String, help: Option<String> },
+    #[error("{message}")]
+    ToolMissing { message: String, span: Span, label: String, help: Option<String> },
+    #[error("{message}")]
+    ToolValue { message: String, span: Span, label: String, help: Option<String> },
+    #[error("`{path}` cannot be read: {reason}")]
+    Unreadable { path: String, reason: String },
+    #[error("{} `{id}` stands in two files: `{first}` and `{second}`", kind.word())]
+    Ambiguous { kind: ItemKind, id: String, first: String, second: String },
+    /// The content is not what was signed.
+    #[error("the signature of this file does not fit its content")]
+    Signature { reason: String, span: Span },
+}
+
+impl Problem for ItemError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Unknown { .. } => "item::unknown",
+            Self::UnknownKey { .. } | Self::ToolKey { .. } => "item::unknown-key",
+            Self::NameMismatch { .. } => "item::name-mismatch",
+            Self::EscapesSpace { .. } => "item::escapes-space",
+            Self::InvalidValue { .. } | Self::ToolValue { .. } => "item::invalid-value",
+            Self::Missing { .. } | Self::ToolMissing { .. } => "item::missing",
+            Self::Repeated { .. } => "item::repeated",
+            Self::Unreadable { .. } => "item::unreadable",
+            Self::Ambiguous { .. } => "item::ambiguous",
+            Self::Signature { .. } => "item::signature",
+        }
+    }
+
+    fn help(&self) -> Option<String> {
+        match self {
+            Self::Unknown { kind, id, suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
+                Some(format!("it is looked for in the project, the user space and the standard library: create `{}{id}`, or name one that exists", kind.folder()))
+            }),
+            Self::UnknownKey { suggestion, known, .. } => did_you_mean(suggestion.as_ref(), || {
+                (!known.is_empty()).then(|| format!("known here: {}", super::list(known)))
+            }),
+            Self::NameMismatch { expected, field, .. } => {
+                Some(format!("write `{field}=\"{expected}\"`, or move the file to where its {field} says it is"))
+                    .filter(|_| *field == "name")
+                    .or_else(|| Some(format!("write `{expected}`, leave the category out, or move the file")))
+            }
+            Self::EscapesSpace { .. } => Some(
+                "write the path under the kind's folder, without extension: `folder/name`, each part of letters, digits, `_` and `-`".into(),
+            ),
+            Self::InvalidValue { expected, .. } => Some(format!("write {expected}")),
+            Self::Missing { help, .. } => Some(help.clone()),
+            Self::Repeated { .. } => Some("keep one of the two".into()),
+            Self::ToolKey { help, .. } | Self::ToolMissing { help, .. } | Self::ToolValue { help, .. } => help.clone(),
+            Self::Unreadable { .. } => Some("make the file readable as UTF-8 text, or remove it".into()),
+            Self::Ambiguous { .. } => Some("remove or rename one of them: an id is the path without its extension".into()),
+            Self::Signature { .. } => {
+                Some("sign the file again if the change is yours, or restore the file that was signed".into())
+            }
+        }
+    }
+
+    fn labels(&self) -> Vec<Label> {
+        match self {
+            Self::Unknown { kind, span, .. } => vec![label(*span, format!("no {} has this id", kind.word()))],
+            Self::UnknownKey { what, of, span, .. } => vec![label(*span, format!("no {what} of {of}"))],
+            Self::NameMismatch { expected, span, .. } => vec![label(*span, format!("expected `{expected}`"))],
+            Self::EscapesSpace { span, reason, .. } | Self::Signature { span, reason } => {
+                vec![label(*span, reason.clone())]
+            }
+            Self::InvalidValue { span, expected, .. } => vec![label(*span, format!("expected {expected}"))],
+            Self::Missing { what, span, .. } => vec![label(*span, format!("{what} is missing here"))],
+            Self::Repeated { first, second, .. } => {
+                vec![label(*second, "a second time"), label(*first, "the first time")]
+            }
+            Self::ToolKey { span, label: text, .. }
+            | Self::ToolMissing { span, label: text, .. }
+            | Self::ToolValue { span, label: text, .. } => vec![label(*span, text.clone())],
+            Self::Unreadable { .. } | Self::Ambiguous { .. } => Vec::new(),
+        }
+    }
+}

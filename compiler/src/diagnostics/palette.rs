@@ -1,0 +1,60 @@
+//! `palette::*`: tools that cannot stand beside each other, and protocol items that describe the wrong thing.
+
+use rye_grammar::Span;
+use thiserror::Error;
+
+use super::{Label, Problem, Severity, label};
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PaletteError {
+    /// Two items whose flattened names are the same; `span` is the grant that reaches both, if it is written.
+    #[error("`{first}` and `{second}` would both be the tool `{name}`")]
+    Collision { name: String, first: String, second: String, span: Option<Span> },
+    /// A protocol item describes a primary action that no grant allows.
+    #[error("`{item}` describes `{primary}`, which this directive may not use")]
+    DescribesUngranted { item: String, primary: String, span: Span },
+    #[error("the directive may use `{primary}`, and no protocol item describes it")]
+    Undescribed { primary: String, item: String, span: Span },
+    #[error("`{name}` is no name a provider accepts for a tool")]
+    Name { name: String, item: String, span: Option<Span> },
+}
+
+impl Problem for PaletteError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Collision { .. } => "palette::collision",
+            Self::DescribesUngranted { .. } => "palette::describes-ungranted",
+            Self::Undescribed { .. } => "palette::undescribed",
+            Self::Name { .. } => "palette::name",
+        }
+    }
+
+    fn severity(&self) -> Severity {
+        match self {
+            Self::Collision { .. } | Self::Name { .. } => Severity::Error,
+            Self::DescribesUngranted { .. } | Self::Undescribed { .. } => Severity::Warning,
+        }
+    }
+
+    fn help(&self) -> Option<String> {
+        Some(match self {
+            Self::Collision { .. } => "rename one of the tools, or grant only one of them".into(),
+            Self::DescribesUngranted { item, .. } => {
+                format!("suppress it with `<suppress>{item}</suppress>`, or grant what it describes")
+            }
+            Self::Undescribed { item, .. } => format!("add `<before>{item}</before>` to `<context>`"),
+            Self::Name { .. } => "give the tool an id of at most 64 characters, folders included".into(),
+        })
+    }
+
+    fn labels(&self) -> Vec<Label> {
+        match self {
+            Self::Collision { span, .. } => span.iter().map(|s| label(*s, "this grant reaches both")).collect(),
+            Self::DescribesUngranted { primary, span, .. } => {
+                vec![label(*span, format!("about `{primary}`, which nothing grants"))]
+            }
+            Self::Undescribed { primary, span, .. } => vec![label(*span, format!("grants `{primary}`"))],
+            Self::Name { span, .. } => span.iter().map(|s| label(*s, "this grant reaches it")).collect(),
+        }
+    }
+}

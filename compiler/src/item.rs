@@ -1,0 +1,31 @@
+//! Items: what a file of a space means by itself, typed, with the span of everything that was written. What several
+//! files mean together is `compose`.
+
+pub mod directive;
+pub mod hook;
+pub mod knowledge;
+pub mod tool;
+
+use std::sync::Arc;
+
+use rye_grammar::{ItemId, SourceId};
+
+pub use directive::{
+    Acknowledged, Context, DeclaredLimit, Directive, Field, GrantDecl, LimitText, ModelRequest, Permissions,
+};
+pub use hook::{HookDecl, HookHole, HookHoles};
+pub use knowledge::Knowledge;
+pub use tool::Tool;
+
+use crate::world::{ItemKind, Space};
+
+/// Which file an item is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileRef {
+    pub kind: ItemKind,
+    pub id: ItemId,
+    pub space: Space,
+    /// Relative to the space's root: `.ai/directives/hello.md`.
+    pub path: Arc<str>,
+    pub source: SourceId,
+}

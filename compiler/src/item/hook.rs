@@ -1,0 +1,61 @@
+//! A hook as it was written, in YAML or XML (`language.md` 7): everything about it that does not depend on which
+//! thread it serves.
+
+use rye_grammar::capability::Pattern;
+use rye_grammar::condition::{Expr, Path};
+use rye_grammar::{Span, Spanned};
+use serde_json::Value;
+
+use crate::hook::{HookAction, HookPoint, HookSource, OnFailure, Position};
+use crate::world::Space;
+
+#[derive(Debug, Clone)]
+pub struct HookDecl {
+    pub id: Spanned<String>,
+    pub event: HookPoint,
+    /// `layer:` where it was written; else the source's own layer counts.
+    pub layer: Option<f64>,
+    pub position: Position,
+    pub wrap: bool,
+    pub enabled: bool,
+    /// The condition as written (mapping form or one-line text), for the plan.
+    pub condition_source: Option<Value>,
+    /// `None` = always.
+    pub condition: Option<Spanned<Expr>>,
+    /// Missing only where the hook is disabled.
+    pub action: Option<Spanned<HookAction>>,
+    pub holes: HookHoles,
+    pub grants: Vec<Spanned<Pattern>>,
+    pub on_failure: OnFailure,
+    pub description: Option<String>,
+    /// Where it was written: with the space, this gives its layer.
+    pub source: HookSource,
+    pub space: Space,
+    /// The hook's own entry, for labels: its id.
+    pub span: Span,
+}
+
+/// What the action's strings ask to be filled in.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HookHoles {
+    /// `${…}` holes.
+    pub facts: Vec<HookHole>,
+    /// Names of `{input:…}` holes, with their places.
+    pub inputs: Vec<Spanned<String>>,
+}
+
+/// One `${…}` of an action and where it would go.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HookHole {
+    pub path: Path,
+    pub span: Span,
+    /// The field it stands in: `item_id`, `params.command`, `reason`.
+    pub field: String,
+}
+
+impl HookDecl {
+    /// Whether which item it uses is known before the run.
+    pub fn has_static_id(&self) -> bool {
+        self.holes.facts.iter().all(|h| h.field != "item_id") && self.holes.inputs.is_empty()
+    }
+}

@@ -1,0 +1,481 @@
+//! The table of hook points (`language.md` 7): name, mode, facts with their types, allowed actions. Check reads it to
+//! refuse what cannot work, the engine to know how answers combine. It says nothing about when a point fires.
+
+use rye_grammar::condition::{Path, Segment};
+
+use crate::hook::HookPoint;
+use crate::plan::FieldType as Type;
+
+/// How the answers of a point's hooks combine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Stops at the first true condition.
+    FirstMatch,
+    /// Runs all and joins their text.
+    Collect,
+    /// Feeds each the previous one's result.
+    Chain,
+    /// The first that blocks wins.
+    FirstBlock,
+    /// The first non-empty answer wins, except that layer-4 hooks always run and never answer.
+    Control,
+    /// Runs all.
+    Observe,
+}
+
+/// An action by name, without its fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ActionName {
+    SetExtends,
+    Fetch,
+    Execute,
+    Sign,
+    Transform,
+    Handled,
+    Message,
+    SystemPrompt,
+    Drop,
+    KeepLast,
+    Inject,
+    Replace,
+    Block,
+    Modify,
+    Retry,
+    Continue,
+    Terminate,
+    Escalate,
+    Raise,
+    Handoff,
+    Compact,
+    FollowUp,
+}
+
+/// A fact and what can be known of it before a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fact {
+    pub name: &'static str,
+    pub shape: Shape,
+}
+
+/// What lies at and under a fact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// A plain value; nothing lies under it.
+    Plain(Type),
+    /// An object with exactly these fields.
+    Fields(&'static [Fact]),
+    /// The declared inputs of the directive.
+    Inputs,
+    /// Anything may lie under it; the type is that of the fact itself, where it is known.
+    Open(Option<Type>),
+}
+
+/// One line of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Point {
+    pub point: HookPoint,
+    pub name: &'static str,
+    pub mode: Mode,
+    /// Besides those every point has ([`COMMON`]).
+    pub facts: &'static [Fact],
+    pub actions: &'static [ActionName],
+}
+
+/// What a path names at a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// A fact, with its type where it is known.
+    Fact(Option<Type>),
+    /// A declared input, or something inside it; the directive knows its type.
+    Input,
+    /// Something whose name only a run knows.
+    Open,
+    /// No fact of this point.
+    Nothing,
+}
+
+const fn text(name: &'static str) -> Fact {
+    Fact { name, shape: Shape::Plain(Type::String) }
+}
+const fn whole(name: &'static str) -> Fact {
+    Fact { name, shape: Shape::Plain(Type::Integer) }
+}
+const fn number(name: &'static str) -> Fact {
+    Fact { name, shape: Shape::Plain(Type::Number) }
+}
+const fn truth(name: &'static str) -> Fact {
+    Fact { name, shape: Shape::Plain(Type::Boolean) }
+}
+const fn list(name: &'static str) -> Fact {
+    Fact { name, shape: Shape::Open(Some(Type::Array)) }
+}
+const fn any(name: &'static str) -> Fact {
+    Fact { name, shape: Shape::Open(None) }
+}
+const fn object(name: &'static str, fields: &'static [Fact]) -> Fact {
+    Fact { name, shape: Shape::Fields(fields) }
+}
+
+/// Facts of every point.
+pub const COMMON: &[Fact] = &[text("thread_id"), text("directive"), text("category"), text("model")];
+
+const INPUTS: Fact = Fact { name: "inputs", shape: Shape::Inputs };
+/// `current`, `limit` and `loop_count` are other names for `spend`, the spend limit and `cost.turns`.
+const COST: Fact = object(
+    "cost",
+    &[
+        whole("turns"),
+        whole("input_tokens"),
+        whole("output_tokens"),
+        whole("cached_tokens"),
+        number("spend"),
+        number("elapsed_seconds"),
+        number("current"),
+        number("limit"),
+    ],
+);
+const LOOP_COUNT: Fact = whole("loop_count");
+const LIMITS: Fact = object(
+    "limits",
+    &[
+        whole("turns"),
+        whole("tokens"),
+        number("spend"),
+        whole("spawns"),
+        whole("depth"),
+        number("duration_seconds"),
+        whole("output"),
+    ],
+);
+const CALL: Fact = object("call", &[text("id"), text("name"), text("item_id"), any("input")]);
+const RESULT_SIZE: Fact = object("result", &[whole("bytes"), truth("is_error"), number("duration_ms")]);
+const RESULT: Fact = object("result", &[any("content"), truth("is_error"), any("details")]);
+const ERROR: Fact =
+    object("error", &[text("type"), text("message"), any("code"), any("status"), text("tool"), text("resource")]);
+const CLASSIFICATION: Fact = object("classification", &[text("name"), text("category"), truth("retryable")]);
+
+const STARTED: &[Fact] = &[
+    text("directive_body"),
+    LIMITS,
+    INPUTS,
+    text("project_path"),
+    whole("depth"),
+    text("parent_thread_id"),
+    number("spend_limit"),
+    whole("max_turns"),
+    text("capabilities_summary"),
+];
+const CONTINUED: &[Fact] = &[
+    text("directive_body"),
+    LIMITS,
+    INPUTS,
+    text("project_path"),
+    whole("depth"),
+    text("parent_thread_id"),
+    number("spend_limit"),
+    whole("max_turns"),
+    text("capabilities_summary"),
+    text("previous_thread_id"),
+];
+
+use ActionName as A;
+const EXECUTE_ONLY: &[ActionName] = &[A::Execute];
+const COLLECTED: &[ActionName] = &[A::Fetch, A::Execute];
+const STEP: &[ActionName] = &[A::Retry, A::Continue, A::Terminate, A::Execute];
+/// The points that are written events: their facts are the event's fields.
+const EVENT: Mode = Mode::Observe;
+
+/// The whole table, in the order of [`HookPoint`].
+pub const POINTS: &[Point] = &[
+    row(
+        HookPoint::ResolveExtends,
+        "resolve_extends",
+        Mode::FirstMatch,
+        &[truth("has_extends"), INPUTS],
+        &[A::SetExtends],
+    ),
+    row(
+        HookPoint::BuildSystemPrompt,
+        "build_system_prompt",
+        Mode::Collect,
+        &[text("directive_body"), LIMITS, INPUTS],
+        COLLECTED,
+    ),
+    row(HookPoint::ThreadStarted, "thread_started", Mode::Collect, STARTED, COLLECTED),
+    row(HookPoint::ThreadContinued, "thread_continued", Mode::Collect, CONTINUED, COLLECTED),
+    row(
+        HookPoint::Input,
+        "input",
+        Mode::Chain,
+        &[text("text"), list("images"), text("source")],
+        &[A::Transform, A::Handled, A::Continue, A::Execute],
+    ),
+    row(
+        HookPoint::BeforeAgentStart,
+        "before_agent_start",
+        Mode::Chain,
+        &[text("prompt"), text("system_prompt"), list("images")],
+        &[A::Message, A::SystemPrompt, A::Execute],
+    ),
+    row(
+        HookPoint::Context,
+        "context",
+        Mode::Chain,
+        &[list("messages"), whole("turn"), number("usage_ratio"), COST, LOOP_COUNT],
+        &[A::Drop, A::KeepLast, A::Inject, A::Replace, A::Execute],
+    ),
+    row(
+        HookPoint::ToolCall,
+        "tool_call",
+        Mode::FirstBlock,
+        &[CALL, whole("turn"), COST, LOOP_COUNT],
+        &[A::Block, A::Execute],
+    ),
+    row(HookPoint::ToolExecutionStart, "tool_execution_start", Mode::Observe, &[CALL], EXECUTE_ONLY),
+    row(HookPoint::ToolExecutionEnd, "tool_execution_end", Mode::Observe, &[CALL, RESULT_SIZE], EXECUTE_ONLY),
+    row(HookPoint::ToolResult, "tool_result", Mode::Chain, &[CALL, RESULT], &[A::Modify, A::Execute]),
+    row(HookPoint::AfterStep, "after_step", Mode::Control, &[COST, LOOP_COUNT, whole("turn")], STEP),
+    row(
+        HookPoint::Limit,
+        "limit",
+        Mode::Control,
+        &[text("limit_code"), number("current_value"), number("current_max"), COST, LOOP_COUNT],
+        &[A::Retry, A::Continue, A::Terminate, A::Escalate, A::Raise, A::Handoff, A::Execute],
+    ),
+    row(HookPoint::Error, "error", Mode::Control, &[ERROR, CLASSIFICATION, whole("attempt")], STEP),
+    row(
+        HookPoint::ContextLimitReached,
+        "context_limit_reached",
+        Mode::Control,
+        &[number("usage_ratio"), whole("tokens_used"), whole("tokens_limit")],
+        &[A::Handoff, A::Compact, A::Terminate, A::Execute],
+    ),
+    row(
+        HookPoint::DirectiveReturn,
+        "directive_return",
+        Mode::Observe,
+        &[any("outputs"), COST, LOOP_COUNT],
+        EXECUTE_ONLY,
+    ),
+    row(
+        HookPoint::AgentEnd,
+        "agent_end",
+        Mode::Observe,
+        &[COST, LOOP_COUNT, whole("turn")],
+        &[A::FollowUp, A::Execute],
+    ),
+    row(
+        HookPoint::AfterComplete,
+        "after_complete",
+        Mode::Observe,
+        &[text("status"), COST, LOOP_COUNT, text("project_path")],
+        EXECUTE_ONLY,
+    ),
+    row(HookPoint::CognitionIn, "cognition_in", EVENT, &[], EXECUTE_ONLY),
+    row(HookPoint::CognitionOut, "cognition_out", EVENT, &[], EXECUTE_ONLY),
+    row(HookPoint::ToolCallResult, "tool_call_result", EVENT, &[], EXECUTE_ONLY),
+    row(HookPoint::ThreadCompleted, "thread_completed", EVENT, &[], EXECUTE_ONLY),
+    row(HookPoint::ThreadError, "thread_error", EVENT, &[], EXECUTE_ONLY),
+    row(HookPoint::ThreadCancelled, "thread_cancelled", EVENT, &[], EXECUTE_ONLY),
+    row(HookPoint::ThreadResumed, "thread_resumed", EVENT, &[], EXECUTE_ONLY),
+];
+
+const fn row(
+    point: HookPoint,
+    name: &'static str,
+    mode: Mode,
+    facts: &'static [Fact],
+    actions: &'static [ActionName],
+) -> Point {
+    Point { point, name, mode, facts, actions }
+}
+
+/// The line of a point.
+pub fn of(point: HookPoint) -> &'static Point {
+    // The table holds every point (tested); the first line only keeps this total.
+    const FIRST: &Point = &row(HookPoint::ResolveExtends, "resolve_extends", Mode::FirstMatch, &[], &[]);
+    POINTS.iter().find(|p| p.point == point).unwrap_or(FIRST)
+}
+
+/// The point an `event:` names.
+pub fn by_name(name: &str) -> Option<&'static Point> {
+    POINTS.iter().find(|p| p.name == name)
+}
+
+/// Every event name, in the table's order.
+pub fn event_names() -> Vec<&'static str> {
+    POINTS.iter().map(|p| p.name).collect()
+}
+
+impl Point {
+    /// Whether the facts are the fields of a written event, which the table does not list.
+    pub fn is_event(&self) -> bool {
+        self.point >= HookPoint::CognitionIn
+    }
+
+    /// Whether a root name is a fact of this point.
+    pub fn has_root(&self, root: &str) -> bool {
+        self.all_facts().any(|f| f.name == root)
+    }
+
+    /// Names of the facts, objects with a dot and their fields: `cost.turns`.
+    pub fn fact_names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for fact in self.all_facts() {
+            match fact.shape {
+                Shape::Fields(fields) => names.extend(fields.iter().map(|f| format!("{}.{}", fact.name, f.name))),
+                Shape::Plain(_) | Shape::Inputs | Shape::Open(_) => names.push(fact.name.to_owned()),
+            }
+        }
+        names
+    }
+
+    /// What a path names here.
+    pub fn find(&self, path: &Path) -> Found {
+        let mut segments = path.segments.iter();
+        let Some(Segment::Name(root)) = segments.next() else { return Found::Nothing };
+        let Some(mut fact) = self.all_facts().find(|f| f.name == root) else {
+            return if self.is_event() { Found::Open } else { Found::Nothing };
+        };
+        loop {
+            let next = segments.next();
+            match (fact.shape, next) {
+                (Shape::Plain(kind), None) => return Found::Fact(Some(kind)),
+                (Shape::Fields(_) | Shape::Inputs, None) => return Found::Fact(Some(Type::Object)),
+                (Shape::Fields(fields), Some(Segment::Name(name))) => match fields.iter().find(|f| f.name == name) {
+                    Some(inner) => fact = inner,
+                    None => return Found::Nothing,
+                },
+                (Shape::Plain(_), Some(_)) | (Shape::Fields(_), Some(Segment::Number(_))) => return Found::Nothing,
+                (Shape::Inputs, Some(_)) => return Found::Input,
+                (Shape::Open(kind), None) => return Found::Fact(kind),
+                (Shape::Open(_), Some(_)) => return Found::Open,
+            }
+        }
+    }
+
+    fn all_facts(&self) -> impl Iterator<Item = &'static Fact> + use<> {
+        COMMON.iter().chain(self.facts)
+    }
+}
+
+impl ActionName {
+    pub const ALL: [Self; 22] = [
+        A::SetExtends,
+        A::Fetch,
+        A::Execute,
+        A::Sign,
+        A::Transform,
+        A::Handled,
+        A::Message,
+        A::SystemPrompt,
+        A::Drop,
+        A::KeepLast,
+        A::Inject,
+        A::Replace,
+        A::Block,
+        A::Modify,
+        A::Retry,
+        A::Continue,
+        A::Terminate,
+        A::Escalate,
+        A::Raise,
+        A::Handoff,
+        A::Compact,
+        A::FollowUp,
+    ];
+
+    /// As it is written: `set_extends`.
+    pub fn word(self) -> &'static str {
+        match self {
+            A::SetExtends => "set_extends",
+            A::Fetch => "fetch",
+            A::Execute => "execute",
+            A::Sign => "sign",
+            A::Transform => "transform",
+            A::Handled => "handled",
+            A::Message => "message",
+            A::SystemPrompt => "system_prompt",
+            A::Drop => "drop",
+            A::KeepLast => "keep_last",
+            A::Inject => "inject",
+            A::Replace => "replace",
+            A::Block => "block",
+            A::Modify => "modify",
+            A::Retry => "retry",
+            A::Continue => "continue",
+            A::Terminate => "terminate",
+            A::Escalate => "escalate",
+            A::Raise => "raise",
+            A::Handoff => "handoff",
+            A::Compact => "compact",
+            A::FollowUp => "follow_up",
+        }
+    }
+
+    /// Reads a word, other spellings included: `load` and `search` are `fetch`, `fail` and `abort` are `terminate`.
+    pub fn from_word(word: &str) -> Option<Self> {
+        match word {
+            "load" | "search" => Some(A::Fetch),
+            "fail" | "abort" => Some(A::Terminate),
+            _ => Self::ALL.into_iter().find(|a| a.word() == word),
+        }
+    }
+}
+
+/// Whether a path leads to text that the model or a tool wrote (`language.md` 7).
+pub fn is_untrusted(path: &Path) -> bool {
+    matches!(path.segments.first(), Some(Segment::Name(root)) if matches!(root.as_str(), "call" | "result" | "messages"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> Path {
+        let segments = text.split('.').map(|s| s.parse().map_or_else(|_| Segment::Name(s.into()), Segment::Number));
+        Path { segments: segments.collect() }
+    }
+
+    #[test]
+    fn the_table_holds_every_point_under_its_own_name() {
+        for (i, line) in POINTS.iter().enumerate() {
+            assert_eq!(line.point as usize, i);
+            assert_eq!(of(line.point).name, line.name);
+            assert_eq!(serde_json::to_value(line.point).unwrap(), line.name);
+        }
+        assert_eq!(POINTS.len(), HookPoint::ThreadResumed as usize + 1);
+    }
+
+    #[test]
+    fn paths_are_told_apart() {
+        let step = by_name("after_step").unwrap();
+        assert_eq!(step.find(&path("cost.turns")), Found::Fact(Some(Type::Integer)));
+        assert_eq!(step.find(&path("cost.turn")), Found::Nothing);
+        assert_eq!(step.find(&path("cost")), Found::Fact(Some(Type::Object)));
+        assert_eq!(step.find(&path("turn.x")), Found::Nothing);
+        assert_eq!(step.find(&path("directive")), Found::Fact(Some(Type::String)));
+        let started = by_name("thread_started").unwrap();
+        assert_eq!(started.find(&path("inputs.x.0")), Found::Input);
+        assert_eq!(by_name("tool_call").unwrap().find(&path("call.input.command")), Found::Open);
+        assert_eq!(by_name("thread_completed").unwrap().find(&path("anything.at.all")), Found::Open);
+        assert_eq!(by_name("thread_begun").map(|p| p.name), None);
+    }
+
+    #[test]
+    fn action_words_round_trip_and_have_aliases() {
+        for action in ActionName::ALL {
+            assert_eq!(ActionName::from_word(action.word()), Some(action));
+        }
+        assert_eq!(ActionName::from_word("abort"), Some(A::Terminate));
+        assert_eq!(ActionName::from_word("load"), Some(A::Fetch));
+    }
+
+    #[test]
+    fn what_a_model_writes_is_untrusted() {
+        assert!(is_untrusted(&path("call.input.command")));
+        assert!(is_untrusted(&path("messages.0")));
+        assert!(!is_untrusted(&path("inputs.command")));
+    }
+}

@@ -1,0 +1,143 @@
+//! A world in memory: for tests, for examples in explain pages, for editors with unsaved files.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rye_grammar::ItemId;
+
+use super::{Entry, ItemKind, Located, Space, World, WorldError};
+
+type File = (Arc<str>, Arc<[u8]>);
+
+/// Files by space and path, in front of an optional world behind them.
+#[derive(Default)]
+pub struct MapWorld<'b> {
+    /// Several files for one key are what [`WorldError::Ambiguous`] reports.
+    files: BTreeMap<(ItemKind, ItemId), BTreeMap<Space, Vec<File>>>,
+    behind: Option<&'b dyn World>,
+}
+
+impl<'b> MapWorld<'b> {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A map whose missing files are looked up in `behind`, space by space.
+    pub fn over(behind: &'b dyn World) -> Self {
+        Self { files: BTreeMap::new(), behind: Some(behind) }
+    }
+
+    /// Adds a file of a space: `.ai/directives/hello.md`. A path that names no item is left out, as a disk would.
+    #[must_use]
+    pub fn with(mut self, space: Space, path: &str, content: impl AsRef<[u8]>) -> Self {
+        self.insert(space, path, content);
+        self
+    }
+
+    /// [`MapWorld::with`] for the project.
+    #[must_use]
+    pub fn project(self, path: &str, content: impl AsRef<[u8]>) -> Self {
+        self.with(Space::Project, path, content)
+    }
+
+    /// [`MapWorld::with`] in place; replaces the file of that path.
+    pub fn insert(&mut self, space: Space, path: &str, content: impl AsRef<[u8]>) {
+        let Some(key) = ItemKind::of_path(path) else { return };
+        let files = self.files.entry(key).or_default().entry(space).or_default();
+        files.retain(|(p, _)| p.as_ref() != path);
+        files.push((path.into(), content.as_ref().into()));
+    }
+}
+
+impl World for MapWorld<'_> {
+    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<Located>, WorldError> {
+        let mut found = match self.behind {
+            Some(world) => world.candidates(kind, id)?,
+            None => Vec::new(),
+        };
+        for (space, files) in self.files.get(&(kind, id.clone())).into_iter().flatten() {
+            found.retain(|l| l.space != *space);
+            if let [(first, _), (second, _), ..] = files.as_slice() {
+                return Err(WorldError::Ambiguous {
+                    id: id.to_string(),
+                    first: space.display(first),
+                    second: space.display(second),
+                });
+            }
+            found.extend(files.iter().map(|(path, bytes)| Located {
+                space: *space,
+                kind,
+                id: id.clone(),
+                path: path.clone(),
+                bytes: bytes.clone(),
+            }));
+        }
+        found.sort_by_key(|l| l.space);
+        Ok(found)
+    }
+
+    fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError> {
+        let mut entries = match self.behind {
+            Some(world) => world.list(kind)?,
+            None => Vec::new(),
+        };
+        for ((k, id), spaces) in &self.files {
+            if *k != kind {
+                continue;
+            }
+            for (space, files) in spaces {
+                entries.retain(|e| !(e.id == *id && e.space == *space));
+                entries.extend(files.iter().map(|(path, _)| Entry {
+                    id: id.clone(),
+                    space: *space,
+                    path: path.clone(),
+                }));
+            }
+        }
+        entries.sort();
+        Ok(entries)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn id(text: &str) -> ItemId {
+        ItemId::parse(text).unwrap()
+    }
+
+    #[test]
+    fn answers_every_space_highest_first() {
+        let world = MapWorld::new().with(Space::System, ".ai/knowledge/a/b.md", "system").with(
+            Space::Project,
+            ".ai/knowledge/a/b.yaml",
+            "project",
+        );
+        let found = world.candidates(ItemKind::Knowledge, &id("a/b")).unwrap();
+        assert_eq!(found.iter().map(|l| l.space).collect::<Vec<_>>(), [Space::Project, Space::System]);
+        assert_eq!(world.list(ItemKind::Knowledge).unwrap().len(), 2);
+        assert!(world.list(ItemKind::Tool).unwrap().is_empty());
+    }
+
+    #[test]
+    fn two_extensions_for_one_id_are_an_error() {
+        let world = MapWorld::new().project(".ai/knowledge/x.md", "").project(".ai/knowledge/x.yaml", "");
+        assert!(matches!(world.candidates(ItemKind::Knowledge, &id("x")), Err(WorldError::Ambiguous { .. })));
+    }
+
+    #[test]
+    fn what_is_no_item_is_left_out() {
+        let world = MapWorld::new().project(".ai/knowledge/a.b.md", "").project("src/main.rs", "");
+        assert!(world.list(ItemKind::Knowledge).unwrap().is_empty());
+    }
+
+    #[test]
+    fn lies_over_another_world() {
+        let below = MapWorld::new().with(Space::System, ".ai/tools/t.yaml", "a").project(".ai/tools/u.yaml", "b");
+        let world = MapWorld::over(&below).project(".ai/tools/u.yaml", "c");
+        assert_eq!(world.candidates(ItemKind::Tool, &id("u")).unwrap()[0].bytes.as_ref(), b"c");
+        assert_eq!(world.list(ItemKind::Tool).unwrap().len(), 2);
+    }
+}

@@ -1,0 +1,85 @@
+//! A world that remembers every read and every miss, with the hash of what was read: the manifest of a plan
+//! (`engine.md` 2). Which files exist besides those read is not part of it.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use rye_grammar::ItemId;
+use sha2::{Digest, Sha256};
+
+use super::{Entry, ItemKind, Located, Space, World, WorldError};
+use crate::plan::{Read, hex};
+
+/// Wraps a world; see [`Recording::manifest`].
+pub struct Recording<W> {
+    world: W,
+    reads: RefCell<BTreeMap<(ItemKind, ItemId), BTreeMap<Space, String>>>,
+}
+
+impl<W: World> Recording<W> {
+    pub fn new(world: W) -> Self {
+        Self { world, reads: RefCell::default() }
+    }
+
+    /// Everything read so far, sorted: one entry a file, and one without hash for an id that no space has.
+    pub fn manifest(&self) -> Vec<Read> {
+        let mut manifest = Vec::new();
+        for ((kind, id), spaces) in self.reads.borrow().iter() {
+            if spaces.is_empty() {
+                manifest.push(Read { kind: *kind, id: id.to_string(), space: None, sha256: None });
+            }
+            manifest.extend(spaces.iter().map(|(space, sha256)| Read {
+                kind: *kind,
+                id: id.to_string(),
+                space: Some(*space),
+                sha256: Some(sha256.clone()),
+            }));
+        }
+        manifest
+    }
+
+    /// The hash of a file that was read, lowercase hex.
+    pub fn sha256(&self, kind: ItemKind, id: &ItemId, space: Space) -> Option<String> {
+        self.reads.borrow().get(&(kind, id.clone()))?.get(&space).cloned()
+    }
+}
+
+impl<W: World> World for Recording<W> {
+    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<Located>, WorldError> {
+        let found = self.world.candidates(kind, id)?;
+        let mut reads = self.reads.borrow_mut();
+        let spaces = reads.entry((kind, id.clone())).or_default();
+        for located in &found {
+            spaces.entry(located.space).or_insert_with(|| hex(&Sha256::digest(&located.bytes)));
+        }
+        Ok(found)
+    }
+
+    fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError> {
+        self.world.list(kind)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::world::MapWorld;
+
+    #[test]
+    fn reads_and_misses_are_remembered_once() {
+        let map = MapWorld::new().project(".ai/directives/a.md", "x").with(Space::System, ".ai/directives/a.md", "y");
+        let world = Recording::new(&map);
+        let id = |t: &str| ItemId::parse(t).unwrap();
+        world.candidates(ItemKind::Directive, &id("b")).unwrap();
+        world.candidates(ItemKind::Directive, &id("a")).unwrap();
+        world.candidates(ItemKind::Directive, &id("a")).unwrap();
+        let manifest = world.manifest();
+        let short: Vec<_> = manifest.iter().map(|r| (r.id.as_str(), r.space, r.sha256.is_some())).collect();
+        assert_eq!(short, [("a", Some(Space::Project), true), ("a", Some(Space::System), true), ("b", None, false)]);
+        assert_ne!(
+            world.sha256(ItemKind::Directive, &id("a"), Space::Project),
+            world.sha256(ItemKind::Directive, &id("a"), Space::System)
+        );
+    }
+}
