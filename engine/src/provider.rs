@@ -1,12 +1,27 @@
 //! Providers: one trait, wires that map shapes and nothing else, errors as facts for the classification table.
 
+pub mod anthropic;
+pub mod catalog;
+pub mod environment;
+#[cfg(test)]
+mod fixture;
+pub mod http;
+pub mod openai_chat;
+pub mod scripted;
+pub mod settings;
+pub mod sse;
+pub mod wire;
+
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::message::{Block, Turn};
+
+pub use settings::{ProviderSettings, Secret, Wire};
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -121,6 +136,46 @@ pub enum FailedStage {
     Truncated,
     /// The answer was not what the wire promises.
     Protocol,
+}
+
+impl CallError {
+    /// A failure of which nothing is known but where it happened and what to say.
+    pub fn new(stage: FailedStage, message: impl Into<String>) -> Self {
+        Self {
+            stage,
+            status: None,
+            headers: Vec::new(),
+            error_type: None,
+            code: None,
+            message: message.into(),
+            usage: None,
+        }
+    }
+}
+
+/// The provider that `settings` describe. Nothing is sent yet, and nothing costly is built.
+///
+/// # Errors
+/// [`FailedStage::Setup`]: no key, a base URL or script that cannot be used, a wire this version does not speak.
+pub fn connect(settings: &ProviderSettings) -> Result<Arc<dyn Provider>, CallError> {
+    match settings.wire {
+        Wire::Anthropic => Ok(Arc::new(anthropic::Anthropic::connect(settings)?)),
+        Wire::OpenaiChat => Ok(Arc::new(openai_chat::OpenaiChat::connect(settings)?)),
+        Wire::Scripted => Ok(Arc::new(scripted::Scripted::connect(settings)?)),
+        Wire::OpenaiResponses | Wire::Gemini => Err(CallError::new(
+            FailedStage::Setup,
+            format!("provider `{}` speaks `{}`, which this version does not", settings.id, settings.wire.name()),
+        )),
+    }
+}
+
+/// The body of the request on the provider's wire, as it would be sent; `None` for wires that send nothing.
+pub fn body(settings: &ProviderSettings, request: &Request) -> Option<Value> {
+    match settings.wire {
+        Wire::Anthropic => Some(anthropic::body(request)),
+        Wire::OpenaiChat => Some(openai_chat::body(request, settings.max_tokens_field)),
+        Wire::Scripted | Wire::OpenaiResponses | Wire::Gemini => None,
+    }
 }
 
 /// A place to send requests to.

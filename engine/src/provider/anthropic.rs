@@ -1,0 +1,160 @@
+//! The `anthropic` wire: Anthropic's Messages API. The mapping of requests; `decoder.rs` reads the streams.
+
+mod decoder;
+
+use serde_json::{Map, Value, json};
+
+pub use decoder::Decoder;
+
+use super::http::Endpoint;
+use super::settings::ProviderSettings;
+use super::wire::{NO_OUTPUT, plain_name, run};
+use super::{BoxFuture, CallError, Delta, Provider, Reply, Request, ToolDefinition};
+use crate::message::{Block, Turn};
+
+/// The name of the wire on blocks that only it understands.
+pub const WIRE: &str = "anthropic";
+
+const VERSION: &str = "2023-06-01";
+
+/// A connection to one server that speaks this wire.
+#[derive(Debug)]
+pub struct Anthropic {
+    endpoint: Endpoint,
+}
+
+impl Anthropic {
+    /// # Errors
+    /// What [`Endpoint::new`] refuses.
+    pub fn connect(settings: &ProviderSettings) -> Result<Self, CallError> {
+        let endpoint = Endpoint::new(settings, "/v1/messages", &[("anthropic-version", VERSION)])?;
+        Ok(Self { endpoint })
+    }
+}
+
+impl Provider for Anthropic {
+    fn call<'a>(
+        &'a self,
+        request: &'a Request,
+        live: &'a (dyn Fn(Delta) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Reply, CallError>> {
+        let body = body(request).to_string().into_bytes();
+        Box::pin(run(&self.endpoint, body, Decoder::default(), live))
+    }
+}
+
+/// The body of a request: a function of `request` alone. Cache breakpoints stand after the palette, the system prompt
+/// and the first message where that one is constant (`engine.md` 6).
+pub fn body(request: &Request) -> Value {
+    let mut body = Map::new();
+    body.insert("model".to_owned(), request.model.as_str().into());
+    body.insert("max_tokens".to_owned(), request.max_output.into());
+    body.insert("stream".to_owned(), true.into());
+    if !is_blank(&request.system) {
+        body.insert("system".to_owned(), json!([with_breakpoint(json!({"type": "text", "text": request.system}))]));
+    }
+    if !request.tools.is_empty() {
+        body.insert("tools".to_owned(), tools(&request.tools));
+    }
+    body.insert("messages".to_owned(), messages(request));
+    Value::Object(body)
+}
+
+fn tools(definitions: &[ToolDefinition]) -> Value {
+    let mut tools: Vec<Value> = definitions
+        .iter()
+        .map(|tool| json!({"name": tool.name, "description": tool.description, "input_schema": tool.schema}))
+        .collect();
+    if let Some(last) = tools.pop() {
+        tools.push(with_breakpoint(last));
+    }
+    Value::Array(tools)
+}
+
+/// A message being put together: turns of the same role join, since the API wants the roles to alternate.
+struct Draft {
+    role: &'static str,
+    /// Results of tools; the API wants them in front.
+    results: Vec<Value>,
+    content: Vec<Value>,
+}
+
+fn messages(request: &Request) -> Value {
+    let mut drafts: Vec<Draft> = Vec::new();
+    for (index, turn) in request.turns.iter().enumerate() {
+        let mut draft = draft(turn);
+        if index == 0
+            && request.first_turn_constant
+            && let Some(last) = draft.content.pop()
+        {
+            draft.content.push(with_breakpoint(last));
+        }
+        if draft.results.is_empty() && draft.content.is_empty() {
+            continue;
+        }
+        match drafts.last_mut() {
+            Some(last) if last.role == draft.role => {
+                last.results.append(&mut draft.results);
+                last.content.append(&mut draft.content);
+            }
+            Some(_) | None => drafts.push(draft),
+        }
+    }
+    let message = |draft: Draft| {
+        let content: Vec<Value> = draft.results.into_iter().chain(draft.content).collect();
+        json!({"role": draft.role, "content": content})
+    };
+    drafts.into_iter().map(message).collect()
+}
+
+fn draft(turn: &Turn) -> Draft {
+    match turn {
+        Turn::User { content } => Draft { role: "user", results: Vec::new(), content: blocks(content) },
+        Turn::Assistant { content } => Draft { role: "assistant", results: Vec::new(), content: blocks(content) },
+        Turn::ToolResult { call_id, name: _, content, is_error } => {
+            let text = if is_blank(content) { NO_OUTPUT } else { content };
+            let mut result = json!({"type": "tool_result", "tool_use_id": plain_name(call_id), "content": text});
+            if *is_error && let Some(object) = result.as_object_mut() {
+                object.insert("is_error".to_owned(), true.into());
+            }
+            Draft { role: "user", results: vec![result], content: Vec::new() }
+        }
+    }
+}
+
+fn blocks(content: &[Block]) -> Vec<Value> {
+    content.iter().filter_map(block).collect()
+}
+
+/// One block, or `None` for what the API would refuse: blank text, thinking it did not sign, another wire's blocks.
+fn block(block: &Block) -> Option<Value> {
+    match block {
+        Block::Text { text } => (!is_blank(text)).then(|| json!({"type": "text", "text": text})),
+        Block::Image { media_type, data } => {
+            Some(json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}))
+        }
+        Block::Thinking { text, signature } => {
+            let signature = signature.as_deref()?;
+            Some(json!({"type": "thinking", "thinking": text, "signature": signature}))
+        }
+        Block::ToolCall(call) => {
+            let (id, name) = (plain_name(&call.id), plain_name(&call.name));
+            Some(json!({"type": "tool_use", "id": id, "name": name, "input": call.input}))
+        }
+        Block::Other { wire, value } => (wire == WIRE).then(|| value.clone()),
+    }
+}
+
+fn with_breakpoint(mut value: Value) -> Value {
+    if let Some(object) = value.as_object_mut() {
+        object.insert("cache_control".to_owned(), json!({"type": "ephemeral"}));
+    }
+    value
+}
+
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
+}
+
+#[cfg(test)]
+mod tests;

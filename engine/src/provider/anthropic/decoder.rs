@@ -1,0 +1,259 @@
+//! Anthropic's stream events to a reply: a pure state machine.
+//!
+//! Blocks of unknown kinds are kept whole, unknown events and deltas are passed over, missing starts are made up for.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::WIRE;
+use crate::message::{Block, ToolCall};
+use crate::provider::http::ToldError;
+use crate::provider::sse::Event;
+use crate::provider::wire::Decode;
+use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
+
+/// The events a message is made of; the empty name is one whose data tells.
+const KNOWN: [&str; 7] =
+    ["", "message_start", "content_block_start", "content_block_delta", "message_delta", "message_stop", "error"];
+
+/// The state between two events.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    model: Option<String>,
+    usage: Option<Usage>,
+    stop: Option<StopReason>,
+    blocks: BTreeMap<u64, Open>,
+    stopped: bool,
+    failure: Option<CallError>,
+}
+
+/// A block that may still grow.
+#[derive(Debug)]
+enum Open {
+    Text(String),
+    Thinking { text: String, signature: Option<String> },
+    Call { id: String, name: String, input: Value, arguments: String },
+    Other { value: Value, arguments: String },
+}
+
+impl Decode for Decoder {
+    fn push(&mut self, event: &Event) -> Vec<Delta> {
+        if self.is_done() {
+            return Vec::new();
+        }
+        let Ok(value) = serde_json::from_str::<Value>(&event.data) else {
+            if !KNOWN.contains(&event.name.as_str()) || event.data.trim() == "[DONE]" {
+                return Vec::new(); // nothing that a message is made of
+            }
+            let message = format!("the stream holds an event `{}` that is not JSON", name_of(event));
+            self.failure = Some(CallError::new(FailedStage::Protocol, message));
+            return Vec::new();
+        };
+        // The data names its own type; the event's name is the same word again, and some gateways drop it.
+        let kind = value.get("type").and_then(Value::as_str).unwrap_or(&event.name);
+        match kind {
+            "message_start" => self.start(value.get("message").unwrap_or(&Value::Null)),
+            "content_block_start" => return self.open(&value).into_iter().collect(),
+            "content_block_delta" => return self.grow(&value).into_iter().collect(),
+            "message_delta" => self.message_delta(&value),
+            "message_stop" => self.stopped = true,
+            "error" => {
+                self.failure = Some(ToldError::read(&value).into_stream_error());
+            }
+            _ => {} // `ping`, `content_block_stop`, and whatever comes to exist
+        }
+        Vec::new()
+    }
+
+    fn is_done(&self) -> bool {
+        self.stopped || self.failure.is_some()
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        self.usage
+    }
+
+    fn finish(self) -> Result<Reply, CallError> {
+        if let Some(failure) = self.failure {
+            return Err(CallError { usage: self.usage, ..failure });
+        }
+        if !self.stopped {
+            let message = "the stream ended without `message_stop`";
+            return Err(CallError { usage: self.usage, ..CallError::new(FailedStage::Truncated, message) });
+        }
+        let content: Vec<Block> = self.blocks.into_values().filter_map(Open::close).collect();
+        let calls = content.iter().any(|block| matches!(block, Block::ToolCall(_)));
+        let stop = match self.stop {
+            None | Some(StopReason::EndTurn) if calls => StopReason::ToolUse,
+            None => StopReason::EndTurn,
+            Some(stop) => stop,
+        };
+        Ok(Reply { content, usage: self.usage.unwrap_or_default(), stop, model: self.model })
+    }
+}
+
+impl Decoder {
+    fn start(&mut self, message: &Value) {
+        if let Some(model) = message.get("model").and_then(Value::as_str) {
+            self.model = Some(model.to_owned());
+        }
+        self.count(message.get("usage"));
+    }
+
+    fn message_delta(&mut self, value: &Value) {
+        if let Some(reason) = value.pointer("/delta/stop_reason").and_then(Value::as_str) {
+            self.stop = Some(stop_reason(reason));
+        }
+        self.count(value.get("usage"));
+    }
+
+    /// Counts are cumulative: a later one stands for all before it.
+    fn count(&mut self, usage: Option<&Value>) {
+        let Some(told) = usage.filter(|usage| usage.is_object()) else { return };
+        let mut usage = self.usage.unwrap_or_default();
+        let set = |field: &mut u64, key: &str| {
+            if let Some(count) = told.get(key).and_then(Value::as_u64) {
+                *field = count;
+            }
+        };
+        set(&mut usage.input, "input_tokens");
+        set(&mut usage.output, "output_tokens");
+        set(&mut usage.cache_read, "cache_read_input_tokens");
+        set(&mut usage.cache_write, "cache_creation_input_tokens");
+        self.usage = Some(usage);
+    }
+
+    fn open(&mut self, value: &Value) -> Option<Delta> {
+        let index = value.get("index").and_then(Value::as_u64).unwrap_or(0);
+        if self.blocks.contains_key(&index) {
+            return None; // a start sent twice: what has grown stays
+        }
+        let block = value.get("content_block").cloned().unwrap_or(Value::Null);
+        let open = Open::start(block);
+        let delta = match &open {
+            Open::Text(text) => (!text.is_empty()).then(|| Delta::Text(text.clone())),
+            Open::Thinking { text, .. } => (!text.is_empty()).then(|| Delta::Thinking(text.clone())),
+            Open::Call { id, name, .. } => Some(Delta::ToolCallStarted { id: id.clone(), name: name.clone() }),
+            Open::Other { .. } => None,
+        };
+        self.blocks.insert(index, open);
+        delta
+    }
+
+    fn grow(&mut self, value: &Value) -> Option<Delta> {
+        let index = value.get("index").and_then(Value::as_u64).unwrap_or(0);
+        let delta = value.get("delta")?;
+        let text = |key: &str| delta.get(key).and_then(Value::as_str);
+        match delta.get("type").and_then(Value::as_str)? {
+            "text_delta" => {
+                let more = text("text")?;
+                match self.blocks.entry(index).or_insert_with(|| Open::Text(String::new())) {
+                    Open::Text(text) => text.push_str(more),
+                    Open::Other { value, .. } => append(value, "text", more),
+                    Open::Thinking { .. } | Open::Call { .. } => return None,
+                }
+                Some(Delta::Text(more.to_owned()))
+            }
+            "thinking_delta" => {
+                let more = text("thinking")?;
+                let fresh = || Open::Thinking { text: String::new(), signature: None };
+                match self.blocks.entry(index).or_insert_with(fresh) {
+                    Open::Thinking { text, .. } => text.push_str(more),
+                    Open::Other { value, .. } => append(value, "thinking", more),
+                    Open::Text(_) | Open::Call { .. } => return None,
+                }
+                Some(Delta::Thinking(more.to_owned()))
+            }
+            "signature_delta" => {
+                if let Some(Open::Thinking { signature, .. }) = self.blocks.get_mut(&index) {
+                    signature.get_or_insert_default().push_str(text("signature")?);
+                }
+                None
+            }
+            "input_json_delta" => {
+                let more = text("partial_json")?;
+                match self.blocks.get_mut(&index)? {
+                    Open::Call { id, arguments, .. } => {
+                        arguments.push_str(more);
+                        let fragment = more.to_owned();
+                        (!more.is_empty()).then(|| Delta::ToolCallInput { id: id.clone(), fragment })
+                    }
+                    Open::Other { arguments, .. } => {
+                        arguments.push_str(more);
+                        None
+                    }
+                    Open::Text(_) | Open::Thinking { .. } => None,
+                }
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Open {
+    fn start(block: Value) -> Self {
+        let text = |key: &str| block.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        match block.get("type").and_then(Value::as_str) {
+            Some("text") => Self::Text(text("text")),
+            Some("thinking") => {
+                let signature = Some(text("signature")).filter(|signature| !signature.is_empty());
+                Self::Thinking { text: text("thinking"), signature }
+            }
+            Some("tool_use") => Self::Call {
+                id: text("id"),
+                name: text("name"),
+                input: block.get("input").cloned().unwrap_or(Value::Null),
+                arguments: String::new(),
+            },
+            Some(_) | None => Self::Other { value: block, arguments: String::new() },
+        }
+    }
+
+    /// The finished block; `None` for text that never came.
+    fn close(self) -> Option<Block> {
+        match self {
+            Self::Text(text) => (!text.is_empty()).then_some(Block::Text { text }),
+            Self::Thinking { text, signature } => {
+                (!text.is_empty() || signature.is_some()).then_some(Block::Thinking { text, signature })
+            }
+            Self::Call { id, name, input, arguments } => {
+                let whole = input.as_object().is_some_and(|map| !map.is_empty()) && arguments.is_empty();
+                let call = if whole { ToolCall { id, name, input } } else { ToolCall::parse(id, name, &arguments) };
+                Some(Block::ToolCall(call))
+            }
+            Self::Other { mut value, arguments } => {
+                if !arguments.is_empty()
+                    && let (Some(object), Ok(input)) = (value.as_object_mut(), serde_json::from_str(&arguments))
+                {
+                    object.insert("input".to_owned(), input);
+                }
+                (!value.is_null()).then(|| Block::Other { wire: WIRE.to_owned(), value })
+            }
+        }
+    }
+}
+
+fn append(value: &mut Value, key: &str, more: &str) {
+    let Some(object) = value.as_object_mut() else { return };
+    match object.get_mut(key) {
+        Some(Value::String(text)) => text.push_str(more),
+        Some(_) | None => {
+            object.insert(key.to_owned(), more.into());
+        }
+    }
+}
+
+fn stop_reason(reason: &str) -> StopReason {
+    match reason {
+        "end_turn" => StopReason::EndTurn,
+        "tool_use" => StopReason::ToolUse,
+        "max_tokens" | "model_context_window_exceeded" => StopReason::Length,
+        "refusal" => StopReason::Refusal,
+        other => StopReason::Other(other.to_owned()),
+    }
+}
+
+fn name_of(event: &Event) -> String {
+    event.name.chars().filter(|c| !c.is_control()).take(60).collect()
+}

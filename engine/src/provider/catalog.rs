@@ -1,0 +1,161 @@
+//! Provider files as data (`docs/providers.md`), and the settings of a connection from one of them.
+//!
+//! Which provider and model a directive gets is the compiler's answer (`PlannedModel`); here its `connection`, the
+//! merged provider file, meets the environment.
+
+use std::path::Path;
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+use super::environment::Environment;
+use super::settings::{KeyHeader, MaxTokensField, ProviderSettings, Secret, Timeouts, Wire};
+use super::{CallError, FailedStage};
+
+/// A provider file, merged over the spaces.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+pub struct Definition {
+    pub id: String,
+    pub wire: Wire,
+    #[serde(default)]
+    pub base_url: String,
+    /// A variable that takes the place of `base_url` when set.
+    #[serde(default)]
+    pub base_url_env: Option<String>,
+    /// The variable that holds the key; none = no key is needed.
+    #[serde(default)]
+    pub key_env: Option<String>,
+    /// `authorization` (as a bearer token, the default) or the name of a header that holds the key alone.
+    #[serde(default = "bearer")]
+    pub key_header: KeyHeader,
+    #[serde(default)]
+    pub max_tokens_field: MaxTokensField,
+    /// For `scripted`: relative to the project root.
+    #[serde(default)]
+    pub script: Option<String>,
+    #[serde(default)]
+    pub default_tier: Option<String>,
+    #[serde(default)]
+    pub tiers: IndexMap<String, String>,
+    #[serde(default)]
+    pub models: Vec<Model>,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+pub struct Model {
+    pub id: String,
+    /// Tokens.
+    pub context_window: u64,
+    /// Tokens.
+    pub max_output: u64,
+    #[serde(default)]
+    pub tool_use: ToolUse,
+    #[serde(default)]
+    pub prices: Option<Prices>,
+    /// The day the prices were looked up.
+    #[serde(default)]
+    pub priced_at: Option<String>,
+    #[serde(default)]
+    pub source: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolUse {
+    #[default]
+    Native,
+    /// The model has no tools of its own: calls are read from its text.
+    TextParsed,
+}
+
+/// Dollars per million tokens, as decimal text. What is not named is priced as `input`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Prices {
+    #[serde(deserialize_with = "decimal")]
+    pub input: String,
+    #[serde(deserialize_with = "decimal")]
+    pub output: String,
+    #[serde(default, deserialize_with = "optional_decimal")]
+    pub cache_read: Option<String>,
+    #[serde(default, deserialize_with = "optional_decimal")]
+    pub cache_write: Option<String>,
+    /// What a request whose whole prompt is above `above` tokens costs instead.
+    #[serde(default)]
+    pub long_prompt: Option<LongPrompt>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+pub struct LongPrompt {
+    pub above: u64,
+    #[serde(deserialize_with = "decimal")]
+    pub input: String,
+    #[serde(deserialize_with = "decimal")]
+    pub output: String,
+    #[serde(default, deserialize_with = "optional_decimal")]
+    pub cache_read: Option<String>,
+    #[serde(default, deserialize_with = "optional_decimal")]
+    pub cache_write: Option<String>,
+}
+
+impl Definition {
+    /// # Errors
+    /// [`FailedStage::Setup`] when `value` is no provider file. Check says so earlier and better.
+    pub fn from_value(value: &Value) -> Result<Self, CallError> {
+        let name = value.get("id").and_then(Value::as_str).unwrap_or("?");
+        Self::deserialize(value).map_err(|error| {
+            CallError::new(FailedStage::Setup, format!("the file of provider `{name}` cannot be used: {error}"))
+        })
+    }
+
+    pub fn model(&self, id: &str) -> Option<&Model> {
+        self.models.iter().find(|model| model.id == id)
+    }
+
+    /// The connection this file describes, with what the environment adds: the key and the base URL.
+    pub fn settings(&self, environment: &Environment, project_root: &Path) -> ProviderSettings {
+        let variable = |name: &Option<String>| name.as_deref().and_then(|name| environment.get(name));
+        ProviderSettings {
+            id: self.id.clone(),
+            wire: self.wire,
+            base_url: variable(&self.base_url_env).unwrap_or_else(|| self.base_url.clone()),
+            key: variable(&self.key_env).map(Secret::new),
+            key_env: self.key_env.clone(),
+            key_header: self.key_header.clone(),
+            max_tokens_field: self.max_tokens_field,
+            script: self.script.as_ref().map(|path| project_root.join(path)),
+            timeouts: Timeouts::default(),
+        }
+    }
+}
+
+/// The settings of a plan's `connection`.
+///
+/// # Errors
+/// What [`Definition::from_value`] refuses.
+pub fn settings(
+    connection: &Value,
+    environment: &Environment,
+    project_root: &Path,
+) -> Result<ProviderSettings, CallError> {
+    Ok(Definition::from_value(connection)?.settings(environment, project_root))
+}
+
+fn bearer() -> KeyHeader {
+    KeyHeader::Bearer
+}
+
+/// Decimal text, or a number as it was written: a price never passes through a float's arithmetic.
+fn decimal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::String(text) => Ok(text),
+        Value::Number(number) => Ok(number.to_string()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
+            Err(serde::de::Error::custom("a price is a decimal such as \"0.25\""))
+        }
+    }
+}
+
+fn optional_decimal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    decimal(deserializer).map(Some)
+}

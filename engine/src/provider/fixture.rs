@@ -1,0 +1,115 @@
+//! Shared by the wires' tests: a request that holds every kind of turn, and replay of streams cut anywhere.
+
+use serde_json::json;
+
+use super::sse::{Event, Parser};
+use super::wire::Decode;
+use super::{CallError, Cue, Delta, Reply, Request, ToolDefinition};
+use crate::message::{Block, ToolCall, Turn};
+
+pub fn text(text: &str) -> Block {
+    Block::Text { text: text.to_owned() }
+}
+
+pub fn call(id: &str, name: &str, input: serde_json::Value) -> Block {
+    Block::ToolCall(ToolCall { id: id.to_owned(), name: name.to_owned(), input })
+}
+
+pub fn result(call_id: &str, content: &str, is_error: bool) -> Turn {
+    Turn::ToolResult { call_id: call_id.to_owned(), name: "read".to_owned(), content: content.to_owned(), is_error }
+}
+
+/// The smallest request worth sending.
+pub fn small() -> Request {
+    Request {
+        model: "model-1".to_owned(),
+        system: "Be brief.".to_owned(),
+        turns: vec![Turn::User { content: vec![text("Hello")] }],
+        tools: Vec::new(),
+        max_output: 1024,
+        first_turn_constant: true,
+        cue: Cue::default(),
+    }
+}
+
+/// Every kind of turn and block, blank ones too.
+pub fn large() -> Request {
+    let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
+    let tool = |name: &str| ToolDefinition {
+        name: name.to_owned(),
+        description: format!("What {name} does."),
+        schema: schema.clone(),
+    };
+    let image = Block::Image { media_type: "image/png".to_owned(), data: "iVBORw0=".to_owned() };
+    let thinking = Block::Thinking { text: "Hm.".to_owned(), signature: Some("sig".to_owned()) };
+    let unsigned = Block::Thinking { text: "Hm?".to_owned(), signature: None };
+    let redacted =
+        Block::Other { wire: "anthropic".to_owned(), value: json!({"type": "redacted_thinking", "data": "b3BhcXVl"}) };
+    let foreign = Block::Other { wire: "gemini".to_owned(), value: json!({"part": 1}) };
+    Request {
+        turns: vec![
+            Turn::User { content: vec![text("First."), text("  \n"), text("Second.")] },
+            Turn::Assistant {
+                content: vec![
+                    thinking,
+                    unsigned,
+                    redacted,
+                    foreign,
+                    text("Reading."),
+                    call("c1", "read", json!({"path": "a"})),
+                    call("c:2", "no.such", json!({"__malformed": "{\"path"})),
+                ],
+            },
+            result("c1", "content of a", false),
+            result("c:2", "", true),
+            Turn::User { content: vec![text("And this?"), image] },
+            Turn::Assistant { content: vec![text("")] },
+            Turn::User { content: vec![text("Go on.")] },
+        ],
+        tools: vec![tool("read"), tool("ls")],
+        ..small()
+    }
+}
+
+/// Decodes `bytes` in the given pieces.
+pub fn replay<D: Decode>(chunks: &[&[u8]], mut decoder: D) -> (Vec<Delta>, Result<Reply, CallError>) {
+    let mut parser = Parser::default();
+    let mut deltas = Vec::new();
+    for chunk in chunks {
+        for event in parser.push(chunk).unwrap() {
+            deltas.extend(decoder.push(&event));
+        }
+    }
+    (deltas, decoder.finish())
+}
+
+/// Decodes a fixture whole, then cut in two at every byte, with CRLF line ends, with a byte order mark, and a byte at
+/// a time: all must agree.
+pub fn replay_all<D: Decode + Default>(stream: &str) -> (Vec<Delta>, Result<Reply, CallError>) {
+    let bytes = stream.as_bytes();
+    let whole = replay(&[bytes], D::default());
+    for cut in 0..=bytes.len() {
+        let (front, back) = bytes.split_at(cut);
+        assert_eq!(replay(&[front, back], D::default()), whole, "cut at byte {cut}");
+    }
+    let single: Vec<&[u8]> = bytes.chunks(1).collect();
+    assert_eq!(replay(&single, D::default()), whole);
+    let dressed = format!("\u{feff}: hello\n\n{stream}").replace('\n', "\r\n");
+    assert_eq!(replay(&[dressed.as_bytes()], D::default()), whole);
+    whole
+}
+
+/// Every front part of `stream` is a failed attempt, never a shorter reply.
+pub fn no_front_part_is_a_reply<D: Decode + Default>(stream: &str) {
+    let last = stream.trim_end().len();
+    for end in 0..last {
+        if let Some(front) = stream.as_bytes().get(..end) {
+            let (_, outcome) = replay(&[front], D::default());
+            assert!(outcome.is_err(), "the first {end} bytes passed as a reply");
+        }
+    }
+}
+
+pub fn event(data: &serde_json::Value) -> Event {
+    Event { name: String::new(), data: data.to_string() }
+}

@@ -1,0 +1,362 @@
+//! The one way to a provider's server: shared clients, bounded waits, bounded errors, no secrets in messages.
+//!
+//! It knows HTTP and nothing of any wire's shapes beyond the common form of an error body.
+
+use std::fmt::Write as _;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Response, Url, redirect};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::settings::{KeyHeader, ProviderSettings, Secret, Timeouts};
+use super::{CallError, FailedStage};
+
+/// What is read of an error's body, in bytes.
+const MAX_ERROR_BODY: usize = 64 * 1024;
+/// What is kept of a provider's own message, in characters.
+const MAX_MESSAGE: usize = 2_000;
+/// What is kept of a header's value, an error's type or its code, in characters.
+const MAX_NAME: usize = 256;
+/// Until a connection stands, TLS included.
+const CONNECT: Duration = Duration::from_secs(15);
+/// How long a finished stream may take to end, so that its connection can be used again.
+const DRAIN: Duration = Duration::from_millis(200);
+
+/// Where requests of one provider go, checked and ready to send.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    url: Url,
+    headers: HeaderMap,
+    key: Option<Secret>,
+    timeouts: Timeouts,
+}
+
+/// An answer with a good status whose body is still on its way.
+#[derive(Debug)]
+pub struct Stream {
+    response: Response,
+    idle: Duration,
+}
+
+impl Endpoint {
+    /// `path` is appended to the base URL; `extra` headers are the wire's own.
+    ///
+    /// # Errors
+    /// [`FailedStage::Setup`] for a base URL, header or key that cannot be used, and for a missing key.
+    pub fn new(settings: &ProviderSettings, path: &str, extra: &[(&'static str, &str)]) -> Result<Self, CallError> {
+        let id = &settings.id;
+        let url = join(&settings.base_url, path)
+            .ok_or_else(|| setup(format!("the base URL of provider `{id}` is not an http or https URL")))?;
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert("accept", HeaderValue::from_static("text/event-stream"));
+        for (name, value) in extra {
+            let value =
+                HeaderValue::from_str(value).map_err(|_| setup(format!("the header `{name}` cannot be sent")))?;
+            headers.insert(*name, value);
+        }
+        let key = key_of(settings)?;
+        if let Some(key) = &key {
+            let (name, value) = key_header(&settings.key_header, key).ok_or_else(|| {
+                let place = settings.key_env.as_deref().unwrap_or("the key");
+                setup(format!("`{place}` holds characters that no header can carry"))
+            })?;
+            headers.insert(name, value);
+        }
+        Ok(Self { url, headers, key, timeouts: settings.timeouts })
+    }
+
+    /// Sends `body` and waits for the answer's headers.
+    ///
+    /// # Errors
+    /// Everything that is not a stream to read: no connection, no answer in time, a status that is no success.
+    pub async fn post(&self, body: Vec<u8>) -> Result<Stream, CallError> {
+        let client = client_for(&self.url)?;
+        let request = client.post(self.url.clone()).headers(self.headers.clone()).body(body);
+        let host = self.host();
+        let response = match timeout(self.timeouts.answer, request.send()).await {
+            Err(_) => {
+                let seconds = self.timeouts.answer.as_secs_f64();
+                return Err(CallError::new(
+                    FailedStage::Timeout,
+                    format!("{host} did not answer within {seconds} seconds"),
+                ));
+            }
+            Ok(Err(error)) => return Err(self.send_error(&error)),
+            Ok(Ok(response)) => response,
+        };
+        let mut stream = Stream { response, idle: self.timeouts.idle };
+        let status = stream.response.status();
+        if !status.is_success() {
+            let body = stream.read_bounded().await;
+            return Err(self.status_error(status.as_u16(), stream.response.headers(), &body));
+        }
+        if stream.is_document() {
+            let body = stream.read_bounded().await;
+            return Err(self.document_error(stream.response.headers(), &body));
+        }
+        Ok(stream)
+    }
+
+    fn host(&self) -> String {
+        let host = self.url.host_str().unwrap_or("the server");
+        self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+    }
+
+    /// `error` as it may be shown and kept: without the key, should the server have quoted it, without control
+    /// characters, and cut to a bearable length (in this order: half a key is a secret too).
+    pub fn clean(&self, mut error: CallError) -> CallError {
+        let clean = |text: &str, limit: usize| match &self.key {
+            Some(key) => printable(&key.redact(text), limit),
+            None => printable(text, limit),
+        };
+        error.message = clean(&error.message, MAX_MESSAGE);
+        error.error_type = error.error_type.map(|text| clean(&text, MAX_NAME));
+        error.code = error.code.map(|text| clean(&text, MAX_NAME));
+        error.headers.iter_mut().for_each(|(_, value)| *value = clean(value, MAX_NAME));
+        error
+    }
+
+    fn send_error(&self, error: &reqwest::Error) -> CallError {
+        let host = self.host();
+        let cause = cause(error);
+        if error.is_builder() {
+            CallError::new(FailedStage::Setup, format!("the request to {host} cannot be built: {cause}"))
+        } else if error.is_connect() {
+            CallError::new(FailedStage::Connect, format!("no connection to {host}: {cause}"))
+        } else if error.is_timeout() {
+            CallError::new(FailedStage::Timeout, format!("{host} did not answer in time: {cause}"))
+        } else {
+            CallError::new(FailedStage::Connect, format!("the connection to {host} broke before an answer: {cause}"))
+        }
+    }
+
+    fn status_error(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> CallError {
+        let text = String::from_utf8_lossy(body);
+        let value = serde_json::from_str::<Value>(&text).unwrap_or(Value::Null);
+        let told = ToldError::read(&value);
+        let mut message = format!("{} answered {status}", self.host());
+        let detail = told.message.unwrap_or_else(|| if is_markup(&text) { String::new() } else { text.into_owned() });
+        if !detail.trim().is_empty() {
+            let _ = write!(message, ": {}", detail.trim());
+        }
+        CallError {
+            status: Some(status),
+            headers: retry_headers(headers),
+            error_type: told.kind,
+            code: told.code,
+            ..CallError::new(FailedStage::Status, message)
+        }
+    }
+
+    /// A success that is a document instead of a stream: an error in disguise, or a page of something in between.
+    fn document_error(&self, headers: &HeaderMap, body: &[u8]) -> CallError {
+        let value = serde_json::from_slice::<Value>(body).unwrap_or(Value::Null);
+        if value.get("error").is_some() {
+            let told = ToldError::read(&value);
+            return CallError { headers: retry_headers(headers), ..told.into_stream_error() };
+        }
+        let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("something");
+        CallError::new(FailedStage::Protocol, format!("{} answered with `{kind}`, not with a stream", self.host()))
+    }
+}
+
+impl Stream {
+    /// The next piece, or `None` at the end.
+    ///
+    /// # Errors
+    /// [`FailedStage::Timeout`] when nothing came for the idle time, [`FailedStage::Truncated`] when the connection broke.
+    pub async fn next(&mut self) -> Result<Option<Vec<u8>>, CallError> {
+        match timeout(self.idle, self.response.chunk()).await {
+            Err(_) => {
+                let seconds = self.idle.as_secs_f64();
+                Err(CallError::new(FailedStage::Timeout, format!("the stream was silent for {seconds} seconds")))
+            }
+            Ok(Err(error)) => {
+                Err(CallError::new(FailedStage::Truncated, format!("the stream broke off: {}", cause(&error))))
+            }
+            Ok(Ok(chunk)) => Ok(chunk.map(Vec::from)),
+        }
+    }
+
+    /// Reads on to the end of a stream that has said everything, for as long as is decent.
+    pub async fn drain(mut self) {
+        let end = async { while let Ok(Some(_)) = self.response.chunk().await {} };
+        // A server that keeps the connection open loses it: that is all that can be done about it.
+        let _ = timeout(DRAIN, end).await;
+    }
+
+    /// Whether the body announces itself as something other than events.
+    fn is_document(&self) -> bool {
+        let kind = self.response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        kind.eq_ignore_ascii_case("application/json") || kind.eq_ignore_ascii_case("text/html")
+    }
+
+    /// As much of the body as an error message can use; what cannot be read in time is left out.
+    async fn read_bounded(&mut self) -> Vec<u8> {
+        let mut body = Vec::new();
+        while let Ok(Ok(Some(chunk))) = timeout(self.idle.min(Duration::from_secs(10)), self.response.chunk()).await {
+            let room = MAX_ERROR_BODY.saturating_sub(body.len());
+            body.extend(chunk.iter().take(room));
+            if body.len() >= MAX_ERROR_BODY {
+                break;
+            }
+        }
+        body
+    }
+}
+
+/// What a provider said about an error, in any of the usual forms.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ToldError {
+    pub kind: Option<String>,
+    pub code: Option<String>,
+    pub message: Option<String>,
+}
+
+impl ToldError {
+    /// Reads `{"error": {type, code, message}}`, `{"error": "text"}`, `{"message": "text"}` and what is near them.
+    pub fn read(value: &Value) -> Self {
+        let error = value.get("error").unwrap_or(value);
+        let text = |key: &str| match error.get(key) {
+            Some(Value::String(text)) => Some(text.clone()),
+            Some(Value::Number(number)) => Some(number.to_string()),
+            _ => None,
+        };
+        let message = text("message").or_else(|| error.as_str().map(str::to_owned));
+        Self { kind: text("type"), code: text("code"), message }
+    }
+
+    /// The error as a failed attempt whose stream carried it.
+    pub fn into_stream_error(self) -> CallError {
+        let kind = self.kind.or_else(|| self.code.clone());
+        let message = match (&self.message, &kind) {
+            (Some(message), _) => format!("the provider reported an error: {message}"),
+            (None, Some(kind)) => format!("the provider reported an error: {kind}"),
+            (None, None) => "the provider reported an error and did not say which".to_owned(),
+        };
+        CallError { error_type: kind, code: self.code, ..CallError::new(FailedStage::StreamError, message) }
+    }
+}
+
+fn setup(message: String) -> CallError {
+    CallError::new(FailedStage::Setup, message)
+}
+
+fn key_of(settings: &ProviderSettings) -> Result<Option<Secret>, CallError> {
+    let key = settings.key.clone().filter(|key| !key.expose().is_empty());
+    match (&key, &settings.key_env) {
+        (None, Some(variable)) => {
+            let id = &settings.id;
+            let message = format!("no key for provider `{id}`: set the environment variable `{variable}`");
+            Err(CallError { code: Some("missing_key".to_owned()), ..setup(message) })
+        }
+        (None | Some(_), _) => Ok(key),
+    }
+}
+
+fn key_header(style: &KeyHeader, key: &Secret) -> Option<(HeaderName, HeaderValue)> {
+    let (name, text) = match style {
+        KeyHeader::Bearer => (HeaderName::from_static("authorization"), format!("Bearer {}", key.expose())),
+        KeyHeader::Named(name) => (HeaderName::from_bytes(name.as_bytes()).ok()?, key.expose().to_owned()),
+    };
+    let mut value = HeaderValue::from_str(&text).ok()?;
+    value.set_sensitive(true);
+    Some((name, value))
+}
+
+/// `base` with `path` behind it. A first part of `path` that `base` already ends in is not repeated, so that a base
+/// URL is right with and without its `/v1`.
+fn join(base: &str, path: &str) -> Option<Url> {
+    let mut url = Url::parse(base.trim()).ok()?;
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return None;
+    }
+    let front = url.path().trim_end_matches('/').to_owned();
+    let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+    let path = match front.rsplit('/').next() {
+        Some(last) if last == first => path.strip_prefix('/').and_then(|rest| rest.strip_prefix(first)).unwrap_or(path),
+        Some(_) | None => path,
+    };
+    url.set_path(&format!("{front}{path}"));
+    url.set_fragment(None);
+    Some(url)
+}
+
+/// One client for each kind of way, built on first need and shared by the whole process.
+fn client_for(url: &Url) -> Result<&'static Client, CallError> {
+    static WORLD: OnceLock<Result<Client, String>> = OnceLock::new();
+    static LOOPBACK: OnceLock<Result<Client, String>> = OnceLock::new();
+    static LOOPBACK_TLS: OnceLock<Result<Client, String>> = OnceLock::new();
+    let client = if !is_loopback(url) {
+        WORLD.get_or_init(|| build(|builder| builder))
+    } else if url.scheme() == "http" {
+        // Without TLS there is no need to read the system's certificates, which is most of a client's cost.
+        LOOPBACK.get_or_init(|| build(|builder| builder.no_proxy().tls_certs_only([])))
+    } else {
+        LOOPBACK_TLS.get_or_init(|| build(reqwest::ClientBuilder::no_proxy))
+    };
+    client.as_ref().map_err(|cause| setup(format!("no HTTP client: {cause}")))
+}
+
+fn build(way: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder) -> Result<Client, String> {
+    // An error says that a provider is installed already: whoever did it has chosen for the process.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = Client::builder()
+        .user_agent(concat!("rye/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT)
+        // A redirect could carry a key to another host, and an attempt is counted here, not below.
+        .redirect(redirect::Policy::none())
+        .retry(reqwest::retry::never());
+    way(builder).build().map_err(|error| cause(&error))
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost") || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// The innermost reason, which never holds the URL.
+fn cause(error: &reqwest::Error) -> String {
+    let mut innermost: &dyn std::error::Error = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    let text = innermost.to_string();
+    // An error without a source of its own prints the URL, which may hold credentials.
+    if std::error::Error::source(error).is_none() { "the request failed".to_owned() } else { text }
+}
+
+fn retry_headers(headers: &HeaderMap) -> Vec<(String, String)> {
+    const EXACT: [&str; 6] = ["retry-after", "retry-after-ms", "x-should-retry", "date", "request-id", "x-request-id"];
+    const FRONT: [&str; 2] = ["anthropic-ratelimit-", "x-ratelimit-"];
+    let mut kept: Vec<(String, String)> = headers
+        .iter()
+        .filter(|(name, _)| {
+            EXACT.contains(&name.as_str()) || FRONT.iter().any(|front| name.as_str().starts_with(front))
+        })
+        .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
+        .collect();
+    kept.sort();
+    kept.dedup();
+    kept
+}
+
+fn is_markup(text: &str) -> bool {
+    text.trim_start().starts_with('<')
+}
+
+/// `text` cut to `limit` characters, control characters made spaces.
+fn printable(text: &str, limit: usize) -> String {
+    let clean = |c: char| if c.is_control() { ' ' } else { c };
+    let mut shown: String = text.trim().chars().take(limit).map(clean).collect();
+    if text.trim().chars().nth(limit).is_some() {
+        shown.push('…');
+    }
+    shown
+}

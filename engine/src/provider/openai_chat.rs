@@ -1,0 +1,144 @@
+//! The `openai-chat` wire: Chat Completions, as OpenAI and many compatible servers speak it. The mapping of requests;
+//! `decoder.rs` reads the streams.
+
+mod decoder;
+
+use serde_json::{Map, Value, json};
+
+pub use decoder::Decoder;
+
+use super::http::Endpoint;
+use super::settings::{MaxTokensField, ProviderSettings};
+use super::wire::{NO_OUTPUT, plain_name, run};
+use super::{BoxFuture, CallError, Delta, Provider, Reply, Request, ToolDefinition};
+use crate::message::{Block, ToolCall, Turn};
+
+/// The name of the wire on blocks that only it understands.
+pub const WIRE: &str = "openai-chat";
+
+/// A connection to one server that speaks this wire.
+#[derive(Debug)]
+pub struct OpenaiChat {
+    endpoint: Endpoint,
+    max_tokens_field: MaxTokensField,
+}
+
+impl OpenaiChat {
+    /// # Errors
+    /// What [`Endpoint::new`] refuses.
+    pub fn connect(settings: &ProviderSettings) -> Result<Self, CallError> {
+        let endpoint = Endpoint::new(settings, "/chat/completions", &[])?;
+        Ok(Self { endpoint, max_tokens_field: settings.max_tokens_field })
+    }
+}
+
+impl Provider for OpenaiChat {
+    fn call<'a>(
+        &'a self,
+        request: &'a Request,
+        live: &'a (dyn Fn(Delta) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Reply, CallError>> {
+        let body = body(request, self.max_tokens_field).to_string().into_bytes();
+        Box::pin(run(&self.endpoint, body, Decoder::default(), live))
+    }
+}
+
+/// The body of a request: a function of its arguments alone.
+pub fn body(request: &Request, max_tokens_field: MaxTokensField) -> Value {
+    let mut body = Map::new();
+    body.insert("model".to_owned(), request.model.as_str().into());
+    body.insert(max_tokens_field.name().to_owned(), request.max_output.into());
+    body.insert("stream".to_owned(), true.into());
+    body.insert("stream_options".to_owned(), json!({"include_usage": true}));
+    let mut messages = Vec::new();
+    if !is_blank(&request.system) {
+        messages.push(json!({"role": "system", "content": request.system}));
+    }
+    messages.extend(request.turns.iter().filter_map(message));
+    body.insert("messages".to_owned(), Value::Array(messages));
+    if !request.tools.is_empty() {
+        body.insert("tools".to_owned(), request.tools.iter().map(tool).collect());
+    }
+    Value::Object(body)
+}
+
+fn tool(tool: &ToolDefinition) -> Value {
+    json!({
+        "type": "function",
+        "function": {"name": tool.name, "description": tool.description, "parameters": tool.schema},
+    })
+}
+
+fn message(turn: &Turn) -> Option<Value> {
+    match turn {
+        Turn::User { content } => user(content),
+        Turn::Assistant { content } => assistant(content),
+        Turn::ToolResult { call_id, name: _, content, is_error } => {
+            let text = if is_blank(content) { NO_OUTPUT } else { content };
+            // The wire has no flag for a failed call, and the model must know.
+            let text = if *is_error { format!("Error: {text}") } else { text.to_owned() };
+            Some(json!({"role": "tool", "tool_call_id": plain_name(call_id), "content": text}))
+        }
+    }
+}
+
+/// One text goes as a string, which every server takes; anything more as a list of parts.
+fn user(content: &[Block]) -> Option<Value> {
+    let texts: Vec<&str> = content.iter().filter_map(text_of).collect();
+    let images = content.iter().any(|block| matches!(block, Block::Image { .. }));
+    if let ([text], false) = (texts.as_slice(), images) {
+        return Some(json!({"role": "user", "content": text}));
+    }
+    let parts: Vec<Value> = content.iter().filter_map(part).collect();
+    (!parts.is_empty()).then(|| json!({"role": "user", "content": parts}))
+}
+
+fn part(block: &Block) -> Option<Value> {
+    match block {
+        Block::Text { .. } => text_of(block).map(|text| json!({"type": "text", "text": text})),
+        Block::Image { media_type, data } => {
+            Some(json!({"type": "image_url", "image_url": {"url": format!("data:{media_type};base64,{data}")}}))
+        }
+        Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => None,
+    }
+}
+
+/// The wire has no place for thinking, and refuses what it did not define: both stay in the transcript only.
+fn assistant(content: &[Block]) -> Option<Value> {
+    let text: String = content.iter().filter_map(text_of).collect();
+    let calls: Vec<Value> = content.iter().filter_map(call_of).map(call).collect();
+    if calls.is_empty() {
+        return (!text.is_empty()).then(|| json!({"role": "assistant", "content": text}));
+    }
+    let text = if text.is_empty() { Value::Null } else { Value::String(text) };
+    Some(json!({"role": "assistant", "content": text, "tool_calls": calls}))
+}
+
+fn call(call: &ToolCall) -> Value {
+    json!({
+        "id": plain_name(&call.id),
+        "type": "function",
+        "function": {"name": plain_name(&call.name), "arguments": call.input.to_string()},
+    })
+}
+
+fn text_of(block: &Block) -> Option<&str> {
+    match block {
+        Block::Text { text } => (!is_blank(text)).then_some(text),
+        Block::Image { .. } | Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => None,
+    }
+}
+
+fn call_of(block: &Block) -> Option<&ToolCall> {
+    match block {
+        Block::ToolCall(call) => Some(call),
+        Block::Text { .. } | Block::Image { .. } | Block::Thinking { .. } | Block::Other { .. } => None,
+    }
+}
+
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
+}
+
+#[cfg(test)]
+mod tests;

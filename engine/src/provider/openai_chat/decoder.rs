@@ -1,0 +1,215 @@
+//! Chat Completions chunks to a reply: a pure state machine, lenient towards compatible servers.
+//!
+//! The stream is whole when a `finish_reason` and `[DONE]` have both come. Only the first choice is read.
+
+use serde_json::Value;
+
+use super::WIRE;
+use crate::message::{Block, ToolCall};
+use crate::provider::http::ToldError;
+use crate::provider::sse::Event;
+use crate::provider::wire::Decode;
+use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
+
+/// The state between two events.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    model: Option<String>,
+    usage: Option<Usage>,
+    stop: Option<StopReason>,
+    thinking: String,
+    text: String,
+    refused: bool,
+    calls: Vec<Call>,
+    done: bool,
+    failure: Option<CallError>,
+}
+
+/// A tool call that may still grow.
+#[derive(Debug)]
+struct Call {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    arguments: String,
+    /// The first piece of a call that is no function call, kept as it came.
+    other: Option<Value>,
+}
+
+impl Decode for Decoder {
+    fn push(&mut self, event: &Event) -> Vec<Delta> {
+        if self.is_done() {
+            return Vec::new();
+        }
+        let data = event.data.trim();
+        if data == "[DONE]" {
+            self.done = true;
+            return Vec::new();
+        }
+        let value = match serde_json::from_str::<Value>(data) {
+            Ok(value) => value,
+            Err(_) if data.is_empty() => return Vec::new(),
+            Err(_) => {
+                self.failure =
+                    Some(CallError::new(FailedStage::Protocol, "the stream holds an event that is not JSON"));
+                return Vec::new();
+            }
+        };
+        if event.name == "error" || value.get("error").is_some_and(|error| !error.is_null()) {
+            self.failure = Some(ToldError::read(&value).into_stream_error());
+            return Vec::new();
+        }
+        if let Some(model) = value.get("model").and_then(Value::as_str).filter(|model| !model.is_empty()) {
+            self.model = Some(model.to_owned());
+        }
+        if let Some(usage) = value.get("usage").and_then(usage) {
+            self.usage = Some(usage);
+        }
+        let choices = value.get("choices").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let first = |choice: &&Value| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
+        choices.iter().find(first).map(|choice| self.choice(choice)).unwrap_or_default()
+    }
+
+    fn is_done(&self) -> bool {
+        self.done || self.failure.is_some()
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        self.usage
+    }
+
+    fn finish(self) -> Result<Reply, CallError> {
+        if let Some(failure) = self.failure {
+            return Err(CallError { usage: self.usage, ..failure });
+        }
+        let (Some(stop), true) = (self.stop, self.done) else {
+            let message = if self.done {
+                "the stream ended without a `finish_reason`"
+            } else {
+                "the stream ended without `[DONE]`"
+            };
+            return Err(CallError { usage: self.usage, ..CallError::new(FailedStage::Truncated, message) });
+        };
+        let mut content = Vec::new();
+        if !self.thinking.is_empty() {
+            content.push(Block::Thinking { text: self.thinking, signature: None });
+        }
+        if !self.text.is_empty() {
+            content.push(Block::Text { text: self.text });
+        }
+        content.extend(self.calls.into_iter().map(Call::close));
+        let calls = content.iter().any(|block| matches!(block, Block::ToolCall(_)));
+        let plain = stop == StopReason::EndTurn;
+        let stop = match (plain, calls, self.refused) {
+            (true, true, _) => StopReason::ToolUse,
+            (true, false, true) => StopReason::Refusal,
+            (_, _, _) => stop,
+        };
+        Ok(Reply { content, usage: self.usage.unwrap_or_default(), stop, model: self.model })
+    }
+}
+
+impl Decoder {
+    fn choice(&mut self, choice: &Value) -> Vec<Delta> {
+        let mut deltas = Vec::new();
+        if let Some(delta) = choice.get("delta") {
+            let text = |key: &str| delta.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+            if let Some(more) = text("reasoning_content").or_else(|| text("reasoning")) {
+                self.thinking.push_str(more);
+                deltas.push(Delta::Thinking(more.to_owned()));
+            }
+            if let Some(more) = text("content") {
+                self.text.push_str(more);
+                deltas.push(Delta::Text(more.to_owned()));
+            }
+            if let Some(more) = text("refusal") {
+                self.refused = true;
+                self.text.push_str(more);
+                deltas.push(Delta::Text(more.to_owned()));
+            }
+            let calls = delta.get("tool_calls").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+            for call in calls {
+                self.tool_call(call, &mut deltas);
+            }
+        }
+        if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
+            self.stop = Some(stop_reason(reason));
+        }
+        deltas
+    }
+
+    fn tool_call(&mut self, piece: &Value, deltas: &mut Vec<Delta>) {
+        let index = piece.get("index").and_then(Value::as_u64);
+        let id = piece.get("id").and_then(Value::as_str).unwrap_or_default();
+        let name = piece.pointer("/function/name").and_then(Value::as_str).unwrap_or_default();
+        let arguments = match piece.pointer("/function/arguments") {
+            Some(Value::String(text)) => text.clone(),
+            Some(object @ Value::Object(_)) => object.to_string(),
+            Some(_) | None => String::new(),
+        };
+        let position = self.position(index, id, name).unwrap_or_else(|| {
+            // Servers that send no id get one: the result must name its call.
+            let id = if id.is_empty() { format!("call_{}", self.calls.len()) } else { id.to_owned() };
+            let kind = piece.get("type").and_then(Value::as_str).unwrap_or("function");
+            let other = (kind != "function" && !kind.is_empty()).then(|| piece.clone());
+            if other.is_none() {
+                deltas.push(Delta::ToolCallStarted { id: id.clone(), name: name.to_owned() });
+            }
+            self.calls.push(Call { index, id, name: String::new(), arguments: String::new(), other });
+            self.calls.len() - 1
+        });
+        let Some(call) = self.calls.get_mut(position) else { return };
+        if call.name.is_empty() {
+            name.clone_into(&mut call.name);
+        }
+        if !arguments.is_empty() {
+            call.arguments.push_str(&arguments);
+            deltas.push(Delta::ToolCallInput { id: call.id.clone(), fragment: arguments });
+        }
+    }
+
+    /// Which call a piece belongs to. Some servers number every call 0 and tell them apart by id; some send neither.
+    fn position(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
+        if index.is_none() && id.is_empty() {
+            return self.calls.len().checked_sub(1).filter(|_| name.is_empty());
+        }
+        self.calls.iter().rposition(|call| {
+            let same_index = index.is_none() || call.index == index;
+            let same_id = id.is_empty() || call.id == id;
+            same_index && same_id
+        })
+    }
+}
+
+impl Call {
+    fn close(self) -> Block {
+        match self.other {
+            Some(value) => Block::Other { wire: WIRE.to_owned(), value },
+            None => Block::ToolCall(ToolCall::parse(self.id, self.name, &self.arguments)),
+        }
+    }
+}
+
+/// Prompt tokens include the cached ones here; ours do not.
+fn usage(told: &Value) -> Option<Usage> {
+    let count = |path: &str| told.pointer(path).and_then(Value::as_u64);
+    let prompt = count("/prompt_tokens")?;
+    let cache_read = count("/prompt_tokens_details/cached_tokens").unwrap_or(0);
+    let cache_write = count("/prompt_tokens_details/cache_write_tokens").unwrap_or(0);
+    Some(Usage {
+        input: prompt.saturating_sub(cache_read).saturating_sub(cache_write),
+        output: count("/completion_tokens").unwrap_or(0),
+        cache_read,
+        cache_write,
+    })
+}
+
+fn stop_reason(reason: &str) -> StopReason {
+    match reason {
+        "stop" => StopReason::EndTurn,
+        "tool_calls" | "function_call" => StopReason::ToolUse,
+        "length" => StopReason::Length,
+        "content_filter" => StopReason::Refusal,
+        other => StopReason::Other(other.to_owned()),
+    }
+}

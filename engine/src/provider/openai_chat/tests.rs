@@ -1,0 +1,190 @@
+//! Exact request bytes, and streams cut at every byte.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use serde_json::json;
+
+use super::*;
+use crate::message::MALFORMED;
+use crate::provider::fixture::{call, event, large, no_front_part_is_a_reply, replay_all, small, text};
+use crate::provider::wire::Decode;
+use crate::provider::{FailedStage, StopReason, Usage};
+
+const TEXT: &str = include_str!("../../../fixtures/streams/openai-text.sse");
+const TOOLS: &str = include_str!("../../../fixtures/streams/openai-tools.sse");
+const ERROR: &str = include_str!("../../../fixtures/streams/openai-error.sse");
+
+#[test]
+fn the_smallest_body() {
+    assert_eq!(
+        body(&small(), MaxTokensField::MaxTokens).to_string(),
+        concat!(
+            r#"{"model":"model-1","max_tokens":1024,"stream":true,"stream_options":{"include_usage":true},"#,
+            r#""messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hello"}]}"#
+        )
+    );
+}
+
+#[test]
+fn a_body_with_everything() {
+    let schema = r#"{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}"#;
+    let expected = [
+        r#"{"model":"model-1","max_completion_tokens":1024,"stream":true,"stream_options":{"include_usage":true},"#,
+        r#""messages":[{"role":"system","content":"Be brief."},"#,
+        r#"{"role":"user","content":[{"type":"text","text":"First."},{"type":"text","text":"Second."}]},"#,
+        r#"{"role":"assistant","content":"Reading.","tool_calls":["#,
+        r#"{"id":"c1","type":"function","function":{"name":"read","arguments":"{\"path\":\"a\"}"}},"#,
+        r#"{"id":"c_2","type":"function","function":{"name":"no_such","arguments":"{\"__malformed\":\"{\\\"path\"}"}}]},"#,
+        r#"{"role":"tool","tool_call_id":"c1","content":"content of a"},"#,
+        r#"{"role":"tool","tool_call_id":"c_2","content":"Error: (no output)"},"#,
+        r#"{"role":"user","content":[{"type":"text","text":"And this?"},"#,
+        r#"{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBORw0="}}]},"#,
+        r#"{"role":"user","content":"Go on."}],"#,
+        r#""tools":[{"type":"function","function":{"name":"read","description":"What read does.","parameters":"#,
+        schema,
+        r#"}},{"type":"function","function":{"name":"ls","description":"What ls does.","parameters":"#,
+        schema,
+        r#"}}]}"#,
+    ];
+    assert_eq!(body(&large(), MaxTokensField::MaxCompletionTokens).to_string(), expected.concat());
+}
+
+#[test]
+fn a_reply_of_calls_alone_has_null_text() {
+    let request = Request {
+        turns: vec![
+            Turn::User { content: vec![text("Go.")] },
+            Turn::Assistant { content: vec![call("a", "x", json!({}))] },
+        ],
+        ..small()
+    };
+    assert_eq!(body(&request, MaxTokensField::MaxTokens)["messages"][2]["content"], Value::Null);
+}
+
+#[test]
+fn a_text_stream() {
+    let (deltas, reply) = replay_all::<Decoder>(TEXT);
+    let reply = reply.unwrap();
+    assert_eq!(reply.content, [text("Grüße, world 🌍")]);
+    assert_eq!(reply.usage, Usage { input: 25, output: 15, cache_read: 1200, cache_write: 400 });
+    assert_eq!(reply.stop, StopReason::EndTurn);
+    assert_eq!(reply.model.as_deref(), Some("gpt-test-1"));
+    assert_eq!(deltas, [Delta::Text("Grüße, ".to_owned()), Delta::Text("world 🌍".to_owned())]);
+    no_front_part_is_a_reply::<Decoder>(TEXT);
+}
+
+#[test]
+fn parallel_calls_whose_pieces_interleave() {
+    let (_, reply) = replay_all::<Decoder>(TOOLS);
+    let reply = reply.unwrap();
+    assert_eq!(
+        reply.content,
+        [
+            call("call_a", "rye_file_system_read", json!({"path": "a.txt"})),
+            call("call_b", "rye_file_system_ls", json!({})),
+            call("call_c", "rye_file_system_read", json!({MALFORMED: "{\"path\": \"b.t"})),
+        ]
+    );
+    assert_eq!(reply.stop, StopReason::ToolUse);
+    assert_eq!(reply.usage, Usage { input: 300, output: 80, ..Usage::default() });
+    no_front_part_is_a_reply::<Decoder>(TOOLS);
+}
+
+#[test]
+fn an_error_inside_the_stream() {
+    let error = replay_all::<Decoder>(ERROR).1.unwrap_err();
+    assert_eq!(error.stage, FailedStage::StreamError);
+    assert_eq!(error.error_type.as_deref(), Some("server_error"));
+    assert_eq!(error.code.as_deref(), Some("internal_error"));
+    assert_eq!(error.message, "the provider reported an error: The server had an error");
+}
+
+#[test]
+fn both_ends_are_needed() {
+    let no_done = TEXT.replace("data: [DONE]\n\n", "");
+    let error = replay_all::<Decoder>(&no_done).1.unwrap_err();
+    assert_eq!((error.stage, error.usage.is_some()), (FailedStage::Truncated, true));
+    let no_reason = TEXT.replace("\"stop\"", "null");
+    assert_eq!(replay_all::<Decoder>(&no_reason).1.unwrap_err().stage, FailedStage::Truncated);
+}
+
+/// Pieces of tool calls as compatible servers send them, each list one stream.
+fn calls(pieces: &[Value]) -> Vec<Block> {
+    let mut decoder = Decoder::default();
+    for piece in pieces {
+        decoder.push(&event(&json!({"choices": [{"index": 0, "delta": {"tool_calls": [piece]}}]})));
+    }
+    decoder.push(&event(&json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})));
+    decoder.push(&crate::provider::sse::Event { name: String::new(), data: "[DONE]".to_owned() });
+    let reply = decoder.finish().unwrap();
+    assert_eq!(reply.stop, StopReason::ToolUse);
+    reply.content
+}
+
+#[test]
+fn servers_that_number_calls_in_their_own_way() {
+    let piece = |index: Value, id: Value, name: Value, arguments: Value| json!({"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": arguments}});
+    let null = Value::Null;
+    let two = |first: &str, second: &str| [call(first, "x", json!({"a": 1})), call(second, "y", json!({"b": 2}))];
+    // Every call is number 0, ids differ.
+    assert_eq!(
+        calls(&[
+            piece(0.into(), "i".into(), "x".into(), "{\"a\":".into()),
+            piece(0.into(), null.clone(), null.clone(), "1}".into()),
+            piece(0.into(), "j".into(), "y".into(), "{\"b\":2}".into()),
+        ]),
+        two("i", "j")
+    );
+    // The id is repeated in every piece.
+    assert_eq!(
+        calls(&[
+            piece(0.into(), "i".into(), "x".into(), "{\"a\":".into()),
+            piece(0.into(), "i".into(), "x".into(), "1}".into()),
+            piece(1.into(), "j".into(), "y".into(), "{\"b\":2}".into()),
+        ]),
+        two("i", "j")
+    );
+    // Neither number nor id; arguments as an object.
+    assert_eq!(
+        calls(&[
+            piece(null.clone(), null.clone(), "x".into(), json!({"a": 1})),
+            piece(null.clone(), null.clone(), "y".into(), "{\"b\":".into()),
+            piece(null.clone(), null.clone(), null.clone(), "2}".into()),
+        ]),
+        two("call_0", "call_1")
+    );
+    // Numbers without ids.
+    assert_eq!(
+        calls(&[
+            piece(0.into(), "".into(), "x".into(), "{\"a\":1}".into()),
+            piece(1.into(), "".into(), "y".into(), "{\"b\":2}".into()),
+        ]),
+        two("call_0", "call_1")
+    );
+}
+
+#[test]
+fn a_call_of_an_unknown_kind_is_kept() {
+    let mut decoder = Decoder::default();
+    let piece = json!({"index": 0, "id": "i", "type": "custom", "custom": {"name": "x", "input": "y"}});
+    decoder.push(&event(&json!({"choices": [{"delta": {"tool_calls": [piece]}, "finish_reason": "tool_calls"}]})));
+    decoder.push(&crate::provider::sse::Event { name: String::new(), data: "[DONE]".to_owned() });
+    assert_eq!(decoder.finish().unwrap().content, [Block::Other { wire: WIRE.to_owned(), value: piece }]);
+}
+
+#[test]
+fn reasoning_refusals_and_stop_reasons() {
+    let end = |delta: Value, reason: &str| {
+        let mut decoder = Decoder::default();
+        decoder.push(&event(&json!({"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]})));
+        decoder.push(&crate::provider::sse::Event { name: String::new(), data: "[DONE]".to_owned() });
+        decoder.finish().unwrap()
+    };
+    let thought = end(json!({"reasoning_content": "Hm.", "content": "Yes."}), "stop");
+    let thinking = Block::Thinking { text: "Hm.".to_owned(), signature: None };
+    assert_eq!(thought.content, [thinking, text("Yes.")]);
+    assert_eq!(end(json!({"refusal": "No."}), "stop").stop, StopReason::Refusal);
+    assert_eq!(end(json!({"content": "a"}), "length").stop, StopReason::Length);
+    assert_eq!(end(json!({"content": "a"}), "content_filter").stop, StopReason::Refusal);
+    assert_eq!(end(json!({"content": "a"}), "odd").stop, StopReason::Other("odd".to_owned()));
+}

@@ -1,0 +1,178 @@
+//! The `scripted` wire: plays a script instead of asking a model (`engine.md` 6, `docs/scripted.md`).
+//!
+//! It keeps nothing between calls. Which step answers is read from the request, so a thread that was killed and
+//! resumed in another process is answered exactly as if nothing had happened.
+
+mod script;
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+pub use script::{Arguments, Expect, Fault, Script, ScriptError, ScriptedCall, ScriptedReply, ScriptedUsage, Step};
+
+use super::settings::ProviderSettings;
+use super::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply, Request, StopReason, Usage};
+use crate::message::{Block, ToolCall, Turn};
+
+/// The `code` of a [`CallError`] that the script itself causes: it is wrong, or over. Never worth a retry.
+pub const SCRIPT_ERROR: &str = "script";
+
+/// A script, ready to play.
+#[derive(Debug, Clone)]
+pub struct Scripted {
+    script: Script,
+}
+
+impl Scripted {
+    pub fn new(script: Script) -> Self {
+        Self { script }
+    }
+
+    /// Reads the script that `settings` name.
+    ///
+    /// # Errors
+    /// [`FailedStage::Setup`]: there is none, it cannot be read, or it is no script.
+    pub fn connect(settings: &ProviderSettings) -> Result<Self, CallError> {
+        let Some(path) = &settings.script else {
+            let id = &settings.id;
+            return Err(script_error(format!("provider `{id}` has no script to play: name one with `--script FILE`")));
+        };
+        let shown = path.display();
+        let bytes = std::fs::read(path).map_err(|error| script_error(format!("the script `{shown}`: {error}")))?;
+        let text = String::from_utf8(bytes).map_err(|_| script_error(format!("the script `{shown}` is not UTF-8")))?;
+        let script = Script::parse(&text).map_err(|error| script_error(format!("the script `{shown}`: {error}")))?;
+        Ok(Self::new(script))
+    }
+}
+
+impl Provider for Scripted {
+    fn call<'a>(
+        &'a self,
+        request: &'a Request,
+        live: &'a (dyn Fn(Delta) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Reply, CallError>> {
+        Box::pin(async move {
+            let turn = turn_of(request);
+            let directive = &request.cue.directive;
+            let Some(step) = self.script.step(directive, turn, request.cue.attempt) else {
+                let message = format!(
+                    "the script has no step for attempt {} of turn {} of `{directive}`",
+                    request.cue.attempt + 1,
+                    turn + 1
+                );
+                return Err(script_error(message));
+            };
+            match step {
+                Step::Fault(fault) => {
+                    expect(&fault.expect, request, turn)?;
+                    sleep(Duration::from_millis(fault.delay_ms)).await;
+                    play_text(&fault.after, fault.pace_ms, live).await;
+                    Err(fault.error(request))
+                }
+                Step::Reply(reply) => {
+                    expect(&reply.expect, request, turn)?;
+                    sleep(Duration::from_millis(reply.delay_ms)).await;
+                    Ok(play(reply, request, turn, live).await)
+                }
+            }
+        })
+    }
+}
+
+/// Replies the thread has before this call.
+fn turn_of(request: &Request) -> u32 {
+    let counted = || {
+        let replies = request.turns.iter().filter(|turn| matches!(turn, Turn::Assistant { .. })).count();
+        u32::try_from(replies).unwrap_or(u32::MAX)
+    };
+    request.cue.turn.unwrap_or_else(counted)
+}
+
+fn expect(expect: &Expect, request: &Request, turn: u32) -> Result<(), CallError> {
+    expect.check(request).map_err(|difference| {
+        script_error(format!("turn {} of `{}` differs from its script: {difference}", turn + 1, request.cue.directive))
+    })
+}
+
+async fn play(step: &ScriptedReply, request: &Request, turn: u32, live: &(dyn Fn(Delta) + Send + Sync)) -> Reply {
+    let mut content = Vec::new();
+    if let Some(text) = &step.thinking {
+        live(Delta::Thinking(text.clone()));
+        content.push(Block::Thinking { text: text.clone(), signature: None });
+    }
+    if !step.text.is_empty() {
+        play_text(&step.text, step.pace_ms, live).await;
+        content.push(Block::Text { text: step.text.clone() });
+    }
+    for (n, call) in step.tool_calls.iter().enumerate() {
+        let call = tool_call(call, turn, n);
+        live(Delta::ToolCallStarted { id: call.id.clone(), name: call.name.clone() });
+        live(Delta::ToolCallInput { id: call.id.clone(), fragment: call.input.to_string() });
+        content.push(Block::ToolCall(call));
+    }
+    let natural = if step.tool_calls.is_empty() { StopReason::EndTurn } else { StopReason::ToolUse };
+    Reply {
+        usage: usage(&step.usage, request, &content),
+        stop: step.stop.clone().unwrap_or(natural),
+        model: Some(request.model.clone()),
+        content,
+    }
+}
+
+/// Words one by one, as a model would stream them.
+async fn play_text(text: &str, pace_ms: u64, live: &(dyn Fn(Delta) + Send + Sync)) {
+    for word in text.split_inclusive(' ') {
+        live(Delta::Text(word.to_owned()));
+        if pace_ms > 0 {
+            sleep(Duration::from_millis(pace_ms)).await;
+        }
+    }
+}
+
+fn tool_call(call: &ScriptedCall, turn: u32, n: usize) -> ToolCall {
+    let id = call.id.clone().unwrap_or_else(|| format!("call_{}_{}", turn + 1, n + 1));
+    match &call.arguments {
+        Arguments::Input(input) => ToolCall { id, name: call.name.clone(), input: input.clone() },
+        Arguments::Raw(text) => ToolCall::parse(id, call.name.clone(), text),
+    }
+}
+
+/// What the script says was used; what it does not say is a quarter of the characters.
+fn usage(told: &ScriptedUsage, request: &Request, content: &[Block]) -> Usage {
+    let sent = request.system.chars().count()
+        + request.turns.iter().map(|turn| turn_text(turn).chars().count()).sum::<usize>()
+        + request.tools.iter().map(|tool| tool.description.len() + tool.schema.to_string().len()).sum::<usize>();
+    let answered: usize = content.iter().map(|block| block_text(block).chars().count()).sum();
+    let tokens = |characters: usize| u64::try_from(characters.div_ceil(4)).unwrap_or(u64::MAX);
+    Usage {
+        input: told.input.unwrap_or_else(|| tokens(sent)),
+        output: told.output.unwrap_or_else(|| tokens(answered)),
+        cache_read: told.cache_read.unwrap_or(0),
+        cache_write: told.cache_write.unwrap_or(0),
+    }
+}
+
+fn turn_text(turn: &Turn) -> String {
+    match turn {
+        Turn::User { content } | Turn::Assistant { content } => {
+            content.iter().map(block_text).collect::<Vec<_>>().join("\n\n")
+        }
+        Turn::ToolResult { content, .. } => content.clone(),
+    }
+}
+
+fn block_text(block: &Block) -> String {
+    match block {
+        Block::Text { text } | Block::Thinking { text, .. } => text.clone(),
+        Block::ToolCall(call) => format!("{}{}", call.name, call.input),
+        Block::Image { .. } | Block::Other { .. } => String::new(),
+    }
+}
+
+fn script_error(message: String) -> CallError {
+    CallError { code: Some(SCRIPT_ERROR.to_owned()), ..CallError::new(FailedStage::Setup, message) }
+}
+
+#[cfg(test)]
+mod tests;

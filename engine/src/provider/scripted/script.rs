@@ -1,0 +1,401 @@
+//! A script as data: what is read from YAML, written by an export, and looked up by turn and attempt.
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{turn_text, usage};
+use crate::message::Turn;
+use crate::provider::{CallError, FailedStage, Request, StopReason};
+
+/// A whole script: `docs/scripted.md`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Script {
+    /// What a directive without a branch of its own plays.
+    #[serde(default)]
+    pub steps: Vec<Step>,
+    /// A branch for each directive that has one, by full id.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub threads: IndexMap<String, Vec<Step>>,
+}
+
+/// One attempt's outcome.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Step {
+    Fault(Fault),
+    Reply(ScriptedReply),
+}
+
+/// An attempt that succeeds: one reply.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScriptedReply {
+    #[serde(default, skip_serializing_if = "Expect::is_empty")]
+    pub expect: Expect,
+    /// Before the first word.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub delay_ms: u64,
+    /// After each word.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pace_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<String>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ScriptedCall>,
+    #[serde(default, skip_serializing_if = "ScriptedUsage::is_empty")]
+    pub usage: ScriptedUsage,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<StopReason>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, from = "CallFields", into = "CallFields")]
+pub struct ScriptedCall {
+    /// `None` = `call_<turn>_<n>`, both counted from 1.
+    pub id: Option<String>,
+    /// The palette name.
+    pub name: String,
+    pub arguments: Arguments,
+}
+
+/// What a call is made with.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Arguments {
+    Input(Value),
+    /// The text as a model would have sent it, broken JSON included.
+    Raw(String),
+}
+
+/// How a call is spelled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CallFields {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    input: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    arguments: Option<String>,
+}
+
+impl From<CallFields> for ScriptedCall {
+    fn from(fields: CallFields) -> Self {
+        let arguments = match (fields.arguments, fields.input) {
+            (Some(text), _) => Arguments::Raw(text),
+            (None, input) => Arguments::Input(input.unwrap_or_else(|| Value::Object(Map::new()))),
+        };
+        Self { id: fields.id, name: fields.name, arguments }
+    }
+}
+
+impl From<ScriptedCall> for CallFields {
+    fn from(call: ScriptedCall) -> Self {
+        let (input, arguments) = match call.arguments {
+            Arguments::Input(input) => (Some(input), None),
+            Arguments::Raw(text) => (None, Some(text)),
+        };
+        Self { id: call.id, name: call.name, input, arguments }
+    }
+}
+
+/// Tokens; what is not said is estimated (input, output) or zero (cache).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScriptedUsage {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_read: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write: Option<u64>,
+}
+
+/// An attempt that fails.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fault {
+    #[serde(default, skip_serializing_if = "Expect::is_empty")]
+    pub expect: Expect,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub delay_ms: u64,
+    /// After each word of `after`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pace_ms: u64,
+    /// How many attempts in a row fail like this.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub times: u32,
+    /// Text that streams before the failure.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub after: String,
+    pub fault: FaultKind,
+}
+
+/// What went wrong, in the words of [`CallError`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FaultKind {
+    /// Default: `status` with a status, `truncated` with `cut: true`, else `stream_error`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<FailedStage>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub headers: IndexMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<FaultError>,
+    /// The stream breaks off.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
+    /// What the provider had reported as used before it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<ScriptedUsage>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FaultError {
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// Fragments the request must hold, so that a script notices when it no longer fits.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expect {
+    /// In the system prompt.
+    #[serde(default, skip_serializing_if = "Fragments::is_empty")]
+    pub system: Fragments,
+    /// In the last user message.
+    #[serde(default, skip_serializing_if = "Fragments::is_empty")]
+    pub user: Fragments,
+    /// In the tool results since the last reply, taken together.
+    #[serde(default, skip_serializing_if = "Fragments::is_empty")]
+    pub results: Fragments,
+    /// Names in the palette.
+    #[serde(default, skip_serializing_if = "Fragments::is_empty")]
+    pub tools: Fragments,
+}
+
+/// One text, or a list of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "OneOrMany", into = "Vec<String>")]
+pub struct Fragments(pub Vec<String>);
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl From<OneOrMany> for Fragments {
+    fn from(fragments: OneOrMany) -> Self {
+        match fragments {
+            OneOrMany::One(text) => Self(vec![text]),
+            OneOrMany::Many(texts) => Self(texts),
+        }
+    }
+}
+
+impl From<Fragments> for Vec<String> {
+    fn from(fragments: Fragments) -> Self {
+        fragments.0
+    }
+}
+
+impl Fragments {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Why a text is no script.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ScriptError(pub String);
+
+impl Script {
+    /// Reads the YAML (or JSON) form.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with the step it is in.
+    pub fn parse(text: &str) -> Result<Self, ScriptError> {
+        let value = serde_json::from_str(text).map_err(|error| ScriptError(error.to_string()))?;
+        Self::from_value(&value)
+    }
+
+    /// Reads the parsed form.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with the step it is in.
+    pub fn from_value(value: &Value) -> Result<Self, ScriptError> {
+        let Value::Object(map) = value else {
+            return Err(ScriptError("a script is a mapping with `steps`".to_owned()));
+        };
+        let mut script = Self::default();
+        for (key, value) in map {
+            match (key.as_str(), value) {
+                ("steps", value) => script.steps = steps(value, "`steps`")?,
+                ("threads", Value::Object(threads)) => {
+                    for (directive, value) in threads {
+                        script.threads.insert(directive.clone(), steps(value, &format!("`threads.{directive}`"))?);
+                    }
+                }
+                ("threads", _) => return Err(ScriptError("`threads` maps directive ids to steps".to_owned())),
+                (other, _) => {
+                    return Err(ScriptError(format!("unknown key `{other}`: a script holds `steps` and `threads`")));
+                }
+            }
+        }
+        Ok(script)
+    }
+
+    /// What answers attempt `attempt` (from 0) at the reply after `turn` replies. Faults belong to the reply they stand
+    /// before, and an attempt beyond them gets that reply.
+    pub fn step(&self, directive: &str, turn: u32, attempt: u32) -> Option<&Step> {
+        let steps = self.threads.get(directive).unwrap_or(&self.steps);
+        let mut replies = 0;
+        let mut attempts = 0;
+        for step in steps {
+            match step {
+                Step::Fault(fault) if replies == turn => {
+                    attempts += u64::from(fault.times);
+                    if u64::from(attempt) < attempts {
+                        return Some(step);
+                    }
+                }
+                Step::Reply(_) if replies == turn => return Some(step),
+                Step::Reply(_) => replies += 1,
+                Step::Fault(_) => {}
+            }
+        }
+        None
+    }
+}
+
+fn steps(value: &Value, place: &str) -> Result<Vec<Step>, ScriptError> {
+    let Value::Array(items) = value else {
+        return Err(ScriptError(format!("{place} is a list of steps")));
+    };
+    let read = |(n, item)| step(item).map_err(|error| ScriptError(format!("step {} of {place}: {error}", n + 1)));
+    items.iter().enumerate().map(read).collect()
+}
+
+fn step(value: &Value) -> Result<Step, serde_json::Error> {
+    if let Value::String(text) = value {
+        Ok(Step::Reply(ScriptedReply { text: text.clone(), ..ScriptedReply::default() }))
+    } else if value.get("fault").is_some() {
+        Fault::deserialize(value).map(Step::Fault)
+    } else {
+        ScriptedReply::deserialize(value).map(Step::Reply)
+    }
+}
+
+impl<'de> Deserialize<'de> for Step {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        step(&Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+impl Fault {
+    /// The failed attempt this stands for.
+    pub(super) fn error(&self, request: &Request) -> CallError {
+        let fault = &self.fault;
+        let stage = match fault.stage {
+            Some(stage) => stage,
+            None if fault.cut => FailedStage::Truncated,
+            None if fault.status.is_some() => FailedStage::Status,
+            None => FailedStage::StreamError,
+        };
+        let told = fault.error.clone().unwrap_or_default();
+        let message = told.message.unwrap_or_else(|| match (fault.status, fault.cut) {
+            (Some(status), _) => format!("the script answered {status}"),
+            (None, true) => "the script cut the stream off".to_owned(),
+            (None, false) => "the script failed this attempt".to_owned(),
+        });
+        let headers = fault.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect();
+        CallError {
+            status: fault.status,
+            headers,
+            error_type: told.kind,
+            code: told.code,
+            usage: fault.usage.as_ref().map(|told| usage(told, request, &[])),
+            ..CallError::new(stage, message)
+        }
+    }
+}
+
+impl Expect {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether `request` holds every fragment.
+    ///
+    /// # Errors
+    /// The first that is missing, and the beginning of where it was looked for.
+    pub fn check(&self, request: &Request) -> Result<(), String> {
+        let user = request.turns.iter().rev().find(|turn| matches!(turn, Turn::User { .. }));
+        let results: Vec<String> = request
+            .turns
+            .iter()
+            .rev()
+            .take_while(|turn| !matches!(turn, Turn::Assistant { .. }))
+            .filter(|turn| matches!(turn, Turn::ToolResult { .. }))
+            .map(turn_text)
+            .collect();
+        let results: Vec<String> = results.into_iter().rev().collect();
+        find(&self.system, "the system prompt", &request.system)?;
+        find(&self.user, "the last user message", &user.map(turn_text).unwrap_or_default())?;
+        find(&self.results, "the tool results", &results.join("\n"))?;
+        let names: Vec<&str> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
+        match self.tools.0.iter().find(|tool| !names.contains(&tool.as_str())) {
+            Some(missing) => Err(format!("the palette has no `{missing}`; it has `{}`", names.join("`, `"))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn find(fragments: &Fragments, place: &str, text: &str) -> Result<(), String> {
+    const SHOWN: usize = 400;
+    match fragments.0.iter().find(|fragment| !text.contains(fragment.as_str())) {
+        None => Ok(()),
+        Some(missing) if text.is_empty() => Err(format!("{place} should hold `{missing}` and is empty")),
+        Some(missing) => {
+            let start: String = text.chars().take(SHOWN).collect();
+            let more = if text.chars().nth(SHOWN).is_some() { "…" } else { "" };
+            Err(format!("{place} should hold `{missing}`; it is `{start}{more}`"))
+        }
+    }
+}
+
+impl ScriptedUsage {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_one(times: &u32) -> bool {
+    *times == 1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}

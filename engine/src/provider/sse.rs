@@ -1,0 +1,252 @@
+//! Server-sent events from bytes, however they are cut: an incremental parser with a bound on one event.
+//!
+//! It knows nothing of HTTP or JSON. The text is UTF-8; broken bytes become U+FFFD, as the standard says.
+
+use memchr::{memchr, memchr2};
+
+/// The largest event taken, in bytes: name and data together.
+pub const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
+
+/// One dispatched event. `id` and `retry` fields are read over: nothing here reconnects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// The `event` field; empty when none was sent.
+    pub name: String,
+    /// The `data` lines, joined by line feeds.
+    pub data: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SseError {
+    #[error("an event of the stream is larger than {limit} bytes")]
+    TooLarge { limit: usize },
+    #[error("the stream ended in the middle of an event")]
+    Truncated,
+}
+
+/// The state between two chunks.
+#[derive(Debug)]
+pub struct Parser {
+    limit: usize,
+    /// The bytes of a line whose end has not come yet.
+    line: Vec<u8>,
+    name: Vec<u8>,
+    /// Data lines so far, each followed by a line feed.
+    data: Vec<u8>,
+    /// A carriage return ended the last line; a line feed right after it belongs to it.
+    after_cr: bool,
+    /// No line has ended yet: a byte order mark may stand in front.
+    at_start: bool,
+}
+
+impl Default for Parser {
+    fn default() -> Self {
+        Self::new(MAX_EVENT_BYTES)
+    }
+}
+
+impl Parser {
+    /// A parser that refuses events above `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Self { limit, line: Vec::new(), name: Vec::new(), data: Vec::new(), after_cr: false, at_start: true }
+    }
+
+    /// The events that `chunk` completes, in order.
+    pub fn push(&mut self, chunk: &[u8]) -> Result<Vec<Event>, SseError> {
+        let mut events = Vec::new();
+        let mut rest = chunk;
+        while let Some(&first) = rest.first() {
+            if std::mem::take(&mut self.after_cr) && first == b'\n' {
+                rest = rest.get(1..).unwrap_or_default();
+                continue;
+            }
+            let Some(end) = memchr2(b'\r', b'\n', rest) else {
+                self.line.extend_from_slice(rest);
+                self.check_size(0)?;
+                break;
+            };
+            let (line, after) = rest.split_at(end);
+            self.check_size(line.len())?;
+            self.after_cr = after.first() == Some(&b'\r');
+            rest = after.get(1..).unwrap_or_default();
+            if self.line.is_empty() {
+                self.end_line(line, &mut events);
+            } else {
+                let mut whole = std::mem::take(&mut self.line);
+                whole.extend_from_slice(line);
+                self.end_line(&whole, &mut events);
+                whole.clear();
+                self.line = whole;
+            }
+        }
+        Ok(events)
+    }
+
+    /// Whether the stream may end here.
+    ///
+    /// # Errors
+    /// [`SseError::Truncated`] when an event was begun and not dispatched.
+    pub fn finish(&self) -> Result<(), SseError> {
+        let clean = self.line.is_empty() && self.data.is_empty() && self.name.is_empty();
+        if clean { Ok(()) } else { Err(SseError::Truncated) }
+    }
+
+    fn end_line(&mut self, line: &[u8], events: &mut Vec<Event>) {
+        let line = if std::mem::take(&mut self.at_start) {
+            line.strip_prefix(b"\xEF\xBB\xBF".as_slice()).unwrap_or(line)
+        } else {
+            line
+        };
+        if line.is_empty() {
+            self.dispatch(events);
+            return;
+        }
+        let (field, value) = match memchr(b':', line) {
+            Some(0) => return, // a comment: a keep-alive
+            Some(colon) => {
+                let (field, value) = line.split_at(colon);
+                let value = value.get(1..).unwrap_or_default();
+                (field, value.strip_prefix(b" ".as_slice()).unwrap_or(value))
+            }
+            None => (line, b"".as_slice()),
+        };
+        if field == b"data" {
+            self.data.extend_from_slice(value);
+            self.data.push(b'\n');
+        } else if field == b"event" {
+            self.name.clear();
+            self.name.extend_from_slice(value);
+        }
+    }
+
+    fn dispatch(&mut self, events: &mut Vec<Event>) {
+        if self.data.pop().is_some() {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            events.push(Event { name: text(&self.name), data: text(&self.data) });
+        }
+        self.name.clear();
+        self.data.clear();
+    }
+
+    fn check_size(&self, more: usize) -> Result<(), SseError> {
+        let size = self.line.len() + self.name.len() + self.data.len() + more;
+        if size > self.limit { Err(SseError::TooLarge { limit: self.limit }) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(chunks: &[&[u8]]) -> (Vec<Event>, Result<(), SseError>) {
+        let mut parser = Parser::default();
+        let mut events = Vec::new();
+        for chunk in chunks {
+            events.extend(parser.push(chunk).unwrap());
+        }
+        (events, parser.finish())
+    }
+
+    fn event(name: &str, data: &str) -> Event {
+        Event { name: name.to_owned(), data: data.to_owned() }
+    }
+
+    #[test]
+    fn reads_fields_as_the_standard_says() {
+        let table: &[(&str, &[Event])] = &[
+            ("data: a\n\n", &[event("", "a")]),
+            ("data:a\n\n", &[event("", "a")]),
+            ("data:  a\n\n", &[event("", " a")]),
+            ("data: a\ndata: b\n\n", &[event("", "a\nb")]),
+            ("data\n\n", &[event("", "")]),
+            ("data: a\ndata\n\n", &[event("", "a\n")]),
+            ("event: ping\n\ndata: a\n\n", &[event("", "a")]),
+            ("event: x\nevent: y\ndata: a\n\ndata: b\n\n", &[event("y", "a"), event("", "b")]),
+            (": keep-alive\n\n:\n\ndata: a\n\n", &[event("", "a")]),
+            ("id: 1\nretry: 5\ndata: a\nwhat: is this\n\n", &[event("", "a")]),
+            ("data: a\r\rdata: b\r\n\r\ndata: c\n\r\n", &[event("", "a"), event("", "b"), event("", "c")]),
+            ("\u{feff}data: a\n\n", &[event("", "a")]),
+            ("\u{feff}\u{feff}data: a\n\n", &[]),
+            ("\n\n\n", &[]),
+            ("data: a:b\n\n", &[event("", "a:b")]),
+        ];
+        for (text, expected) in table {
+            assert_eq!(parse(&[text.as_bytes()]), (expected.to_vec(), Ok(())), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_end_inside_an_event_is_truncation() {
+        for text in ["data: a", "data: a\n", "event: x\n", "data: a\n\ndat", "data: a\n\n: comment"] {
+            assert_eq!(parse(&[text.as_bytes()]).1, Err(SseError::Truncated), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn broken_utf8_is_replaced_whole() {
+        let bytes = b"data: a\xFFb\xE2\x82\n\ndata: \xE2\x82\xAC\n\n";
+        let expected = vec![event("", "a\u{fffd}b\u{fffd}"), event("", "€")];
+        for cut in 0..=bytes.len() {
+            assert_eq!(parse(&[&bytes[..cut], &bytes[cut..]]).0, expected, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn an_event_above_the_limit_is_refused_however_it_comes() {
+        let fill = [b'x'; 40];
+        let mut one_line = Parser::new(64);
+        one_line.push(b"data: ").unwrap();
+        one_line.push(&fill).unwrap();
+        assert_eq!(one_line.push(&fill), Err(SseError::TooLarge { limit: 64 }));
+
+        let mut lines = Parser::new(64);
+        lines.push(&[b"data: ".as_slice(), &fill, b"\n"].concat()).unwrap();
+        assert_eq!(lines.push(&[b"data: ".as_slice(), &fill, b"\n"].concat()), Err(SseError::TooLarge { limit: 64 }));
+
+        let mut comments = Parser::new(64);
+        for _ in 0..100 {
+            assert_eq!(comments.push(&[b":".as_slice(), &fill, b"\n"].concat()), Ok(vec![]));
+        }
+    }
+
+    #[test]
+    fn a_large_event_in_small_chunks_is_linear() {
+        let started = std::time::Instant::now();
+        let mut parser = Parser::default();
+        parser.push(b"data: ").unwrap();
+        for _ in 0..(4 * 1024 * 1024 / 16) {
+            parser.push(&[b'x'; 16]).unwrap();
+        }
+        let events = parser.push(b"\n\n").unwrap();
+        assert_eq!(events[0].data.len(), 4 * 1024 * 1024);
+        assert!(started.elapsed() < std::time::Duration::from_secs(5));
+    }
+
+    proptest! {
+        #[test]
+        fn every_chunking_gives_the_same_events(
+            text in "(data|event|id|:|\u{feff}|é|: |a|\r|\n|\r\n|\n\n){0,40}",
+            cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..8),
+        ) {
+            let bytes = text.as_bytes();
+            let whole = parse(&[bytes]);
+            let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+            at.sort_unstable();
+            at.insert(0, 0);
+            at.push(bytes.len());
+            let chunks: Vec<&[u8]> = at.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+            prop_assert_eq!(parse(&chunks), whole.clone());
+            let single: Vec<&[u8]> = bytes.chunks(1).collect();
+            prop_assert_eq!(parse(&single), whole);
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = parse(&[&bytes]);
+        }
+    }
+}

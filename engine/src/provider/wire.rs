@@ -1,0 +1,106 @@
+//! What all HTTP wires share: send a body, read the stream, let a pure decoder make a reply of it.
+//!
+//! The shapes themselves are in one file per wire.
+
+use super::http::Endpoint;
+use super::sse::{Event, Parser, SseError};
+use super::{CallError, Delta, FailedStage, Reply, Usage};
+
+/// The most a reply's stream may carry, in bytes.
+const MAX_STREAM: usize = 64 * 1024 * 1024;
+
+/// A stream's events to a reply: a state machine without clock, network or randomness.
+pub trait Decode: Send {
+    /// Takes one event; what it brought that is worth showing.
+    fn push(&mut self, event: &Event) -> Vec<Delta>;
+
+    /// Whether the final event, or an error, has come: nothing after it counts.
+    fn is_done(&self) -> bool;
+
+    /// What the provider has reported as used so far, if it has.
+    fn usage(&self) -> Option<Usage>;
+
+    /// The reply.
+    ///
+    /// # Errors
+    /// The error the stream carried, or [`FailedStage::Truncated`] when its final event never came.
+    fn finish(self) -> Result<Reply, CallError>;
+}
+
+/// One attempt: sends `body` to `endpoint` and decodes what streams back.
+///
+/// A provider that reports no usage is counted at four bytes a token: an attempt is never free.
+///
+/// # Errors
+/// Whatever ended the attempt, with what had been used by then where the stream told.
+pub async fn run<D: Decode>(
+    endpoint: &Endpoint,
+    body: Vec<u8>,
+    decoder: D,
+    live: &(dyn Fn(Delta) + Send + Sync),
+) -> Result<Reply, CallError> {
+    attempt(endpoint, body, decoder, live).await.map_err(|error| endpoint.clean(error))
+}
+
+async fn attempt<D: Decode>(
+    endpoint: &Endpoint,
+    body: Vec<u8>,
+    mut decoder: D,
+    live: &(dyn Fn(Delta) + Send + Sync),
+) -> Result<Reply, CallError> {
+    let sent = body.len();
+    let mut stream = endpoint.post(body).await?;
+    let mut parser = Parser::default();
+    let mut received = 0;
+    let failure = loop {
+        let chunk = match stream.next().await {
+            Ok(Some(chunk)) => chunk,
+            Ok(None) => break None,
+            Err(error) => break Some(error),
+        };
+        received += chunk.len();
+        if received > MAX_STREAM {
+            let message = format!("the stream is longer than {MAX_STREAM} bytes");
+            break Some(CallError::new(FailedStage::Protocol, message));
+        }
+        let events = match parser.push(&chunk) {
+            Ok(events) => events,
+            Err(error @ (SseError::TooLarge { .. } | SseError::Truncated)) => {
+                break Some(CallError::new(FailedStage::Protocol, error.to_string()));
+            }
+        };
+        for event in &events {
+            decoder.push(event).into_iter().for_each(live);
+        }
+        if decoder.is_done() {
+            stream.drain().await;
+            break None;
+        }
+    };
+    let reported = decoder.usage();
+    match failure {
+        Some(error) => Err(CallError { usage: reported, ..error }),
+        None => decoder.finish().map(|mut reply| {
+            if reported.is_none() {
+                reply.usage = estimate(sent, received);
+            }
+            reply
+        }),
+    }
+}
+
+fn estimate(sent: usize, received: usize) -> Usage {
+    let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(4)).unwrap_or(u64::MAX);
+    Usage { input: tokens(sent), output: tokens(received), ..Usage::default() }
+}
+
+/// `text` with every character outside `[A-Za-z0-9_-]` as `_`: what both wires accept as the id of a call or the name
+/// of a tool. A model may have made up anything.
+pub(super) fn plain_name(text: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
+    let name: String = text.chars().map(plain).collect();
+    if name.is_empty() { "_".to_owned() } else { name }
+}
+
+/// What stands for a result without text: empty content is refused by some servers.
+pub(super) const NO_OUTPUT: &str = "(no output)";
