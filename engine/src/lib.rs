@@ -3,5 +3,7 @@
 pub mod event;
 pub mod message;
 pub mod provider;
+pub mod store;
 pub mod thread;
+pub mod thread_id;
 pub mod tool;

@@ -1,0 +1,20 @@
+//! The store: what is on disk (`engine.md` 4). Transcripts are the truth; the registry is small, shared by processes and
+//! rebuildable; everything else is output. Blocking throughout: async callers use a blocking thread.
+
+pub mod allocate;
+pub mod disk;
+mod error;
+pub mod layout;
+pub mod mailbox;
+pub mod objects;
+pub mod owner;
+pub mod thread_files;
+pub mod transcript;
+pub mod uuid;
+
+pub use allocate::ThreadIds;
+pub use disk::{Disk, RealDisk};
+pub use error::StoreError;
+pub use objects::{ObjectId, Objects};
+pub use owner::{OwnerId, OwnerLock};
+pub use transcript::{Live, Reading, Record, Transcript};

@@ -1,0 +1,77 @@
+//! How often the disk was asked for what costs: tests hold these against the promised numbers of syncs.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Operations since the disk was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub appends: u64,
+    /// Files synced.
+    pub syncs: u64,
+    /// Folders synced.
+    pub dir_syncs: u64,
+    pub renames: u64,
+    pub creates: u64,
+}
+
+impl Counters {
+    /// Everything that waited for the device.
+    pub fn all_syncs(&self) -> u64 {
+        self.syncs + self.dir_syncs
+    }
+
+    /// What happened since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            appends: self.appends - earlier.appends,
+            syncs: self.syncs - earlier.syncs,
+            dir_syncs: self.dir_syncs - earlier.dir_syncs,
+            renames: self.renames - earlier.renames,
+            creates: self.creates - earlier.creates,
+        }
+    }
+}
+
+/// The running counts of one disk.
+#[derive(Debug, Default)]
+pub struct DiskCounters {
+    appends: AtomicU64,
+    syncs: AtomicU64,
+    dir_syncs: AtomicU64,
+    renames: AtomicU64,
+    creates: AtomicU64,
+}
+
+impl DiskCounters {
+    pub fn append(&self) {
+        self.appends.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn sync(&self) {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn sync_dir(&self) {
+        self.dir_syncs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn rename(&self) {
+        self.renames.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn create(&self) {
+        self.creates.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The counts now.
+    pub fn read(&self) -> Counters {
+        Counters {
+            appends: self.appends.load(Ordering::Relaxed),
+            syncs: self.syncs.load(Ordering::Relaxed),
+            dir_syncs: self.dir_syncs.load(Ordering::Relaxed),
+            renames: self.renames.load(Ordering::Relaxed),
+            creates: self.creates.load(Ordering::Relaxed),
+        }
+    }
+}

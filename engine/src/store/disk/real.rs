@@ -1,0 +1,245 @@
+//! The disk of the machine, through one directory handle: a name that leads out of the root, by `..` or by a
+//! symbolic link, is refused by the operating system.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::TryLockError;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, File, OpenOptions};
+
+use super::{Counters, Disk, DiskCounters, Entry, Held};
+
+/// Unsynced files kept open at most: thousands of threads live in one process of 1,024 descriptors.
+const OPEN_FILES: usize = 256;
+
+/// Files below one folder of the real disk.
+#[derive(Debug)]
+pub struct RealDisk {
+    root: Dir,
+    counters: DiskCounters,
+    unsynced: Mutex<Unsynced>,
+}
+
+/// Files written since their last sync stay open until it: the kernel reports a failed write-back to the descriptors
+/// that were open when it happened, and to nobody who opens the file later.
+#[derive(Debug, Default)]
+struct Unsynced {
+    files: BTreeMap<PathBuf, (u64, Arc<File>)>,
+    /// Grows with each file kept, so that the smallest is the oldest.
+    next: u64,
+    /// Files that could not be synced when their descriptor was needed: their next sync fails.
+    failed: BTreeSet<PathBuf>,
+}
+
+impl RealDisk {
+    /// The disk below `root`, an existing folder.
+    pub fn open(root: &Path) -> io::Result<Self> {
+        let root = Dir::open_ambient_dir(root, ambient_authority())?;
+        Ok(Self { root, counters: DiskCounters::default(), unsynced: Mutex::default() })
+    }
+
+    /// Opens a file for a library that does its own I/O (the registry); created if missing when `write`.
+    pub fn open_file(&self, path: &Path, access: Access) -> io::Result<std::fs::File> {
+        let mut options = OpenOptions::new();
+        match access {
+            Access::Read => options.read(true),
+            Access::ReadWrite => options.read(true).write(true).create(true).truncate(false),
+        };
+        self.root.open_with(path, &options).map(File::into_std)
+    }
+
+    fn unsynced(&self) -> MutexGuard<'_, Unsynced> {
+        // The maps are whole between any two statements that can panic.
+        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn writable(&self, path: &Path, create: bool) -> io::Result<Arc<File>> {
+        if let Some((_, file)) = self.unsynced().files.get(path) {
+            return Ok(Arc::clone(file));
+        }
+        self.root.open_with(path, OpenOptions::new().read(true).write(true).create(create)).map(Arc::new)
+    }
+
+    /// Remembers a file that was written to until it is synced.
+    fn keep(&self, path: &Path, file: Arc<File>) {
+        let mut unsynced = self.unsynced();
+        if unsynced.files.contains_key(path) {
+            return;
+        }
+        if unsynced.files.len() >= OPEN_FILES {
+            let oldest = unsynced.files.iter().min_by_key(|(_, (age, _))| *age).map(|(path, _)| path.clone());
+            if let Some(oldest) = oldest
+                && let Some((_, file)) = unsynced.files.remove(&oldest)
+                && file.sync_data().is_err()
+            {
+                unsynced.failed.insert(oldest);
+            }
+        }
+        let age = unsynced.next;
+        unsynced.next += 1;
+        unsynced.files.insert(path.to_path_buf(), (age, file));
+    }
+
+    fn forget(&self, path: &Path) -> Option<Arc<File>> {
+        self.unsynced().files.remove(path).map(|(_, file)| file)
+    }
+}
+
+/// How [`RealDisk::open_file`] opens a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    ReadWrite,
+}
+
+impl Disk for RealDisk {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.root.read(path)
+    }
+
+    fn read_range(&self, path: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        let mut file = self.root.open(path)?;
+        file.seek(SeekFrom::Start(offset))?;
+        let mut bytes = Vec::new();
+        file.take(length as u64).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn length(&self, path: &Path) -> io::Result<u64> {
+        self.root.metadata(path).map(|metadata| metadata.len())
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.root.try_exists(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for entry in self.root.read_dir(path)? {
+            let entry = entry?;
+            // A name that is not UTF-8 is none of ours.
+            if let Ok(name) = entry.file_name().into_string() {
+                entries.push(Entry { name, is_dir: entry.file_type()?.is_dir() });
+            }
+        }
+        entries.sort();
+        Ok(entries)
+    }
+
+    fn create(&self, path: &Path, contents: &[u8]) -> io::Result<()> {
+        self.counters.create();
+        let mut file = self.root.open_with(path, OpenOptions::new().write(true).create_new(true))?;
+        file.write_all(contents)?;
+        self.keep(path, Arc::new(file));
+        Ok(())
+    }
+
+    fn append(&self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.counters.append();
+        let file = self.writable(path, at == 0)?;
+        let length = file.metadata()?.len();
+        if length != at {
+            let message = format!("the file is {length} bytes long instead of {at}");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        self.keep(path, Arc::clone(&file));
+        write_from(&file, at, bytes)
+    }
+
+    fn write_at(&self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let file = self.writable(path, false)?;
+        self.keep(path, Arc::clone(&file));
+        write_from(&file, at, bytes)
+    }
+
+    fn append_volatile(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.root.open_with(path, OpenOptions::new().append(true).create(true))?.write_all(bytes)
+    }
+
+    fn truncate(&self, path: &Path, length: u64) -> io::Result<()> {
+        let file = self.writable(path, false)?;
+        self.keep(path, Arc::clone(&file));
+        file.set_len(length)
+    }
+
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        self.counters.sync();
+        if self.unsynced().failed.contains(path) {
+            return Err(io::Error::other("an earlier write did not reach the device"));
+        }
+        let file = match self.forget(path) {
+            Some(file) => file,
+            None => Arc::new(self.root.open(path)?),
+        };
+        file.sync_data()
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.counters.sync_dir();
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        self.root.open(path)?.sync_all()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.counters.rename();
+        self.root.rename(from, &self.root, to)?;
+        // A file that nobody synced under its first name is written to no more: what it owes is the reader's concern.
+        self.forget(from);
+        self.forget(to);
+        Ok(())
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.root.create_dir(path)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.root.remove_file(path)?;
+        self.forget(path);
+        Ok(())
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.root.remove_dir(path)
+    }
+
+    fn lock(&self, path: &Path, contents: &[u8]) -> io::Result<Box<dyn Held>> {
+        let file = self.root.open_with(path, OpenOptions::new().write(true).create_new(true))?.into_std();
+        // Waits for a prober, whose shared lock lasts for the time of one system call.
+        file.lock()?;
+        (&file).write_all(contents)?;
+        Ok(Box::new(HeldFile { _file: file }))
+    }
+
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        let file = match self.root.open(path) {
+            Ok(file) => file.into_std(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters.read()
+    }
+}
+
+fn write_from(mut file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    file.seek(SeekFrom::Start(at))?;
+    file.write_all(bytes)
+}
+
+#[derive(Debug)]
+struct HeldFile {
+    _file: std::fs::File,
+}
+
+impl Held for HeldFile {}

@@ -1,0 +1,384 @@
+//! A disk in memory that remembers which changes were synced, fails where it is told to, and after a power failure
+//! holds only what a real one would have promised to hold. For tests; nothing here touches a file.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{Counters, Disk, DiskCounters, Entry, Held};
+
+mod node;
+
+use node::{Change, Dice, FileNode, FolderNode, Node, Write};
+
+/// A disk whose every change is one operation, counted from 0, that a test can aim a fault at.
+#[derive(Default)]
+pub struct SimulatedDisk {
+    state: Mutex<State>,
+    counters: DiskCounters,
+}
+
+/// What goes wrong at an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Power fails just before it; everything fails until [`SimulatedDisk::restart`].
+    PowerFailure,
+    /// It fails with this error and changes nothing; what follows works.
+    Fails(io::ErrorKind),
+    /// An append writes this many bytes and then finds the disk full; anything else finds it full at once.
+    Short(usize),
+    /// From here on nothing that needs room succeeds.
+    Full,
+}
+
+/// What a power failure leaves of the changes that were not synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Survival {
+    /// All: the process was killed, the machine lives.
+    All,
+    /// Nothing.
+    Nothing,
+    /// Any part, in any order, torn pieces and zeros included, as the number decides.
+    Some(u64),
+}
+
+struct State {
+    /// The root folder is node 0.
+    nodes: Vec<Node>,
+    operations: u64,
+    fault: Option<(u64, Fault)>,
+    failed: bool,
+    full: bool,
+    locks: Arc<Mutex<BTreeSet<PathBuf>>>,
+}
+
+impl fmt::Debug for SimulatedDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimulatedDisk").field("operations", &self.operations()).finish_non_exhaustive()
+    }
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            nodes: vec![Node::Folder(FolderNode::default())],
+            operations: 0,
+            fault: None,
+            failed: false,
+            full: false,
+            locks: Arc::default(),
+        }
+    }
+}
+
+impl SimulatedDisk {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Changes asked for so far, failed ones included.
+    pub fn operations(&self) -> u64 {
+        self.state().operations
+    }
+
+    /// Lets operation `at` fail.
+    pub fn fail_at(&self, at: u64, fault: Fault) {
+        self.state().fault = Some((at, fault));
+    }
+
+    /// Ends all faults and locks: the machine is up again, with what survived of its disk.
+    pub fn restart(&self, survival: Survival) {
+        let mut state = self.state();
+        let mut dice = match survival {
+            Survival::All | Survival::Nothing => None,
+            Survival::Some(seed) => Some(Dice::new(seed)),
+        };
+        for node in &mut state.nodes {
+            match (&mut dice, survival == Survival::All) {
+                (_, true) => {}
+                (None, false) => node.keep_nothing(),
+                (Some(dice), false) => node.keep_some(dice),
+            }
+        }
+        state.fault = None;
+        state.failed = false;
+        state.full = false;
+        state.locks.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn power() -> io::Error {
+    io::Error::other("the power has failed")
+}
+
+fn full() -> io::Error {
+    io::Error::new(io::ErrorKind::StorageFull, "no space left on the device")
+}
+
+fn missing(path: &Path) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("`{}` does not exist", path.display()))
+}
+
+fn exists(path: &Path) -> io::Error {
+    io::Error::new(io::ErrorKind::AlreadyExists, format!("`{}` exists", path.display()))
+}
+
+/// Whether an operation asks the disk for room.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Needed,
+    Free,
+}
+
+impl State {
+    fn readable(&self) -> io::Result<()> {
+        if self.failed { Err(power()) } else { Ok(()) }
+    }
+
+    /// Counts one operation and lets it fail where it must; `Some(n)` lets an append write `n` bytes before it fails.
+    fn step(&mut self, room: Room) -> io::Result<Option<usize>> {
+        self.readable()?;
+        let now = self.operations;
+        self.operations += 1;
+        let fault = self.fault.filter(|(at, _)| *at == now).map(|(_, fault)| fault);
+        match fault {
+            None => {}
+            Some(Fault::PowerFailure) => {
+                self.failed = true;
+                return Err(power());
+            }
+            Some(Fault::Fails(kind)) => return Err(io::Error::new(kind, "made to fail")),
+            Some(Fault::Short(bytes)) => return Ok(Some(bytes)),
+            Some(Fault::Full) => self.full = true,
+        }
+        if self.full && room == Room::Needed { Err(full()) } else { Ok(None) }
+    }
+
+    fn find(&self, path: &Path) -> Option<usize> {
+        let mut at = 0;
+        for part in path.components() {
+            let Some(Node::Folder(folder)) = self.nodes.get(at) else { return None };
+            at = *folder.current.get(&*part.as_os_str().to_string_lossy())?;
+        }
+        Some(at)
+    }
+
+    fn file(&mut self, path: &Path) -> io::Result<&mut FileNode> {
+        let at = self.find(path).ok_or_else(|| missing(path))?;
+        match self.nodes.get_mut(at) {
+            Some(Node::File(file)) => Ok(file),
+            Some(Node::Folder(_)) | None => Err(io::Error::new(io::ErrorKind::IsADirectory, "is a folder")),
+        }
+    }
+
+    fn folder(&mut self, path: &Path) -> io::Result<&mut FolderNode> {
+        let at = self.find(path).ok_or_else(|| missing(path))?;
+        match self.nodes.get_mut(at) {
+            Some(Node::Folder(folder)) => Ok(folder),
+            Some(Node::File(_)) | None => Err(io::Error::new(io::ErrorKind::NotADirectory, "is no folder")),
+        }
+    }
+
+    fn parent(&mut self, path: &Path) -> io::Result<(&mut FolderNode, String)> {
+        let name = path.file_name().ok_or_else(|| missing(path))?.to_string_lossy().into_owned();
+        Ok((self.folder(path.parent().unwrap_or(Path::new("")))?, name))
+    }
+
+    fn add(&mut self, path: &Path, node: Node) -> io::Result<()> {
+        if self.find(path).is_some() {
+            return Err(exists(path));
+        }
+        let at = self.nodes.len();
+        let (folder, name) = self.parent(path)?;
+        folder.change(Change::Link { name, node: at });
+        self.nodes.push(node);
+        Ok(())
+    }
+
+    fn write(&mut self, path: &Path, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file(path)?.write(Write::At { offset, bytes: bytes.to_vec() });
+        Ok(())
+    }
+}
+
+impl Disk for SimulatedDisk {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let mut state = self.state();
+        state.readable()?;
+        Ok(state.file(path)?.current.clone())
+    }
+
+    fn read_range(&self, path: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        let bytes = self.read(path)?;
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+        let end = start.saturating_add(length).min(bytes.len());
+        Ok(bytes.get(start..end).unwrap_or_default().to_vec())
+    }
+
+    fn length(&self, path: &Path) -> io::Result<u64> {
+        self.read(path).map(|bytes| bytes.len() as u64)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        let state = self.state();
+        state.readable()?;
+        Ok(state.find(path).is_some())
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+        let mut state = self.state();
+        state.readable()?;
+        let names = state.folder(path)?.current.clone();
+        let is_dir = |node: usize| matches!(state.nodes.get(node), Some(Node::Folder(_)));
+        Ok(names.into_iter().map(|(name, node)| Entry { name, is_dir: is_dir(node) }).collect())
+    }
+
+    fn create(&self, path: &Path, contents: &[u8]) -> io::Result<()> {
+        self.counters.create();
+        let mut state = self.state();
+        let short = state.step(Room::Needed)?;
+        state.add(path, Node::File(FileNode::default()))?;
+        let written = contents.len().min(short.unwrap_or(usize::MAX));
+        state.write(path, 0, contents.get(..written).unwrap_or_default())?;
+        if short.is_some() { Err(full()) } else { Ok(()) }
+    }
+
+    fn append(&self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.counters.append();
+        let mut state = self.state();
+        let short = state.step(Room::Needed)?;
+        if at == 0 && state.find(path).is_none() {
+            state.add(path, Node::File(FileNode::default()))?;
+        }
+        let length = state.file(path)?.current.len() as u64;
+        if length != at {
+            let message = format!("the file is {length} bytes long instead of {at}");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        let written = bytes.len().min(short.unwrap_or(usize::MAX));
+        state.write(path, at, bytes.get(..written).unwrap_or_default())?;
+        if short.is_some() { Err(full()) } else { Ok(()) }
+    }
+
+    fn write_at(&self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.state();
+        let end = at.saturating_add(bytes.len() as u64);
+        let room = if end <= state.file(path)?.current.len() as u64 { Room::Free } else { Room::Needed };
+        let short = state.step(room)?;
+        let written = bytes.len().min(short.unwrap_or(usize::MAX));
+        state.write(path, at, bytes.get(..written).unwrap_or_default())?;
+        if short.is_some() { Err(full()) } else { Ok(()) }
+    }
+
+    fn append_volatile(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.state();
+        let short = state.step(Room::Needed)?;
+        if state.find(path).is_none() {
+            state.add(path, Node::File(FileNode::default()))?;
+        }
+        let length = state.file(path)?.current.len() as u64;
+        state.write(path, length, bytes)?;
+        if short.is_some() { Err(full()) } else { Ok(()) }
+    }
+
+    fn truncate(&self, path: &Path, length: u64) -> io::Result<()> {
+        let mut state = self.state();
+        state.step(Room::Free)?;
+        state.file(path)?.write(Write::Length(length));
+        Ok(())
+    }
+
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        self.counters.sync();
+        let mut state = self.state();
+        state.step(Room::Free)?;
+        state.file(path)?.sync();
+        Ok(())
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.counters.sync_dir();
+        let mut state = self.state();
+        state.step(Room::Free)?;
+        state.folder(path)?.sync();
+        Ok(())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.counters.rename();
+        let mut state = self.state();
+        state.step(Room::Needed)?;
+        if from.parent() != to.parent() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "another folder"));
+        }
+        let node = state.find(from).ok_or_else(|| missing(from))?;
+        let (_, to) = state.parent(to)?;
+        let (folder, from) = state.parent(from)?;
+        folder.change(Change::Rename { from, to, node });
+        Ok(())
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.step(Room::Needed)?;
+        state.add(path, Node::Folder(FolderNode::default()))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.step(Room::Free)?;
+        state.file(path)?;
+        let (folder, name) = state.parent(path)?;
+        folder.change(Change::Unlink { name });
+        Ok(())
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.step(Room::Free)?;
+        if !state.folder(path)?.current.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::DirectoryNotEmpty, "the folder is not empty"));
+        }
+        let (folder, name) = state.parent(path)?;
+        folder.change(Change::Unlink { name });
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path, contents: &[u8]) -> io::Result<Box<dyn Held>> {
+        self.create(path, contents)?;
+        let locks = Arc::clone(&self.state().locks);
+        locks.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_path_buf());
+        Ok(Box::new(SimulatedLock { locks, path: path.to_path_buf() }))
+    }
+
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        let state = self.state();
+        state.readable()?;
+        let locks = state.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(locks.contains(path))
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters.read()
+    }
+}
+
+#[derive(Debug)]
+struct SimulatedLock {
+    locks: Arc<Mutex<BTreeSet<PathBuf>>>,
+    path: PathBuf,
+}
+
+impl Held for SimulatedLock {}
+
+impl Drop for SimulatedLock {
+    fn drop(&mut self) {
+        self.locks.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.path);
+    }
+}

@@ -1,0 +1,176 @@
+//! Files and folders of the simulated disk: what is durable, what is seen, and the changes between the two.
+
+use std::collections::BTreeMap;
+
+/// What a device writes at once; small, so that the short lines of a test get torn.
+const SECTOR: usize = 32;
+
+#[derive(Debug)]
+pub enum Node {
+    File(FileNode),
+    Folder(FolderNode),
+}
+
+#[derive(Debug, Default)]
+pub struct FileNode {
+    durable: Vec<u8>,
+    pub current: Vec<u8>,
+    pending: Vec<Write>,
+}
+
+#[derive(Debug, Default)]
+pub struct FolderNode {
+    durable: BTreeMap<String, usize>,
+    pub current: BTreeMap<String, usize>,
+    pending: Vec<Change>,
+}
+
+#[derive(Debug, Clone)]
+pub enum Write {
+    At { offset: u64, bytes: Vec<u8> },
+    Length(u64),
+}
+
+#[derive(Debug, Clone)]
+pub enum Change {
+    Link { name: String, node: usize },
+    Unlink { name: String },
+    Rename { from: String, to: String, node: usize },
+}
+
+impl Node {
+    pub fn keep_nothing(&mut self) {
+        match self {
+            Self::File(file) => {
+                file.pending.clear();
+                file.current.clone_from(&file.durable);
+            }
+            Self::Folder(folder) => {
+                folder.pending.clear();
+                folder.current.clone_from(&folder.durable);
+            }
+        }
+    }
+
+    pub fn keep_some(&mut self, dice: &mut Dice) {
+        match self {
+            Self::File(file) => file.keep_some(dice),
+            Self::Folder(folder) => {
+                for change in std::mem::take(&mut folder.pending) {
+                    if dice.next(2) == 0 {
+                        change.apply(&mut folder.durable);
+                    }
+                }
+                folder.current.clone_from(&folder.durable);
+            }
+        }
+    }
+}
+
+impl FileNode {
+    pub fn write(&mut self, write: Write) {
+        write.apply(&mut self.current);
+        self.pending.push(write);
+    }
+
+    pub fn sync(&mut self) {
+        self.pending.clear();
+        self.durable.clone_from(&self.current);
+    }
+
+    fn keep_some(&mut self, dice: &mut Dice) {
+        for write in std::mem::take(&mut self.pending) {
+            match write {
+                Write::Length(_) => {
+                    if dice.next(2) == 0 {
+                        write.apply(&mut self.durable);
+                    }
+                }
+                Write::At { mut offset, bytes } => {
+                    // One decision for the whole write, or one for each sector.
+                    let whole = dice.next(3);
+                    for sector in bytes.chunks(SECTOR) {
+                        let fate = if whole == 2 { dice.next(3) } else { whole };
+                        let kept = match fate {
+                            0 => Some(sector.to_vec()),
+                            1 => None,
+                            _ => Some(vec![0; sector.len()]),
+                        };
+                        if let Some(bytes) = kept {
+                            Write::At { offset, bytes }.apply(&mut self.durable);
+                        }
+                        offset += sector.len() as u64;
+                    }
+                }
+            }
+        }
+        self.current.clone_from(&self.durable);
+    }
+}
+
+impl FolderNode {
+    pub fn change(&mut self, change: Change) {
+        change.clone().apply(&mut self.current);
+        self.pending.push(change);
+    }
+
+    pub fn sync(&mut self) {
+        self.pending.clear();
+        self.durable.clone_from(&self.current);
+    }
+}
+
+impl Write {
+    fn apply(&self, contents: &mut Vec<u8>) {
+        match self {
+            Self::Length(length) => contents.resize(usize::try_from(*length).unwrap_or(usize::MAX), 0),
+            Self::At { offset, bytes } => {
+                let start = usize::try_from(*offset).unwrap_or(usize::MAX);
+                let end = start.saturating_add(bytes.len());
+                if contents.len() < end {
+                    contents.resize(end, 0);
+                }
+                if let Some(place) = contents.get_mut(start..end) {
+                    place.copy_from_slice(bytes);
+                }
+            }
+        }
+    }
+}
+
+impl Change {
+    fn apply(self, names: &mut BTreeMap<String, usize>) {
+        match self {
+            Self::Link { name, node } => {
+                names.insert(name, node);
+            }
+            Self::Unlink { name } => {
+                names.remove(&name);
+            }
+            Self::Rename { from, to, node } => {
+                names.remove(&from);
+                names.insert(to, node);
+            }
+        }
+    }
+}
+
+/// Numbers that look random and are the same for the same seed.
+#[derive(Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// One of `0..sides`.
+    pub fn next(&mut self, sides: u64) -> u64 {
+        // The constants of the splitmix64 generator.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % sides
+    }
+}

@@ -1,0 +1,60 @@
+//! What can go wrong with what is on disk, said so that a reader knows the file and what to do.
+
+use std::error::Error;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A store operation that failed. Paths are relative to the project's root.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("cannot {doing} `{}`: {source}", path.display())]
+    Io { doing: &'static str, path: PathBuf, source: io::Error },
+
+    /// A line that was acknowledged can no longer be read; nothing behind it is trusted.
+    #[error("`{}` is damaged at line {line}: {reason}", path.display())]
+    Damaged { path: PathBuf, line: u64, reason: String },
+
+    /// An object, a snapshot or a message whose contents are not what its name or signature says.
+    #[error("`{}` is not what was stored: {reason}", path.display())]
+    Altered { path: PathBuf, reason: String },
+
+    #[error("`{}` has format version {found}; this program reads up to {supported}, a newer `rye` is needed", path.display())]
+    Newer { path: PathBuf, found: u64, supported: u64 },
+
+    /// The event must go into an object instead.
+    #[error("an event of {bytes} bytes does not fit into a line of {limit}")]
+    LineTooLong { bytes: usize, limit: usize },
+
+    #[error("an event must be an object with a `type` and without `{key}`")]
+    NoEvent { key: String },
+
+    /// A sync failed: nobody knows what reached the disk, so nothing more is written in this process.
+    #[error("`{}` takes no more events: {reason}", path.display())]
+    Poisoned { path: PathBuf, reason: String },
+
+    #[error("thread `{thread}` belongs to a process that is alive (pid {pid})")]
+    Owned { thread: String, pid: u32 },
+
+    #[error("there is no thread `{thread}`")]
+    UnknownThread { thread: String },
+
+    #[error("{reason}")]
+    InvalidId { reason: String },
+
+    #[error("the thread registry is busy: another process has been writing for {seconds} seconds")]
+    Busy { seconds: u64 },
+
+    #[error("the thread registry cannot be used ({doing}: {source}); `rye threads repair` rebuilds it")]
+    Registry { doing: &'static str, source: Box<dyn Error + Send + Sync> },
+
+    /// The registry may be rebuilt only when nobody uses it.
+    #[error("{count} running process(es) still use the thread registry")]
+    InUse { count: usize },
+}
+
+impl StoreError {
+    /// For `map_err`: an I/O error with what was tried on which path.
+    pub fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { doing, path: path.to_path_buf(), source }
+    }
+}

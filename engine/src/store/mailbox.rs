@@ -1,0 +1,89 @@
+//! Mail: one file a message in the thread's `inbox/`, put there by any process, taken by the one that owns the thread
+//! (`engine.md` 4). Taking is the transcript's: a `mail{id}` event consumes a message, and only then the file goes, so
+//! that a crash between the two shows a message again whose id the fold has already seen.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::disk::Disk;
+use super::uuid::uuid;
+use super::{StoreError, layout};
+use crate::thread_id::ThreadId;
+
+/// A message's name: a time-ordered UUID, so that names sort in the order of sending.
+pub type MailId = String;
+
+/// A message in an inbox.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Mail {
+    pub id: MailId,
+    pub body: Value,
+}
+
+/// Puts a message into a thread's inbox, durably. `now` is in milliseconds since 1970.
+pub fn send(disk: &dyn Disk, thread: &ThreadId, body: &Value, now: i64) -> Result<MailId, StoreError> {
+    let folder = layout::thread_folder(thread);
+    if !disk.exists(&folder).map_err(StoreError::io("look for", &folder))? {
+        return Err(StoreError::UnknownThread { thread: thread.to_string() });
+    }
+    let inbox = layout::inbox(thread);
+    match disk.create_dir(&inbox) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(StoreError::io("make the folder", &inbox)(error));
+        }
+        Ok(()) | Err(_) => {}
+    }
+    // Also if it was there: who made it may have died before its name was synced.
+    disk.sync_dir(&folder).map_err(StoreError::io("sync", &folder))?;
+    let id = uuid(now)?;
+    let path = inbox.join(format!("{id}.json"));
+    let temporary = super::disk::temporary_beside(&path);
+    let bytes = serde_json::to_vec(body)
+        .map_err(|error| StoreError::Altered { path: path.clone(), reason: error.to_string() })?;
+    disk.create(&temporary, &bytes)
+        .and_then(|()| disk.sync(&temporary))
+        .and_then(|()| disk.rename(&temporary, &path))
+        .and_then(|()| disk.sync_dir(&inbox))
+        .map_err(StoreError::io("write", &path))?;
+    Ok(id)
+}
+
+/// The messages of a thread, oldest first. One that cannot be read as JSON comes with the text that was there, so
+/// that the owner can refuse it by an event instead of stumbling over it for ever.
+pub fn list(disk: &dyn Disk, thread: &ThreadId) -> Result<Vec<Mail>, StoreError> {
+    let inbox = layout::inbox(thread);
+    let entries = match disk.list(&inbox) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        listed => listed.map_err(StoreError::io("list", &inbox))?,
+    };
+    let mut mail = Vec::new();
+    for entry in entries {
+        let Some(id) = entry.name.strip_suffix(".json").filter(|id| !id.starts_with('.') && !entry.is_dir) else {
+            continue;
+        };
+        let path = inbox.join(&entry.name);
+        let bytes = match disk.read(&path) {
+            // Consumed since the folder was listed.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            read => read.map_err(StoreError::io("read", &path))?,
+        };
+        let body = serde_json::from_slice(&bytes)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
+        mail.push(Mail { id: id.to_string(), body });
+    }
+    Ok(mail)
+}
+
+/// Removes a message whose `mail{id}` event is on the disk. One that is gone already is no error.
+pub fn consume(disk: &dyn Disk, thread: &ThreadId, id: &str) -> Result<(), StoreError> {
+    if id.contains(['/', '\\', '\0']) {
+        return Err(StoreError::InvalidId { reason: format!("`{}` is no message", id.escape_debug()) });
+    }
+    let path = layout::inbox(thread).join(format!("{id}.json"));
+    match disk.remove(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::io("remove", &path)(error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

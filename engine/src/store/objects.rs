@@ -1,0 +1,154 @@
+//! Objects: contents by their SHA-256, below `.ai/state/objects` (`engine.md` 4). Plans, sources, large results.
+//!
+//! An object is written as `.<hash>.….tmp`, synced, renamed to `<hash>.new`, its name synced, and renamed to `<hash>`.
+//! So where `<hash>` is seen, its contents and one of its two names are on the disk, and storing the same contents
+//! again costs no sync, in any process. The second rename need not be durable: a reader also takes `<hash>.new`.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::disk::Disk;
+use super::layout::OBJECTS;
+use super::{StoreError, transcript};
+
+/// SHA-256 of an object's contents, 64 lower-case hex digits.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ObjectId(Arc<str>);
+
+impl ObjectId {
+    /// The id of these contents.
+    pub fn of(contents: &[u8]) -> Self {
+        let digest: [u8; 32] = Sha256::digest(contents).into();
+        Self(transcript::Hash::from(digest).to_string().into())
+    }
+
+    /// Reads an id; anything else would be a path.
+    pub fn parse(text: &str) -> Result<Self, StoreError> {
+        if text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
+            return Ok(Self(text.into()));
+        }
+        Err(StoreError::InvalidId { reason: format!("`{}` is no object id (64 hex digits)", text.escape_debug()) })
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for ObjectId {
+    type Error = StoreError;
+    fn try_from(value: String) -> Result<Self, Self::Error> {
+        Self::parse(&value)
+    }
+}
+
+impl From<ObjectId> for String {
+    fn from(value: ObjectId) -> Self {
+        value.0.to_string()
+    }
+}
+
+/// The objects of a project.
+#[derive(Debug, Clone)]
+pub struct Objects {
+    disk: Arc<dyn Disk>,
+}
+
+impl Objects {
+    pub fn new(disk: Arc<dyn Disk>) -> Self {
+        Self { disk }
+    }
+
+    /// Stores contents durably: when it returns, an event may name them.
+    pub fn put(&self, contents: &[u8]) -> Result<ObjectId, StoreError> {
+        let id = ObjectId::of(contents);
+        self.put_all(&[contents])?;
+        Ok(id)
+    }
+
+    /// Stores several contents with one sync of the folder; the ids are in the order of the contents.
+    pub fn put_all(&self, contents: &[&[u8]]) -> Result<Vec<ObjectId>, StoreError> {
+        let mut ids = Vec::with_capacity(contents.len());
+        let mut fresh = Vec::new();
+        for contents in contents {
+            let id = ObjectId::of(contents);
+            if !self.has(&id)? && !fresh.contains(&id) {
+                self.write(&id, contents)?;
+                fresh.push(id.clone());
+            }
+            ids.push(id);
+        }
+        if !fresh.is_empty() {
+            let folder = Path::new(OBJECTS);
+            self.disk.sync_dir(folder).map_err(StoreError::io("sync", folder))?;
+        }
+        for id in &fresh {
+            self.publish(id)?;
+        }
+        Ok(ids)
+    }
+
+    /// An object's contents, held against its id.
+    pub fn get(&self, id: &ObjectId) -> Result<Vec<u8>, StoreError> {
+        let path = final_path(id);
+        let contents = match self.disk.read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.disk.read(&new_path(id)),
+            read => read,
+        };
+        let contents = contents.map_err(StoreError::io("read", &path))?;
+        if ObjectId::of(&contents) != *id {
+            return Err(StoreError::Altered { path, reason: "its contents do not have its hash".to_string() });
+        }
+        Ok(contents)
+    }
+
+    /// Whether the object is stored durably.
+    pub fn has(&self, id: &ObjectId) -> Result<bool, StoreError> {
+        let path = final_path(id);
+        self.disk.exists(&path).map_err(StoreError::io("look for", &path))
+    }
+
+    fn write(&self, id: &ObjectId, contents: &[u8]) -> Result<(), StoreError> {
+        let path = new_path(id);
+        let temporary = super::disk::temporary_beside(&path);
+        let written = self
+            .disk
+            .create(&temporary, contents)
+            .and_then(|()| self.disk.sync(&temporary))
+            .and_then(|()| self.disk.rename(&temporary, &path));
+        written.map_err(|error| {
+            // The reason is the first error; a leftover has a name that nobody reads.
+            let _ = self.disk.remove(&temporary);
+            StoreError::io("write", &path)(error)
+        })
+    }
+
+    fn publish(&self, id: &ObjectId) -> Result<(), StoreError> {
+        let path = final_path(id);
+        match self.disk.rename(&new_path(id), &path) {
+            // Another process stored the same contents and was faster.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.has(id)? => Ok(()),
+            renamed => renamed.map_err(StoreError::io("write", &path)),
+        }
+    }
+}
+
+fn final_path(id: &ObjectId) -> PathBuf {
+    Path::new(OBJECTS).join(id.as_str())
+}
+
+fn new_path(id: &ObjectId) -> PathBuf {
+    Path::new(OBJECTS).join(format!("{id}.new"))
+}

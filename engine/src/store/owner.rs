@@ -1,0 +1,155 @@
+//! Owners: one lock file a process. A thread is alive if its owner's lock is held; the lock ends with the process,
+//! whatever ends it. The pid and start time inside are for messages and for `kill` only (`engine.md` 4).
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::disk::{Disk, Held};
+use super::layout::OWNERS;
+use super::uuid::uuid;
+use super::{StoreError, layout};
+
+/// An owner's name: the UUID that is its lock file's.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct OwnerId(Arc<str>);
+
+impl OwnerId {
+    /// Reads an id; anything else would be a path.
+    pub fn parse(text: &str) -> Result<Self, StoreError> {
+        let fits = |(index, byte): (usize, u8)| match index {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
+        };
+        if text.len() == 36 && text.bytes().enumerate().all(fits) {
+            return Ok(Self(text.into()));
+        }
+        Err(StoreError::InvalidId { reason: format!("`{}` is no owner", text.escape_debug()) })
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn path(&self) -> PathBuf {
+        Path::new(OWNERS).join(&*self.0)
+    }
+}
+
+impl fmt::Display for OwnerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for OwnerId {
+    type Error = StoreError;
+    fn try_from(value: String) -> Result<Self, Self::Error> {
+        Self::parse(&value)
+    }
+}
+
+impl From<OwnerId> for String {
+    fn from(value: OwnerId) -> Self {
+        value.0.to_string()
+    }
+}
+
+/// Who an owner is, for messages: a pid may be another process's by now, the lock says who is alive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnerInfo {
+    pub pid: u32,
+    /// When the lock was taken, in milliseconds since 1970.
+    pub started_at: i64,
+}
+
+/// This process's lock; threads it owns are alive until this is dropped.
+#[derive(Debug)]
+pub struct OwnerLock {
+    disk: Arc<dyn Disk>,
+    id: OwnerId,
+    held: Option<Box<dyn Held>>,
+}
+
+impl OwnerLock {
+    /// Takes a lock of its own for this process. `now` is in milliseconds since 1970.
+    pub fn take(disk: Arc<dyn Disk>, now: i64) -> Result<Self, StoreError> {
+        layout::prepare(&*disk)?;
+        let id = OwnerId::parse(&uuid(now)?)?;
+        let path = id.path();
+        let info = OwnerInfo { pid: std::process::id(), started_at: now };
+        let contents = serde_json::to_vec(&info)
+            .map_err(|error| StoreError::InvalidId { reason: format!("an owner cannot be written: {error}") })?;
+        let held = disk.lock(&path, &contents).map_err(StoreError::io("lock", &path))?;
+        Ok(Self { disk, id, held: Some(held) })
+    }
+
+    pub fn id(&self) -> &OwnerId {
+        &self.id
+    }
+}
+
+impl Drop for OwnerLock {
+    fn drop(&mut self) {
+        // A file that stays is an owner whose lock nobody holds, which says the same as no file.
+        let _ = self.disk.remove(&self.id.path());
+        self.held = None;
+    }
+}
+
+/// Whether the owner's process lives.
+pub fn is_alive(disk: &dyn Disk, owner: &OwnerId) -> Result<bool, StoreError> {
+    let path = owner.path();
+    disk.is_locked(&path).map_err(StoreError::io("probe the lock", &path))
+}
+
+/// Who the owner is, if its file is there and says so.
+pub fn info(disk: &dyn Disk, owner: &OwnerId) -> Result<Option<OwnerInfo>, StoreError> {
+    let path = owner.path();
+    match disk.read(&path) {
+        // An owner killed while it wrote the file says nothing about itself, which is no error of the reader.
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(StoreError::io("read", &path)(error)),
+    }
+}
+
+/// The owners that live.
+pub fn living(disk: &dyn Disk) -> Result<Vec<OwnerId>, StoreError> {
+    let folder = Path::new(OWNERS);
+    let entries = match disk.list(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        listed => listed.map_err(StoreError::io("list", folder))?,
+    };
+    let mut living = Vec::new();
+    for entry in entries {
+        // Names that are no owner's are not ours to judge.
+        if let Ok(owner) = OwnerId::parse(&entry.name)
+            && is_alive(disk, &owner)?
+        {
+            living.push(owner);
+        }
+    }
+    Ok(living)
+}
+
+/// Removes the files of owners that are dead. One that is just being born has no lock yet: only files older than a
+/// minute go, by the time in their names. `now` is in milliseconds since 1970.
+pub fn sweep(disk: &dyn Disk, now: i64) -> Result<usize, StoreError> {
+    let folder = Path::new(OWNERS);
+    let mut removed = 0;
+    for entry in disk.list(folder).map_err(StoreError::io("list", folder))? {
+        let Ok(owner) = OwnerId::parse(&entry.name) else { continue };
+        let born: String = owner.as_str().chars().filter(|c| *c != '-').take(12).collect();
+        let born = i64::from_str_radix(&born, 16).unwrap_or(i64::MAX);
+        if born.saturating_add(60_000) < now && !is_alive(disk, &owner)? {
+            disk.remove(&owner.path()).map_err(StoreError::io("remove", &owner.path()))?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}

@@ -1,0 +1,120 @@
+//! What a thread writes for readers: `thread.json`, `capabilities.md`, the knowledge export (`engine.md` 4). Outputs,
+//! never inputs, and never synced: the transcript has it all.
+
+use std::path::Path;
+
+use rye_grammar::ItemId;
+use serde_json::{Map, Value};
+
+use super::disk::Disk;
+use super::{StoreError, layout};
+use crate::thread_id::ThreadId;
+
+/// The key under which a snapshot's signature stands.
+pub const SIGNATURE: &str = "_signature";
+
+/// Integers beyond this lose digits in readers that know only floating point numbers.
+const EXACT: u64 = (1 << 53) - 1;
+
+/// Makes the signature of canonical bytes, in the text form that stands in the file.
+pub type Signer<'a> = &'a dyn Fn(&[u8]) -> String;
+
+/// Whether a signature is right for canonical bytes.
+pub type Verifier<'a> = &'a dyn Fn(&[u8], &str) -> bool;
+
+/// Writes `thread.json`: canonical JSON, with `_signature` over the canonical JSON without it if there is a signer.
+pub fn write_snapshot(
+    disk: &dyn Disk,
+    thread: &ThreadId,
+    fields: &Map<String, Value>,
+    signer: Option<Signer<'_>>,
+) -> Result<(), StoreError> {
+    let path = layout::snapshot(thread);
+    let mut fields = fields.clone();
+    fields.shift_remove(SIGNATURE);
+    let mut bytes = canonical(&path, &fields)?;
+    if let Some(sign) = signer {
+        fields.insert(SIGNATURE.to_string(), Value::String(sign(&bytes)));
+        bytes = canonical(&path, &fields)?;
+    }
+    bytes.push(b'\n');
+    disk.write_atomic(&path, &bytes).map_err(StoreError::io("write", &path))
+}
+
+/// Reads `thread.json`, signature and all; `None` if the thread has none. With a verifier, a signature that is there
+/// must be right.
+pub fn read_snapshot(
+    disk: &dyn Disk,
+    thread: &ThreadId,
+    verifier: Option<Verifier<'_>>,
+) -> Result<Option<Map<String, Value>>, StoreError> {
+    let path = layout::snapshot(thread);
+    let bytes = match disk.read(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        read => read.map_err(StoreError::io("read", &path))?,
+    };
+    let altered = |reason: &str| StoreError::Altered { path: path.clone(), reason: reason.to_string() };
+    let fields: Map<String, Value> = serde_json::from_slice(&bytes).map_err(|_| altered("it is no JSON object"))?;
+    if let Some(verify) = verifier
+        && let Some(signature) = fields.get(SIGNATURE)
+    {
+        let mut unsigned = fields.clone();
+        unsigned.shift_remove(SIGNATURE);
+        if !signature.as_str().is_some_and(|signature| canonical(&path, &unsigned).is_ok_and(|b| verify(&b, signature)))
+        {
+            return Err(altered("its signature does not verify"));
+        }
+    }
+    Ok(Some(fields))
+}
+
+/// Writes `capabilities.md`, signature line included by the caller.
+pub fn write_capabilities(disk: &dyn Disk, thread: &ThreadId, text: &str) -> Result<(), StoreError> {
+    let path = layout::capabilities(thread);
+    disk.write_atomic(&path, text.as_bytes()).map_err(StoreError::io("write", &path))
+}
+
+/// Writes the knowledge export, signature line included by the caller, and answers its path.
+pub fn write_export(
+    disk: &dyn Disk,
+    directive: &ItemId,
+    thread: &ThreadId,
+    text: &str,
+) -> Result<std::path::PathBuf, StoreError> {
+    let path = layout::export(directive, thread);
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let mut made = std::path::PathBuf::new();
+    for part in folder {
+        made.push(part);
+        match disk.create_dir(&made) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(StoreError::io("make the folder", &made)(error));
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+    disk.write_atomic(&path, text.as_bytes()).map_err(StoreError::io("write", &path))?;
+    Ok(path)
+}
+
+/// Canonical JSON (RFC 8785) of an object whose integers every reader can hold.
+fn canonical(path: &Path, fields: &Map<String, Value>) -> Result<Vec<u8>, StoreError> {
+    let refused = |reason: String| StoreError::Altered { path: path.to_path_buf(), reason };
+    if let Some(number) = fields.values().find_map(inexact) {
+        return Err(refused(format!("the integer {number} is beyond 2^53, which canonical JSON cannot hold")));
+    }
+    serde_json_canonicalizer::to_vec(fields).map_err(|error| refused(error.to_string()))
+}
+
+/// The first integer in a value that canonical JSON would round.
+fn inexact(value: &Value) -> Option<String> {
+    match value {
+        Value::Number(number) => {
+            let large = number.as_u64().map_or_else(|| number.as_i64().map(i64::unsigned_abs), Some);
+            large.filter(|magnitude| *magnitude > EXACT).map(|_| number.to_string())
+        }
+        Value::Array(items) => items.iter().find_map(inexact),
+        Value::Object(fields) => fields.values().find_map(inexact),
+        Value::Null | Value::Bool(_) | Value::String(_) => None,
+    }
+}

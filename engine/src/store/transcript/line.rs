@@ -1,0 +1,185 @@
+//! One line of a transcript: how it is written and how it is held against its hash. No I/O.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use super::super::StoreError;
+use super::Record;
+use crate::thread_id::ThreadId;
+
+/// Bytes of a line, its newline included.
+pub const LINE_LIMIT: usize = 256 * 1024;
+
+/// The format this program writes, and the newest it reads.
+pub const VERSION: u64 = 1;
+
+/// How every line begins.
+pub const START: &str = "{\"v\":";
+
+/// Names that belong to the line and not to the event.
+const RESERVED: [&str; 5] = ["v", "seq", "ts", "b", "h"];
+
+/// A link of the chain: SHA-256, written as 64 hex digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hash([u8; 32]);
+
+impl Hash {
+    /// What the first line chains to: a transcript cannot pass for another thread's.
+    pub fn start(thread: &ThreadId) -> Self {
+        let mut hasher = Sha256::new();
+        hasher.update(b"rye transcript\n");
+        hasher.update(thread.as_str());
+        Self(hasher.finalize().into())
+    }
+
+    /// Reads 64 lower-case hex digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
+        if pairs.len() != bytes.len() {
+            return None;
+        }
+        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+            *byte = digit(*high)? << 4 | digit(*low)?;
+        }
+        Some(Self(bytes))
+    }
+
+    /// The link for a line whose text is `front`, then the hash, then `back`.
+    fn next(self, front: &str, back: &str) -> Self {
+        let mut hasher = Sha256::new();
+        hasher.update(self.0);
+        hasher.update(front);
+        hasher.update(back);
+        Self(hasher.finalize().into())
+    }
+}
+
+impl From<[u8; 32]> for Hash {
+    fn from(digest: [u8; 32]) -> Self {
+        Self(digest)
+    }
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    }
+}
+
+/// Where a line stands.
+pub struct Head {
+    pub seq: u64,
+    pub ts: i64,
+    pub barrier: u64,
+    /// The hash of the line before.
+    pub before: Hash,
+}
+
+/// The line of an event, newline included, and the record that reading it would give.
+pub fn write<T: Serialize>(head: &Head, event: &T) -> Result<(String, Record), StoreError> {
+    let body = match serde_json::to_value(event) {
+        Ok(Value::Object(body)) => body,
+        Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) | Err(_) => {
+            return Err(StoreError::NoEvent { key: String::new() });
+        }
+    };
+    if let Some(key) = RESERVED.iter().find(|key| body.contains_key(**key)) {
+        return Err(StoreError::NoEvent { key: (*key).to_string() });
+    }
+    if !body.get("type").is_some_and(Value::is_string) {
+        return Err(StoreError::NoEvent { key: String::new() });
+    }
+    let Head { seq, ts, barrier, before } = *head;
+    let front = format!("{START}{VERSION},\"seq\":{seq},\"ts\":{ts},\"b\":{barrier},\"h\":\"");
+    let fields = serde_json::to_string(&body).map_err(|_| StoreError::NoEvent { key: String::new() })?;
+    let back = format!("\",{}", fields.strip_prefix('{').unwrap_or_default());
+    let hash = before.next(&front, &back);
+    let text = format!("{front}{hash}{back}\n");
+    if text.len() > LINE_LIMIT {
+        return Err(StoreError::LineTooLong { bytes: text.len(), limit: LINE_LIMIT });
+    }
+    Ok((text, Record { seq, ts, barrier, hash, body }))
+}
+
+/// Why a line is not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refused {
+    Newer(u64),
+    Broken(String),
+}
+
+/// Reads a line (without its newline) that must be `seq` and chain to `before`.
+pub fn read(text: &[u8], seq: u64, before: Hash) -> Result<Record, Refused> {
+    let broken = |reason: &str| Refused::Broken(reason.to_string());
+    let text = std::str::from_utf8(text).map_err(|_| broken("it is not UTF-8"))?;
+    let front = front(text).ok_or_else(|| broken("it does not begin as an event does"))?;
+    if front.version > VERSION {
+        return Err(Refused::Newer(front.version));
+    }
+    if front.seq != seq {
+        return Err(Refused::Broken(format!("it is event {} where {seq} belongs", front.seq)));
+    }
+    let (before_hash, rest) = text.split_at_checked(front.length).unwrap_or_default();
+    let (digits, back) = rest.split_at_checked(64).ok_or_else(|| broken("it ends within its hash"))?;
+    let hash = Hash::parse(digits).ok_or_else(|| broken("its hash is none"))?;
+    if before.next(before_hash, back) != hash {
+        return Err(broken("its hash does not follow from the line before"));
+    }
+    let mut body: Map<String, Value> = serde_json::from_str(text).map_err(|_| broken("it is not JSON"))?;
+    body.retain(|key, _| !RESERVED.contains(&key.as_str()));
+    Ok(Record { seq, ts: front.ts, barrier: front.barrier, hash, body })
+}
+
+/// The barrier that a line claims, if it begins as a line does, whatever else is wrong with it.
+pub fn claimed_barrier(text: &[u8]) -> Option<u64> {
+    let start = text.get(..text.len().min(160))?;
+    let start = match std::str::from_utf8(start) {
+        Ok(start) => start,
+        // A character cut in the middle by the limit above is no reason to miss the claim.
+        Err(error) => std::str::from_utf8(start.get(..error.valid_up_to())?).ok()?,
+    };
+    front(start).map(|front| front.barrier)
+}
+
+struct Front {
+    version: u64,
+    seq: u64,
+    ts: i64,
+    barrier: u64,
+    /// Bytes up to the hash.
+    length: usize,
+}
+
+/// Reads `{"v":1,"seq":7,"ts":…,"b":5,"h":"`, exactly as [`write`] spells it.
+fn front(text: &str) -> Option<Front> {
+    let rest = text.strip_prefix(START)?;
+    let (version, rest) = rest.split_once(",\"seq\":")?;
+    let (seq, rest) = rest.split_once(",\"ts\":")?;
+    let (ts, rest) = rest.split_once(",\"b\":")?;
+    let (barrier, rest) = rest.split_once(",\"h\":\"")?;
+    Some(Front {
+        version: version.parse().ok()?,
+        seq: seq.parse().ok()?,
+        ts: ts.parse().ok()?,
+        barrier: barrier.parse().ok()?,
+        length: text.len() - rest.len(),
+    })
+}

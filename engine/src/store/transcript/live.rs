@@ -1,0 +1,53 @@
+//! `live.jsonl`: the deltas of the attempt under way, for those who watch. Never synced, never an input, cut when the
+//! attempt ends.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::super::disk::Disk;
+use super::super::{StoreError, layout};
+use crate::thread_id::ThreadId;
+
+/// The writing end.
+#[derive(Debug)]
+pub struct Live {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    written: bool,
+}
+
+impl Live {
+    pub fn new(disk: Arc<dyn Disk>, thread: &ThreadId) -> Self {
+        Self { disk, path: layout::live(thread), written: true }
+    }
+
+    /// Adds lines. What cannot be written is lost, and the caller decides whether that is worth a word.
+    pub fn append<T: Serialize>(&mut self, deltas: &[T]) -> Result<(), StoreError> {
+        let mut bytes = Vec::new();
+        for delta in deltas {
+            serde_json::to_writer(&mut bytes, delta).map_err(|_| StoreError::NoEvent { key: String::new() })?;
+            bytes.push(b'\n');
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.written = true;
+        self.disk.append_volatile(&self.path, &bytes).map_err(StoreError::io("write to", &self.path))
+    }
+
+    /// Empties the file: the attempt has ended, and what counts of it is in the transcript.
+    pub fn cut(&mut self) -> Result<(), StoreError> {
+        if !self.written {
+            return Ok(());
+        }
+        self.written = false;
+        match self.disk.remove(&self.path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(StoreError::io("remove", &self.path)(error))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Transcripts on the simulated disk: torn, damaged, foreign, full, and read while they grow.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::super::disk::{Fault, SimulatedDisk, Survival};
+use super::*;
+
+fn thread() -> ThreadId {
+    ThreadId::parse("hello-1739820456").unwrap()
+}
+
+fn disk() -> Arc<SimulatedDisk> {
+    let disk = SimulatedDisk::new();
+    disk.create_dir_all(&layout::thread_folder(&thread())).unwrap();
+    Arc::new(disk)
+}
+
+fn event(n: u64) -> Value {
+    json!({"type": "state_set", "n": n, "text": "grüße\n\"quoted\""})
+}
+
+/// Three events, a barrier, two more, a barrier, one more.
+fn written(disk: &Arc<SimulatedDisk>) -> Transcript {
+    let mut transcript = Transcript::create(Arc::clone(disk) as Arc<dyn Disk>, &thread()).unwrap();
+    transcript.append(&[event(1), event(2)], 10).unwrap();
+    transcript.append(&[event(3)], 11).unwrap();
+    transcript.sync().unwrap();
+    transcript.append(&[event(4), event(5)], 12).unwrap();
+    transcript.sync().unwrap();
+    transcript.append(&[event(6)], 13).unwrap();
+    transcript
+}
+
+fn open(disk: &Arc<SimulatedDisk>) -> Result<(Transcript, Reading), StoreError> {
+    Transcript::open(Arc::clone(disk) as Arc<dyn Disk>, &thread(), 0)
+}
+
+/// Puts other bytes in the transcript's place.
+fn replace(disk: &SimulatedDisk, bytes: &[u8]) {
+    let path = layout::transcript(&thread());
+    disk.truncate(&path, 0).unwrap();
+    disk.append(&path, 0, bytes).unwrap();
+}
+
+fn bytes(disk: &SimulatedDisk) -> Vec<u8> {
+    disk.read(&layout::transcript(&thread())).unwrap()
+}
+
+#[test]
+fn what_is_appended_is_read_back() {
+    let disk = disk();
+    let mut transcript = Transcript::create(Arc::clone(&disk) as Arc<dyn Disk>, &thread()).unwrap();
+    let first = transcript.append(&[event(1), event(2)], -5).unwrap();
+    transcript.sync().unwrap();
+    let second = transcript.append(&[event(3)], 11).unwrap();
+    assert_eq!((transcript.count(), transcript.barrier(), transcript.head()), (3, 2, second[0].hash));
+    let (again, reading) = open(&disk).unwrap();
+    assert_eq!(reading.records, [first, second].concat());
+    assert_eq!(reading.torn, None);
+    assert_eq!((again.count(), again.barrier(), again.head()), (3, 2, transcript.head()));
+    assert_eq!(Value::Object(reading.records[2].body.clone()), event(3));
+    let text = String::from_utf8(bytes(&disk)).unwrap();
+    assert!(text.lines().nth(2).unwrap().starts_with(r#"{"v":1,"seq":2,"ts":11,"b":2,"h":""#), "{text}");
+    assert!(text.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
+}
+
+#[test]
+fn a_reopened_transcript_goes_on() {
+    let disk = disk();
+    written(&disk);
+    let (mut transcript, _) = open(&disk).unwrap();
+    transcript.append(&[event(7)], 14).unwrap();
+    transcript.sync().unwrap();
+    let reading = read(&*disk, &thread(), 7).unwrap();
+    assert_eq!(reading.records.len(), 7);
+    assert_eq!(reading.records[6].barrier, 5);
+}
+
+#[test]
+fn a_torn_tail_is_cut_at_every_byte() {
+    let disk = disk();
+    written(&disk);
+    let whole = bytes(&disk);
+    let synced = read(&*disk, &thread(), 0).unwrap().ends[4];
+    for length in usize::try_from(synced).unwrap()..whole.len() {
+        replace(&disk, &whole[..length]);
+        let (mut transcript, reading) = open(&disk).unwrap();
+        assert_eq!(reading.records.len(), 5, "cut at byte {length}");
+        assert_eq!(disk.length(&layout::transcript(&thread())).unwrap(), synced);
+        transcript.append(&[event(60)], 14).unwrap();
+        transcript.sync().unwrap();
+        assert_eq!(read(&*disk, &thread(), 6).unwrap().records.len(), 6);
+    }
+}
+
+#[test]
+fn a_break_before_a_barrier_is_damage_at_every_byte() {
+    let disk = disk();
+    written(&disk);
+    let whole = bytes(&disk);
+    let reading = read(&*disk, &thread(), 0).unwrap();
+    // Lines 4 and 5 say that 3 is on the disk, line 6 that 5 is: any change up to there is noticed and not mended.
+    let last_claim = usize::try_from(reading.ends[4]).unwrap();
+    for position in 0..last_claim {
+        let mut altered = whole.clone();
+        altered[position] ^= 1;
+        replace(&disk, &altered);
+        let line = 1 + reading.ends.iter().filter(|end| **end <= position as u64).count() as u64;
+        match open(&disk) {
+            Err(StoreError::Damaged { line: reported, .. }) => assert_eq!(reported, line, "byte {position}"),
+            other => panic!("byte {position}: {:?}", other.map(|(_, reading)| reading.torn)),
+        }
+        assert_eq!(bytes(&disk), altered, "damage is left as it is");
+    }
+}
+
+#[test]
+fn an_event_cannot_pass_its_own_text_for_a_line() {
+    let disk = disk();
+    let mut transcript = written(&disk);
+    let line = json!({"v": 1, "seq": 99, "ts": 1, "b": 99, "h": "00"});
+    let text = line.to_string();
+    transcript.append(&[json!({"type": "a", "line": line, "lines": [line, line], "text": text})], 14).unwrap();
+    let whole = bytes(&disk);
+    let ends = read(&*disk, &thread(), 0).unwrap().ends;
+    for length in usize::try_from(ends[5]).unwrap()..whole.len() {
+        replace(&disk, &whole[..length]);
+        assert_eq!(open(&disk).unwrap().1.records.len(), 6, "cut at byte {length}");
+    }
+}
+
+#[test]
+fn lines_that_were_swapped_removed_or_repeated_are_damage() {
+    let disk = disk();
+    written(&disk);
+    let whole = bytes(&disk);
+    let lines: Vec<&[u8]> = whole.split_inclusive(|byte| *byte == b'\n').collect();
+    for order in [&[0, 2, 1, 3, 4, 5][..], &[0, 1, 3, 4, 5], &[0, 0, 1, 2, 3, 4, 5], &[1, 2, 3, 4, 5], &[5]] {
+        let mixed: Vec<u8> = order.iter().flat_map(|index| lines[*index].to_vec()).collect();
+        replace(&disk, &mixed);
+        assert!(matches!(open(&disk), Err(StoreError::Damaged { .. })), "{order:?}");
+    }
+}
+
+#[test]
+fn who_knows_how_far_it_was_synced_notices_a_lost_end() {
+    let disk = disk();
+    written(&disk);
+    let whole = bytes(&disk);
+    let reading = read(&*disk, &thread(), 0).unwrap();
+    replace(&disk, &whole[..usize::try_from(reading.ends[3]).unwrap()]);
+    assert_eq!(read(&*disk, &thread(), 4).unwrap().records.len(), 4);
+    assert!(matches!(read(&*disk, &thread(), 5), Err(StoreError::Damaged { line: 5, .. })));
+    replace(&disk, b"");
+    assert!(matches!(read(&*disk, &thread(), 1), Err(StoreError::Damaged { line: 1, .. })));
+}
+
+#[test]
+fn a_transcript_of_another_thread_is_refused() {
+    let disk = disk();
+    written(&disk);
+    let other = ThreadId::parse("hello-1739820457").unwrap();
+    disk.create_dir_all(&layout::thread_folder(&other)).unwrap();
+    disk.append(&layout::transcript(&other), 0, &bytes(&disk)).unwrap();
+    assert!(matches!(read(&*disk, &other, 0), Err(StoreError::Damaged { line: 1, .. })));
+    let none = ThreadId::parse("hello-1").unwrap();
+    assert!(matches!(read(&*disk, &none, 0), Err(StoreError::UnknownThread { .. })));
+}
+
+#[test]
+fn a_newer_format_is_refused_with_its_number() {
+    let disk = disk();
+    written(&disk);
+    let text = String::from_utf8(bytes(&disk)).unwrap().replacen("{\"v\":1", "{\"v\":2", 1);
+    replace(&disk, text.as_bytes());
+    match open(&disk) {
+        Err(error @ StoreError::Newer { found: 2, supported: 1, .. }) => {
+            assert!(error.to_string().contains("a newer `rye` is needed"), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_no_event_is_not_written() {
+    let disk = disk();
+    let mut transcript = written(&disk);
+    let before = bytes(&disk);
+    for value in [json!(1), json!([]), json!({}), json!({"type": 3}), json!({"type": "a", "seq": 1})] {
+        assert!(matches!(transcript.append(&[event(7), value], 1), Err(StoreError::NoEvent { .. })));
+    }
+    let large = json!({"type": "a", "text": "x".repeat(LINE_LIMIT)});
+    assert!(matches!(transcript.append(&[large], 1), Err(StoreError::LineTooLong { .. })));
+    assert_eq!(bytes(&disk), before);
+    // The largest line that fits is read back.
+    let room = LINE_LIMIT - (json!({"type": "a", "text": ""}).to_string().len() + 200);
+    transcript.append(&[json!({"type": "a", "text": "x".repeat(room)})], 1).unwrap();
+    assert_eq!(read(&*disk, &thread(), 7).unwrap().records.len(), 7);
+}
+
+#[test]
+fn a_short_write_is_taken_back() {
+    for short in [0, 1, 40, 100_000] {
+        let disk = disk();
+        let mut transcript = written(&disk);
+        let before = bytes(&disk);
+        disk.fail_at(disk.operations(), Fault::Short(short));
+        let error = transcript.append(&[event(7), event(8)], 14).unwrap_err();
+        assert!(matches!(&error, StoreError::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull));
+        assert_eq!(bytes(&disk), before);
+        transcript.append(&[event(7)], 15).unwrap();
+        transcript.sync().unwrap();
+        assert_eq!(read(&*disk, &thread(), 7).unwrap().records.len(), 7);
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_the_transcript_readable() {
+    let disk = disk();
+    let mut transcript = written(&disk);
+    disk.fail_at(disk.operations(), Fault::Full);
+    for _ in 0..3 {
+        assert!(matches!(transcript.append(&[event(7)], 14), Err(StoreError::Io { .. })));
+    }
+    transcript.sync().unwrap();
+    assert_eq!(read(&*disk, &thread(), 6).unwrap().records.len(), 6);
+    let (reopened, reading) = open(&disk).map_err(|error| error.to_string()).unwrap_or_else(|error| {
+        panic!("a full disk keeps nobody from recovering: {error}");
+    });
+    assert_eq!((reopened.count(), reading.records.len()), (6, 6));
+}
+
+#[test]
+fn a_failed_sync_is_final() {
+    for of_folder in [false, true] {
+        let disk = disk();
+        let mut transcript = Transcript::create(Arc::clone(&disk) as Arc<dyn Disk>, &thread()).unwrap();
+        transcript.append(&[event(1)], 1).unwrap();
+        disk.fail_at(disk.operations() + u64::from(of_folder), Fault::Fails(std::io::ErrorKind::Other));
+        assert!(matches!(transcript.sync(), Err(StoreError::Poisoned { .. })));
+        assert!(matches!(transcript.sync(), Err(StoreError::Poisoned { .. })));
+        assert!(matches!(transcript.append(&[event(2)], 2), Err(StoreError::Poisoned { .. })));
+        assert_eq!(transcript.barrier(), 0);
+        assert_eq!(read(&*disk, &thread(), 0).unwrap().records.len(), 1);
+    }
+}
+
+#[test]
+fn a_second_writer_is_noticed() {
+    let disk = disk();
+    let mut first = written(&disk);
+    let (mut second, _) = open(&disk).unwrap();
+    second.append(&[event(7)], 1).unwrap();
+    assert!(matches!(first.append(&[event(70)], 1), Err(StoreError::Poisoned { .. })));
+    assert_eq!(read(&*disk, &thread(), 0).unwrap().records.len(), 7);
+}
+
+#[test]
+fn followers_read_what_was_added() {
+    let disk = disk();
+    let mut transcript = written(&disk);
+    let reading = read(&*disk, &thread(), 0).unwrap();
+    let added = transcript.append(&[event(7), event(8)], 1).unwrap();
+    let path = layout::transcript(&thread());
+    disk.append(&path, disk.length(&path).unwrap(), b"{\"v\":1,\"seq\":8,\"ts").unwrap();
+    let more = read_after(&*disk, &thread(), &reading.records[5], reading.length).unwrap();
+    assert_eq!(more.records, added);
+    assert_eq!(more.torn.unwrap().line, 9);
+    let none = read_after(&*disk, &thread(), &added[1], more.length).unwrap();
+    assert_eq!((none.records.len(), none.length), (0, more.length));
+}
+
+#[test]
+fn a_sync_is_asked_for_once() {
+    let disk = disk();
+    let before = disk.counters();
+    let mut transcript = written(&disk);
+    transcript.sync().unwrap();
+    transcript.sync().unwrap();
+    let counters = disk.counters().since(&before);
+    assert_eq!((counters.appends, counters.syncs, counters.dir_syncs), (4, 3, 1));
+}
+
+#[test]
+fn deltas_are_cut() {
+    let disk = disk();
+    let path = layout::live(&thread());
+    let before = disk.counters();
+    let mut live = Live::new(Arc::clone(&disk) as Arc<dyn Disk>, &thread());
+    live.append(&[json!({"text": "a"}), json!({"text": "b"})]).unwrap();
+    live.append(&[json!({"text": "c"})]).unwrap();
+    assert_eq!(disk.read(&path).unwrap(), b"{\"text\":\"a\"}\n{\"text\":\"b\"}\n{\"text\":\"c\"}\n");
+    live.cut().unwrap();
+    live.cut().unwrap();
+    assert!(!disk.exists(Path::new(&path)).unwrap());
+    assert_eq!(disk.counters().since(&before).all_syncs(), 0);
+    disk.restart(Survival::Nothing);
+}
