@@ -1,8 +1,114 @@
 //! Capability patterns: `rye.<primary>.<item_type>.<item_id with dots>` with `*`, `?`, `[seq]`.
+//! Spelling only: what a pattern matches is decided by the compiler's one `glob`.
 
 use serde::{Deserialize, Serialize};
+
+use crate::error::SyntaxError;
+use crate::span::{SourceId, Span};
 
 /// A capability pattern, normalised: `search` and `load` read as `fetch`, `/` as `.`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Pattern(pub String);
+
+/// Reads a whole pattern such as `rye.execute.tool.rye.file-system.*` (`language.md` 9). Surrounding white space is
+/// dropped. `base` is the byte offset of `text` in its source.
+///
+/// # Errors
+/// [`SyntaxError::Capability`] for an empty pattern and for characters no capability holds.
+pub fn parse(source: SourceId, text: &str, base: usize) -> Result<Pattern, SyntaxError> {
+    check(source, text, base)?;
+    Ok(normalise(text.trim()))
+}
+
+/// Reads the item part of a pattern, what stands in `<tool>…</tool>`: `/` reads as `.`, nothing else changes.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_item(source: SourceId, text: &str, base: usize) -> Result<Pattern, SyntaxError> {
+    check(source, text, base)?;
+    Ok(Pattern(text.trim().replace('/', ".")))
+}
+
+/// The normal spelling of a pattern, whatever it holds.
+pub fn normalise(text: &str) -> Pattern {
+    let mut dotted = text.replace('/', ".");
+    for alias in ["rye.search", "rye.load"] {
+        if let Some(rest) = dotted.strip_prefix(alias)
+            && (rest.is_empty() || rest.starts_with('.'))
+        {
+            dotted = format!("rye.fetch{rest}");
+        }
+    }
+    Pattern(dotted)
+}
+
+/// Whether a pattern holds no wildcard and so names one capability.
+pub fn is_plain(text: &str) -> bool {
+    !text.bytes().any(|b| matches!(b, b'*' | b'?' | b'['))
+}
+
+fn check(source: SourceId, text: &str, base: usize) -> Result<(), SyntaxError> {
+    let lead = text.len() - text.trim_start().len();
+    let trimmed = text.trim();
+    if trimmed.is_empty() {
+        return Err(SyntaxError::Capability {
+            message: "a capability cannot be empty".into(),
+            span: Span::new(source, base, base + text.len()),
+            label: "nothing is named here".into(),
+            help: Some("name an item such as `rye.file-system.read`, or `*` for every one".into()),
+        });
+    }
+    let Some((at, c)) = trimmed.char_indices().find(|(_, c)| !allowed(*c)) else { return Ok(()) };
+    let start = base + lead + at;
+    let help = if c.is_whitespace() || c == ',' {
+        "one element holds one pattern: write a second element for a second pattern"
+    } else {
+        "a pattern holds letters, digits, `_`, `-`, `.` or `/`, and the wildcards `*`, `?`, `[seq]`"
+    };
+    Err(SyntaxError::Capability {
+        message: format!("`{}` is no capability pattern", trimmed.escape_debug()),
+        span: Span::new(source, start, start + c.len_utf8()),
+        label: format!("{} cannot stand here", crate::text::name_char(c)),
+        help: Some(help.into()),
+    })
+}
+
+fn allowed(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '*' | '?' | '[' | ']' | '!' | '^')
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn ok(text: &str) -> String {
+        parse(SourceId(0), text, 0).unwrap().0
+    }
+
+    #[test]
+    fn spellings_are_normalised() {
+        assert_eq!(ok(" rye.search.knowledge.* "), "rye.fetch.knowledge.*");
+        assert_eq!(ok("rye.load"), "rye.fetch");
+        assert_eq!(ok("rye.loader.x"), "rye.loader.x");
+        assert_eq!(ok("rye.execute.tool.rye/bash/bash"), "rye.execute.tool.rye.bash.bash");
+        assert_eq!(ok("rye.[ef]*.[!t]*.te?t"), "rye.[ef]*.[!t]*.te?t");
+        assert_eq!(parse_item(SourceId(0), "rye/load/x", 0).unwrap().0, "rye.load.x");
+    }
+
+    #[test]
+    fn what_is_refused() {
+        for text in ["", "  ", "a b", "rye.execute.tool.é", "a\0", "rye.*,rye.x", "${x}"] {
+            assert!(parse(SourceId(0), text, 0).is_err(), "{text:?}");
+        }
+        let error = parse(SourceId(0), " rye.a b", 10).unwrap_err();
+        assert_eq!(error.span(), Span::new(SourceId(0), 16, 17));
+    }
+
+    #[test]
+    fn plain_or_not() {
+        assert!(is_plain("rye.execute.tool.rye.bash.bash"));
+        assert!(!is_plain("rye.*") && !is_plain("a?") && !is_plain("[a]"));
+    }
+}

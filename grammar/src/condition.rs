@@ -1,13 +1,47 @@
 //! The condition language: one tree for the mapping form and the one-line form (`language.md` 5).
+//! What a condition means is the compiler's business; here it is only read.
+
+mod complaint;
+mod mapping;
+mod one_line;
+mod path;
 
 use serde_json::Value;
 
+pub use mapping::from_data;
+pub use one_line::parse_line;
+pub use path::parse_path;
+pub(crate) use path::segments;
+
 use crate::span::Span;
+
+/// The deepest tree that is read, so that everything that walks one may recurse.
+pub const MAX_DEPTH: usize = 64;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {
     pub kind: ExprKind,
     pub span: Span,
+}
+
+impl Expr {
+    /// Puts the whole tree at one span: for texts whose offsets do not map onto their source byte by byte.
+    fn move_to(&mut self, to: Span) {
+        self.span = to;
+        match &mut self.kind {
+            ExprKind::Literal(_) | ExprKind::Path(_) | ExprKind::Exists(_) => {}
+            ExprKind::Length(inner) | ExprKind::Not(inner) | ExprKind::Negate(inner) => inner.move_to(to),
+            ExprKind::List(items) | ExprKind::All(items) | ExprKind::Any(items) => {
+                for item in items {
+                    item.move_to(to);
+                }
+            }
+            ExprKind::Compare { left, right, .. } | ExprKind::Arithmetic { left, right, .. } => {
+                left.move_to(to);
+                right.move_to(to);
+            }
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]

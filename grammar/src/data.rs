@@ -55,6 +55,18 @@ impl Node {
         if let Kind::Bool(b) = self.kind { Some(b) } else { None }
     }
 
+    /// Where the text of a string begins in its source: after the opening quote, if it has one.
+    pub fn content_start(&self) -> usize {
+        let quoted = self.as_str().is_some_and(|s| self.span.len() == s.len() + 2);
+        self.span.start as usize + usize::from(quoted)
+    }
+
+    /// Whether the bytes of a string stand in the source as they are, so that an offset into the string is an offset
+    /// into the source. Escapes, entities and folded lines break that.
+    pub fn is_verbatim(&self) -> bool {
+        self.as_str().is_some_and(|s| self.span.len() == s.len() || self.span.len() == s.len() + 2)
+    }
+
     /// The same value without spans.
     pub fn to_value(&self) -> Value {
         match &self.kind {

@@ -1,8 +1,15 @@
 //! A directive file: the Markdown shell, the one XML fence, the body (`language.md` 2).
+//! Which elements the fence may hold is not known here.
 
-use crate::signature::SignatureLine;
-use crate::span::{Span, Spanned};
-use crate::xml::Element;
+use std::ops::Range;
+
+use crate::Parsed;
+use crate::error::SyntaxError;
+use crate::markdown::{Fence, fences, lines};
+use crate::signature::{self, SignatureLine};
+use crate::span::{SourceId, Span, Spanned};
+use crate::text::{control_character, name_char};
+use crate::xml::{self, Element};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct DirectiveTree {
@@ -17,4 +24,182 @@ pub struct DirectiveTree {
     pub fence: Option<Span>,
     /// What follows the fence, verbatim but for leading blank lines and trailing white space.
     pub body: Spanned<String>,
+}
+
+/// Reads a directive file. Of several fences that hold a `<directive>` the first is read, and each other is an error,
+/// wherever it stands.
+pub fn parse(source: SourceId, text: &str) -> Parsed<DirectiveTree> {
+    let signature = signature::parse(source, text);
+    let start = signature::content_start(signature.as_ref());
+    let mut errors = Vec::new();
+    let all = fences(text, start);
+    let real = choose(source, text, &all, &mut errors);
+    let whole = real.map(|fence| fence.whole.clone());
+    let (root, fence, body) = match real {
+        Some(fence) => {
+            let content = fence.content.clone();
+            let body = fence.whole.end..text.len();
+            let xml = xml::parse(source, text, readable(text, fence, content));
+            errors.extend(xml.errors);
+            check_root(source, fence, xml.tree.as_ref(), &mut errors);
+            (xml.tree, Some(span(source, &fence.whole)), body)
+        }
+        None => (None, None, text.len()..text.len()),
+    };
+    let before = start..whole.as_ref().map_or(text.len(), |w| w.start);
+    control(source, text, &before, &mut errors);
+    control(source, text, &body, &mut errors);
+    let (title, prose) = heading_and_prose(source, text, before);
+    let body = verbatim(source, text, body);
+    Parsed { tree: DirectiveTree { signature, title, prose, root, fence, body }, errors }
+}
+
+fn span(source: SourceId, range: &Range<usize>) -> Span {
+    Span::new(source, range.start, range.end)
+}
+
+fn slice<'t>(text: &'t str, range: &Range<usize>) -> &'t str {
+    text.get(range.clone()).unwrap_or_default()
+}
+
+/// The fence that holds the metadata: the first `xml` fence with a `<directive>`, else the first `xml` fence.
+fn choose<'f>(source: SourceId, text: &str, all: &'f [Fence], errors: &mut Vec<SyntaxError>) -> Option<&'f Fence> {
+    let xml = || all.iter().filter(|fence| fence.language == "xml");
+    let mut directives = xml().filter(|fence| root_name(slice(text, &fence.content)) == Some("directive"));
+    let first = directives.next();
+    if let Some(first) = first {
+        for extra in directives {
+            errors.push(SyntaxError::Fence {
+                message: "a second fence holds a `<directive>`".into(),
+                span: span(source, &extra.opening),
+                label: "second one".into(),
+                help: Some("keep one; to show an example, put it into a longer fence such as ````markdown".into()),
+                other: Some(span(source, &first.opening)),
+            });
+        }
+    }
+    let fence = first.or_else(|| xml().next());
+    match fence {
+        None => errors.push(missing(source, text, all)),
+        Some(fence) if !fence.closed => errors.push(SyntaxError::Fence {
+            message: "the metadata fence is never closed".into(),
+            span: span(source, &fence.opening),
+            label: "opened here".into(),
+            help: Some("add a line of three backticks after `</directive>`".into()),
+            other: None,
+        }),
+        Some(_) => {}
+    }
+    fence
+}
+
+fn missing(source: SourceId, text: &str, all: &[Fence]) -> SyntaxError {
+    let message = "a directive needs one ```xml fence that holds `<directive>`".to_owned();
+    let (at, label, help) = if let Some(open) = all.iter().find(|fence| !fence.closed) {
+        (
+            open.opening.clone(),
+            "this fence is never closed and takes the rest of the file",
+            "close it before the metadata",
+        )
+    } else if let Some(other) = all.iter().find(|f| root_name(slice(text, &f.content)) == Some("directive")) {
+        (other.opening.clone(), "this fence is not marked `xml`", "begin it with ```xml")
+    } else {
+        let end = text.find('\n').unwrap_or(text.len());
+        (0..end, "no such fence in this file", "write the metadata between ```xml and ``` lines")
+    };
+    let span = span(source, &at);
+    SyntaxError::Fence { message, span, label: label.to_owned(), help: Some(help.to_owned()), other: None }
+}
+
+fn check_root(source: SourceId, fence: &Fence, root: Option<&Element>, errors: &mut Vec<SyntaxError>) {
+    if let Some(root) = root.filter(|root| root.name.node != "directive") {
+        errors.push(SyntaxError::Fence {
+            message: format!("the metadata fence holds `<{}>`, not `<directive>`", root.name.node),
+            span: root.name.span,
+            label: "this is the root".into(),
+            help: Some("the root element of a directive is `<directive name=\"…\">`".into()),
+            other: None,
+        });
+    } else if root.is_none() && errors.is_empty() {
+        errors.push(SyntaxError::Fence {
+            message: "the metadata fence is empty".into(),
+            span: span(source, &fence.opening),
+            label: "holds no `<directive>`".into(),
+            help: None,
+            other: None,
+        });
+    }
+}
+
+/// What of a fence is read as XML: all of it, or up to the end of the element where the fence is never closed.
+fn readable(text: &str, fence: &Fence, content: Range<usize>) -> Range<usize> {
+    const END: &str = "</directive>";
+    if fence.closed {
+        return content;
+    }
+    let end = slice(text, &content).find(END).map_or(content.end, |at| content.start + at + END.len());
+    content.start..end
+}
+
+/// The name of the first element, if nothing is read but comments, declarations and text before it.
+fn root_name(xml: &str) -> Option<&str> {
+    let mut rest = xml;
+    loop {
+        rest = rest.get(rest.find('<')? + 1..)?;
+        let close = match rest.as_bytes().first()? {
+            b'!' if rest.starts_with("!--") => "-->",
+            b'!' => ">",
+            b'?' => "?>",
+            _ => {
+                let end = rest.find(|c: char| c.is_whitespace() || matches!(c, '>' | '/' | '<')).unwrap_or(rest.len());
+                return rest.get(..end);
+            }
+        };
+        rest = rest.get(rest.find(close)? + close.len()..)?;
+    }
+}
+
+fn control(source: SourceId, text: &str, range: &Range<usize>, errors: &mut Vec<SyntaxError>) {
+    if let Some((at, c)) = control_character(slice(text, range)) {
+        errors.push(SyntaxError::Fence {
+            message: format!("{} stands in the text", name_char(c)),
+            span: Span::new(source, range.start + at.start, range.start + at.end),
+            label: "not a character of a text file".into(),
+            help: Some("remove it".into()),
+            other: None,
+        });
+    }
+}
+
+fn heading_and_prose(
+    source: SourceId,
+    text: &str,
+    before: Range<usize>,
+) -> (Option<Spanned<String>>, Option<Spanned<String>>) {
+    let shell = text.get(..before.end).unwrap_or(text);
+    let title = lines(shell, before.start).find_map(|line| {
+        let content = shell.get(line.content())?;
+        let heading = content.strip_prefix("# ")?;
+        let inner = heading.trim().trim_end_matches('#').trim_end();
+        let start = line.content_end - heading.trim_start().len();
+        Some((Spanned::new(inner.to_owned(), Span::new(source, start, start + inner.len())), line.end))
+    });
+    let (title, prose_start) = match title {
+        Some((title, end)) => (Some(title), end),
+        None => (None, before.start),
+    };
+    let prose = verbatim(source, shell, prose_start..before.end);
+    let prose = prose.map(|p| p.trim_start().to_owned());
+    (title.filter(|t| !t.node.is_empty()), (!prose.node.is_empty()).then_some(prose))
+}
+
+/// A range of the text without leading blank lines and trailing white space.
+fn verbatim(source: SourceId, text: &str, range: Range<usize>) -> Spanned<String> {
+    let inside = slice(text, &range).trim_end();
+    let end = range.start + inside.len();
+    let shell = text.get(..end).unwrap_or_default();
+    let start = lines(shell, range.start)
+        .find(|line| shell.get(line.content()).is_some_and(|l| !l.trim().is_empty()))
+        .map_or(end, |line| line.start);
+    Spanned::new(slice(text, &(start..end)).to_owned(), Span::new(source, start, end))
 }

@@ -1,1 +1,308 @@
 //! Hooks in XML become the same data nodes as hooks in YAML, so that one reader gives them meaning.
+//!
+//! Spelling only: names nobody knows are kept as keys, with their spans, for the compiler's closed vocabulary to find.
+//! Attributes are text; where the YAML spelling holds a boolean, a number or a list, they are read as one.
+
+use serde_json::{Number, Value};
+
+use crate::Parsed;
+use crate::data::{Entry, Kind, Node};
+use crate::error::SyntaxError;
+use crate::span::{Span, Spanned};
+use crate::text::shorten;
+use crate::xml::{Attribute, Element, Node as XmlNode};
+
+/// Reads a `<hooks>` element as a list of hook mappings with the keys of the YAML spelling (`language.md` 7).
+///
+/// `value` of a condition and the text of a `<param>` are JSON where they parse as JSON (`3`, `true`, `["a"]`,
+/// `"3"`), else text; the pattern of `matches` is always text.
+pub fn from_xml(hooks: &Element) -> Parsed<Node> {
+    let mut reader = Reader { errors: Vec::new() };
+    reader.refuse_text(hooks);
+    let mut items = Vec::new();
+    for child in hooks.elements() {
+        if child.name.node == "hook" {
+            items.push(reader.hook(child));
+        } else {
+            let help = "write `<hook id=\"…\" event=\"…\">`";
+            reader.complain(child.name.span, format!("`<{}>` is no hook", name(child)), "expected `<hook>`", help);
+        }
+    }
+    for attribute in &hooks.attributes {
+        let message = format!("`<hooks>` has no attribute `{}`", shorten(&attribute.name.node));
+        reader.complain(attribute.name.span, message, "unknown attribute", "put it on a `<hook>`");
+    }
+    Parsed { tree: Node::new(Kind::List(items), hooks.span), errors: reader.errors }
+}
+
+/// What the attributes and the text of each element hold, where that is not a string.
+#[derive(Clone, Copy)]
+enum Type {
+    Text,
+    Boolean,
+    Number,
+    /// Words separated by commas or spaces.
+    Words,
+    /// JSON where it parses as such.
+    Json,
+}
+
+fn type_of(attribute: &str) -> Type {
+    match attribute {
+        "wrap" | "enabled" | "display" | "is_error" => Type::Boolean,
+        "layer" | "n" | "delay_ms" => Type::Number,
+        "grants" | "kinds" => Type::Words,
+        "value" | "details" | "messages" => Type::Json,
+        _ => Type::Text,
+    }
+}
+
+/// The field that the text of an action's element fills.
+fn text_field(action: &str) -> Option<&'static str> {
+    match action {
+        "transform" | "system_prompt" => Some("text"),
+        "message" | "inject" | "modify" | "follow_up" => Some("content"),
+        "replace" => Some("messages"),
+        "drop" => Some("kinds"),
+        "keep_last" => Some("n"),
+        "block" => Some("reason"),
+        "retry" => Some("delay_ms"),
+        "terminate" | "fail" | "abort" => Some("error"),
+        _ => None,
+    }
+}
+
+struct Reader {
+    errors: Vec<SyntaxError>,
+}
+
+impl Reader {
+    fn complain(&mut self, span: Span, message: String, label: &str, help: &str) {
+        self.errors.push(SyntaxError::Xml { message, span, label: label.into(), help: Some(help.into()) });
+    }
+
+    /// Where only elements may stand, text is nobody's.
+    fn refuse_text(&mut self, element: &Element) {
+        for child in &element.children {
+            if let XmlNode::Text(text) = child
+                && !text.node.trim().is_empty()
+            {
+                let span = element.text().span;
+                let message = format!("text stands in `<{}>`", name(element));
+                self.complain(
+                    span,
+                    message,
+                    "not inside an element of its own",
+                    "put it into the element it belongs to",
+                );
+                return;
+            }
+        }
+    }
+
+    fn hook(&mut self, hook: &Element) -> Node {
+        self.refuse_text(hook);
+        let mut entries: Vec<Entry> =
+            hook.attributes.iter().map(|a| entry(a, typed(&a.value, type_of(&a.name.node)))).collect();
+        let mut actions: Vec<Entry> = Vec::new();
+        let mut action_span: Option<Span> = None;
+        for child in hook.elements() {
+            let (key, value) = match child.name.node.as_str() {
+                "condition" | "when" => ("condition", self.condition(child)),
+                "description" => ("description", text(child)),
+                "action" => {
+                    action_span = Some(action_span.map_or(child.span, |s| s.join(child.span)));
+                    let fields = self.action(child);
+                    self.merge(&mut actions, fields);
+                    continue;
+                }
+                _ => {
+                    action_span = Some(action_span.map_or(child.span, |s| s.join(child.span)));
+                    let fields = self.named_action(child);
+                    self.merge(&mut actions, fields);
+                    continue;
+                }
+            };
+            let new = Entry { key: Spanned::new(key.to_owned(), child.name.span), value };
+            self.merge(&mut entries, vec![new]);
+        }
+        if let Some(span) = action_span {
+            let key = Spanned::new("action".to_owned(), span);
+            self.merge(&mut entries, vec![Entry { key, value: Node::new(Kind::Map(actions), span) }]);
+        }
+        Node::new(Kind::Map(entries), hook.span)
+    }
+
+    /// Keys are unique in a mapping; XML repeats elements freely.
+    fn merge(&mut self, into: &mut Vec<Entry>, new: Vec<Entry>) {
+        for entry in new {
+            if into.iter().any(|e| e.key.node == entry.key.node) {
+                let message = format!("`{}` is given twice", shorten(&entry.key.node));
+                self.complain(entry.key.span, message, "second time", "keep one of the two");
+            } else {
+                into.push(entry);
+            }
+        }
+    }
+
+    /// `<condition path="" op="" value=""/>`, or text in the one-line form.
+    fn condition(&mut self, element: &Element) -> Node {
+        for child in element.elements() {
+            let message = format!("`<{}>` stands in a condition", name(child));
+            let help = "write the condition on one line: `a == 1 && !(b contains \"x\")`";
+            self.complain(child.name.span, message, "a condition holds text or attributes", help);
+        }
+        if element.attributes.is_empty() {
+            return text(element);
+        }
+        self.refuse_text(element);
+        let pattern = matches!(element.attribute("op").map(|op| op.node.as_str()), Some("regex" | "matches"));
+        let field = |a: &Attribute| {
+            let is_value = a.name.node == "value";
+            entry(a, typed(&a.value, if is_value && !pattern { Type::Json } else { Type::Text }))
+        };
+        Node::new(Kind::Map(element.attributes.iter().map(field).collect()), element.span)
+    }
+
+    /// `<action primary="" item_type="" item_id="" set_extends=""><param name="">…</param></action>`.
+    fn action(&mut self, element: &Element) -> Vec<Entry> {
+        self.refuse_text(element);
+        let mut fields: Vec<Entry> =
+            element.attributes.iter().map(|a| entry(a, typed(&a.value, type_of(&a.name.node)))).collect();
+        let mut params: Vec<Entry> = Vec::new();
+        let mut params_at: Option<(Span, Span)> = None;
+        for child in element.elements() {
+            if child.name.node != "param" {
+                let value = self.plain(child);
+                self.merge(&mut fields, vec![Entry { key: child.name.clone(), value }]);
+                continue;
+            }
+            let (_, whole) = params_at.unwrap_or((child.name.span, child.span));
+            params_at = Some((child.name.span, whole.join(child.span)));
+            if let Some(param) = self.param(child) {
+                self.merge(&mut params, vec![param]);
+            }
+        }
+        if let Some((key, whole)) = params_at {
+            let value = Node::new(Kind::Map(params), whole);
+            self.merge(&mut fields, vec![Entry { key: Spanned::new("params".to_owned(), key), value }]);
+        }
+        fields
+    }
+
+    fn param(&mut self, element: &Element) -> Option<Entry> {
+        for child in element.elements() {
+            let message = format!("`<{}>` stands in a parameter", name(child));
+            self.complain(child.name.span, message, "a parameter holds text", "write lists and objects as JSON");
+        }
+        for other in element.attributes.iter().filter(|a| a.name.node != "name") {
+            let message = format!("a parameter has no attribute `{}`", shorten(&other.name.node));
+            self.complain(other.name.span, message, "unknown attribute", "write `<param name=\"…\">value</param>`");
+        }
+        let Some(key) = element.attribute("name") else {
+            let help = "write `<param name=\"…\">value</param>`";
+            self.complain(element.name.span, "a parameter needs a `name`".into(), "which one is not said", help);
+            return None;
+        };
+        Some(Entry { key: key.clone(), value: typed(&element.text(), Type::Json) })
+    }
+
+    /// `<block reason=""/>`, `<set_extends>id</set_extends>`, `<fetch item_type="" item_id=""/>`.
+    fn named_action(&mut self, element: &Element) -> Vec<Entry> {
+        let key = element.name.clone();
+        match key.node.as_str() {
+            "fetch" | "execute" | "sign" | "load" | "search" => {
+                let primary = Node::new(Kind::String(key.node.clone()), key.span);
+                let mut fields = vec![Entry { key: Spanned::new("primary".to_owned(), key.span), value: primary }];
+                let rest = self.action(element);
+                self.merge(&mut fields, rest);
+                fields
+            }
+            "set_extends" if element.attributes.is_empty() => vec![Entry { key, value: text(element) }],
+            _ => {
+                let value = self.plain(element);
+                vec![Entry { key, value }]
+            }
+        }
+    }
+
+    /// An element with its attributes, its child elements and its text as the fields of a mapping.
+    fn plain(&mut self, element: &Element) -> Node {
+        let mut fields: Vec<Entry> =
+            element.attributes.iter().map(|a| entry(a, typed(&a.value, type_of(&a.name.node)))).collect();
+        for child in element.elements() {
+            let value = if child.attributes.is_empty() && child.elements().next().is_none() {
+                typed(&child.text(), type_of(&child.name.node))
+            } else {
+                self.plain(child)
+            };
+            self.merge(&mut fields, vec![Entry { key: child.name.clone(), value }]);
+        }
+        let inner = element.text();
+        if !inner.node.is_empty() {
+            let Some(field) = text_field(&element.name.node) else {
+                if fields.is_empty() {
+                    return text(element);
+                }
+                self.refuse_text(element);
+                return Node::new(Kind::Map(fields), element.span);
+            };
+            let key = Spanned::new(field.to_owned(), inner.span);
+            self.merge(&mut fields, vec![Entry { key, value: typed(&inner, type_of(field)) }]);
+        }
+        Node::new(Kind::Map(fields), element.span)
+    }
+}
+
+fn name(element: &Element) -> String {
+    shorten(&element.name.node)
+}
+
+fn text(element: &Element) -> Node {
+    let text = element.text();
+    Node::new(Kind::String(text.node), text.span)
+}
+
+fn entry(attribute: &Attribute, value: Node) -> Entry {
+    Entry { key: attribute.name.clone(), value }
+}
+
+/// A text as the type its place calls for; a text that is none stays a string, for the compiler to complain about.
+fn typed(text: &Spanned<String>, r#type: Type) -> Node {
+    let word = text.node.trim();
+    let kind = match r#type {
+        Type::Text => None,
+        Type::Boolean => match word {
+            "true" => Some(Kind::Bool(true)),
+            "false" => Some(Kind::Bool(false)),
+            _ => None,
+        },
+        Type::Number => serde_json::from_str::<Number>(word).ok().map(Kind::Number),
+        Type::Words => {
+            let words = word.split([',', ' ', '\t', '\n', '\r']).filter(|w| !w.is_empty());
+            Some(Kind::List(words.map(|w| Node::new(Kind::String(w.to_owned()), text.span)).collect()))
+        }
+        Type::Json => serde_json::from_str::<Value>(word).ok().map(|value| from_json(value, text.span)),
+    };
+    Node::new(kind.unwrap_or_else(|| Kind::String(text.node.clone())), text.span)
+}
+
+fn from_json(value: Value, span: Span) -> Kind {
+    match value {
+        Value::Null => Kind::Null,
+        Value::Bool(b) => Kind::Bool(b),
+        Value::Number(n) => Kind::Number(n),
+        Value::String(s) => Kind::String(s),
+        Value::Array(items) => {
+            Kind::List(items.into_iter().map(|item| Node::new(from_json(item, span), span)).collect())
+        }
+        Value::Object(map) => Kind::Map(
+            map.into_iter()
+                .map(|(key, value)| Entry {
+                    key: Spanned::new(key, span),
+                    value: Node::new(from_json(value, span), span),
+                })
+                .collect(),
+        ),
+    }
+}

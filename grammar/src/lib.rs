@@ -9,18 +9,20 @@ pub mod directive;
 pub mod error;
 pub mod hooks;
 pub mod knowledge;
+mod markdown;
 pub mod reference;
 pub mod signature;
 pub mod source;
 pub mod span;
 pub mod template;
+mod text;
 pub mod tool_header;
 pub mod xml;
 pub mod yaml;
 
 pub use error::SyntaxError;
 pub use reference::ItemId;
-pub use source::{Source, Sources};
+pub use source::{InvalidUtf8, Source, Sources};
 pub use span::{SourceId, Span, Spanned};
 
 /// A tree and everything that was wrong on the way to it.

@@ -1,6 +1,12 @@
 //! The signature line: `rye:signed:TIMESTAMP:SHA256_HEX:ED25519_B64URL:KEYID` in a comment, first line of a file.
+//! Taking it apart is all that happens here; whether it verifies is decided elsewhere.
+
+use crate::span::{SourceId, Span, Spanned};
 
 /// A signature line taken apart; nothing here says whether it verifies.
+///
+/// A line that claims to be a signature but lacks parts has them empty here, so that it fails to verify instead of
+/// passing for unsigned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignatureLine {
     /// As written, RFC 3339.
@@ -13,4 +19,74 @@ pub struct SignatureLine {
     pub key_id: String,
     /// Byte offset at which the signed content begins.
     pub content_start: usize,
+}
+
+/// Reads the signature line of a text, in any of the comment syntaxes `<!-- -->`, `#` and `//` (`language.md` 3).
+/// `None` where the first line is none.
+pub fn parse(source: SourceId, text: &str) -> Option<Spanned<SignatureLine>> {
+    let (line, content_start) = match text.split_once('\n') {
+        Some((line, _)) => (line, line.len() + 1),
+        None => (text, text.len()),
+    };
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    let payload = comment(line)?.strip_prefix("rye:signed:")?;
+    // The time stamp holds colons itself, so the parts are taken from the right.
+    let mut parts = payload.rsplitn(4, ':');
+    let key_id = parts.next().unwrap_or_default().to_owned();
+    let signature = parts.next().unwrap_or_default().to_owned();
+    let sha256 = parts.next().unwrap_or_default().to_owned();
+    let timestamp = parts.next().unwrap_or_default().to_owned();
+    let span = Span::new(source, 0, line.len());
+    Some(Spanned::new(SignatureLine { timestamp, sha256, signature, key_id, content_start }, span))
+}
+
+/// Where the content begins: after the signature line, or at the start where there is none.
+pub fn content_start(signature: Option<&Spanned<SignatureLine>>) -> usize {
+    signature.map_or(0, |s| s.node.content_start)
+}
+
+/// The inside of a one-line comment, trimmed.
+fn comment(line: &str) -> Option<&str> {
+    let line = line.trim();
+    if let Some(rest) = line.strip_prefix("<!--") {
+        return Some(rest.strip_suffix("-->").unwrap_or(rest).trim());
+    }
+    line.strip_prefix("//").or_else(|| line.strip_prefix('#')).map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn read(text: &str) -> Option<SignatureLine> {
+        parse(SourceId(0), text).map(|s| s.node)
+    }
+
+    #[test]
+    fn three_comment_syntaxes() {
+        for (open, close) in [("<!-- ", " -->"), ("# ", ""), ("// ", ""), ("#", ""), ("<!--", "-->")] {
+            let text = format!("{open}rye:signed:2026-02-14T00:27:54Z:ab12:sig_-:0123456789abcdef{close}\r\nrest");
+            let line = read(&text).unwrap();
+            assert_eq!(line.timestamp, "2026-02-14T00:27:54Z");
+            assert_eq!(line.sha256, "ab12");
+            assert_eq!(line.signature, "sig_-");
+            assert_eq!(line.key_id, "0123456789abcdef");
+            assert_eq!(text.get(line.content_start..), Some("rest"));
+        }
+    }
+
+    #[test]
+    fn not_a_signature() {
+        assert_eq!(read(""), None);
+        assert_eq!(read("# Title\n"), None);
+        assert_eq!(read("\n<!-- rye:signed:a:b:c:d -->"), None);
+        assert_eq!(read("rye:signed:a:b:c:d"), None);
+    }
+
+    #[test]
+    fn a_broken_signature_is_still_a_claim() {
+        let line = read("<!-- rye:signed:oops -->").unwrap();
+        assert_eq!((line.sha256.as_str(), line.content_start), ("", 24));
+    }
 }

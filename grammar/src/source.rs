@@ -41,6 +41,22 @@ impl Source {
     }
 }
 
+/// Bytes that are no UTF-8, and the first offset at which they are none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the file is not valid UTF-8 (first bad byte at offset {offset})")]
+pub struct InvalidUtf8 {
+    pub offset: usize,
+}
+
+/// The text of a file's bytes, without a byte-order mark. Control characters are left for the parsers to report.
+///
+/// # Errors
+/// [`InvalidUtf8`], with the offset into `bytes`.
+pub fn decode(bytes: &[u8]) -> Result<String, InvalidUtf8> {
+    let text = std::str::from_utf8(bytes).map_err(|e| InvalidUtf8 { offset: e.valid_up_to() })?;
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text).to_owned())
+}
+
 /// Every text read so far; a [`SourceId`] is an index into it.
 #[derive(Debug, Clone, Default)]
 pub struct Sources {

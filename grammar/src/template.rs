@@ -1,7 +1,12 @@
 //! The two template languages (`language.md` 6): `${path || "fallback"}` and `{input:name}`.
+//! Reading only: what a hole holds is filled in by the compiler's semantics.
+
+mod read;
 
 use crate::condition::Path;
 use crate::span::Span;
+
+pub use read::{parse, parse_inputs, scan_knowledge};
 
 /// A `${…}` template. One hole alone keeps its value's type.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,6 +24,8 @@ pub enum TemplatePart {
 pub struct Hole {
     pub path: Path,
     pub fallback: Option<String>,
+    /// The hole as it was written, for texts in which a hole nobody fills stays what it is.
+    pub raw: String,
     pub span: Span,
 }
 

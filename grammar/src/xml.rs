@@ -1,4 +1,11 @@
 //! XML as a small tree with byte spans, read by quick-xml within limits (depth 64, attributes 64, no DTD).
+//! Well-formedness only: which elements and attributes mean something is the compiler's business.
+
+mod chars;
+mod read;
+mod tag;
+
+pub use read::{MAX_ATTRIBUTES, MAX_DEPTH, parse};
 
 use crate::span::{Span, Spanned};
 
@@ -37,16 +44,28 @@ impl Element {
 
     /// All text directly inside, joined and trimmed; the span covers the trimmed text, or the whole element when empty.
     pub fn text(&self) -> Spanned<String> {
-        let mut joined = String::new();
-        let mut span: Option<Span> = None;
-        for child in &self.children {
-            if let Node::Text(t) = child {
-                joined.push_str(&t.node);
-                if !t.node.trim().is_empty() {
-                    span = Some(span.map_or(t.span, |s| s.join(t.span)));
-                }
-            }
+        let mut texts = self.children.iter().filter_map(|n| match n {
+            Node::Text(t) if !t.node.trim().is_empty() => Some(t),
+            Node::Text(_) | Node::Element(_) | Node::Comment(_) => None,
+        });
+        let Some(first) = texts.next() else { return Spanned::new(String::new(), self.span) };
+        let Some(second) = texts.next() else { return trimmed(first) };
+        let mut span = first.span;
+        let mut joined = first.node.clone();
+        for text in std::iter::once(second).chain(texts) {
+            span = span.join(text.span);
+            joined.push_str(&text.node);
         }
-        Spanned::new(joined.trim().to_owned(), span.unwrap_or(self.span))
+        Spanned::new(joined.trim().to_owned(), span)
     }
+}
+
+/// A text without its surrounding white space. Where the source spells it with entities, the span stays as it was.
+fn trimmed(text: &Spanned<String>) -> Spanned<String> {
+    let inner = text.node.trim();
+    if text.span.len() != text.node.len() {
+        return Spanned::new(inner.to_owned(), text.span);
+    }
+    let start = text.span.start as usize + (text.node.len() - text.node.trim_start().len());
+    Spanned::new(inner.to_owned(), Span::new(text.span.source, start, start + inner.len()))
 }

@@ -1,1 +1,56 @@
 //! YAML to [`crate::data::Node`] with byte spans, through serde-saphyr and within its budgets.
+//! One place holds the options; nobody else names the library.
+
+mod complaint;
+mod node;
+
+use serde_saphyr::{Options, Spanned};
+
+use crate::Parsed;
+use crate::data::{Kind, Node};
+use crate::span::{SourceId, Span};
+use node::{Raw, Spans};
+
+/// The deepest nesting that is read, so that everything that walks a tree may recurse.
+pub const MAX_DEPTH: usize = 64;
+/// The most values one document may hold, those its aliases stand for included.
+pub const MAX_NODES: usize = 250_000;
+/// The most aliases one document may use.
+pub const MAX_ALIASES: usize = 1_000;
+
+/// Reads one YAML document. An empty file is null; so is one that could not be read, beside its errors.
+pub fn parse(source: SourceId, text: &str) -> Parsed<Node> {
+    parse_at(source, text, 0)
+}
+
+/// Reads a YAML document that stands at `base` in its source; spans are offsets into the source.
+pub fn parse_at(source: SourceId, text: &str, base: usize) -> Parsed<Node> {
+    let spans = Spans { source, text, base };
+    match serde_saphyr::from_str_with_options::<Spanned<Raw>>(text, options()) {
+        Ok(raw) => spans.node(raw),
+        Err(error) => Parsed {
+            tree: Node::new(Kind::Null, Span::new(source, base, base + text.len())),
+            errors: vec![complaint::describe(&spans, &error)],
+        },
+    }
+}
+
+fn options() -> Options {
+    serde_saphyr::options! {
+        strict_booleans: true,
+        underscored_numbers_as_strings: true,
+        leading_zero_numbers_as_strings: true,
+        reject_unsupported_tags: true,
+        emit_comments: false,
+        with_snippet: false,
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: MAX_NODES,
+            max_replay_stack_depth: MAX_DEPTH,
+        },
+        budget: serde_saphyr::budget! {
+            max_depth: MAX_DEPTH,
+            max_nodes: MAX_NODES,
+            max_aliases: MAX_ALIASES,
+        },
+    }
+}

@@ -1,0 +1,232 @@
+//! What a condition's mistakes are called, and the hint that goes with each. No parsing happens here.
+
+use std::ops::Range;
+
+use super::MAX_DEPTH;
+use super::one_line::Place;
+use crate::error::SyntaxError;
+use crate::span::Span;
+use crate::text::{name_char, shorten};
+
+pub(super) fn condition(span: Span, message: String, label: &str, help: Option<&str>) -> SyntaxError {
+    SyntaxError::Condition { message, span, label: label.to_owned(), help: help.map(str::to_owned) }
+}
+
+pub(super) fn empty(place: Place<'_>) -> SyntaxError {
+    condition(
+        place.span(0, place.text.len()),
+        "a condition cannot be empty".into(),
+        "nothing is asked here",
+        Some("leave the condition out where the hook always applies"),
+    )
+}
+
+pub(super) fn too_long(place: Place<'_>, limit: usize) -> SyntaxError {
+    condition(
+        place.span(limit, place.text.len()),
+        format!("a condition holds at most {limit} bytes, this one has {}", place.text.len()),
+        "too long from here",
+        Some("split it over several hooks, or let a tool decide"),
+    )
+}
+
+pub(super) fn control(place: Place<'_>, range: Range<usize>, c: char) -> SyntaxError {
+    condition(
+        place.span(range.start, range.end),
+        format!("{} cannot stand in a condition", name_char(c)),
+        "remove it",
+        Some("inside a double-quoted string, write it as an escape such as `\\u0000`"),
+    )
+}
+
+pub(super) fn too_deep(span: Span) -> SyntaxError {
+    condition(
+        span,
+        format!("a condition nests at most {MAX_DEPTH} levels"),
+        "one level too many",
+        Some("flatten it: `a && b && c` is one level, however long"),
+    )
+}
+
+pub(super) fn bad_string(span: Span) -> SyntaxError {
+    condition(
+        span,
+        "this string is no JSON string".into(),
+        "an escape or a raw line break that JSON does not know",
+        Some("the escapes are `\\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX`; inside `'…'` nothing is an escape"),
+    )
+}
+
+pub(super) fn number_out_of_range(span: Span, text: &str) -> SyntaxError {
+    condition(
+        span,
+        format!("`{}` is no number that can be held", shorten(text)),
+        "out of range",
+        Some("whole numbers go from -9223372036854775808 to 18446744073709551615"),
+    )
+}
+
+pub(super) fn chained(span: Span, operator: &str) -> SyntaxError {
+    condition(
+        span,
+        format!("comparisons do not chain: `{operator}` follows another comparison"),
+        "second comparison",
+        Some("join them: `1 < a && a < 3`"),
+    )
+}
+
+pub(super) fn not_as_operand(span: Span) -> SyntaxError {
+    condition(
+        span,
+        "`!` binds looser than the operator before it".into(),
+        "a negation cannot stand here",
+        Some("use parentheses: `a == (!b)`"),
+    )
+}
+
+pub(super) fn pattern_not_literal(span: Span) -> SyntaxError {
+    condition(
+        span,
+        "the pattern of `matches` must be a string written out".into(),
+        "not a string literal",
+        Some("write the pattern in quotes: `model matches '^claude-'`"),
+    )
+}
+
+/// What is wrong at the byte where the grammar gave up.
+pub(super) fn unexpected(place: Place<'_>, at: usize) -> SyntaxError {
+    let text = place.text;
+    let before = text.get(..at).unwrap_or(text).trim_end();
+    let rest = text.get(at..).unwrap_or_default();
+    let skipped = rest.len() - rest.trim_start().len();
+    let at = at + skipped;
+    let rest = rest.trim_start();
+    let Some(c) = rest.chars().next() else { return ends_early(place, before) };
+
+    if matches!(c, '"' | '\'') && operand_expected(before) {
+        return condition(
+            place.span(at, text.len()),
+            "this string is never closed".into(),
+            "opened here",
+            Some(if c == '"' { "close it with `\"`" } else { "close it with `'`" }),
+        );
+    }
+    let token = token(rest);
+    let span = place.span(at, at + token.len());
+    let (message, label): (String, &str) = if operand_expected(before) {
+        (format!("a value is missing before `{}`", shorten(token)), "expected a value here")
+    } else if c == '.' {
+        ("a path holds an empty segment".into(), "nothing follows this dot")
+    } else if matches!(c, ')' | ']') {
+        (format!("`{c}` closes nothing"), "no bracket is open here")
+    } else if c.is_control() || !c.is_ascii() {
+        (format!("{} cannot stand here", name_char(c)), "expected an operator or the end")
+    } else {
+        (format!("`{}` is not expected here", shorten(token)), "expected an operator or the end")
+    };
+    condition(span, message, label, hint(before, rest, token))
+}
+
+fn ends_early(place: Place<'_>, before: &str) -> SyntaxError {
+    let end = before.len();
+    if let Some((at, open)) = last_open(before)
+        && !operand_expected(before)
+    {
+        return condition(
+            place.span(at, at + 1),
+            format!("`{open}` is never closed"),
+            "opened here",
+            Some(if open == '(' { "add a `)`" } else { "add a `]`" }),
+        );
+    }
+    condition(
+        place.span(end.saturating_sub(1), end),
+        "the condition ends where a value is expected".into(),
+        "something must follow",
+        before.ends_with('.').then_some("a path does not end in a dot"),
+    )
+}
+
+/// Whether what stands before calls for a value: the start, an open bracket, a comma, an operator.
+fn operand_expected(before: &str) -> bool {
+    let Some(last) = before.chars().next_back() else { return true };
+    if matches!(last, '(' | '[' | ',' | '=' | '<' | '>' | '&' | '|' | '!' | '+' | '-' | '*' | '/' | '%') {
+        return true;
+    }
+    let word_start = before.rfind(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).map_or(0, |i| i + 1);
+    let word = before.get(word_start..).unwrap_or_default();
+    let after_dot = before.get(..word_start).is_some_and(|b| b.ends_with('.'));
+    !after_dot && matches!(word, "and" | "or" | "not" | "in" | "contains" | "matches" | "exists" | "length")
+}
+
+/// The bracket still open at the end, strings left out.
+fn last_open(text: &str) -> Option<(usize, char)> {
+    let mut open = Vec::new();
+    let mut quote = None;
+    let mut escaped = false;
+    for (at, c) in text.char_indices() {
+        match quote {
+            Some('"') if c == '\\' && !escaped => {
+                escaped = true;
+                continue;
+            }
+            Some(q) if q == c && !escaped => quote = None,
+            Some(_) => {}
+            None if matches!(c, '"' | '\'') => quote = Some(c),
+            None if matches!(c, '(' | '[') => open.push((at, c)),
+            None if matches!(c, ')' | ']') => {
+                open.pop();
+            }
+            None => {}
+        }
+        escaped = false;
+    }
+    open.pop()
+}
+
+/// The word or the run of operator characters at the start.
+fn token(rest: &str) -> &str {
+    let word = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+    let operator = |c: char| matches!(c, '=' | '<' | '>' | '&' | '|' | '!' | '~' | '?');
+    let Some(first) = rest.chars().next() else { return rest };
+    let same: &dyn Fn(char) -> bool = if word(first) {
+        &word
+    } else if operator(first) {
+        &operator
+    } else {
+        return rest.get(..first.len_utf8()).unwrap_or(rest);
+    };
+    rest.find(|c| !same(c)).and_then(|end| rest.get(..end)).unwrap_or(rest)
+}
+
+fn hint(before: &str, rest: &str, token: &str) -> Option<&'static str> {
+    if rest.starts_with("${") {
+        return Some("conditions name facts without `${…}`");
+    }
+    if token.starts_with('=') && before.ends_with('=') {
+        return Some("equality is written `==`");
+    }
+    match token {
+        "=" | ":=" | "is" | "eq" => return Some("equality is written `==`"),
+        "=<" => return Some("write `<=`"),
+        "=>" => return Some("write `>=`"),
+        "<>" | "ne" => return Some("inequality is written `!=`"),
+        "&" | "AND" | "And" => return Some("write `&&` or `and`"),
+        "|" | "OR" | "Or" => return Some("write `||` or `or`"),
+        "NOT" | "Not" => return Some("write `!` or `not`"),
+        "IN" | "In" => return Some("write `in`"),
+        "=~" | "~" | "regex" | "match" => return Some("write `matches` and a pattern in quotes"),
+        "gt" | "gte" | "lt" | "lte" => return Some("the one-line form writes `>`, `>=`, `<`, `<=`"),
+        ">" if before.ends_with('<') => return Some("inequality is written `!=`"),
+        "?" | "??" | "?:" => return Some("a condition is true or false; it does not choose between values"),
+        "." => return Some("a segment is a name or a number: `call.item_id`, `items.0`"),
+        _ => {}
+    }
+    if token.starts_with(|c: char| c.is_ascii_digit()) && before.ends_with('.') {
+        return Some("a number in a path has no leading zeros");
+    }
+    if token.starts_with('"') || token.starts_with('\'') {
+        return Some("an operator such as `==` or `contains` must stand between two values");
+    }
+    None
+}

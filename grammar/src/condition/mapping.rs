@@ -1,0 +1,231 @@
+//! The mapping form: `{path, op, value}`, `{any: […]}`, `{all: […]}`, `{not: …}`, or a string in the one-line form.
+
+use serde_json::Value;
+
+use super::{CompareOp, Expr, ExprKind, MAX_DEPTH, complaint, parse_line, parse_path};
+use crate::Parsed;
+use crate::data::{Entry, Kind, Node};
+use crate::error::SyntaxError;
+use crate::span::Span;
+use crate::text::{closest, shorten};
+
+const OPS: [&str; 11] = ["eq", "ne", "gt", "gte", "lt", "lte", "in", "contains", "regex", "matches", "exists"];
+
+/// Reads a condition from data: a mapping, or a string in the one-line form (`language.md` 5). `null` and `{}` are no
+/// condition, which is always true; so is a condition that could not be read, beside its errors.
+pub fn from_data(node: &Node) -> Parsed<Option<Expr>> {
+    let mut reader = Reader { errors: Vec::new() };
+    let tree = match &node.kind {
+        Kind::Null => None,
+        Kind::Map(entries) if entries.is_empty() => None,
+        Kind::Bool(_) | Kind::Number(_) | Kind::String(_) | Kind::List(_) | Kind::Map(_) => reader.condition(node, 1),
+    };
+    let tree = if reader.errors.is_empty() { tree } else { None };
+    Parsed { tree, errors: reader.errors }
+}
+
+struct Reader {
+    errors: Vec<SyntaxError>,
+}
+
+impl Reader {
+    fn complain(&mut self, span: Span, message: impl Into<String>, label: &str, help: Option<&str>) {
+        self.errors.push(complaint::condition(span, message.into(), label, help));
+    }
+
+    fn condition(&mut self, node: &Node, depth: usize) -> Option<Expr> {
+        if depth > MAX_DEPTH {
+            self.errors.push(complaint::too_deep(node.span));
+            return None;
+        }
+        match &node.kind {
+            Kind::String(text) => match parse_line(node.span.source, text, node.content_start()) {
+                Ok(mut expr) => {
+                    if !node.is_verbatim() {
+                        expr.move_to(node.span);
+                    }
+                    Some(expr)
+                }
+                Err(error) => {
+                    self.errors.push(if node.is_verbatim() { error } else { error.within(node.span) });
+                    None
+                }
+            },
+            Kind::Bool(value) => Some(Expr { kind: ExprKind::Literal(Value::Bool(*value)), span: node.span }),
+            Kind::Map(entries) => self.mapping(node, entries, depth),
+            Kind::Null | Kind::Number(_) | Kind::List(_) => {
+                self.complain(
+                    node.span,
+                    format!("a condition is a mapping or a string, not {}", node.describe()),
+                    "not a condition",
+                    Some("write `{path: …, op: …, value: …}` or one line such as `cost.turns >= 3`"),
+                );
+                None
+            }
+        }
+    }
+
+    fn mapping(&mut self, node: &Node, entries: &[Entry], depth: usize) -> Option<Expr> {
+        let has = |key: &str| entries.iter().find(|e| e.key.node == key);
+        let forms: Vec<&Entry> = ["any", "all", "not"].iter().filter_map(|key| has(key)).collect();
+        match forms.as_slice() {
+            [] if entries.is_empty() => Some(Expr { kind: ExprKind::All(Vec::new()), span: node.span }),
+            [] => self.comparison(node, entries),
+            [form] => {
+                for extra in entries.iter().filter(|e| e.key.node != form.key.node) {
+                    self.complain(
+                        extra.key.span,
+                        format!("`{}` cannot stand beside `{}`", shorten(&extra.key.node), form.key.node),
+                        "a second condition in one mapping",
+                        Some("put both into a list: `all: [ {…}, {…} ]`"),
+                    );
+                }
+                self.combination(node, form, depth)
+            }
+            [first, second, ..] => {
+                self.complain(
+                    second.key.span,
+                    format!("`{}` cannot stand beside `{}`", second.key.node, first.key.node),
+                    "which of the two comes first is not said",
+                    Some("nest one inside the other: `all: [ {any: […]}, {not: …} ]`"),
+                );
+                None
+            }
+        }
+    }
+
+    fn combination(&mut self, node: &Node, form: &Entry, depth: usize) -> Option<Expr> {
+        if form.key.node == "not" {
+            let inner = self.condition(&form.value, depth + 1)?;
+            return Some(Expr { kind: ExprKind::Not(Box::new(inner)), span: node.span });
+        }
+        let Kind::List(items) = &form.value.kind else {
+            self.complain(
+                form.value.span,
+                format!("`{}` takes a list of conditions, not {}", form.key.node, form.value.describe()),
+                "expected a list",
+                Some("write `[ {path: …}, {path: …} ]`"),
+            );
+            return None;
+        };
+        let before = self.errors.len();
+        let read: Vec<Expr> = items.iter().filter_map(|item| self.condition(item, depth + 1)).collect();
+        if self.errors.len() > before {
+            return None;
+        }
+        let kind = if form.key.node == "all" { ExprKind::All(read) } else { ExprKind::Any(read) };
+        Some(Expr { kind, span: node.span })
+    }
+
+    fn comparison(&mut self, node: &Node, entries: &[Entry]) -> Option<Expr> {
+        let before = self.errors.len();
+        for entry in entries.iter().filter(|e| !matches!(e.key.node.as_str(), "path" | "op" | "value")) {
+            let help = closest(&entry.key.node, &["path", "op", "value", "any", "all", "not"]).map_or_else(
+                || "a condition knows `path`, `op`, `value`, and `any`, `all`, `not`".to_owned(),
+                |word| format!("did you mean `{word}`?"),
+            );
+            self.complain(
+                entry.key.span,
+                format!("`{}` is no key of a condition", shorten(&entry.key.node)),
+                "unknown key",
+                Some(&help),
+            );
+        }
+        let path = match node.get("path") {
+            None => {
+                if self.errors.len() == before {
+                    self.complain(node.span, "a condition needs a `path`", "which fact is compared is not said", None);
+                }
+                None
+            }
+            Some(path) => self.path(path),
+        };
+        let op = node.get("op").map_or(Some("eq"), |op| self.op(op));
+        let value = node.get("value");
+        let (Some((path, path_span)), Some(op)) = (path, op) else { return None };
+        if op == "exists" {
+            let exists = Expr { kind: ExprKind::Exists(path), span: node.span };
+            return match value.map(|v| &v.kind) {
+                None | Some(Kind::Bool(true)) => Some(exists),
+                Some(Kind::Bool(false)) => Some(Expr { kind: ExprKind::Not(Box::new(exists)), span: node.span }),
+                Some(Kind::Null | Kind::Number(_) | Kind::String(_) | Kind::List(_) | Kind::Map(_)) => {
+                    let span = value.map_or(node.span, |v| v.span);
+                    self.complain(span, "the `value` of `exists` is `true` or `false`", "neither of the two", None);
+                    None
+                }
+            };
+        }
+        let Some(value) = value else {
+            self.complain(
+                node.span,
+                format!("`{op}` needs a `value`"),
+                "what to compare with is not said",
+                Some("add `value:`; to ask whether something is there, use `op: exists`"),
+            );
+            return None;
+        };
+        let op = match op {
+            "eq" => CompareOp::Eq,
+            "ne" => CompareOp::Ne,
+            "gt" => CompareOp::Gt,
+            "gte" => CompareOp::Gte,
+            "lt" => CompareOp::Lt,
+            "lte" => CompareOp::Lte,
+            "in" => CompareOp::In,
+            "contains" => CompareOp::Contains,
+            _ => CompareOp::Matches,
+        };
+        if op == CompareOp::Matches && value.as_str().is_none() {
+            self.complain(
+                value.span,
+                format!("a pattern is a string, not {}", value.describe()),
+                "not a string",
+                Some("put the pattern in quotes"),
+            );
+            return None;
+        }
+        if self.errors.len() > before {
+            return None;
+        }
+        let left = Box::new(Expr { kind: ExprKind::Path(path), span: path_span });
+        let right = Box::new(Expr { kind: ExprKind::Literal(value.to_value()), span: value.span });
+        Some(Expr { kind: ExprKind::Compare { op, left, right }, span: node.span })
+    }
+
+    fn path(&mut self, node: &Node) -> Option<(super::Path, Span)> {
+        let Some(text) = node.as_str() else {
+            self.complain(node.span, format!("a path is a string, not {}", node.describe()), "not a path", None);
+            return None;
+        };
+        match parse_path(node.span.source, text, node.content_start()) {
+            Ok(path) => Some((path, node.span)),
+            Err(error) => {
+                self.errors.push(if node.is_verbatim() { error } else { error.within(node.span) });
+                None
+            }
+        }
+    }
+
+    fn op<'n>(&mut self, node: &'n Node) -> Option<&'n str> {
+        match node.as_str() {
+            Some(op) if OPS.contains(&op) => Some(op),
+            Some(op) => {
+                let help = closest(op, &OPS).map_or_else(
+                    || format!("the operators are `{}`", OPS.join("`, `")),
+                    |o| format!("did you mean `{o}`?"),
+                );
+                self.complain(
+                    node.span,
+                    format!("`{}` is no operator of a condition", shorten(op)),
+                    "unknown operator",
+                    Some(&help),
+                );
+                None
+            }
+            None => {
+                self.complain(node.span, format!("an operator is a word, not {}", node.describe()), "not a word", None);
+                None
+            }
+        }
+    }
+}

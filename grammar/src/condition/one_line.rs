@@ -1,0 +1,331 @@
+//! The one-line form: pest finds the tokens, a Pratt table the tree. Nothing here knows what a fact is.
+
+use std::num::NonZeroUsize;
+use std::sync::LazyLock;
+
+use pest::Parser;
+use pest::error::InputLocation;
+use pest::iterators::{Pair, Pairs};
+use pest::pratt_parser::{Assoc, Op, PrattParser};
+use serde_json::Value;
+
+use super::complaint;
+use super::{ArithmeticOp, CompareOp, Expr, ExprKind, MAX_DEPTH, Path, Segment};
+use crate::error::SyntaxError;
+use crate::span::{SourceId, Span};
+use crate::text::control_character;
+
+/// The longest condition that is read, in bytes.
+const MAX_BYTES: usize = 64 * 1024;
+/// Parser calls one text may cost; far above what the longest condition needs.
+const CALL_LIMIT: usize = 20_000_000;
+
+#[derive(pest_derive::Parser)]
+#[grammar = "../reference.pest"]
+#[grammar = "../condition.pest"]
+struct ConditionParser;
+
+static PRATT: LazyLock<PrattParser<Rule>> = LazyLock::new(|| {
+    pest::set_call_limit(NonZeroUsize::new(CALL_LIMIT));
+    let left = |rule| Op::infix(rule, Assoc::Left);
+    let comparisons = [Rule::ne, Rule::lt, Rule::lte, Rule::gt, Rule::gte, Rule::within, Rule::contains, Rule::matches];
+    PrattParser::new()
+        .op(left(Rule::or))
+        .op(left(Rule::and))
+        .op(Op::prefix(Rule::not))
+        .op(comparisons.into_iter().fold(left(Rule::eq), |ops, rule| ops | left(rule)))
+        .op(left(Rule::add) | left(Rule::subtract))
+        .op(left(Rule::multiply) | left(Rule::divide) | left(Rule::remainder))
+        .op(Op::prefix(Rule::negate))
+});
+
+/// Where a text stands.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'t> {
+    pub source: SourceId,
+    pub text: &'t str,
+    pub base: usize,
+}
+
+impl Place<'_> {
+    pub(super) fn span(self, start: usize, end: usize) -> Span {
+        Span::new(self.source, self.base + start, self.base + end)
+    }
+
+    fn of(self, pair: &Pair<'_, Rule>) -> Span {
+        self.span(pair.as_span().start(), pair.as_span().end())
+    }
+}
+
+/// Reads a one-line condition (`language.md` 5). `base` is the byte offset of `text` in its source.
+///
+/// # Errors
+/// The first [`SyntaxError::Condition`]: one expression, one error.
+pub fn parse_line(source: SourceId, text: &str, base: usize) -> Result<Expr, SyntaxError> {
+    let place = Place { source, text, base };
+    if text.trim().is_empty() {
+        return Err(complaint::empty(place));
+    }
+    if text.len() > MAX_BYTES {
+        return Err(complaint::too_long(place, MAX_BYTES));
+    }
+    if let Some((range, c)) = control_character(text) {
+        return Err(complaint::control(place, range, c));
+    }
+    if let Some(at) = too_deep_at(text) {
+        return Err(complaint::too_deep(place.span(at, at + 1)));
+    }
+    let table = &*PRATT;
+    let mut pairs = ConditionParser::parse(Rule::condition, text).map_err(|error| {
+        let at = match error.location {
+            InputLocation::Pos(at) | InputLocation::Span((at, _)) => at,
+        };
+        complaint::unexpected(place, at)
+    })?;
+    let Some(expression) = pairs.next() else { return Err(complaint::empty(place)) };
+    Builder { place, table }.expression(expression.into_inner()).map(|built| built.expr)
+}
+
+/// The first bracket that opens more than [`MAX_DEPTH`] levels, strings left out.
+fn too_deep_at(text: &str) -> Option<usize> {
+    let mut depth = 0usize;
+    let mut quote = None;
+    let mut escaped = false;
+    for (at, byte) in text.bytes().enumerate() {
+        match (quote, byte) {
+            (Some(b'"'), b'\\') if !escaped => {
+                escaped = true;
+                continue;
+            }
+            (Some(open), byte) if open == byte && !escaped => quote = None,
+            (Some(_), _) => {}
+            (None, b'"' | b'\'') => quote = Some(byte),
+            (None, b'(' | b'[') => {
+                depth += 1;
+                if depth > MAX_DEPTH {
+                    return Some(at);
+                }
+            }
+            (None, b')' | b']') => depth = depth.saturating_sub(1),
+            (None, _) => {}
+        }
+        escaped = false;
+    }
+    None
+}
+
+/// An expression under construction, and what the operators around it may do with it.
+struct Built {
+    expr: Expr,
+    depth: usize,
+    shape: Shape,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// Anything that can be an operand: literals, paths, calls, parentheses, arithmetic.
+    Value,
+    Not,
+    Comparison,
+    And,
+    Or,
+}
+
+struct Builder<'t> {
+    place: Place<'t>,
+    table: &'t PrattParser<Rule>,
+}
+
+impl Builder<'_> {
+    fn expression(&self, pairs: Pairs<'_, Rule>) -> Result<Built, SyntaxError> {
+        // The Pratt parser recurses once for each prefix operator, so their runs are bounded before it sees them.
+        let mut run = 0;
+        for pair in pairs.clone() {
+            run = if matches!(pair.as_rule(), Rule::not | Rule::negate) { run + 1 } else { 0 };
+            if run > MAX_DEPTH {
+                return Err(complaint::too_deep(self.place.of(&pair)));
+            }
+        }
+        self.table
+            .map_primary(|pair| self.operand(pair))
+            .map_prefix(|op, right| self.prefix(&op, right?))
+            .map_infix(|left, op, right| self.infix(left?, &op, right?))
+            .parse(pairs)
+    }
+
+    fn leaf(&self, pair: &Pair<'_, Rule>, kind: ExprKind) -> Built {
+        Built { expr: Expr { kind, span: self.place.of(pair) }, depth: 1, shape: Shape::Value }
+    }
+
+    fn operand(&self, pair: Pair<'_, Rule>) -> Result<Built, SyntaxError> {
+        let text = pair.as_str();
+        let span = self.place.of(&pair);
+        #[expect(clippy::wildcard_enum_match_arm, reason = "the grammar lets no other rule stand as an operand")]
+        match pair.as_rule() {
+            Rule::string => match serde_json::from_str::<String>(text) {
+                Ok(value) => Ok(self.leaf(&pair, ExprKind::Literal(Value::String(value)))),
+                Err(_) => Err(complaint::bad_string(span)),
+            },
+            Rule::raw_string => {
+                let inside = text.get(1..text.len().saturating_sub(1)).unwrap_or_default();
+                Ok(self.leaf(&pair, ExprKind::Literal(Value::String(inside.to_owned()))))
+            }
+            Rule::number => number(text)
+                .map(|value| self.leaf(&pair, ExprKind::Literal(value)))
+                .ok_or_else(|| complaint::number_out_of_range(span, text)),
+            Rule::constant => {
+                let value = match text {
+                    "true" => Value::Bool(true),
+                    "false" => Value::Bool(false),
+                    _ => Value::Null,
+                };
+                Ok(self.leaf(&pair, ExprKind::Literal(value)))
+            }
+            Rule::path => Ok(self.leaf(&pair, ExprKind::Path(self.path(&pair)?))),
+            Rule::exists => {
+                let Some(path) = pair.clone().into_inner().next() else { return Err(complaint::empty(self.place)) };
+                Ok(self.leaf(&pair, ExprKind::Exists(self.path(&path)?)))
+            }
+            Rule::length => {
+                let inner = self.inner(pair)?;
+                self.wrap(inner.depth + 1, Shape::Value, ExprKind::Length(Box::new(inner.expr)), span)
+            }
+            Rule::group => {
+                let inner = self.inner(pair)?;
+                Ok(Built { shape: Shape::Value, ..inner })
+            }
+            Rule::list => {
+                let mut items = Vec::new();
+                let mut depth = 0;
+                for item in pair.into_inner() {
+                    let built = self.expression(item.into_inner())?;
+                    depth = depth.max(built.depth);
+                    items.push(built.expr);
+                }
+                self.wrap(depth + 1, Shape::Value, ExprKind::List(items), span)
+            }
+            _ => Err(complaint::unexpected(self.place, pair.as_span().start())),
+        }
+    }
+
+    /// The one expression inside a group or a call.
+    fn inner(&self, pair: Pair<'_, Rule>) -> Result<Built, SyntaxError> {
+        match pair.into_inner().next() {
+            Some(expression) => self.expression(expression.into_inner()),
+            None => Err(complaint::empty(self.place)),
+        }
+    }
+
+    fn path(&self, pair: &Pair<'_, Rule>) -> Result<Path, SyntaxError> {
+        let mut segments = Vec::new();
+        for part in pair.clone().into_inner() {
+            segments.push(match part.as_rule() == Rule::path_index {
+                false => Segment::Name(part.as_str().to_owned()),
+                true => match part.as_str().parse() {
+                    Ok(number) => Segment::Number(number),
+                    Err(_) => return Err(complaint::number_out_of_range(self.place.of(&part), part.as_str())),
+                },
+            });
+        }
+        Ok(Path { segments })
+    }
+
+    fn prefix(&self, op: &Pair<'_, Rule>, right: Built) -> Result<Built, SyntaxError> {
+        let span = self.place.of(op).join(right.expr.span);
+        if op.as_rule() == Rule::not {
+            return self.wrap(right.depth + 1, Shape::Not, ExprKind::Not(Box::new(right.expr)), span);
+        }
+        self.refuse_not(&right)?;
+        if let ExprKind::Literal(Value::Number(number)) = &right.expr.kind {
+            return match negated(number) {
+                Some(value) => Ok(Built { expr: Expr { kind: ExprKind::Literal(value), span }, ..right }),
+                None => Err(complaint::number_out_of_range(span, &format!("-{number}"))),
+            };
+        }
+        self.wrap(right.depth + 1, Shape::Value, ExprKind::Negate(Box::new(right.expr)), span)
+    }
+
+    fn infix(&self, left: Built, op: &Pair<'_, Rule>, right: Built) -> Result<Built, SyntaxError> {
+        let span = left.expr.span.join(right.expr.span);
+        let depth = left.depth.max(right.depth) + 1;
+        #[expect(clippy::wildcard_enum_match_arm, reason = "the grammar lets no other rule stand as an operator")]
+        let compare = match op.as_rule() {
+            Rule::or => return self.join(left, right, Shape::Or, span),
+            Rule::and => return self.join(left, right, Shape::And, span),
+            Rule::eq => CompareOp::Eq,
+            Rule::ne => CompareOp::Ne,
+            Rule::lt => CompareOp::Lt,
+            Rule::lte => CompareOp::Lte,
+            Rule::gt => CompareOp::Gt,
+            Rule::gte => CompareOp::Gte,
+            Rule::within => CompareOp::In,
+            Rule::contains => CompareOp::Contains,
+            Rule::matches => CompareOp::Matches,
+            other => {
+                self.refuse_not(&right)?;
+                let op = match other {
+                    Rule::add => ArithmeticOp::Add,
+                    Rule::subtract => ArithmeticOp::Subtract,
+                    Rule::multiply => ArithmeticOp::Multiply,
+                    Rule::divide => ArithmeticOp::Divide,
+                    _ => ArithmeticOp::Remainder,
+                };
+                let kind = ExprKind::Arithmetic { op, left: Box::new(left.expr), right: Box::new(right.expr) };
+                return self.wrap(depth, Shape::Value, kind, span);
+            }
+        };
+        self.refuse_not(&right)?;
+        if left.shape == Shape::Comparison || right.shape == Shape::Comparison {
+            return Err(complaint::chained(self.place.of(op), op.as_str()));
+        }
+        if compare == CompareOp::Matches && !matches!(right.expr.kind, ExprKind::Literal(Value::String(_))) {
+            return Err(complaint::pattern_not_literal(right.expr.span));
+        }
+        let kind = ExprKind::Compare { op: compare, left: Box::new(left.expr), right: Box::new(right.expr) };
+        self.wrap(depth, Shape::Comparison, kind, span)
+    }
+
+    /// `a || b || c` is one list of three, however long the chain.
+    fn join(&self, left: Built, right: Built, shape: Shape, span: Span) -> Result<Built, SyntaxError> {
+        let depth = if left.shape == shape { left.depth.max(right.depth + 1) } else { left.depth.max(right.depth) + 1 };
+        let mut items = match left.expr.kind {
+            ExprKind::All(items) if left.shape == shape && shape == Shape::And => items,
+            ExprKind::Any(items) if left.shape == shape && shape == Shape::Or => items,
+            kind => vec![Expr { kind, span: left.expr.span }],
+        };
+        items.push(right.expr);
+        let kind = if shape == Shape::And { ExprKind::All(items) } else { ExprKind::Any(items) };
+        self.wrap(depth, shape, kind, span)
+    }
+
+    /// `a == !b`: a `!` binds looser than what stands left of it, so it cannot be its operand.
+    fn refuse_not(&self, right: &Built) -> Result<(), SyntaxError> {
+        if right.shape == Shape::Not { Err(complaint::not_as_operand(right.expr.span)) } else { Ok(()) }
+    }
+
+    #[expect(clippy::unused_self, reason = "reads like its siblings")]
+    fn wrap(&self, depth: usize, shape: Shape, kind: ExprKind, span: Span) -> Result<Built, SyntaxError> {
+        if depth > MAX_DEPTH {
+            return Err(complaint::too_deep(span));
+        }
+        Ok(Built { expr: Expr { kind, span }, depth, shape })
+    }
+}
+
+/// A number literal; `None` outside what is exact (integers) or finite (decimals).
+fn number(text: &str) -> Option<Value> {
+    if text.bytes().all(|b| b.is_ascii_digit()) {
+        return text.parse::<u64>().ok().map(Value::from);
+    }
+    text.parse::<f64>().ok().and_then(serde_json::Number::from_f64).map(Value::Number)
+}
+
+fn negated(number: &serde_json::Number) -> Option<Value> {
+    if let Some(n) = number.as_u64() {
+        return i64::try_from(-i128::from(n)).ok().map(Value::from);
+    }
+    if let Some(n) = number.as_i64() {
+        return u64::try_from(-i128::from(n)).ok().map(Value::from);
+    }
+    number.as_f64().and_then(|f| serde_json::Number::from_f64(-f)).map(Value::Number)
+}

@@ -1,0 +1,60 @@
+//! Fact paths as the mapping form and templates write them: names may hold `-`, unlike in the one-line form.
+
+use super::{Path, Segment};
+use crate::error::SyntaxError;
+use crate::span::{SourceId, Span};
+use crate::text::{name_char, shorten};
+
+/// Reads a path such as `call.input.file-path` or `items.0` (`language.md` 4). `base` is the offset of `text`.
+///
+/// # Errors
+/// [`SyntaxError::Condition`] for an empty segment, a character no segment holds, a number with leading zeros.
+pub fn parse_path(source: SourceId, text: &str, base: usize) -> Result<Path, SyntaxError> {
+    segments(text).map_err(|bad| SyntaxError::Condition {
+        message: format!("`{}` is no path to a fact", shorten(text)),
+        span: Span::new(source, base + bad.start, base + bad.end),
+        label: bad.label,
+        help: Some("a path is names and numbers joined by dots: `call.item_id`, `items.0`".into()),
+    })
+}
+
+/// The part of a text that is no path, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BadPath {
+    pub start: usize,
+    pub end: usize,
+    pub label: String,
+}
+
+pub(crate) fn segments(text: &str) -> Result<Path, BadPath> {
+    let mut segments = Vec::new();
+    let mut start = 0;
+    for part in text.split('.') {
+        let end = start + part.len();
+        segments.push(segment(part).map_err(|(at, len, label)| BadPath {
+            start: start + at,
+            end: start + at + len,
+            label,
+        })?);
+        start = end + 1;
+    }
+    Ok(Path { segments })
+}
+
+fn segment(part: &str) -> Result<Segment, (usize, usize, String)> {
+    let Some(first) = part.chars().next() else { return Err((0, 0, "a segment is missing here".into())) };
+    if first.is_ascii_digit() {
+        if part.len() > 1 && first == '0' {
+            return Err((0, part.len(), "a number in a path has no leading zeros".into()));
+        }
+        return part.parse().map(Segment::Number).map_err(|_| (0, part.len(), "this is no whole number".into()));
+    }
+    let bad = part.char_indices().find(|(at, c)| {
+        let name = c.is_ascii_alphabetic() || *c == '_';
+        !(name || (*at > 0 && (c.is_ascii_digit() || *c == '-')))
+    });
+    match bad {
+        Some((at, c)) => Err((at, c.len_utf8(), format!("{} cannot stand here", name_char(c)))),
+        None => Ok(Segment::Name(part.to_owned())),
+    }
+}

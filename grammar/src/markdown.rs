@@ -1,0 +1,140 @@
+//! The little of Markdown that decides where metadata stands: fences, headings, blank lines. Nothing is rendered.
+//!
+//! Fences follow CommonMark (three or more backticks or tildes, closed by at least as many of the same), and are found
+//! inside list items too; a fence inside a longer fence is text of the longer one.
+
+use std::ops::Range;
+
+/// A fenced block, as byte ranges of the text it stands in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fence {
+    /// The first word of the info string, in lower case.
+    pub language: String,
+    /// The opening line, without its line break.
+    pub opening: Range<usize>,
+    /// What stands between the opening and the closing line.
+    pub content: Range<usize>,
+    /// From the opening fence characters to the end of the closing line, its line break included.
+    pub whole: Range<usize>,
+    pub closed: bool,
+}
+
+/// The fences of `text` from byte `from` on, in order.
+pub(crate) fn fences(text: &str, from: usize) -> Vec<Fence> {
+    let mut found = Vec::new();
+    let mut open: Option<(Marker, Fence)> = None;
+    for line in lines(text, from) {
+        let content = text.get(line.content()).unwrap_or_default();
+        match open.take() {
+            None => {
+                if let Some(marker) = Marker::opening(content) {
+                    let start = line.start + marker.offset;
+                    let fence = Fence {
+                        language: marker.language(content),
+                        opening: start..line.content_end,
+                        content: line.end..line.end,
+                        whole: start..line.end,
+                        closed: false,
+                    };
+                    open = Some((marker, fence));
+                }
+            }
+            Some((marker, mut fence)) => {
+                fence.whole.end = line.end;
+                if marker.is_closed_by(content) {
+                    fence.closed = true;
+                    found.push(fence);
+                } else {
+                    fence.content.end = line.end;
+                    open = Some((marker, fence));
+                }
+            }
+        }
+    }
+    found.extend(open.map(|(_, fence)| fence));
+    found
+}
+
+/// One line: where it begins, where its text ends, where the next one begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Line {
+    pub start: usize,
+    pub content_end: usize,
+    pub end: usize,
+}
+
+impl Line {
+    pub(crate) fn content(self) -> Range<usize> {
+        self.start..self.content_end
+    }
+}
+
+/// The lines of `text` from byte `from` on; `\n` and `\r\n` end one.
+pub(crate) fn lines(text: &str, from: usize) -> impl Iterator<Item = Line> + '_ {
+    let mut at = from;
+    text.get(from..).unwrap_or_default().split_inclusive('\n').map(move |line| {
+        let start = at;
+        at += line.len();
+        let content = line.strip_suffix('\n').map_or(line, |l| l.strip_suffix('\r').unwrap_or(l));
+        Line { start, content_end: start + content.len(), end: at }
+    })
+}
+
+/// The run of fence characters that opened a fence.
+struct Marker {
+    character: char,
+    length: usize,
+    /// Bytes before the run.
+    offset: usize,
+}
+
+impl Marker {
+    fn opening(line: &str) -> Option<Self> {
+        let offset = prefix(line);
+        let rest = line.get(offset..)?;
+        let character = rest.chars().next().filter(|c| matches!(c, '`' | '~'))?;
+        let length = rest.chars().take_while(|c| *c == character).count();
+        let info = rest.get(length..)?;
+        if length < 3 || (character == '`' && info.contains('`')) {
+            return None;
+        }
+        Some(Self { character, length, offset })
+    }
+
+    fn language(&self, line: &str) -> String {
+        let info = line.get(self.offset + self.length..).unwrap_or_default();
+        info.split_whitespace().next().unwrap_or_default().to_lowercase()
+    }
+
+    fn is_closed_by(&self, line: &str) -> bool {
+        let indent = line.bytes().take_while(|b| matches!(b, b' ' | b'\t')).count();
+        // CommonMark gives a closing fence three columns beyond the block its opening stands in.
+        if indent > self.offset + 3 {
+            return false;
+        }
+        let rest = line.get(indent..).unwrap_or_default();
+        let length = rest.chars().take_while(|c| *c == self.character).count();
+        length >= self.length && rest.get(length..).is_some_and(|after| after.trim().is_empty())
+    }
+}
+
+/// The bytes before a fence that Markdown allows: white space and the markers of list items.
+fn prefix(line: &str) -> usize {
+    let bytes = line.as_bytes();
+    let mut at = 0;
+    loop {
+        while matches!(bytes.get(at), Some(b' ' | b'\t')) {
+            at += 1;
+        }
+        let mut marker = at;
+        while marker < at + 9 && bytes.get(marker).is_some_and(u8::is_ascii_digit) {
+            marker += 1;
+        }
+        let bullet = marker == at && matches!(bytes.get(at), Some(b'-' | b'*' | b'+'));
+        let number = marker > at && matches!(bytes.get(marker), Some(b'.' | b')'));
+        if !(bullet || number) || !matches!(bytes.get(marker + 1), Some(b' ' | b'\t')) {
+            return at;
+        }
+        at = marker + 2;
+    }
+}

@@ -1,0 +1,310 @@
+//! Finding holes: a byte scan steps from one opening to the next, pest reads what is inside. A text without holes
+//! never meets the parser.
+
+use pest::Parser;
+use pest::error::InputLocation;
+use pest::iterators::Pair;
+
+use super::{Hole, InputHole, InputsPart, InputsText, Template, TemplatePart, WhenMissing};
+use crate::condition::segments;
+use crate::error::SyntaxError;
+use crate::span::{SourceId, Span};
+use crate::text::{name_char, shorten};
+
+/// The longest hole that is read, in bytes.
+const MAX_HOLE: usize = 16 * 1024;
+
+#[derive(pest_derive::Parser)]
+#[grammar = "../reference.pest"]
+#[grammar = "../template.pest"]
+struct TemplateParser;
+
+/// Reads a `${…}` template; `$${` is a literal `${`. `base` is the byte offset of `text` in its source.
+///
+/// # Errors
+/// [`SyntaxError::Template`] at the first malformed hole.
+pub fn parse(source: SourceId, text: &str, base: usize) -> Result<Template, SyntaxError> {
+    let mut parts = Parts::default();
+    let mut at = 0;
+    while let Some(next) = next_dollar(text, at) {
+        parts.text(slice(text, at, next.start));
+        if next.escaped {
+            parts.text("${");
+            at = next.start + 3;
+            continue;
+        }
+        let window = hole_window(text, next.start);
+        let hole = match TemplateParser::parse(Rule::hole, window) {
+            Ok(mut pairs) => pairs.next().and_then(|pair| hole(source, base + next.start, &pair)),
+            Err(error) => return Err(bad_hole(source, base, text, next.start, error_at(&error.location))),
+        };
+        let Some(hole) = hole else { return Err(bad_hole(source, base, text, next.start, 2)) };
+        at = next.start + hole.raw.len();
+        parts.done.push(TemplatePart::Hole(hole));
+    }
+    parts.text(slice(text, at, text.len()));
+    Ok(Template { parts: parts.done })
+}
+
+/// Reads the content of fetched knowledge: every well-formed hole is one, everything else stays text. `$${` before
+/// what would be a hole is a literal `${`. Whether a hole's root is a fact is not known here: [`Hole::raw`] is what
+/// stands there if it is none.
+pub fn scan_knowledge(source: SourceId, text: &str, base: usize) -> Template {
+    let mut parts = Parts::default();
+    let mut from = 0;
+    let mut at = 0;
+    while let Some(next) = next_dollar(text, at) {
+        let open = next.start + usize::from(next.escaped);
+        let Some(hole) = lenient_hole(source, text, base, open) else {
+            at = open + 2;
+            continue;
+        };
+        at = open + hole.raw.len();
+        parts.text(slice(text, from, next.start));
+        if next.escaped {
+            parts.text(&hole.raw);
+        } else {
+            parts.done.push(TemplatePart::Hole(hole));
+        }
+        from = at;
+    }
+    parts.text(slice(text, from, text.len()));
+    Template { parts: parts.done }
+}
+
+/// Reads a text with `{input:…}` holes; `\{input:` is literal and drops the backslash. `base` as above.
+///
+/// # Errors
+/// [`SyntaxError::Template`] at the first malformed hole.
+pub fn parse_inputs(source: SourceId, text: &str, base: usize) -> Result<InputsText, SyntaxError> {
+    const OPEN: &str = "{input:";
+    let mut parts: Vec<InputsPart> = Vec::new();
+    let mut pending = String::new();
+    let mut at = 0;
+    while let Some(found) = text.get(at..).and_then(|rest| rest.find(OPEN)) {
+        let open = at + found;
+        if slice(text, at, open).ends_with('\\') {
+            pending.push_str(slice(text, at, open - 1));
+            pending.push_str(OPEN);
+            at = open + OPEN.len();
+            continue;
+        }
+        pending.push_str(slice(text, at, open));
+        let window = input_window(text, open);
+        let hole = match TemplateParser::parse(Rule::input, window) {
+            Ok(mut pairs) => pairs.next().and_then(|pair| input(source, base + open, &pair)),
+            Err(error) => return Err(bad_input(source, base, text, open, error_at(&error.location))),
+        };
+        let Some(hole) = hole else { return Err(bad_input(source, base, text, open, OPEN.len())) };
+        at = open + hole.span.len();
+        if !pending.is_empty() {
+            parts.push(InputsPart::Text(std::mem::take(&mut pending)));
+        }
+        parts.push(InputsPart::Input(hole));
+    }
+    pending.push_str(slice(text, at, text.len()));
+    if !pending.is_empty() {
+        parts.push(InputsPart::Text(pending));
+    }
+    Ok(InputsText { parts })
+}
+
+/// Parts of a template in which neighbouring texts are one.
+#[derive(Default)]
+struct Parts {
+    done: Vec<TemplatePart>,
+}
+
+impl Parts {
+    fn text(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        if let Some(TemplatePart::Text(last)) = self.done.last_mut() {
+            last.push_str(text);
+        } else {
+            self.done.push(TemplatePart::Text(text.to_owned()));
+        }
+    }
+}
+
+struct Dollar {
+    start: usize,
+    escaped: bool,
+}
+
+/// The next `${` or `$${` at or after `from`.
+fn next_dollar(text: &str, from: usize) -> Option<Dollar> {
+    let open = from + text.get(from..)?.find("${")?;
+    let escaped = open > from && slice(text, from, open).ends_with('$');
+    Some(Dollar { start: open - usize::from(escaped), escaped })
+}
+
+fn slice(text: &str, start: usize, end: usize) -> &str {
+    text.get(start..end).unwrap_or_default()
+}
+
+/// The text a hole may take: its line, bounded. The parser copies what it cannot read into its error, so it is never
+/// handed more than a hole could be.
+fn hole_window(text: &str, open: usize) -> &str {
+    let rest = text.get(open..).unwrap_or_default();
+    let line = rest.split('\n').next().unwrap_or_default();
+    bounded(line)
+}
+
+/// As above; a default may span lines and runs to the first `}`.
+fn input_window(text: &str, open: usize) -> &str {
+    let rest = text.get(open..).unwrap_or_default();
+    let end = rest.find('}').map_or(rest.len(), |at| at + 1);
+    bounded(rest.get(..end).unwrap_or_default())
+}
+
+fn bounded(text: &str) -> &str {
+    let mut end = text.len().min(MAX_HOLE);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default()
+}
+
+fn error_at(location: &InputLocation) -> usize {
+    match location {
+        InputLocation::Pos(at) | InputLocation::Span((at, _)) => *at,
+    }
+}
+
+fn hole(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Option<Hole> {
+    let raw = pair.as_str();
+    let mut path = None;
+    let mut fallback = None;
+    for part in pair.clone().into_inner() {
+        match part.as_rule() == Rule::fact_path {
+            true => path = Some(segments(part.as_str()).ok()?),
+            false => {
+                let string = part.into_inner().next()?;
+                fallback = Some(serde_json::from_str(string.as_str()).ok()?);
+            }
+        }
+    }
+    let span = Span::new(source, start, start + raw.len());
+    Some(Hole { path: path?, fallback, raw: raw.to_owned(), span })
+}
+
+/// A hole at `open`, if what stands there is one. The byte scan rejects at the first character no hole holds, so that
+/// a text full of openings stays linear.
+fn lenient_hole(source: SourceId, text: &str, base: usize, open: usize) -> Option<Hole> {
+    let end = hole_end(text.as_bytes(), open)?;
+    let pair = TemplateParser::parse(Rule::hole, text.get(open..end)?).ok()?.next()?;
+    let hole = hole(source, base + open, &pair)?;
+    (hole.raw.len() == end - open).then_some(hole)
+}
+
+/// Where a hole that opens at `open` would end.
+fn hole_end(bytes: &[u8], open: usize) -> Option<usize> {
+    let mut in_string = false;
+    let mut escaped = false;
+    let mut pipes = 0;
+    for (offset, byte) in bytes.get(open + 2..)?.iter().take(MAX_HOLE).enumerate() {
+        match byte {
+            b'\n' => return None,
+            _ if in_string => {
+                in_string = escaped || *byte != b'"';
+                escaped = !escaped && *byte == b'\\';
+            }
+            b'}' => return Some(open + 2 + offset + 1),
+            b'"' if pipes == 2 => {
+                in_string = true;
+                pipes = 3;
+            }
+            b'|' if pipes < 2 => pipes += 1,
+            b' ' => {}
+            b'.' | b'_' | b'-' if pipes == 0 => {}
+            b if b.is_ascii_alphanumeric() && pipes == 0 => {}
+            _ => return None,
+        }
+    }
+    None
+}
+
+fn input(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Option<InputHole> {
+    let mut name = None;
+    let mut when_missing = WhenMissing::Refuse;
+    for part in pair.clone().into_inner() {
+        if part.as_rule() == Rule::input_name {
+            name = Some(part.as_str().to_owned());
+        } else if part.as_rule() == Rule::optional {
+            when_missing = WhenMissing::Empty;
+        } else {
+            when_missing = WhenMissing::Default(part.into_inner().next()?.as_str().to_owned());
+        }
+    }
+    Some(InputHole { name: name?, when_missing, span: Span::new(source, start, start + pair.as_str().len()) })
+}
+
+/// Why what opens at `open` is no hole; `at` is where the parser stopped, counted from `open`.
+fn bad_hole(source: SourceId, base: usize, text: &str, open: usize, at: usize) -> SyntaxError {
+    let line = hole_window(text, open);
+    let rest = line.get(at.min(line.len())..).unwrap_or_default();
+    let closed = line.contains('}');
+    let inside = line.get(2..at.max(2)).unwrap_or_default();
+    let (message, label, help) = if !closed {
+        (
+            "`${` is never closed".to_owned(),
+            "opened here".to_owned(),
+            "close it with `}`, or write `$${` for the two characters themselves",
+        )
+    } else if rest.starts_with('}') && inside.trim().is_empty() {
+        (
+            "this hole names nothing".to_owned(),
+            "empty".to_owned(),
+            "name a fact: `${cost.spend}`; `$${` is a literal `${`",
+        )
+    } else if inside.contains("||") {
+        (
+            "a fallback is a string in double quotes".to_owned(),
+            "no such string here".to_owned(),
+            "write `${path || \"text\"}`, with `\\\"` for a quote inside",
+        )
+    } else {
+        let found = rest.chars().next().map_or_else(|| "the end".to_owned(), name_char);
+        let hole = line.split_inclusive('}').next().unwrap_or(line);
+        (
+            format!("`{}` is no hole", shorten(hole)),
+            format!("{found} cannot stand here"),
+            "a hole holds a path, and perhaps a fallback: `${cost.spend || \"0\"}`",
+        )
+    };
+    let at = if closed { open + at.min(line.len()) } else { open };
+    let len = if closed { rest.chars().next().map_or(0, char::len_utf8) } else { 2 };
+    SyntaxError::Template {
+        message,
+        span: Span::new(source, base + at, base + at + len),
+        label,
+        help: Some(help.to_owned()),
+    }
+}
+
+fn bad_input(source: SourceId, base: usize, text: &str, open: usize, at: usize) -> SyntaxError {
+    let window = input_window(text, open);
+    let rest = window.get(at.min(window.len())..).unwrap_or_default();
+    let closed = window.ends_with('}');
+    let (message, label) = if closed {
+        let found = rest.chars().next().map_or_else(|| "the end".to_owned(), name_char);
+        (format!("`{}` is no input", shorten(window)), format!("{found} cannot stand here"))
+    } else {
+        ("`{input:` is never closed".to_owned(), "opened here".to_owned())
+    };
+    let (at, len) = if closed {
+        (open + at.min(window.len()), rest.chars().next().map_or(0, char::len_utf8))
+    } else {
+        (open, "{input:".len())
+    };
+    SyntaxError::Template {
+        message,
+        span: Span::new(source, base + at, base + at + len),
+        label,
+        help: Some(
+            "write `{input:name}`, `{input:name?}` or `{input:name:default}`; `\\{input:` stands for itself".to_owned(),
+        ),
+    }
+}

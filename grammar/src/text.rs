@@ -1,0 +1,43 @@
+//! Small facts about characters that several parsers share.
+
+use std::ops::Range;
+
+/// How a message calls one character: itself in backticks, or its code point where it cannot be seen.
+pub(crate) fn name_char(c: char) -> String {
+    match c {
+        ' ' => "a space".into(),
+        '\n' | '\r' => "a line break".into(),
+        '\t' => "a tab".into(),
+        '`' => "a backtick".into(),
+        c if c.is_control() => format!("the control character U+{:04X}", u32::from(c)),
+        c => format!("`{c}`"),
+    }
+}
+
+/// The first control character other than tab and line breaks, as the range it takes.
+pub(crate) fn control_character(text: &str) -> Option<(Range<usize>, char)> {
+    let at = text.bytes().position(|b| b < 0x20 && !matches!(b, b'\t' | b'\n' | b'\r'))?;
+    text.get(at..)?.chars().next().map(|c| (at..at + 1, c))
+}
+
+/// `text` cut to a length a message can hold, at a character boundary.
+pub(crate) fn shorten(text: &str) -> String {
+    const LONGEST: usize = 60;
+    match text.char_indices().nth(LONGEST) {
+        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default().escape_debug()),
+        None => text.escape_debug().to_string(),
+    }
+}
+
+/// The candidate a misspelled word most likely meant; `None` where nothing is near.
+pub(crate) fn closest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str> {
+    if word.len() > 64 {
+        return None;
+    }
+    let lower = word.to_ascii_lowercase();
+    let near = |c: &&str| {
+        let distance = strsim::damerau_levenshtein(&lower, c);
+        (distance <= 2 && distance < c.len().max(2)).then_some(distance)
+    };
+    candidates.iter().copied().filter_map(|c| near(&c).map(|d| (d, c))).min_by_key(|(d, _)| *d).map(|(_, c)| c)
+}

@@ -1,0 +1,373 @@
+//! From text to tree. quick-xml finds where each piece of markup begins and ends; what it leaves unchecked is checked
+//! here, and a mistake that can be stepped over is, so that one reading reports several.
+
+use std::ops::Range;
+
+use quick_xml::Reader;
+use quick_xml::events::Event;
+
+use super::chars::{is_name_start, is_space, name_len, push_text, resolve};
+use super::tag::{self, ESCAPE_LT, bad_char, bad_reference};
+use super::{Element, Node};
+use crate::Parsed;
+use crate::error::SyntaxError;
+use crate::span::{SourceId, Span, Spanned};
+use crate::text::{name_char, shorten};
+
+/// The deepest nesting that is read, so that everything that walks a tree may recurse.
+pub const MAX_DEPTH: usize = 64;
+/// The most attributes one element may hold.
+pub const MAX_ATTRIBUTES: usize = 64;
+/// After this many errors reading stops: what follows is more likely noise than news.
+const MAX_ERRORS: usize = 20;
+
+/// Reads the XML in `range` of `text` (`language.md` 2); spans are offsets into `text`. The tree is the root element,
+/// if there is one, with whatever could be read of it.
+pub fn parse(source: SourceId, text: &str, range: Range<usize>) -> Parsed<Option<Element>> {
+    let end = range.end.min(text.len());
+    let mut tree = Builder { source, text, end, open: Vec::new(), root: None, skipped: 0, errors: Vec::new() };
+    if let Some((at, c)) = text.get(range.start..end).and_then(bad_char) {
+        let at = range.start + at;
+        tree.complain(at, at + c.len_utf8(), format!("{} cannot stand in XML", name_char(c)), "remove it", None);
+    }
+    let mut from = range.start;
+    while let Some(next) = tree.read_from(from) {
+        if tree.errors.len() >= MAX_ERRORS {
+            break;
+        }
+        from = next;
+    }
+    tree.finish(range.start)
+}
+
+pub(super) fn xml_error(span: Span, message: String, label: &str, help: Option<&str>) -> SyntaxError {
+    SyntaxError::Xml { message, span, label: label.to_owned(), help: help.map(str::to_owned) }
+}
+
+struct Builder<'t> {
+    source: SourceId,
+    text: &'t str,
+    end: usize,
+    open: Vec<Element>,
+    root: Option<Element>,
+    /// Elements open beyond [`MAX_DEPTH`], which are counted and not kept.
+    skipped: usize,
+    errors: Vec<SyntaxError>,
+}
+
+impl<'t> Builder<'t> {
+    fn span(&self, start: usize, end: usize) -> Span {
+        Span::new(self.source, start, end)
+    }
+
+    fn raw(&self, start: usize, end: usize) -> &'t str {
+        self.text.get(start..end).unwrap_or_default()
+    }
+
+    fn complain(&mut self, start: usize, end: usize, message: String, label: &str, help: Option<&str>) {
+        self.errors.push(xml_error(self.span(start, end), message, label, help));
+    }
+
+    /// Reads until the end, or until a place from which reading must start again.
+    fn read_from(&mut self, from: usize) -> Option<usize> {
+        let mut reader = Reader::from_str(self.text.get(from..self.end)?);
+        let config = reader.config_mut();
+        config.check_end_names = false;
+        config.allow_unmatched_ends = true;
+        let position = |reader: &Reader<&[u8]>| from + usize::try_from(reader.buffer_position()).unwrap_or(usize::MAX);
+        loop {
+            let start = position(&reader);
+            let event = reader.read_event();
+            let end = position(&reader).min(self.end);
+            if self.errors.len() >= MAX_ERRORS {
+                return None;
+            }
+            let again = match event {
+                Ok(Event::Eof) => return None,
+                Ok(Event::Start(_) | Event::Empty(_)) => self.start(start, end),
+                Ok(Event::End(_)) => self.end(start, end),
+                Ok(Event::Text(_)) => {
+                    self.text(start, end);
+                    None
+                }
+                Ok(Event::CData(_)) => {
+                    self.cdata(start, end);
+                    None
+                }
+                Ok(Event::GeneralRef(_)) => self.reference(start, end),
+                Ok(Event::Comment(_)) => {
+                    self.comment(start, end);
+                    None
+                }
+                Ok(Event::Decl(_)) => {
+                    if start != from || self.root.is_some() || !self.open.is_empty() {
+                        let label = "only the first thing in a document";
+                        self.complain(start, end, "an XML declaration stands at the start".into(), label, None);
+                    }
+                    None
+                }
+                Ok(Event::PI(_)) => None,
+                Ok(Event::DocType(_)) => {
+                    let help = Some("remove it: entities and validation come from nowhere else");
+                    self.complain(start, end, "a document type is not read".into(), "not allowed", help);
+                    None
+                }
+                Err(_) => return self.unreadable(start),
+            };
+            if again.is_some() {
+                return again;
+            }
+        }
+    }
+
+    /// What quick-xml cannot read on from: something opened and never closed.
+    fn unreadable(&mut self, start: usize) -> Option<usize> {
+        let rest = self.raw(start, self.end);
+        if rest.starts_with('&') {
+            return self.stray_ampersand(start);
+        }
+        let (what, close) = if rest.starts_with("<!--") {
+            ("this comment", "-->")
+        } else if rest.starts_with("<![") {
+            ("this CDATA section", "]]>")
+        } else if rest.starts_with("<?") {
+            ("this instruction", "?>")
+        } else if rest.starts_with("</") || rest.get(1..).is_some_and(|r| r.starts_with(is_name_start)) {
+            ("this tag", ">")
+        } else {
+            return self.stray_angle(start);
+        };
+        let line = rest.lines().next().map_or(1, str::len);
+        let help = format!("add `{close}`");
+        self.complain(start, start + line, format!("{what} is never closed"), "opened here", Some(&help));
+        None
+    }
+
+    /// A `<` that opens nothing is taken as text, and reading goes on behind it.
+    fn stray_angle(&mut self, start: usize) -> Option<usize> {
+        self.complain(start, start + 1, "a `<` in text must be escaped".into(), "opens no tag", Some(ESCAPE_LT));
+        self.push_text(start, start + 1, |into, raw| into.push_str(raw));
+        Some(start + 1)
+    }
+
+    fn stray_ampersand(&mut self, start: usize) -> Option<usize> {
+        self.errors.push(bad_reference(self.span(start, start + 1), None));
+        self.push_text(start, start + 1, |into, raw| into.push_str(raw));
+        Some(start + 1)
+    }
+
+    fn start(&mut self, start: usize, end: usize) -> Option<usize> {
+        let raw = self.raw(start, end);
+        if !raw.get(1..).is_some_and(|r| r.starts_with(is_name_start)) {
+            return self.stray_angle(start);
+        }
+        let empty = raw.ends_with("/>");
+        if self.skipped > 0 {
+            self.skipped += usize::from(!empty);
+            return None;
+        }
+        let tag = tag::read(self.source, self.text, start, end);
+        self.errors.extend(tag.errors);
+        if let Some(resume) = tag.resume {
+            return Some(resume);
+        }
+        let element =
+            Element { name: tag.name, attributes: tag.attributes, children: Vec::new(), span: self.span(start, end) };
+        if self.open.is_empty() && self.root.is_some() {
+            let message = format!("`<{}>` is a second root", shorten(&element.name.node));
+            let help = Some("a document has one root element");
+            self.errors.push(xml_error(element.name.span, message, "outside the first", help));
+        }
+        self.check_prefixes(&element);
+        if empty {
+            self.attach(element);
+        } else if self.open.len() == MAX_DEPTH {
+            let message = format!("elements nest at most {MAX_DEPTH} deep");
+            self.errors.push(xml_error(element.name.span, message, "one level too many", None));
+            self.skipped = 1;
+        } else {
+            self.open.push(element);
+        }
+        None
+    }
+
+    fn end(&mut self, start: usize, end: usize) -> Option<usize> {
+        if self.skipped > 0 {
+            self.skipped -= 1;
+            return None;
+        }
+        let raw = self.raw(start, end);
+        let inside = raw.get(2..raw.len().saturating_sub(1)).unwrap_or_default();
+        let name = inside.trim_end_matches(is_space).to_owned();
+        if name_len(&name) != name.len() || name.is_empty() {
+            // `</a <b>`: the tag's own `>` is missing.
+            let resume = inside.find('<').map(|at| start + 2 + at);
+            let stop = resume.unwrap_or(end);
+            self.complain(start, stop, "this is no end tag".into(), "not a name and `>`", Some("write `</name>`"));
+            if resume.is_none() {
+                return None;
+            }
+            let known = name.split(|c| is_space(c) || c == '<').next().unwrap_or_default().to_owned();
+            self.close(&known, start, stop);
+            return resume;
+        }
+        self.close(&name, start, end);
+        None
+    }
+
+    /// Closes the innermost open element of that name, and with a complaint each all those inside it.
+    fn close(&mut self, name: &str, start: usize, end: usize) {
+        let Some(depth) = self.open.iter().rposition(|e| e.name.node == name) else {
+            let message = format!("`</{}>` closes nothing", shorten(name));
+            let help = self.open.last().map(|e| format!("`<{}>` is the element open here", shorten(&e.name.node)));
+            self.complain(start, end, message, "no such element is open", help.as_deref());
+            return;
+        };
+        while self.open.len() > depth {
+            let Some(mut element) = self.open.pop() else { return };
+            let inner = self.open.len() > depth;
+            if inner {
+                let help = format!("add `</{}>` before `</{}>`", shorten(&element.name.node), shorten(name));
+                self.never_closed(&element, &help);
+            }
+            element.span = element.span.join(self.span(start, if inner { start } else { end }));
+            self.attach(element);
+        }
+    }
+
+    fn never_closed(&mut self, element: &Element, help: &str) {
+        let message = format!("`<{}>` is never closed", shorten(&element.name.node));
+        self.errors.push(xml_error(element.name.span, message, "opened here", Some(help)));
+    }
+
+    fn attach(&mut self, element: Element) {
+        if let Some(parent) = self.open.last_mut() {
+            parent.children.push(Node::Element(element));
+        } else if self.root.is_none() {
+            self.root = Some(element);
+        }
+    }
+
+    fn text(&mut self, start: usize, end: usize) {
+        let raw = self.raw(start, end);
+        if let Some(at) = raw.find("]]>") {
+            let at = start + at;
+            self.complain(at, at + 3, "`]]>` cannot stand in text".into(), "closes nothing", Some("write `]]&gt;`"));
+        }
+        self.push_text(start, end, push_text);
+    }
+
+    fn cdata(&mut self, start: usize, end: usize) {
+        let (from, to) = (start + "<![CDATA[".len(), end.saturating_sub("]]>".len()));
+        if self.open.is_empty() {
+            self.text_outside(start, end);
+            return;
+        }
+        self.push_text(start, end, |into, raw| {
+            push_text(into, raw.get(from - start..to.saturating_sub(start)).unwrap_or_default());
+        });
+    }
+
+    fn reference(&mut self, start: usize, end: usize) -> Option<usize> {
+        let raw = self.raw(start, end);
+        let name = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
+        let Some(c) = resolve(name) else {
+            if name_len(name) != name.len() && !name.starts_with('#') {
+                return self.stray_ampersand(start);
+            }
+            self.errors.push(bad_reference(self.span(start, end), Some(name)));
+            return None;
+        };
+        self.push_text(start, end, |into, _| into.push(c));
+        None
+    }
+
+    /// Adds to the text that stands last in the open element, or begins one.
+    fn push_text(&mut self, start: usize, end: usize, write: impl FnOnce(&mut String, &str)) {
+        let span = self.span(start, end);
+        let raw = self.text.get(start..end).unwrap_or_default();
+        if self.skipped > 0 {
+            return;
+        }
+        let Some(parent) = self.open.last_mut() else {
+            let blank = raw.chars().all(is_space);
+            if !blank && !(raw == "<" || raw == "&") {
+                self.text_outside(start, end);
+            }
+            return;
+        };
+        if let Some(Node::Text(last)) = parent.children.last_mut() {
+            last.span = last.span.join(span);
+            write(&mut last.node, raw);
+        } else {
+            let mut text = String::with_capacity(raw.len());
+            write(&mut text, raw);
+            parent.children.push(Node::Text(Spanned::new(text, span)));
+        }
+    }
+
+    fn text_outside(&mut self, start: usize, end: usize) {
+        let raw = self.raw(start, end);
+        let inner = raw.trim_matches(is_space);
+        let at = start + (raw.len() - raw.trim_start_matches(is_space).len());
+        let len = inner.lines().next().map_or(1, str::len);
+        let side = if self.root.is_some() { "after" } else { "before" };
+        let message = format!("text stands {side} the root element");
+        self.complain(at, at + len, message, "outside the root", Some("move it inside, or out of the XML"));
+    }
+
+    fn comment(&mut self, start: usize, end: usize) {
+        let (from, to) = (start + 4, end.saturating_sub(3).max(start + 4));
+        let inside = self.raw(from, to);
+        if inside.contains("--") || inside.ends_with('-') {
+            let at = from + inside.find("--").unwrap_or(inside.len().saturating_sub(1));
+            self.complain(at, at + 2, "`--` cannot stand in a comment".into(), "only at its end", Some("write `- -`"));
+        }
+        let span = self.span(start, end);
+        if self.skipped == 0
+            && let Some(parent) = self.open.last_mut()
+        {
+            parent.children.push(Node::Comment(Spanned::new(inside.to_owned(), span)));
+        }
+    }
+
+    /// `a:b` needs an `xmlns:a` on the element or around it.
+    fn check_prefixes(&mut self, element: &Element) {
+        let names = std::iter::once(&element.name).chain(element.attributes.iter().map(|a| &a.name));
+        let mut errors = Vec::new();
+        for name in names {
+            let Some((prefix, local)) = name.node.split_once(':') else { continue };
+            let declared = match prefix {
+                "xml" | "xmlns" => true,
+                _ => std::iter::once(element)
+                    .chain(&self.open)
+                    .any(|e| e.attributes.iter().any(|a| a.name.node.strip_prefix("xmlns:") == Some(prefix))),
+            };
+            if !declared || prefix.is_empty() || !local.starts_with(is_name_start) || local.contains(':') {
+                errors.push(xml_error(
+                    name.span,
+                    format!("the prefix of `{}` is not declared", shorten(&name.node)),
+                    "unknown prefix",
+                    Some("names here have no prefix"),
+                ));
+            }
+        }
+        self.errors.extend(errors);
+    }
+
+    fn finish(mut self, start: usize) -> Parsed<Option<Element>> {
+        let stopped = self.errors.len() >= MAX_ERRORS;
+        while let Some(mut element) = self.open.pop() {
+            if !stopped && self.errors.len() < MAX_ERRORS {
+                let help = format!("add `</{}>`", shorten(&element.name.node));
+                self.never_closed(&element, &help);
+            }
+            element.span = element.span.join(self.span(self.end, self.end));
+            self.attach(element);
+        }
+        if self.root.is_none() && self.errors.is_empty() {
+            self.complain(start, self.end, "there is no element here".into(), "expected XML", None);
+        }
+        Parsed { tree: self.root, errors: self.errors }
+    }
+}

@@ -1,0 +1,246 @@
+//! The inside of one start tag: its name and its attributes, with spans.
+
+use super::Attribute;
+use super::chars::{is_char, is_space, name_len, push_text, resolve};
+use super::read::{MAX_ATTRIBUTES, xml_error};
+use crate::error::SyntaxError;
+use crate::span::{SourceId, Span, Spanned};
+use crate::text::{name_char, shorten};
+
+pub(super) const ESCAPE_LT: &str = "write `&lt;` for a `<` in text, or put the text into `<![CDATA[ … ]]>`";
+pub(super) const ESCAPE_AMP: &str = "write `&amp;` for a `&`; a condition may say `and`";
+
+/// A start tag taken apart.
+pub(super) struct Tag {
+    pub name: Spanned<String>,
+    pub attributes: Vec<Attribute>,
+    pub errors: Vec<SyntaxError>,
+    /// Where reading must go on because what looked like a tag is none: a `<` before its `>`.
+    pub resume: Option<usize>,
+}
+
+/// Reads a tag from `<` to `>`, which `text` spans from `start` to `end`.
+pub(super) fn read(source: SourceId, text: &str, start: usize, end: usize) -> Tag {
+    let inside_end = end - usize::from(text.get(start..end).is_some_and(|t| t.ends_with("/>"))) - 1;
+    let mut scan = Scan { source, text, at: start + 1, end: inside_end, errors: Vec::new() };
+    let name = scan.name();
+    let mut attributes: Vec<Attribute> = Vec::new();
+    let mut resume = None;
+    loop {
+        let spaced = scan.skip_spaces();
+        let Some(c) = scan.peek() else { break };
+        if c == '<' {
+            scan.complain(
+                start,
+                start + 1,
+                "this `<` opens no tag".into(),
+                "no `>` follows before the next `<`",
+                ESCAPE_LT,
+            );
+            resume = Some(scan.at);
+            break;
+        }
+        if name_len(scan.rest()) == 0 {
+            let at = scan.at;
+            let help = if c == '&' { ESCAPE_AMP } else { ESCAPE_LT };
+            scan.complain(
+                at,
+                at + c.len_utf8(),
+                format!("{} cannot stand in a tag", name_char(c)),
+                "expected an attribute or the end of the tag",
+                help,
+            );
+            // One complaint for one tag: the rest is no attributes either.
+            if let Some(next) = scan.rest().find('<') {
+                resume = Some(scan.at + next);
+            }
+            break;
+        }
+        if !spaced {
+            let at = scan.at;
+            scan.complain(
+                at,
+                at + 1,
+                "attributes are separated by spaces".into(),
+                "a space is missing here",
+                "add a space",
+            );
+        }
+        let Some(attribute) = scan.attribute() else { break };
+        if attributes.iter().any(|a| a.name.node == attribute.name.node) {
+            let span = attribute.name.span;
+            scan.errors.push(xml_error(
+                span,
+                format!("`{}` is given twice", shorten(&attribute.name.node)),
+                "second time",
+                Some("keep one of the two"),
+            ));
+        } else if attributes.len() == MAX_ATTRIBUTES {
+            scan.errors.push(xml_error(
+                attribute.name.span,
+                format!("an element holds at most {MAX_ATTRIBUTES} attributes"),
+                "one too many",
+                None,
+            ));
+            break;
+        } else {
+            attributes.push(attribute);
+        }
+    }
+    Tag { name, attributes, errors: scan.errors, resume }
+}
+
+struct Scan<'t> {
+    source: SourceId,
+    text: &'t str,
+    at: usize,
+    end: usize,
+    errors: Vec<SyntaxError>,
+}
+
+impl<'t> Scan<'t> {
+    fn rest(&self) -> &'t str {
+        self.text.get(self.at..self.end).unwrap_or_default()
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn span(&self, start: usize, end: usize) -> Span {
+        Span::new(self.source, start, end)
+    }
+
+    fn complain(&mut self, start: usize, end: usize, message: String, label: &str, help: &str) {
+        self.errors.push(xml_error(self.span(start, end), message, label, Some(help)));
+    }
+
+    fn skip_spaces(&mut self) -> bool {
+        let rest = self.rest();
+        let len = rest.find(|c| !is_space(c)).unwrap_or(rest.len());
+        self.at += len;
+        len > 0
+    }
+
+    fn name(&mut self) -> Spanned<String> {
+        let len = name_len(self.rest());
+        let name = self.rest().get(..len).unwrap_or_default().to_owned();
+        let span = self.span(self.at, self.at + len);
+        self.at += len;
+        Spanned::new(name, span)
+    }
+
+    fn attribute(&mut self) -> Option<Attribute> {
+        let name = self.name();
+        self.skip_spaces();
+        if self.peek() != Some('=') {
+            self.errors.push(xml_error(
+                name.span,
+                format!("the attribute `{}` has no value", shorten(&name.node)),
+                "expected `=` after this",
+                Some("write `name=\"value\"`; a `<` in text is written `&lt;`"),
+            ));
+            // Reading on would only repeat the complaint for each word.
+            return None;
+        }
+        self.at += 1;
+        self.skip_spaces();
+        let quote = self.peek().filter(|c| matches!(c, '"' | '\''));
+        let Some(quote) = quote else {
+            let at = self.at;
+            self.complain(
+                at,
+                at + self.peek().map_or(0, char::len_utf8),
+                format!("the value of `{}` is not in quotes", shorten(&name.node)),
+                "expected a quote here",
+                "write `name=\"value\"`",
+            );
+            return None;
+        };
+        self.at += 1;
+        let Some(len) = self.rest().find(quote) else {
+            let at = self.at - 1;
+            self.complain(
+                at,
+                self.end,
+                format!("the value of `{}` is never closed", shorten(&name.node)),
+                "opened here",
+                "add the closing quote",
+            );
+            self.at = self.end;
+            return None;
+        };
+        let start = self.at;
+        let raw = self.rest().get(..len).unwrap_or_default();
+        self.at += len + 1;
+        let value = self.value(start, raw);
+        Some(Attribute { name, value: Spanned::new(value, self.span(start, start + len)) })
+    }
+
+    /// References resolved, white space as XML normalises it: each tab and line break reads as a space.
+    fn value(&mut self, start: usize, raw: &str) -> String {
+        if let Some(at) = raw.find('<') {
+            self.complain(
+                start + at,
+                start + at + 1,
+                "a `<` cannot stand in an attribute".into(),
+                "write `&lt;`",
+                "write `&lt;`; or a quote is missing before this",
+            );
+        }
+        let mut value = String::with_capacity(raw.len());
+        let mut rest = raw;
+        while let Some(at) = rest.find('&') {
+            push_spaced(&mut value, rest.get(..at).unwrap_or_default());
+            let tail = rest.get(at + 1..).unwrap_or_default();
+            let offset = start + (raw.len() - tail.len());
+            let reference = tail.find(';').and_then(|end| tail.get(..end));
+            match reference.and_then(|r| resolve(r).map(|c| (r, c))) {
+                Some((r, c)) => {
+                    value.push(c);
+                    rest = tail.get(r.len() + 1..).unwrap_or_default();
+                }
+                None => {
+                    let len = reference.filter(|r| name_len(r) == r.len()).map_or(0, |r| r.len() + 1);
+                    self.errors.push(bad_reference(self.span(offset - 1, offset + len), reference.filter(|_| len > 0)));
+                    value.push('&');
+                    rest = tail;
+                }
+            }
+        }
+        push_spaced(&mut value, rest);
+        value
+    }
+}
+
+/// What is wrong with a `&` that starts no reference, or one to something unknown.
+pub(super) fn bad_reference(span: Span, name: Option<&str>) -> SyntaxError {
+    match name {
+        Some(name) => xml_error(
+            span,
+            format!("`&{};` stands for nothing", shorten(name)),
+            "unknown reference",
+            Some("XML knows `&lt; &gt; &amp; &apos; &quot;` and numbers such as `&#8364;`"),
+        ),
+        None => xml_error(span, "a `&` in text must be escaped".into(), "starts no reference", Some(ESCAPE_AMP)),
+    }
+}
+
+fn push_spaced(into: &mut String, raw: &str) {
+    let from = into.len();
+    push_text(into, raw);
+    if into.get(from..).is_some_and(|t| t.contains(['\n', '\t'])) {
+        let spaced = into.split_off(from).replace(['\n', '\t'], " ");
+        into.push_str(&spaced);
+    }
+}
+
+/// The first character of `text` no XML document may hold.
+pub(super) fn bad_char(text: &str) -> Option<(usize, char)> {
+    // Everything forbidden is a control character, a surrogate (no `char`) or one of two code points that begin with
+    // the bytes EF BF; the byte test keeps clean text fast.
+    if !text.bytes().any(|b| (b < 0x20 && !matches!(b, b'\t' | b'\n' | b'\r')) || b == 0xEF) {
+        return None;
+    }
+    text.char_indices().find(|(_, c)| !is_char(*c))
+}

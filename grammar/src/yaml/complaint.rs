@@ -1,0 +1,124 @@
+//! What the library's errors are called here.
+
+use serde_saphyr::Error;
+use serde_saphyr::budget::BudgetBreach;
+
+use super::node::Spans;
+use super::{MAX_ALIASES, MAX_DEPTH, MAX_NODES};
+use crate::error::SyntaxError;
+use crate::span::Span;
+use crate::text::shorten;
+
+pub(super) fn yaml_error(span: Span, message: String, label: &str, help: Option<&str>) -> SyntaxError {
+    SyntaxError::Yaml { message, span, label: label.to_owned(), help: help.map(str::to_owned) }
+}
+
+pub(super) fn describe(spans: &Spans<'_>, error: &Error) -> SyntaxError {
+    let error = error.without_snippet();
+    let (start, end) = error.location().map_or((0, 0), |place| spans.range(place));
+    let (message, label, help) = words(error);
+    let span = spans.span(start, end);
+    let span = if span.is_empty() { one_character(spans, start) } else { span };
+    yaml_error(span, message, label, help)
+}
+
+/// An error at a point underlines the character there, or the last one before the end.
+fn one_character(spans: &Spans<'_>, at: usize) -> Span {
+    let at = if at >= spans.text.trim_end().len() { spans.text.trim_end().len() } else { at };
+    match spans.text.get(at..).and_then(|rest| rest.chars().next()) {
+        Some(c) if !c.is_whitespace() => spans.span(at, at + c.len_utf8()),
+        Some(_) | None => spans.span(at, at),
+    }
+}
+
+fn words(error: &Error) -> (String, &'static str, Option<&'static str>) {
+    let plain = |text: &str, label, help| (text.to_owned(), label, help);
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the library's list is long, open and mostly about typed reading"
+    )]
+    match error {
+        Error::DuplicateMappingKey { key, .. } => (
+            key.as_ref()
+                .map_or_else(|| "a key is given twice".to_owned(), |k| format!("`{}` is given twice", shorten(k))),
+            "second time",
+            Some("keep one of the two"),
+        ),
+        Error::MultipleDocuments { .. } => {
+            plain("a file holds one YAML document", "a second one begins here", Some("remove the `---` before it"))
+        }
+        Error::UnknownAnchor { .. } => {
+            plain("this alias names no anchor", "unknown anchor", Some("define it first, with `&name`"))
+        }
+        Error::RecursiveReferencesRequireWeakTypes { .. } => {
+            plain("this alias stands inside what it names", "endless", None)
+        }
+        Error::Budget { breach, .. } => budget(breach),
+        Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasReplayCounterOverflow { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => (
+            format!("aliases may stand for at most {MAX_NODES} values"),
+            "too many from here",
+            Some("write fewer aliases"),
+        ),
+        Error::NullIntoString { .. } => plain("a key cannot be null", "not a name", Some("put it in quotes")),
+        Error::Unexpected { expected: "string scalar", .. } => {
+            plain("a key is a name, not a list or a mapping", "not a name", None)
+        }
+        Error::UnsupportedTag { tag, .. } => (
+            format!("the tag `{}` means nothing here", shorten(tag)),
+            "unknown tag",
+            Some("write the value without a tag"),
+        ),
+        Error::NonFiniteFloat { value, .. } => {
+            (format!("`{}` is no number that can be held", shorten(value)), "not finite", Some("put it in quotes"))
+        }
+        Error::AliasError { error, .. } => words(error),
+        other => (cleaned(&other.to_string()), "here", None),
+    }
+}
+
+fn budget(breach: &BudgetBreach) -> (String, &'static str, Option<&'static str>) {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the remaining budgets are the library's own, far above ours")]
+    match breach {
+        BudgetBreach::Depth { .. } => (format!("values nest at most {MAX_DEPTH} deep"), "one level too many", None),
+        BudgetBreach::Aliases { .. } => {
+            (format!("a document uses at most {MAX_ALIASES} aliases"), "one too many", None)
+        }
+        _ => (format!("a document holds at most {MAX_NODES} values"), "too many from here", Some("split the file")),
+    }
+}
+
+/// The library's own sentence, without its position and its way of quoting.
+fn cleaned(text: &str) -> String {
+    let text = text.rsplit_once(" at line ").map_or(text, |(before, _)| before);
+    let text = text.trim_end_matches('.');
+    if text == "recursion limit exceeded" {
+        return format!("values nest at most {MAX_DEPTH} deep");
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut open = false;
+    for c in text.chars() {
+        match c {
+            '`' => {
+                open = true;
+                out.push('`');
+            }
+            '\'' if open => {
+                open = false;
+                out.push('`');
+            }
+            '\'' => {
+                open = true;
+                out.push('`');
+            }
+            c => out.push(c),
+        }
+    }
+    let mut chars = out.chars();
+    match chars.next() {
+        Some(first) => first.to_lowercase().chain(chars).collect(),
+        None => "this is no YAML".to_owned(),
+    }
+}

@@ -1,0 +1,202 @@
+//! What serde hands over, and its conversion into spanned nodes.
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Number;
+use serde_saphyr::{Location, Spanned};
+
+use super::complaint::yaml_error;
+use crate::Parsed;
+use crate::data::{Entry, Kind, Node};
+use crate::error::SyntaxError;
+use crate::span::{SourceId, Span, Spanned as At};
+
+/// A value as the library reads it, before spans are settled.
+pub(super) enum Raw {
+    Null,
+    Bool(bool),
+    Integer(Number),
+    Decimal(f64),
+    String(String),
+    List(Vec<Spanned<Raw>>),
+    Map(Vec<(Spanned<String>, Spanned<Raw>)>),
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RawVisitor)
+    }
+}
+
+struct RawVisitor;
+
+impl<'de> Visitor<'de> for RawVisitor {
+    type Value = Raw;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Raw, E> {
+        Ok(Raw::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Raw, E> {
+        Ok(Raw::Integer(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Raw, E> {
+        Ok(Raw::Integer(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Raw, E> {
+        Ok(Raw::Decimal(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Raw, E> {
+        Ok(Raw::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Raw, E> {
+        Ok(Raw::String(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Raw, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = access.next_element()? {
+            items.push(item);
+        }
+        Ok(Raw::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Raw, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = access.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Raw::Map(entries))
+    }
+}
+
+/// Turns the library's places into spans of the source.
+pub(super) struct Spans<'t> {
+    pub source: SourceId,
+    pub text: &'t str,
+    pub base: usize,
+}
+
+impl Spans<'_> {
+    pub(super) fn node(&self, raw: Spanned<Raw>) -> Parsed<Node> {
+        let mut errors = Vec::new();
+        let tree = self.convert(raw, &mut errors);
+        Parsed { tree, errors }
+    }
+
+    /// A range of the document as a span of the source.
+    pub(super) fn span(&self, start: usize, end: usize) -> Span {
+        Span::new(self.source, self.base + start, self.base + end)
+    }
+
+    /// The bytes a place takes. Places from inside the scanner know characters only.
+    pub(super) fn range(&self, place: Location) -> (usize, usize) {
+        let as_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let start = match place.span().byte_offset() {
+            Some(start) => as_usize(start),
+            None if place == Location::UNKNOWN => 0,
+            None => self.line_and_column(as_usize(place.line()), as_usize(place.column())),
+        };
+        let start = start.min(self.text.len());
+        let end = start + place.span().byte_len().map_or(0, as_usize);
+        (start, end.min(self.text.len()))
+    }
+
+    fn line_and_column(&self, line: usize, column: usize) -> usize {
+        let mut start = 0;
+        for _ in 1..line {
+            match self.text.get(start..).and_then(|rest| rest.find('\n')) {
+                Some(at) => start += at + 1,
+                None => break,
+            }
+        }
+        let rest = self.text.get(start..).unwrap_or_default();
+        start + rest.char_indices().nth(column.saturating_sub(1)).map_or(rest.len(), |(at, _)| at)
+    }
+
+    fn convert(&self, raw: Spanned<Raw>, errors: &mut Vec<SyntaxError>) -> Node {
+        let (start, end) = self.range(raw.referenced);
+        let (kind, end) = match raw.value {
+            Raw::Null => (Kind::Null, end),
+            Raw::Bool(value) => (Kind::Bool(value), end),
+            Raw::Integer(value) => (Kind::Number(value), end),
+            Raw::Decimal(value) => (self.decimal(value, raw.defined, errors), end),
+            Raw::String(value) => (Kind::String(value), end),
+            Raw::List(items) => {
+                let items: Vec<Node> = items.into_iter().map(|item| self.convert(item, errors)).collect();
+                let last = items.last().map(|item| item.span);
+                (Kind::List(items), self.container_end(start, end, last, b']'))
+            }
+            Raw::Map(entries) => {
+                let entries: Vec<Entry> = entries
+                    .into_iter()
+                    .map(|(key, value)| {
+                        let (from, to) = self.range(key.referenced);
+                        Entry { key: At::new(key.value, self.span(from, to)), value: self.convert(value, errors) }
+                    })
+                    .collect();
+                let last = entries.iter().map(|entry| entry.value.span.join(entry.key.span)).max_by_key(|s| s.end);
+                (Kind::Map(entries), self.container_end(start, end, last, b'}'))
+            }
+        };
+        Node::new(kind, self.span(start, end))
+    }
+
+    /// A whole number too large to be exact arrives as a decimal; its spelling gives it away.
+    fn decimal(&self, value: f64, place: Location, errors: &mut Vec<SyntaxError>) -> Kind {
+        let (start, end) = self.range(place);
+        let written = self.text.get(start..end).unwrap_or_default();
+        let digits = written.trim_start_matches(['-', '+']);
+        let whole = digits.bytes().all(|b| b.is_ascii_digit()) || digits.starts_with("0x") || digits.starts_with("0o");
+        match Number::from_f64(value) {
+            Some(number) if !whole => Kind::Number(number),
+            Some(_) | None => {
+                errors.push(yaml_error(
+                    self.span(start, end),
+                    format!("`{}` is no number that can be held", crate::text::shorten(written)),
+                    "out of range",
+                    Some("whole numbers go from -9223372036854775808 to 18446744073709551615; put it in quotes"),
+                ));
+                Kind::Null
+            }
+        }
+    }
+
+    /// Where a container ends: with its last value, or with its closing bracket.
+    fn container_end(&self, start: usize, end: usize, last: Option<Span>, close: u8) -> usize {
+        let bytes = self.text.as_bytes();
+        let last = last.map(|s| s.range().end.saturating_sub(self.base)).unwrap_or(end).max(end);
+        if !matches!(bytes.get(start), Some(b'[' | b'{')) {
+            return last;
+        }
+        let mut at = last;
+        while let Some(byte) = bytes.get(at) {
+            match byte {
+                b if *b == close => return at + 1,
+                b'#' => at += bytes.get(at..).and_then(|r| r.iter().position(|b| *b == b'\n')).unwrap_or(0).max(1),
+                b' ' | b'\t' | b'\r' | b'\n' | b',' => at += 1,
+                _ => return last,
+            }
+        }
+        last
+    }
+}
