@@ -7,6 +7,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
+use rye_grammar::data::{Entry, Kind, Node};
+use rye_grammar::{Span, Spanned};
+
 /// The types a value can be declared with, and the two words for what is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -344,4 +347,21 @@ fn end_of_string(bytes: &[u8], open: usize) -> usize {
         }
     }
     at
+}
+
+/// The same value as data nodes, every node at one place: for readers of data that comes without a source.
+pub fn to_node(value: &Value, at: Span) -> Node {
+    let kind = match value {
+        Value::Null => Kind::Null,
+        Value::Bool(b) => Kind::Bool(*b),
+        Value::Number(n) => Kind::Number(n.clone()),
+        Value::String(s) => Kind::String(s.clone()),
+        Value::Array(items) => Kind::List(items.iter().map(|item| to_node(item, at)).collect()),
+        Value::Object(map) => Kind::Map(
+            map.iter()
+                .map(|(key, value)| Entry { key: Spanned::new(key.clone(), at), value: to_node(value, at) })
+                .collect(),
+        ),
+    };
+    Node::new(kind, at)
 }
