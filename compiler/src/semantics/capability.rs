@@ -209,8 +209,7 @@ mod tests {
 
     #[test]
     fn a_query_needs_the_whole_type() {
-        let query =
-            Request { primary: Primary::Fetch, item_type: ItemType::Knowledge, item_id: None, space: None };
+        let query = Request { primary: Primary::Fetch, item_type: ItemType::Knowledge, item_id: None, space: None };
         assert!(!allows(&[CapabilitySet::new(["rye.fetch.knowledge.*"])], &query).allow);
         assert!(allows(&[CapabilitySet::new(["rye.search.knowledge"])], &query).allow);
         assert!(allows(&[CapabilitySet::new(["rye/load/*"])], &query).allow);

@@ -98,8 +98,7 @@ impl Classification {
     /// remaining time: `retry-after-ms`, then `retry-after`, then backoff. `now` is in milliseconds since 1970; without
     /// it a date is read against the answer's own `date` header.
     pub fn delay_ms(&self, failure: &Failure, now_ms: Option<i64>) -> Option<u64> {
-        self.retryable
-            .then(|| delay::asked(failure, now_ms).unwrap_or_else(|| self.backoff.delay_ms(failure.attempt)))
+        self.retryable.then(|| delay::asked(failure, now_ms).unwrap_or_else(|| self.backoff.delay_ms(failure.attempt)))
     }
 }
 

@@ -3,9 +3,9 @@
 mod compile;
 mod evaluate;
 
+use regex::Regex;
 use rye_grammar::Span;
 use rye_grammar::condition::{ArithmeticOp, Expr, Path};
-use regex::Regex;
 use serde_json::Value;
 
 use super::facts::Facts;
@@ -94,10 +94,7 @@ impl Condition {
     ///
     /// # Errors
     /// As [`Condition::compile`], and wherever a declared type makes a part of the condition false for ever.
-    pub fn compile_typed(
-        expr: &Expr,
-        types: &dyn Fn(&Path) -> Option<Type>,
-    ) -> Result<Self, Vec<ConditionFault>> {
+    pub fn compile_typed(expr: &Expr, types: &dyn Fn(&Path) -> Option<Type>) -> Result<Self, Vec<ConditionFault>> {
         compile::compile(expr, types).map(|root| Self { root })
     }
 

@@ -110,7 +110,8 @@ fn key_of<'a>(map: &'a Map<String, Value>, segment: &Segment) -> Option<&'a Valu
 
 /// Reads one segment of a path that is already known to be one.
 pub(crate) fn segment(text: &str) -> Segment {
-    let numeric = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+    let numeric =
+        !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     match text.parse() {
         Ok(n) if numeric => Segment::Number(n),
         _ => Segment::Name(text.to_owned()),

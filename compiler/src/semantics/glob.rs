@@ -18,7 +18,10 @@ enum Token {
     /// `*`; never two in a row.
     Run,
     /// `[seq]`, `[!seq]`: inclusive ranges.
-    Class { negated: bool, ranges: Vec<(char, char)> },
+    Class {
+        negated: bool,
+        ranges: Vec<(char, char)>,
+    },
 }
 
 impl Token {

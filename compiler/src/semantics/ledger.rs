@@ -49,9 +49,15 @@ pub enum Operation {
 pub enum Answer {
     Done,
     /// What a child got.
-    Reserved { amount: Nanos },
-    Remaining { amount: Nanos },
-    Refused { refusal: Refusal },
+    Reserved {
+        amount: Nanos,
+    },
+    Remaining {
+        amount: Nanos,
+    },
+    Refused {
+        refusal: Refusal,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -275,7 +281,8 @@ impl Ledger {
         let missing = || Refusal::NoSuchThread { thread: thread.to_owned() };
         let account = self.accounts.get_mut(thread).ok_or_else(missing)?;
         change(account);
-        let (mut child, mut held, mut parent) = (thread.to_owned(), account.held(), account.parent().map(str::to_owned));
+        let (mut child, mut held, mut parent) =
+            (thread.to_owned(), account.held(), account.parent().map(str::to_owned));
         while let Some(id) = parent {
             let Some(account) = self.accounts.get_mut(&id) else { break };
             if !account.child_holds(&child, held) {

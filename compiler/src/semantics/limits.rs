@@ -25,15 +25,8 @@ pub enum LimitName {
 }
 
 impl LimitName {
-    pub const ALL: [Self; 7] = [
-        Self::Turns,
-        Self::Tokens,
-        Self::Spend,
-        Self::Spawns,
-        Self::Depth,
-        Self::DurationSeconds,
-        Self::Output,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Turns, Self::Tokens, Self::Spend, Self::Spawns, Self::Depth, Self::DurationSeconds, Self::Output];
 
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|limit| limit.as_str() == name)
@@ -141,7 +134,11 @@ impl Limits {
         LimitName::ALL
             .into_iter()
             .filter(|name| *name != LimitName::Output)
-            .map(|name| Setting { name: name.as_str().to_owned(), written: Written::Kept(self.number(name)), source: source.clone() })
+            .map(|name| Setting {
+                name: name.as_str().to_owned(),
+                written: Written::Kept(self.number(name)),
+                source: source.clone(),
+            })
             .collect()
     }
 }
@@ -194,10 +191,19 @@ pub struct Resolved<S> {
 /// Why limits do not resolve.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LimitFault<S> {
-    Unknown { name: String, source: S },
-    Invalid { name: LimitName, why: String, source: S },
+    Unknown {
+        name: String,
+        source: S,
+    },
+    Invalid {
+        name: LimitName,
+        why: String,
+        source: S,
+    },
     /// The parent's depth is 0: it may have no children.
-    TooDeep { source: S },
+    TooDeep {
+        source: S,
+    },
 }
 
 /// Defaults < directive < overrides, then the minimum with the parent (`depth`: the parent's minus one).

@@ -105,12 +105,7 @@ const BUILT_IN: [(Tier, &[&str]); 4] = [
     (Tier::Unrestricted, &["rye.*"]),
     (
         Tier::Elevated,
-        &[
-            "rye.execute.tool.rye.bash.*",
-            "rye.execute.tool.rye.shell.*",
-            "rye.execute.tool.rye.web.*",
-            "rye.execute.*",
-        ],
+        &["rye.execute.tool.rye.bash.*", "rye.execute.tool.rye.shell.*", "rye.execute.tool.rye.web.*", "rye.execute.*"],
     ),
     (Tier::Write, &["rye.execute.tool.rye.file-system.*"]),
     (
@@ -292,7 +287,10 @@ mod tests {
         }))
         .unwrap();
         let reached = table.classify_grant("rye.*");
-        assert_eq!((reached.tier, reached.policy, reached.pattern), (Tier::Unrestricted, Policy::AcknowledgeRequired, None));
+        assert_eq!(
+            (reached.tier, reached.policy, reached.pattern),
+            (Tier::Unrestricted, Policy::AcknowledgeRequired, None)
+        );
         assert_eq!(table.classify("rye.fetch.tool.ab").pattern.as_deref(), Some("rye.fetch.tool.a*"));
         assert_eq!(table.classify("rye.sign.tool.a").tier, Tier::Unrestricted);
     }

@@ -27,7 +27,11 @@ pub enum Rendered {
 pub enum RenderedPart {
     Text(String),
     /// A hole that only a run can fill.
-    Pending { path: String, fallback: Option<String>, span: Span },
+    Pending {
+        path: String,
+        fallback: Option<String>,
+        span: Span,
+    },
 }
 
 /// A required input that has no value.

@@ -121,10 +121,9 @@ impl Num {
     /// The same number in JSON.
     pub fn to_value(self) -> Value {
         match self {
-            Self::Int(n) => u64::try_from(n)
-                .map(Value::from)
-                .or_else(|_| i64::try_from(n).map(Value::from))
-                .unwrap_or(Value::Null),
+            Self::Int(n) => {
+                u64::try_from(n).map(Value::from).or_else(|_| i64::try_from(n).map(Value::from)).unwrap_or(Value::Null)
+            }
             Self::Float(f) => Number::from_f64(f).map_or(Value::Null, Value::Number),
         }
     }
@@ -133,9 +132,7 @@ impl Num {
     pub fn to_u64(self) -> Option<u64> {
         match self {
             Self::Int(n) => u64::try_from(n).ok(),
-            Self::Float(f) if f.fract() == 0.0 => {
-                float_to_int(f).and_then(|n| u64::try_from(n).ok())
-            }
+            Self::Float(f) if f.fract() == 0.0 => float_to_int(f).and_then(|n| u64::try_from(n).ok()),
             Self::Float(_) => None,
         }
     }
@@ -205,12 +202,7 @@ impl Num {
         }
     }
 
-    fn apply(
-        self,
-        other: Self,
-        whole: fn(i128, i128) -> Option<i128>,
-        decimal: fn(f64, f64) -> f64,
-    ) -> Option<Self> {
+    fn apply(self, other: Self, whole: fn(i128, i128) -> Option<i128>, decimal: fn(f64, f64) -> f64) -> Option<Self> {
         match (self, other) {
             (Self::Int(a), Self::Int(b)) => int(whole(a, b)),
             (Self::Int(_) | Self::Float(_), Self::Float(_)) | (Self::Float(_), Self::Int(_)) => {
@@ -238,9 +230,9 @@ fn compare_mixed(whole: i128, decimal: f64) -> Ordering {
     match float_to_int(decimal) {
         None if decimal > 0.0 => Ordering::Less,
         None => Ordering::Greater,
-        Some(truncated) => whole
-            .cmp(&truncated)
-            .then_with(|| 0.0f64.partial_cmp(&decimal.fract()).unwrap_or(Ordering::Equal)),
+        Some(truncated) => {
+            whole.cmp(&truncated).then_with(|| 0.0f64.partial_cmp(&decimal.fract()).unwrap_or(Ordering::Equal))
+        }
     }
 }
 
@@ -306,10 +298,8 @@ fn check_integers(text: &str) -> Result<Cow<'_, str>, JsonError> {
             b'"' => at = end_of_string(bytes, at),
             b'-' | b'0'..=b'9' => {
                 let rest = bytes.get(at..).unwrap_or_default();
-                let len = rest
-                    .iter()
-                    .take_while(|b| matches!(b, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'))
-                    .count();
+                let len =
+                    rest.iter().take_while(|b| matches!(b, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')).count();
                 let token = text.get(at..at + len).unwrap_or_default();
                 if token == "-0" {
                     negative_zeros.push(at);

@@ -86,8 +86,9 @@ mod tests {
     #[test]
     fn backoff_doubles_up_to_its_maximum() {
         let backoff = Backoff::default();
-        assert_eq!([0, 1, 2, 5, 6, 63, 64, u32::MAX].map(|n| backoff.delay_ms(n)), [
-            1_000, 2_000, 4_000, 32_000, 60_000, 60_000, 60_000, 60_000
-        ]);
+        assert_eq!(
+            [0, 1, 2, 5, 6, 63, 64, u32::MAX].map(|n| backoff.delay_ms(n)),
+            [1_000, 2_000, 4_000, 32_000, 60_000, 60_000, 60_000, 60_000]
+        );
     }
 }

@@ -64,7 +64,9 @@ mod tests {
 
     #[test]
     fn what_is_no_date_is_none() {
-        for text in ["", "soon", "Sun, 06 Nov 1994 08:49:37", "Sun, 99 Nov 1994 08:49:37 GMT", "a b c d e GMT", "1 2 3 4 5"] {
+        for text in
+            ["", "soon", "Sun, 06 Nov 1994 08:49:37", "Sun, 99 Nov 1994 08:49:37 GMT", "a b c d e GMT", "1 2 3 4 5"]
+        {
             assert_eq!(parse(text), None, "{text}");
         }
     }

@@ -137,11 +137,9 @@ fn kind(map: &Map<String, Value>, at: &str, backoff: Backoff) -> Result<Kind, Ta
         .or_else(|| map.get("id"))
         .and_then(Value::as_str)
         .ok_or_else(|| fault(&format!("{at}.id"), "a rule needs an id"))?;
-    let category = map
-        .get("category")
-        .and_then(Value::as_str)
-        .and_then(Category::parse)
-        .ok_or_else(|| fault(&format!("{at}.category"), "is `rate_limited`, `transient`, `permanent` or `cancelled`"))?;
+    let category = map.get("category").and_then(Value::as_str).and_then(Category::parse).ok_or_else(|| {
+        fault(&format!("{at}.category"), "is `rate_limited`, `transient`, `permanent` or `cancelled`")
+    })?;
     let retryable = match map.get("retryable") {
         None => matches!(category, Category::RateLimited | Category::Transient),
         Some(Value::Bool(retryable)) => *retryable,
@@ -185,9 +183,7 @@ pub fn built_in() -> Value {
         ]})
     };
     // Errors that came without a status of their own are told by their names.
-    let named = |pattern: &str| {
-        json!({"all": [{"any": ["status == null", "stage == 'stream_error'"]}, code(pattern)]})
-    };
+    let named = |pattern: &str| json!({"all": [{"any": ["status == null", "stage == 'stream_error'"]}, code(pattern)]});
     json!({
         "patterns": [
             {"id": "cancelled", "category": "cancelled",

@@ -10,10 +10,7 @@ use crate::semantics::value::Type;
 /// Compiled patterns larger than this are refused; it bounds memory, matching is linear in any case.
 const PATTERN_BYTES: usize = 1 << 20;
 
-pub(super) fn compile(
-    expr: &Expr,
-    types: &dyn Fn(&Path) -> Option<Type>,
-) -> Result<Node, Vec<ConditionFault>> {
+pub(super) fn compile(expr: &Expr, types: &dyn Fn(&Path) -> Option<Type>) -> Result<Node, Vec<ConditionFault>> {
     let mut compiler = Compiler { types, faults: Vec::new() };
     let root = compiler.truth(expr);
     if compiler.faults.is_empty() { Ok(root) } else { Err(compiler.faults) }
@@ -164,9 +161,6 @@ fn pattern_help(pattern: &str) -> Option<String> {
     if ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|look| pattern.contains(look)) {
         return Some("patterns match in linear time, so they have no look-around".into());
     }
-    let back_reference = pattern
-        .as_bytes()
-        .windows(2)
-        .any(|pair| matches!(pair, [b'\\', b'1'..=b'9']));
+    let back_reference = pattern.as_bytes().windows(2).any(|pair| matches!(pair, [b'\\', b'1'..=b'9']));
     back_reference.then(|| "patterns match in linear time, so they have no back-references".into())
 }

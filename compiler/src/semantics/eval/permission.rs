@@ -16,10 +16,8 @@ pub(super) fn capability(body: &Value) -> Answer {
         .get("grants")
         .and_then(Value::as_array)
         .ok_or_else(|| EvalError::request("`grants` has to be a list of lists of patterns, the leaf's first"))?;
-    let chain = links
-        .iter()
-        .map(|link| texts(Some(link), "grants").map(CapabilitySet::new))
-        .collect::<Result<Vec<_>, _>>()?;
+    let chain =
+        links.iter().map(|link| texts(Some(link), "grants").map(CapabilitySet::new)).collect::<Result<Vec<_>, _>>()?;
     let primary = Primary::parse(text(body.get("primary"), "primary")?)
         .ok_or_else(|| EvalError::new("capability", "a primary is `execute`, `fetch` or `sign`"))?;
     let item_type = ItemType::parse(text(body.get("item_type"), "item_type")?)

@@ -40,7 +40,9 @@ fn fault(fault: &LimitFault<&str>) -> EvalError {
             EvalError::new("limit::unknown", format!("`{source}` names `{shown}`, which is no limit"))
         }
         LimitFault::Invalid { why, source, .. } => EvalError::new("limit::invalid", format!("in `{source}`, {why}")),
-        LimitFault::TooDeep { .. } => EvalError::new("limit::invalid", "the parent's depth is used up: no more children"),
+        LimitFault::TooDeep { .. } => {
+            EvalError::new("limit::invalid", "the parent's depth is used up: no more children")
+        }
     }
 }
 
@@ -85,9 +87,7 @@ pub(super) fn check_limits(body: &Value) -> Answer {
         let max = limits::amount(name, &written).map_err(|why| EvalError::new("limit::invalid", why))?;
         let (hit, current) = match name {
             LimitName::Spend => (spend.to_u64() >= max && !spend.is_negative(), spend.to_json()),
-            LimitName::DurationSeconds => {
-                (i128::from(seconds.0) >= i128::from(max) * 1_000_000_000, seconds.to_json())
-            }
+            LimitName::DurationSeconds => (i128::from(seconds.0) >= i128::from(max) * 1_000_000_000, seconds.to_json()),
             LimitName::Tokens => {
                 let tokens = used("input_tokens")?.saturating_add(used("output_tokens")?);
                 (tokens >= max, Value::from(tokens))

@@ -34,11 +34,8 @@ pub fn covers(parents: &[&str], child: &str) -> Coverage {
 /// Whether the parents together match every well-formed capability that any of the children matches.
 pub fn covers_all(parents: &[&str], children: &[&str]) -> Coverage {
     let excluded: Vec<Glob> = parents.iter().map(|p| Glob::new(p)).collect();
-    let wanted: Vec<Vec<Glob>> = children
-        .iter()
-        .filter(|child| !parents.contains(child))
-        .map(|child| vec![Glob::new(child)])
-        .collect();
+    let wanted: Vec<Vec<Glob>> =
+        children.iter().filter(|child| !parents.contains(child)).map(|child| vec![Glob::new(child)]).collect();
     match Search::new(&wanted, &excluded).run() {
         Witness::None => Coverage::Covered,
         Witness::Found(example) => Coverage::Counterexample(example),

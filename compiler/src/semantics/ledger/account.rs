@@ -84,7 +84,9 @@ impl Account {
 
     /// Spent, under way, or set aside for children.
     pub fn used(&self) -> Nanos {
-        self.issued.values().fold(self.spent.saturating_add(self.children_hold), |sum, worst| sum.saturating_add(*worst))
+        self.issued
+            .values()
+            .fold(self.spent.saturating_add(self.children_hold), |sum, worst| sum.saturating_add(*worst))
     }
 
     /// What it takes from its parent: its reservation, or more when it is overspent.

@@ -45,9 +45,9 @@ impl Tree {
                 }
             },
             Kind::List(items) => Self::List(items.iter().map(|item| Self::read_node(item, errors)).collect()),
-            Kind::Map(entries) => Self::Map(
-                entries.iter().map(|e| (e.key.node.clone(), Self::read_node(&e.value, errors))).collect(),
-            ),
+            Kind::Map(entries) => {
+                Self::Map(entries.iter().map(|e| (e.key.node.clone(), Self::read_node(&e.value, errors))).collect())
+            }
         }
     }
 
@@ -109,9 +109,9 @@ impl HookTree {
                 }
             },
             Kind::List(items) => Self::List(items.iter().map(|item| Self::read_node(item, errors)).collect()),
-            Kind::Map(entries) => Self::Map(
-                entries.iter().map(|e| (e.key.node.clone(), Self::read_node(&e.value, errors))).collect(),
-            ),
+            Kind::Map(entries) => {
+                Self::Map(entries.iter().map(|e| (e.key.node.clone(), Self::read_node(&e.value, errors))).collect())
+            }
         }
     }
 
@@ -123,15 +123,14 @@ impl HookTree {
         Ok(match self {
             Self::Value(value) => Tree::Value(value.clone()),
             Self::Text(text) => Tree::Template(text.bind(inputs)?),
-            Self::List(items) => {
-                Tree::List(items.iter().map(|item| item.bind(inputs)).collect::<Result<_, _>>()?)
+            Self::List(items) => Tree::List(items.iter().map(|item| item.bind(inputs)).collect::<Result<_, _>>()?),
+            Self::Map(entries) => {
+                Tree::Map(entries.iter().map(|(key, tree)| Ok((key.clone(), tree.bind(inputs)?))).collect::<Result<
+                    _,
+                    MissingInput,
+                >>(
+                )?)
             }
-            Self::Map(entries) => Tree::Map(
-                entries
-                    .iter()
-                    .map(|(key, tree)| Ok((key.clone(), tree.bind(inputs)?)))
-                    .collect::<Result<_, MissingInput>>()?,
-            ),
         })
     }
 
