@@ -85,6 +85,7 @@ fn messages(request: &Request) -> Value {
         let mut draft = draft(turn);
         if index == 0
             && request.first_turn_constant
+            && draft.role == "user"
             && let Some(last) = draft.content.pop()
         {
             draft.content.push(with_breakpoint(last));

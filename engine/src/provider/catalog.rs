@@ -159,3 +159,111 @@ fn decimal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Erro
 fn optional_decimal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     decimal(deserializer).map(Some)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+    use std::collections::BTreeSet;
+    use std::path::PathBuf;
+
+    use rye_grammar::{Source, Sources, yaml};
+
+    use super::*;
+    use crate::provider::{FailedStage, connect};
+
+    fn read(path: &str) -> Value {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../stdlib/.ai/config/agent").join(path);
+        let text = std::fs::read_to_string(path).unwrap();
+        let mut sources = Sources::default();
+        let source = sources.add(Source::new("test", text.clone()));
+        let parsed = yaml::parse(source, &text);
+        assert!(parsed.errors.is_empty(), "{:?}", parsed.errors);
+        parsed.tree.to_value()
+    }
+
+    fn standard() -> Vec<Definition> {
+        ["anthropic", "openai", "scripted"]
+            .map(|id| {
+                let definition = Definition::from_value(&read(&format!("providers/{id}.yaml"))).unwrap();
+                assert_eq!(definition.id, id);
+                definition
+            })
+            .to_vec()
+    }
+
+    #[test]
+    fn the_standard_files_are_complete() {
+        let decimal = |text: &str| text.chars().all(|c| c.is_ascii_digit() || c == '.') && !text.is_empty();
+        for definition in standard() {
+            let ids: BTreeSet<&str> = definition.models.iter().map(|model| model.id.as_str()).collect();
+            assert_eq!(ids.len(), definition.models.len(), "{}", definition.id);
+            for tier in ["fast", "general", "high", "max"] {
+                assert!(definition.model(&definition.tiers[tier]).is_some(), "{tier} of {}", definition.id);
+            }
+            assert!(definition.tiers.contains_key(definition.default_tier.as_ref().unwrap()));
+            for model in &definition.models {
+                let prices = model.prices.as_ref().unwrap();
+                assert!(model.max_output <= model.context_window && model.max_output > 0);
+                assert!(model.source.is_some() && model.priced_at.as_ref().is_some_and(|day| day.len() == 10));
+                for price in [Some(&prices.input), Some(&prices.output), prices.cache_read.as_ref()] {
+                    assert!(decimal(price.unwrap()), "{} {price:?}", model.id);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_alias_is_a_tier_of_every_provider() {
+        let models = read("models.yaml");
+        for definition in standard() {
+            for (alias, tier) in models["aliases"].as_object().unwrap() {
+                assert!(definition.tiers.contains_key(tier.as_str().unwrap()), "{alias} in {}", definition.id);
+            }
+        }
+    }
+
+    #[test]
+    fn the_environment_adds_key_and_base_url() {
+        let definition = &standard()[0];
+        let environment = Environment::fixed([
+            ("ANTHROPIC_API_KEY".to_owned(), "k\n".to_owned()),
+            ("ANTHROPIC_BASE_URL".to_owned(), "http://localhost:1".to_owned()),
+        ]);
+        let settings = definition.settings(&environment, Path::new("p"));
+        assert_eq!(settings.key, Some(Secret::new("k")));
+        assert_eq!(settings.base_url, "http://localhost:1");
+        assert_eq!(settings.key_header, KeyHeader::Named("x-api-key".to_owned()));
+        let bare = definition.settings(&Environment::fixed([]), Path::new("p"));
+        assert_eq!(bare.base_url, "https://api.anthropic.com");
+        let Err(error) = connect(&bare) else { panic!("connected without a key") };
+        assert_eq!(error.stage, FailedStage::Setup);
+        assert!(error.message.contains("`ANTHROPIC_API_KEY`"));
+    }
+
+    #[test]
+    fn the_other_standard_providers_are_themselves() {
+        let all = standard();
+        let settings = |n: usize| all[n].settings(&Environment::fixed([]), Path::new("p"));
+        assert_eq!(settings(1).max_tokens_field, MaxTokensField::MaxCompletionTokens);
+        assert_eq!(settings(1).key_header, KeyHeader::Bearer);
+        assert_eq!(settings(2).script, Some(Path::new("p").join("script.yaml")));
+        assert_eq!(settings(2).key_env, None);
+    }
+
+    #[test]
+    fn prices_may_be_numbers_and_nonsense_is_refused() {
+        let model = |prices: Value| {
+            serde_json::json!({
+                "id": "x", "wire": "openai-chat",
+                "models": [{"id": "m", "context_window": 1, "max_output": 1, "prices": prices}],
+            })
+        };
+        let read = |prices| Definition::from_value(&model(prices));
+        let prices = read(serde_json::json!({"input": 0.1, "output": 2})).unwrap().models[0].prices.clone().unwrap();
+        assert_eq!((prices.input.as_str(), prices.output.as_str()), ("0.1", "2"));
+        let error = read(serde_json::json!({"input": [], "output": 2})).unwrap_err();
+        assert!(error.message.starts_with("the file of provider `x` cannot be used: "), "{}", error.message);
+        assert!(Definition::from_value(&serde_json::json!({"id": "x", "wire": "morse"})).is_err());
+    }
+}

@@ -360,3 +360,76 @@ fn printable(text: &str, limit: usize) -> String {
     }
     shown
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn a_base_url_is_right_with_and_without_its_version() {
+        let joined = |base, path| join(base, path).map(String::from);
+        let table = [
+            ("https://a.example", "/v1/messages", "https://a.example/v1/messages"),
+            ("https://a.example/", "/v1/messages", "https://a.example/v1/messages"),
+            ("https://a.example/v1", "/v1/messages", "https://a.example/v1/messages"),
+            (" https://a.example/x/v1/\n", "/v1/messages", "https://a.example/x/v1/messages"),
+            ("https://a.example/v1", "/chat/completions", "https://a.example/v1/chat/completions"),
+            (
+                "https://a.example/openai/v1?api=2#top",
+                "/chat/completions",
+                "https://a.example/openai/v1/chat/completions?api=2",
+            ),
+            ("http://[::1]:8080", "/v1/messages", "http://[::1]:8080/v1/messages"),
+        ];
+        for (base, path, expected) in table {
+            assert_eq!(joined(base, path).as_deref(), Some(expected), "{base}");
+        }
+        for base in ["", "/v1", "mailto:a@b", "unix:/run/x"] {
+            assert_eq!(joined(base, "/v1/messages"), None, "{base}");
+        }
+    }
+
+    #[test]
+    fn loopback_is_a_name_or_an_address() {
+        let loopback = |url| is_loopback(&Url::parse(url).unwrap());
+        for url in
+            ["http://localhost:1", "http://LOCALHOST", "http://127.0.0.1", "http://127.9.9.9:80", "http://[::1]:1"]
+        {
+            assert!(loopback(url), "{url}");
+        }
+        for url in ["http://localhost.example.com", "http://10.0.0.1", "http://[::2]", "https://api.example.com"] {
+            assert!(!loopback(url), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_client_for_the_world_is_built_or_refused_in_words() {
+        match client_for(&Url::parse("https://api.example.com").unwrap()) {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.stage, FailedStage::Setup), // a machine without certificates
+        }
+    }
+
+    #[test]
+    fn errors_in_every_form() {
+        let read = |text: &str| ToldError::read(&serde_json::from_str(text).unwrap());
+        let told = |kind: Option<&str>, code: Option<&str>, message: Option<&str>| ToldError {
+            kind: kind.map(str::to_owned),
+            code: code.map(str::to_owned),
+            message: message.map(str::to_owned),
+        };
+        assert_eq!(read(r#"{"error":{"type":"a","code":"b","message":"c"}}"#), told(Some("a"), Some("b"), Some("c")));
+        assert_eq!(read(r#"{"error":{"code":429,"message":"c"}}"#), told(None, Some("429"), Some("c")));
+        assert_eq!(read(r#"{"error":"c"}"#), told(None, None, Some("c")));
+        assert_eq!(read(r#"{"message":"c"}"#), told(None, None, Some("c")));
+        assert_eq!(read("[1]"), told(None, None, None));
+    }
+
+    #[test]
+    fn what_is_shown_is_printable_and_short() {
+        assert_eq!(printable(" a\u{1b}[31m\nb ", 20), "a [31m b");
+        assert_eq!(printable("abcdef", 3), "abc…");
+    }
+}

@@ -104,3 +104,8 @@ pub(super) fn plain_name(text: &str) -> String {
 
 /// What stands for a result without text: empty content is refused by some servers.
 pub(super) const NO_OUTPUT: &str = "(no output)";
+
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;

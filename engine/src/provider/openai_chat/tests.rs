@@ -44,7 +44,7 @@ fn a_body_with_everything() {
         schema,
         r#"}},{"type":"function","function":{"name":"ls","description":"What ls does.","parameters":"#,
         schema,
-        r#"}}]}"#,
+        r"}}]}",
     ];
     assert_eq!(body(&large(), MaxTokensField::MaxCompletionTokens).to_string(), expected.concat());
 }

@@ -1,6 +1,7 @@
 //! A script as data: what is read from YAML, written by an export, and looked up by turn and attempt.
 
 use indexmap::IndexMap;
+use rye_grammar::{Source, Sources, yaml};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -231,8 +232,14 @@ impl Script {
     /// # Errors
     /// The first thing that is wrong, with the step it is in.
     pub fn parse(text: &str) -> Result<Self, ScriptError> {
-        let value = serde_json::from_str(text).map_err(|error| ScriptError(error.to_string()))?;
-        Self::from_value(&value)
+        let mut sources = Sources::default();
+        let source = sources.add(Source::new("script", text));
+        let parsed = yaml::parse(source, text);
+        if let Some(error) = parsed.errors.first() {
+            let line = sources.get(source).map_or(1, |source| source.position(error.span().start).line);
+            return Err(ScriptError(format!("line {line}: {error}")));
+        }
+        Self::from_value(&parsed.tree.to_value())
     }
 
     /// Reads the parsed form.

@@ -1,1 +1,228 @@
+//! Scripts played from any point, and scripts that are wrong.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::sync::Mutex;
+
+use serde_json::json;
+
+use super::*;
+use crate::message::MALFORMED;
+use crate::provider::fixture::{call as tool_call_block, result, small, text};
+use crate::provider::settings::{KeyHeader, MaxTokensField, Timeouts};
+use crate::provider::{Cue, ToolDefinition, Wire};
+
+fn scripted(yaml: &str) -> Scripted {
+    Scripted::new(Script::parse(yaml).unwrap())
+}
+
+async fn play(provider: &Scripted, request: &Request) -> (Vec<Delta>, Result<Reply, CallError>) {
+    let deltas = Mutex::new(Vec::new());
+    let outcome = provider.call(request, &|delta| deltas.lock().unwrap().push(delta)).await;
+    (deltas.into_inner().unwrap(), outcome)
+}
+
+/// A request with `replies` replies behind it, at attempt `attempt`.
+fn at(replies: usize, attempt: u32) -> Request {
+    let mut request = small();
+    for _ in 0..replies {
+        request.turns.push(Turn::Assistant { content: vec![text("Before.")] });
+        request.turns.push(Turn::User { content: vec![text("On.")] });
+    }
+    request.cue = Cue { directive: "project/main".to_owned(), turn: None, attempt };
+    request
+}
+
+const FIVE: &str = r#"
+steps:
+  - one
+  - fault: { status: 429, headers: { Retry-After: "1" }, error: { type: rate_limit_error, code: slow, message: Slow down. } }
+  - fault: { cut: true, usage: { input: 9 } }
+    after: "half an "
+    times: 2
+  - text: two
+    thinking: Hm.
+    tool_calls:
+      - { name: read, input: { path: a } }
+      - { name: read, arguments: '{"path' }
+      - { name: ls, id: mine }
+    usage: { input: 100, output: 20 }
+  - { text: three, stop: length }
+threads:
+  project/child:
+    - child
+"#;
+
+#[tokio::test]
+async fn the_request_alone_chooses_the_step() {
+    let provider = scripted(FIVE);
+    let answer = |replies, attempt| {
+        let provider = provider.clone();
+        async move { play(&provider, &at(replies, attempt)).await.1 }
+    };
+    assert_eq!(answer(0, 0).await.unwrap().content, [text("one")]);
+    assert_eq!(answer(0, 7).await.unwrap().content, [text("one")]);
+    assert_eq!(answer(1, 0).await.unwrap_err().status, Some(429));
+    assert_eq!(answer(1, 1).await.unwrap_err().stage, FailedStage::Truncated);
+    assert_eq!(answer(1, 2).await.unwrap_err().stage, FailedStage::Truncated);
+    assert_eq!(answer(1, 3).await.unwrap().content[1], text("two"));
+    assert_eq!(answer(1, u32::MAX).await.unwrap().content[1], text("two"));
+    assert_eq!(answer(2, 0).await.unwrap().stop, StopReason::Length);
+    // Out of order and again: the same answers.
+    assert_eq!(answer(1, 0).await.unwrap_err().status, Some(429));
+    let over = answer(3, 0).await.unwrap_err();
+    assert_eq!((over.stage, over.code.as_deref()), (FailedStage::Setup, Some(SCRIPT_ERROR)));
+    assert_eq!(over.message, "the script has no step for attempt 1 of turn 4 of `project/main`");
+}
+
+#[tokio::test]
+async fn a_turn_that_is_told_wins_over_one_that_is_counted() {
+    let mut request = at(0, 0);
+    request.cue.turn = Some(2);
+    assert_eq!(play(&scripted(FIVE), &request).await.1.unwrap().content, [text("three")]);
+}
+
+#[tokio::test]
+async fn a_directive_plays_its_own_branch() {
+    let mut request = at(0, 0);
+    request.cue.directive = "project/child".to_owned();
+    assert_eq!(play(&scripted(FIVE), &request).await.1.unwrap().content, [text("child")]);
+}
+
+#[tokio::test]
+async fn a_reply_has_everything_a_script_says() {
+    let (deltas, reply) = play(&scripted(FIVE), &at(1, 3)).await;
+    let reply = reply.unwrap();
+    assert_eq!(
+        reply.content,
+        [
+            Block::Thinking { text: "Hm.".to_owned(), signature: None },
+            text("two"),
+            tool_call_block("call_2_1", "read", json!({"path": "a"})),
+            tool_call_block("call_2_2", "read", json!({MALFORMED: "{\"path"})),
+            tool_call_block("mine", "ls", json!({})),
+        ]
+    );
+    assert_eq!(reply.stop, StopReason::ToolUse);
+    assert_eq!(reply.usage, Usage { input: 100, output: 20, ..Usage::default() });
+    assert_eq!(reply.model.as_deref(), Some("model-1"));
+    assert_eq!(deltas.len(), 2 + 3 * 2);
+}
+
+#[tokio::test]
+async fn a_fault_has_everything_a_script_says() {
+    let error = play(&scripted(FIVE), &at(1, 0)).await.1.unwrap_err();
+    assert_eq!(error.stage, FailedStage::Status);
+    assert_eq!(error.headers, [("retry-after".to_owned(), "1".to_owned())]);
+    assert_eq!((error.error_type.as_deref(), error.code.as_deref()), (Some("rate_limit_error"), Some("slow")));
+    assert_eq!(error.message, "Slow down.");
+    let (deltas, error) = play(&scripted(FIVE), &at(1, 1)).await;
+    assert_eq!(deltas, [Delta::Text("half ".to_owned()), Delta::Text("an ".to_owned())]);
+    assert_eq!(error.unwrap_err().usage, Some(Usage { input: 9, ..Usage::default() }));
+}
+
+#[tokio::test]
+async fn usage_is_estimated_where_it_is_not_told() {
+    let reply = play(&scripted("steps: ['12345678']"), &at(0, 0)).await.1.unwrap();
+    // `Be brief.` and `Hello`, 14 characters.
+    assert_eq!(reply.usage, Usage { input: 4, output: 2, ..Usage::default() });
+}
+
+#[tokio::test]
+async fn delays_are_kept() {
+    let started = std::time::Instant::now();
+    play(&scripted("steps: [{text: a b c, delay_ms: 40, pace_ms: 20}]"), &at(0, 0)).await.1.unwrap();
+    assert!(started.elapsed() >= Duration::from_millis(100));
+}
+
+#[tokio::test]
+async fn the_first_difference_is_told() {
+    let mut request = at(1, 0);
+    request.turns.push(Turn::Assistant { content: vec![tool_call_block("a", "read", json!({}))] });
+    request.turns.push(result("a", "found Ada", false));
+    request.turns.push(result("b", "and Bob", false));
+    request.tools.push(ToolDefinition { name: "read".to_owned(), description: String::new(), schema: json!({}) });
+    let check = |expect: &str| {
+        let steps = format!("steps: [a, b, {{ text: c, expect: {expect} }}]");
+        let request = request.clone();
+        async move { play(&scripted(&steps), &request).await.1.map_err(|error| error.message) }
+    };
+    let all = "{ system: [brief, Be], user: On., results: [Ada, Bob], tools: read }";
+    assert!(check(all).await.is_ok());
+    let differs = |rest: &str| Err(format!("turn 3 of `project/main` differs from its script: {rest}"));
+    let message = |outcome: Result<Reply, String>| outcome.map(|_| ());
+    assert_eq!(
+        message(check("{ system: long }").await),
+        differs("the system prompt should hold `long`; it is `Be brief.`")
+    );
+    assert_eq!(
+        message(check("{ user: Hello }").await),
+        differs("the last user message should hold `Hello`; it is `On.`")
+    );
+    assert_eq!(
+        message(check("{ results: [Ada, Eve] }").await),
+        differs("the tool results should hold `Eve`; it is `found Ada\nand Bob`")
+    );
+    assert_eq!(message(check("{ tools: [read, ls] }").await), differs("the palette has no `ls`; it has `read`"));
+}
+
+#[test]
+fn what_is_no_script_is_refused_with_its_place() {
+    let refused = |text: &str| Script::parse(text).unwrap_err().0;
+    assert_eq!(refused("[]"), "a script is a mapping with `steps`");
+    assert!(refused("{stebs: []}").starts_with("unknown key `stebs`"));
+    assert_eq!(refused("{steps: {}}"), "`steps` is a list of steps");
+    assert_eq!(refused("{threads: []}"), "`threads` maps directive ids to steps");
+    assert!(refused("{steps: [a, {txt: b}]}").starts_with("step 2 of `steps`: unknown field `txt`"));
+    assert!(
+        refused("{threads: {x/y: [{fault: {code: 1}}]}}").starts_with("step 1 of `threads.x/y`: unknown field `code`")
+    );
+    assert!(refused("{steps: [{tool_calls: [{input: {}}]}]}").contains("missing field `name`"));
+    assert!(refused("{steps: [{stop: never}]}").starts_with("step 1 of `steps`: "));
+    assert!(refused("{steps: [3]}").starts_with("step 1 of `steps`: "));
+    assert!(refused("steps:\n  - a\n  - [").starts_with("line 3: "));
+}
+
+#[test]
+fn a_script_is_written_as_it_is_read() {
+    let script = Script::parse(FIVE).unwrap();
+    let value = serde_json::to_value(&script).unwrap();
+    assert_eq!(Script::from_value(&value).unwrap(), script);
+    assert_eq!(value["steps"][1]["fault"]["status"], 429);
+    assert_eq!(value["steps"][0], json!({"text": "one"}));
+}
+
+#[test]
+fn the_examples_have_scripts() {
+    for example in ["hello", "review", "deploy"] {
+        let path =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(example).join("script.yaml");
+        let script = Script::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
+        assert!(script.steps.len() >= 2, "{example}");
+    }
+}
+
+#[test]
+fn a_script_that_is_not_there_is_a_setup_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("script.yaml");
+    let settings = ProviderSettings {
+        id: "scripted".to_owned(),
+        wire: Wire::Scripted,
+        base_url: String::new(),
+        key: None,
+        key_env: None,
+        key_header: KeyHeader::Bearer,
+        max_tokens_field: MaxTokensField::MaxTokens,
+        script: Some(path.clone()),
+        timeouts: Timeouts::default(),
+    };
+    let refused = || Scripted::connect(&settings).unwrap_err();
+    assert_eq!(refused().stage, FailedStage::Setup);
+    std::fs::write(&path, b"steps: [\xFF]").unwrap();
+    assert!(refused().message.ends_with("is not UTF-8"));
+    std::fs::write(&path, "steps: [{x: 1}]").unwrap();
+    assert!(refused().message.contains("step 1 of `steps`"));
+    std::fs::write(&path, FIVE).unwrap();
+    assert!(Scripted::connect(&settings).is_ok());
+}

@@ -1,0 +1,110 @@
+//! A server on loopback that does exactly what a test says, byte by byte and pause by pause.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+/// One move of the server after it has read a request.
+#[derive(Debug, Clone)]
+pub enum Move {
+    Send(Vec<u8>),
+    Pause(u64),
+    /// Waits for the next request on the same connection.
+    Next,
+}
+
+/// What the server saw: one raw request each, and on which connection.
+#[derive(Debug)]
+pub struct Seen {
+    pub connection: usize,
+    pub head: String,
+    pub body: String,
+}
+
+pub struct Fake {
+    pub url: String,
+    seen: Receiver<Seen>,
+}
+
+impl Fake {
+    /// Plays `moves` on every connection, then closes it.
+    pub fn start(moves: Vec<Move>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (sender, seen) = channel();
+        thread::spawn(move || {
+            for (connection, stream) in listener.incoming().enumerate() {
+                let (moves, sender) = (moves.clone(), sender.clone());
+                thread::spawn(move || {
+                    let mut stream = stream.unwrap();
+                    let Some((head, body)) = read_request(&mut stream) else { return };
+                    let _ = sender.send(Seen { connection, head, body });
+                    for step in moves {
+                        match step {
+                            Move::Send(bytes) => {
+                                if stream.write_all(&bytes).is_err() {
+                                    return;
+                                }
+                            }
+                            Move::Pause(ms) => thread::sleep(Duration::from_millis(ms)),
+                            Move::Next => {
+                                let Some((head, body)) = read_request(&mut stream) else { return };
+                                let _ = sender.send(Seen { connection, head, body });
+                            }
+                        }
+                    }
+                    let _ = stream.shutdown(Shutdown::Both);
+                });
+            }
+        });
+        Self { url, seen }
+    }
+
+    /// The next request it saw.
+    pub fn seen(&self) -> Seen {
+        self.seen.recv_timeout(Duration::from_secs(5)).unwrap()
+    }
+}
+
+fn read_request(stream: &mut TcpStream) -> Option<(String, String)> {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+            let length = head
+                .lines()
+                .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ").map(str::to_owned))
+                .map_or(0, |length| length.parse().unwrap());
+            if bytes.len() >= end + 4 + length {
+                return Some((head, String::from_utf8(bytes[end + 4..end + 4 + length].to_vec()).unwrap()));
+            }
+        }
+        let read = stream.read(&mut buffer).ok().filter(|read| *read > 0)?;
+        bytes.extend_from_slice(&buffer[..read]);
+    }
+}
+
+pub fn send(text: impl Into<Vec<u8>>) -> Move {
+    Move::Send(text.into())
+}
+
+/// The head of an answer that ends with the connection.
+pub fn head(status: &str, kind: &str, headers: &str) -> Move {
+    send(format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\n{headers}\r\n"))
+}
+
+/// The head of a stream that ends with its last chunk.
+pub fn chunked() -> Move {
+    send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+}
+
+pub fn chunk(data: &[u8]) -> Move {
+    send([format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat())
+}
+
+pub fn last_chunk() -> Move {
+    send("0\r\n\r\n")
+}

@@ -1,0 +1,319 @@
+//! Whole attempts against a server on loopback: pacing, cuts, refusals, waits.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::fake::{Fake, Move, chunk, chunked, head, last_chunk, send};
+use super::*;
+use crate::provider::fixture::{large, small, text};
+use crate::provider::settings::{KeyHeader, MaxTokensField, Timeouts};
+use crate::provider::{Provider, ProviderSettings, Secret, Wire, body, connect};
+
+const ANTHROPIC: &str = include_str!("../../../fixtures/streams/anthropic-text.sse");
+const OPENAI: &str = include_str!("../../../fixtures/streams/openai-text.sse");
+const KEY: &str = "sk-test-0123456789";
+
+fn settings(wire: Wire, base_url: &str) -> ProviderSettings {
+    let anthropic = wire == Wire::Anthropic;
+    ProviderSettings {
+        id: "test".to_owned(),
+        wire,
+        base_url: base_url.to_owned(),
+        key: Some(Secret::new(KEY)),
+        key_env: Some("TEST_API_KEY".to_owned()),
+        key_header: if anthropic { KeyHeader::Named("x-api-key".to_owned()) } else { KeyHeader::Bearer },
+        max_tokens_field: MaxTokensField::MaxCompletionTokens,
+        script: None,
+        timeouts: Timeouts { answer: Duration::from_secs(20), idle: Duration::from_secs(20) },
+    }
+}
+
+async fn call(provider: &dyn Provider) -> (Vec<Delta>, Result<Reply, CallError>) {
+    let deltas = Mutex::new(Vec::new());
+    let reply = provider.call(&large(), &|delta| deltas.lock().unwrap().push(delta)).await;
+    (deltas.into_inner().unwrap(), reply)
+}
+
+async fn anthropic(moves: Vec<Move>) -> Result<Reply, CallError> {
+    let server = Fake::start(moves);
+    let provider = connect(&settings(Wire::Anthropic, &server.url)).unwrap();
+    call(&*provider).await.1
+}
+
+/// The same, by someone who waits no longer than `ms` for anything.
+async fn impatient(ms: u64, moves: Vec<Move>) -> Result<Reply, CallError> {
+    let server = Fake::start(moves);
+    let wait = Duration::from_millis(ms);
+    let timeouts = Timeouts { answer: wait, idle: wait };
+    let provider = connect(&ProviderSettings { timeouts, ..settings(Wire::Anthropic, &server.url) }).unwrap();
+    call(&*provider).await.1
+}
+
+async fn fails(moves: Vec<Move>) -> CallError {
+    let error = anthropic(moves).await.unwrap_err();
+    assert!(!format!("{error:?}{error}").contains(KEY), "{error:?}");
+    error
+}
+
+#[tokio::test]
+async fn what_is_sent_is_the_body_and_nothing_else_tells_the_key() {
+    let server = Fake::start(vec![chunked(), chunk(ANTHROPIC.as_bytes()), last_chunk()]);
+    let settings = settings(Wire::Anthropic, &server.url);
+    let provider = connect(&settings).unwrap();
+    call(&*provider).await.1.unwrap();
+    let seen = server.seen();
+    assert_eq!(seen.body, body(&settings, &large()).unwrap().to_string());
+    assert!(seen.head.starts_with("POST /v1/messages HTTP/1.1\r\n"), "{}", seen.head);
+    for header in ["x-api-key: sk-test-0123456789", "anthropic-version: 2023-06-01", "content-type: application/json"] {
+        assert!(seen.head.contains(header), "{header} in {}", seen.head);
+    }
+    assert!(!seen.head.to_lowercase().contains("authorization"));
+    assert!(!format!("{settings:?}").contains(KEY));
+}
+
+#[tokio::test]
+async fn the_other_wire_has_its_own_path_and_header() {
+    for base in ["", "/v1", "/v1/"] {
+        let server = Fake::start(vec![chunked(), chunk(OPENAI.as_bytes()), last_chunk()]);
+        let settings = settings(Wire::OpenaiChat, &format!("{}{base}", server.url));
+        let provider = connect(&settings).unwrap();
+        let (deltas, reply) = call(&*provider).await;
+        assert_eq!(reply.unwrap().content, [text("Grüße, world 🌍")]);
+        assert_eq!(deltas.len(), 2);
+        let seen = server.seen();
+        let path = format!("POST {}/chat/completions HTTP/1.1", base.trim_end_matches('/'));
+        assert!(seen.head.starts_with(&path), "{}", seen.head);
+        assert!(seen.head.contains("authorization: Bearer sk-test-0123456789"));
+        assert_eq!(seen.body, body(&settings, &large()).unwrap().to_string());
+    }
+}
+
+#[tokio::test]
+async fn a_base_url_may_end_in_the_version() {
+    let server = Fake::start(vec![chunked(), chunk(ANTHROPIC.as_bytes()), last_chunk()]);
+    let provider = connect(&settings(Wire::Anthropic, &format!("{}/proxy/v1/", server.url))).unwrap();
+    call(&*provider).await.1.unwrap();
+    assert!(server.seen().head.starts_with("POST /proxy/v1/messages HTTP/1.1"));
+}
+
+#[tokio::test]
+async fn a_stream_that_trickles_is_shown_as_it_comes() {
+    let mut moves = vec![chunked()];
+    for piece in ANTHROPIC.as_bytes().chunks(97) {
+        moves.extend([chunk(piece), Move::Pause(15)]);
+    }
+    moves.push(last_chunk());
+    let server = Fake::start(moves);
+    let provider = connect(&settings(Wire::Anthropic, &server.url)).unwrap();
+    let times = Arc::new(Mutex::new(Vec::new()));
+    let started = Instant::now();
+    let reply = provider.call(&small(), &|_| times.lock().unwrap().push(started.elapsed())).await.unwrap();
+    assert_eq!(reply.content, [text("Grüße, world 🌍")]);
+    let times = times.lock().unwrap();
+    assert!(times[1] > times[0] && started.elapsed() > times[1], "{times:?}");
+}
+
+#[tokio::test]
+async fn one_connection_serves_many_calls() {
+    let answer = [chunked(), chunk(ANTHROPIC.as_bytes()), last_chunk()];
+    let moves = [answer.to_vec(), vec![Move::Next], answer.to_vec(), vec![Move::Next], answer.to_vec()].concat();
+    let server = Fake::start(moves);
+    let provider = connect(&settings(Wire::Anthropic, &server.url)).unwrap();
+    for _ in 0..3 {
+        call(&*provider).await.1.unwrap();
+        assert_eq!(server.seen().connection, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_never_hangs_up_does_not_hold_the_reply() {
+    let started = Instant::now();
+    let reply = anthropic(vec![chunked(), chunk(ANTHROPIC.as_bytes()), Move::Pause(15_000)]).await;
+    assert!(reply.is_ok());
+    assert!(started.elapsed() < Duration::from_secs(10));
+}
+
+#[tokio::test]
+async fn too_many_requests() {
+    let body = format!(
+        r#"{{"type":"error","error":{{"type":"rate_limit_error","message":"Slow down, {KEY}."}},"request_id":"r"}}"#
+    );
+    let headers =
+        "retry-after: 7\r\nRetry-After-Ms: 6500\r\nset-cookie: a=b\r\nanthropic-ratelimit-requests-reset: soon\r\n";
+    let error = fails(vec![head("429 Too Many Requests", "application/json", headers), send(body)]).await;
+    assert_eq!((error.stage, error.status), (FailedStage::Status, Some(429)));
+    assert_eq!(error.error_type.as_deref(), Some("rate_limit_error"));
+    let headers: Vec<(&str, &str)> =
+        error.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(
+        headers,
+        [("anthropic-ratelimit-requests-reset", "soon"), ("retry-after", "7"), ("retry-after-ms", "6500")]
+    );
+    assert!(error.message.ends_with(" answered 429: Slow down, [key]."), "{}", error.message);
+    assert_eq!(error.usage, None);
+}
+
+#[tokio::test]
+async fn other_statuses_and_other_bodies() {
+    let error = fails(vec![head("529 Overloaded", "text/html", ""), send("<html><body>Oh\u{1b}[31m</body>")]).await;
+    assert_eq!((error.status, error.message.ends_with("answered 529")), (Some(529), true), "{}", error.message);
+    let error = fails(vec![head("500 Oops", "text/plain", ""), send("line one\nline\u{7}two")]).await;
+    assert!(error.message.ends_with("answered 500: line one line two"), "{}", error.message);
+    let body = r#"{"error":{"message":"no such model","type":"invalid_request_error","code":"model_not_found"}}"#;
+    let error = fails(vec![head("404 Not Found", "application/json", ""), send(body)]).await;
+    assert_eq!(error.code.as_deref(), Some("model_not_found"));
+    let error = fails(vec![head("400 Bad", "application/json", ""), send(r#"{"error":"plain text"}"#)]).await;
+    assert!(error.message.ends_with("answered 400: plain text"), "{}", error.message);
+}
+
+#[tokio::test]
+async fn a_redirect_is_an_answer_and_is_not_followed() {
+    let elsewhere = Fake::start(vec![chunked(), chunk(ANTHROPIC.as_bytes()), last_chunk()]);
+    let location = format!("location: {}/v1/messages\r\ncontent-length: 0\r\n", elsewhere.url);
+    let error = fails(vec![head("307 Temporary Redirect", "text/plain", &location)]).await;
+    assert_eq!((error.stage, error.status), (FailedStage::Status, Some(307)));
+}
+
+#[tokio::test]
+async fn an_endless_error_body_is_cut_short() {
+    let flood = vec![b'x'; 300_000];
+    let started = Instant::now();
+    let error = fails(vec![head("500 Oops", "text/plain", ""), send(flood), Move::Pause(15_000)]).await;
+    assert!(error.message.len() < 3_000);
+    assert!(started.elapsed() < Duration::from_secs(10));
+    let moves = vec![head("503 Busy", "text/plain", ""), send("wait"), Move::Pause(15_000)];
+    let error = impatient(400, moves).await.unwrap_err();
+    assert!(error.message.ends_with("answered 503: wait"), "{}", error.message);
+}
+
+#[tokio::test]
+async fn nobody_listens() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let provider = connect(&settings(Wire::Anthropic, &format!("http://user:{KEY}@localhost:{port}"))).unwrap();
+    let error = call(&*provider).await.1.unwrap_err();
+    assert_eq!(error.stage, FailedStage::Connect);
+    assert!(!format!("{error:?}").contains(KEY), "{error:?}");
+    assert!(error.message.starts_with(&format!("no connection to localhost:{port}: ")), "{}", error.message);
+}
+
+#[tokio::test]
+async fn a_connection_that_closes_without_an_answer() {
+    assert_eq!(fails(vec![]).await.stage, FailedStage::Connect);
+}
+
+#[tokio::test]
+async fn headers_that_take_too_long() {
+    let started = Instant::now();
+    let error = impatient(400, vec![Move::Pause(15_000), chunked()]).await.unwrap_err();
+    assert_eq!(error.stage, FailedStage::Timeout);
+    assert!(started.elapsed() < Duration::from_secs(10));
+}
+
+#[tokio::test]
+async fn a_stream_that_falls_silent() {
+    let (front, _) = ANTHROPIC.split_once("event: message_delta").unwrap();
+    let error = impatient(400, vec![chunked(), chunk(front.as_bytes()), Move::Pause(15_000)]).await.unwrap_err();
+    assert_eq!(error.stage, FailedStage::Timeout);
+    assert_eq!(error.usage, Some(Usage { input: 25, output: 1, cache_read: 1200, cache_write: 400 }));
+}
+
+#[tokio::test]
+async fn keep_alives_keep_a_stream_alive() {
+    let mut moves = vec![chunked()];
+    for _ in 0..6 {
+        moves.extend([chunk(b": still here\n\n"), Move::Pause(400)]);
+    }
+    moves.extend([chunk(ANTHROPIC.as_bytes()), last_chunk()]);
+    assert!(impatient(1_800, moves).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_stream_cut_in_the_middle() {
+    let (front, _) = ANTHROPIC.split_once("world").unwrap();
+    // In the middle of a chunk, after a chunk, and at a clean end of the body: the same failure.
+    let broken = send([b"fff\r\n", front.as_bytes()].concat());
+    for moves in [
+        vec![chunked(), broken],
+        vec![chunked(), chunk(front.as_bytes())],
+        vec![chunked(), chunk(front.as_bytes()), last_chunk()],
+        vec![head("200 OK", "text/event-stream", ""), send(front)],
+        vec![chunked(), last_chunk()],
+    ] {
+        assert_eq!(fails(moves).await.stage, FailedStage::Truncated);
+    }
+}
+
+#[tokio::test]
+async fn a_success_that_is_no_stream() {
+    let error = fails(vec![head("200 OK", "text/html; charset=utf-8", ""), send("<html>log in</html>")]).await;
+    assert_eq!(error.stage, FailedStage::Protocol);
+    assert!(
+        error.message.ends_with("answered with `text/html; charset=utf-8`, not with a stream"),
+        "{}",
+        error.message
+    );
+    let body = r#"{"error":{"type":"overloaded_error","message":"Later."}}"#;
+    let error = fails(vec![head("200 OK", "application/json", ""), send(body)]).await;
+    assert_eq!((error.stage, error.error_type.as_deref()), (FailedStage::StreamError, Some("overloaded_error")));
+}
+
+#[tokio::test]
+async fn an_event_too_large_to_be_true() {
+    let mut moves = vec![head("200 OK", "text/event-stream", ""), send("data: ")];
+    moves.extend(std::iter::repeat_n(send(vec![b'x'; 1024 * 1024]), 17));
+    let error = fails(moves).await;
+    assert_eq!(error.stage, FailedStage::Protocol);
+}
+
+#[tokio::test]
+async fn an_error_in_the_stream_that_quotes_the_key() {
+    let event =
+        format!("event: error\ndata: {{\"type\":\"error\",\"error\":{{\"type\":\"x\",\"message\":\"{KEY}\"}}}}\n\n");
+    let error = fails(vec![chunked(), chunk(event.as_bytes()), last_chunk()]).await;
+    assert_eq!(error.message, "the provider reported an error: [key]");
+}
+
+#[tokio::test]
+async fn a_provider_that_counts_nothing_is_counted_for() {
+    let silent: String =
+        OPENAI.split("\n\n").filter(|event| !event.contains("prompt_tokens")).collect::<Vec<_>>().join("\n\n");
+    let server = Fake::start(vec![chunked(), chunk(silent.as_bytes()), last_chunk()]);
+    let settings = settings(Wire::OpenaiChat, &server.url);
+    let reply = call(&*connect(&settings).unwrap()).await.1.unwrap();
+    let sent = body(&settings, &large()).unwrap().to_string().len();
+    assert_eq!(reply.usage.input, sent.div_ceil(4) as u64);
+    assert!(reply.usage.output > 0);
+}
+
+#[test]
+fn what_cannot_be_connected_says_why_before_anything_is_sent() {
+    let refused = |change: &dyn Fn(&mut ProviderSettings)| {
+        let mut settings = settings(Wire::Anthropic, "https://api.example.com");
+        change(&mut settings);
+        let Err(error) = connect(&settings) else { panic!("connected") };
+        assert_eq!(error.stage, FailedStage::Setup);
+        assert!(!format!("{error:?}").contains("sk-test"), "{error:?}");
+        error.message
+    };
+    assert_eq!(
+        refused(&|settings| settings.key = None),
+        "no key for provider `test`: set the environment variable `TEST_API_KEY`"
+    );
+    assert!(refused(&|settings| settings.key = Some(Secret::new(" "))).contains("TEST_API_KEY"));
+    assert!(refused(&|settings| settings.key = Some(Secret::new("sk-test\nx"))).contains("TEST_API_KEY"));
+    for base in ["", "api.example.com", "file:///etc/passwd", "ftp://x", "http://", "https://exa mple.com"] {
+        assert!(refused(&|settings| base.clone_into(&mut settings.base_url)).contains("base URL"), "{base}");
+    }
+    assert!(refused(&|settings| settings.wire = Wire::Gemini).contains("`gemini`"));
+    assert!(refused(&|settings| settings.wire = Wire::Scripted).contains("--script"));
+}
+
+#[test]
+fn a_provider_without_a_key_variable_needs_no_key() {
+    let settings =
+        ProviderSettings { key: None, key_env: None, ..settings(Wire::OpenaiChat, "http://localhost:11434/v1") };
+    assert!(connect(&settings).is_ok());
+}
