@@ -1,4 +1,20 @@
-//! What the small languages mean: the one implementation behind check, plan and run. No resolving, composing or
-//! lowering here.
+//! What the small languages mean: values, conditions, templates, patterns, limits, money, the table of hook points
+//! (`language.md` 4–7, 9, 11).
+//!
+//! The one implementation behind check, plan and run. Nothing here resolves items, composes chains or lowers plans,
+//! and nothing here fails on what a user wrote once it has been compiled.
 
+pub mod capability;
+pub mod classify;
+pub mod condition;
+pub mod decimal;
+pub mod eval;
+pub mod facts;
+pub mod glob;
 pub mod hook_point;
+pub mod ledger;
+pub mod limits;
+pub mod money;
+pub mod risk;
+pub mod template;
+pub mod value;

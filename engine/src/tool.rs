@@ -1,5 +1,13 @@
 //! Tools: one path for every kind (gate → run → guard). This file has the shapes; kinds live in `tool/`.
 
+pub mod builtin;
+pub mod command;
+pub mod confine;
+pub mod process;
+pub mod registry;
+pub mod schema;
+pub mod stop;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -50,4 +58,9 @@ impl ToolOutcome {
 /// Something that can be run once the gate has allowed it.
 pub trait Tool: Send + Sync {
     fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome>;
+}
+
+/// Whether a capability pattern covers a capability.
+fn pattern_matches(pattern: &str, capability: &str) -> bool {
+    pattern == capability
 }

@@ -1,0 +1,229 @@
+//! What a thread may do: one decision for the gate, over the whole spawn chain (`language.md` 9). Proofs about patterns
+//! are in [`super::glob`].
+
+use std::fmt;
+
+use rye_grammar::ItemId;
+use rye_grammar::capability::normalise;
+use serde::{Deserialize, Serialize};
+
+use super::glob::Glob;
+use crate::world::{ItemKind, Space};
+
+/// What is done with an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Primary {
+    Execute,
+    Fetch,
+    Sign,
+}
+
+impl Primary {
+    pub const ALL: [Self; 3] = [Self::Execute, Self::Fetch, Self::Sign];
+
+    /// `search` and `load` read as `fetch`.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "execute" => Some(Self::Execute),
+            "fetch" | "search" | "load" => Some(Self::Fetch),
+            "sign" => Some(Self::Sign),
+            _ => None,
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Execute => "execute",
+            Self::Fetch => "fetch",
+            Self::Sign => "sign",
+        }
+    }
+}
+
+impl fmt::Display for Primary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The kinds of items that capabilities are about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ItemType {
+    Tool,
+    Directive,
+    Knowledge,
+}
+
+impl ItemType {
+    pub const ALL: [Self; 3] = [Self::Tool, Self::Directive, Self::Knowledge];
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+
+    /// `None` for configuration, which no thread may name.
+    pub fn of(kind: ItemKind) -> Option<Self> {
+        match kind {
+            ItemKind::Tool => Some(Self::Tool),
+            ItemKind::Directive => Some(Self::Directive),
+            ItemKind::Knowledge => Some(Self::Knowledge),
+            ItemKind::Config => None,
+        }
+    }
+
+    pub fn kind(self) -> ItemKind {
+        match self {
+            Self::Tool => ItemKind::Tool,
+            Self::Directive => ItemKind::Directive,
+            Self::Knowledge => ItemKind::Knowledge,
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Directive => "directive",
+            Self::Knowledge => "knowledge",
+        }
+    }
+}
+
+impl fmt::Display for ItemType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The patterns of one link of the spawn chain.
+#[derive(Debug, Clone, Default)]
+pub struct CapabilitySet {
+    patterns: Vec<(String, Glob)>,
+}
+
+impl CapabilitySet {
+    /// Patterns in the order they were granted; `search`, `load` and `/` are read as section 9 says.
+    pub fn new<S: Into<String>>(patterns: impl IntoIterator<Item = S>) -> Self {
+        let compile = |written: String| {
+            let glob = Glob::new(&normalise(&written).0);
+            (written, glob)
+        };
+        Self { patterns: patterns.into_iter().map(Into::into).map(compile).collect() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.patterns.is_empty()
+    }
+
+    /// The patterns as they were written.
+    pub fn patterns(&self) -> impl Iterator<Item = &str> {
+        self.patterns.iter().map(|(written, _)| written.as_str())
+    }
+
+    /// The first pattern that matches a whole capability string, as it was written.
+    pub fn first_match(&self, capability: &str) -> Option<&str> {
+        self.patterns.iter().find(|(_, glob)| glob.matches(capability)).map(|(written, _)| written.as_str())
+    }
+}
+
+/// One thing that is about to be done. The id is validated: it is what will be dispatched, never a text of the model's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request<'a> {
+    pub primary: Primary,
+    pub item_type: ItemType,
+    /// `None` for a query.
+    pub item_id: Option<&'a ItemId>,
+    /// The space the id resolved to; `None` where it was not looked up. Only the exceptions ask for it.
+    pub space: Option<Space>,
+}
+
+impl Request<'_> {
+    /// The capability string this needs.
+    pub fn capability(&self) -> String {
+        let head = format!("rye.{}.{}", self.primary, self.item_type);
+        match self.item_id {
+            Some(id) => format!("{head}.{}", id.dotted()),
+            None => head,
+        }
+    }
+
+    /// What needs no grant: the engine's own thread tools and the structured return, in the system space alone.
+    fn is_exception(&self) -> bool {
+        self.primary == Primary::Execute
+            && self.item_type == ItemType::Tool
+            && self.space == Some(Space::System)
+            && self.item_id.is_some_and(|id| {
+                id.as_str().starts_with("rye/agent/threads/internal/") || id.as_str() == "rye_directive_return"
+            })
+    }
+}
+
+/// The gate's answer, with what a denied caller has to be told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decision {
+    pub allow: bool,
+    /// The first matching pattern of the leaf, when allowed by one.
+    pub by: Option<String>,
+    /// The capability that was asked for.
+    pub capability: String,
+    /// The link of the chain that has no pattern for it: 0 is the thread itself, 1 its parent.
+    pub denied_by: Option<usize>,
+}
+
+/// Whether every link of the spawn chain, leaf first, allows the request. An empty chain allows nothing.
+pub fn allows(chain: &[CapabilitySet], request: &Request<'_>) -> Decision {
+    let capability = request.capability();
+    if request.is_exception() {
+        return Decision { allow: true, by: None, capability, denied_by: None };
+    }
+    let denied_by = chain.iter().position(|set| set.first_match(&capability).is_none());
+    let by = chain.first().and_then(|leaf| leaf.first_match(&capability)).map(str::to_owned);
+    match (denied_by, by) {
+        (None, Some(by)) => Decision { allow: true, by: Some(by), capability, denied_by: None },
+        (denied_by, _) => Decision { allow: false, by: None, capability, denied_by: denied_by.or(Some(0)) },
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn tool<'a>(id: &'a ItemId, space: Option<Space>) -> Request<'a> {
+        Request { primary: Primary::Execute, item_type: ItemType::Tool, item_id: Some(id), space }
+    }
+
+    #[test]
+    fn every_link_has_to_allow() {
+        let id = ItemId::parse("rye/bash/bash").unwrap();
+        let all = CapabilitySet::new(["rye.*"]);
+        let files = CapabilitySet::new(["rye.execute.tool.rye.file-system.*"]);
+        assert!(allows(std::slice::from_ref(&all), &tool(&id, None)).allow);
+        let denied = allows(&[all, files], &tool(&id, None));
+        assert_eq!((denied.allow, denied.by, denied.denied_by), (false, None, Some(1)));
+        assert_eq!(denied.capability, "rye.execute.tool.rye.bash.bash");
+        assert!(!allows(&[], &tool(&id, None)).allow);
+        assert!(!allows(&[CapabilitySet::default()], &tool(&id, None)).allow);
+    }
+
+    #[test]
+    fn a_query_needs_the_whole_type() {
+        let query = Request { primary: Primary::Fetch, item_type: ItemType::Knowledge, item_id: None, space: None };
+        assert!(!allows(&[CapabilitySet::new(["rye.fetch.knowledge.*"])], &query).allow);
+        assert!(allows(&[CapabilitySet::new(["rye.search.knowledge"])], &query).allow);
+        assert!(allows(&[CapabilitySet::new(["rye/load/*"])], &query).allow);
+    }
+
+    #[test]
+    fn exceptions_hold_in_the_system_space_alone() {
+        let control = ItemId::parse("rye/agent/threads/internal/control").unwrap();
+        assert!(allows(&[], &tool(&control, Some(Space::System))).allow);
+        assert!(!allows(&[], &tool(&control, Some(Space::Project))).allow);
+        assert!(!allows(&[], &tool(&control, None)).allow);
+        let beside = ItemId::parse("rye/agent/threads/internals/control").unwrap();
+        assert!(!allows(&[], &tool(&beside, Some(Space::System))).allow);
+        let fetch = Request { primary: Primary::Fetch, ..tool(&control, Some(Space::System)) };
+        assert!(!allows(&[], &fetch).allow);
+    }
+}

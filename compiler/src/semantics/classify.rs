@@ -1,0 +1,113 @@
+//! What kind of failure a failure is, and how long to wait before the next attempt (`engine.md` 3). Data-driven: the
+//! table is `error_classification.yaml`, its conditions are the language's own. Jitter belongs to the engine.
+
+mod delay;
+mod http_date;
+mod table;
+
+use rye_grammar::condition::{Path, Segment};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub use delay::Backoff;
+pub use table::{ClassifyTable, TableFault};
+
+use super::facts::Facts;
+use super::value::Type;
+
+/// The categories of failures; only the first two are worth another attempt by themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Category {
+    RateLimited,
+    Transient,
+    Permanent,
+    Cancelled,
+}
+
+impl Category {
+    pub const ALL: [Self; 4] = [Self::RateLimited, Self::Transient, Self::Permanent, Self::Cancelled];
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|category| category.as_str() == text)
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::RateLimited => "rate_limited",
+            Self::Transient => "transient",
+            Self::Permanent => "permanent",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// A failed attempt, as facts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Failure {
+    /// Where it failed, in the engine's words: `setup connect timeout status stream_error truncated protocol`.
+    pub stage: Option<String>,
+    pub status: Option<u16>,
+    /// Response headers, names in any case.
+    pub headers: Vec<(String, String)>,
+    pub error_type: Option<String>,
+    pub code: Option<String>,
+    pub message: String,
+    /// Which attempt failed: the first one is 1.
+    pub attempt: u32,
+}
+
+/// What the table says about a failure.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Classification {
+    pub name: String,
+    pub category: Category,
+    pub retryable: bool,
+    pub backoff: Backoff,
+}
+
+impl Failure {
+    /// The facts that the table's conditions read: `stage status headers error.{type,code,message} attempt`.
+    pub fn to_facts(&self) -> Facts {
+        let text = |value: &Option<String>| value.clone().map_or(Value::Null, Value::String);
+        let mut headers = Map::new();
+        for (name, value) in &self.headers {
+            headers.insert(name.to_ascii_lowercase(), Value::String(value.clone()));
+        }
+        let mut error = Map::new();
+        error.insert("type".into(), text(&self.error_type));
+        error.insert("code".into(), text(&self.code));
+        error.insert("message".into(), Value::String(self.message.clone()));
+        let mut facts = Map::new();
+        facts.insert("stage".into(), text(&self.stage));
+        facts.insert("status".into(), self.status.map_or(Value::Null, Value::from));
+        facts.insert("headers".into(), Value::Object(headers));
+        facts.insert("error".into(), Value::Object(error));
+        facts.insert("attempt".into(), Value::from(self.attempt));
+        Facts::from_map(facts)
+    }
+
+    /// A header by name, in any case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+}
+
+impl Classification {
+    /// How long to wait before the next attempt, in milliseconds, without jitter and without the cap of the thread's
+    /// remaining time: `retry-after-ms`, then `retry-after`, then backoff. `now` is in milliseconds since 1970; without
+    /// it a date is read against the answer's own `date` header.
+    pub fn delay_ms(&self, failure: &Failure, now_ms: Option<i64>) -> Option<u64> {
+        self.retryable.then(|| delay::asked(failure, now_ms).unwrap_or_else(|| self.backoff.delay_ms(failure.attempt)))
+    }
+}
+
+/// The declared types of a failure's facts, so that a condition which can never hold is found when the table is read.
+fn fact_type(path: &Path) -> Option<Type> {
+    match path.segments.as_slice() {
+        [Segment::Name(root)] if root == "attempt" => Some(Type::Integer),
+        [Segment::Name(root)] if root == "headers" || root == "error" => Some(Type::Object),
+        [Segment::Name(root), Segment::Name(leaf)] if root == "error" && leaf == "message" => Some(Type::String),
+        _ => None,
+    }
+}

@@ -1,0 +1,94 @@
+//! How long to wait: what the answer asks for, else exponential backoff.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Failure, http_date};
+use crate::semantics::decimal::{Excess, scaled};
+
+/// Exponential backoff; the engine adds full jitter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backoff {
+    pub base_ms: u64,
+    pub max_ms: u64,
+    pub max_retries: u32,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { base_ms: 1_000, max_ms: 60_000, max_retries: 3 }
+    }
+}
+
+impl Backoff {
+    /// `min(base × 2^attempt, max)`.
+    pub fn delay_ms(&self, attempt: u32) -> u64 {
+        let factor = 1u64.checked_shl(attempt).unwrap_or(u64::MAX);
+        self.base_ms.saturating_mul(factor).min(self.max_ms)
+    }
+}
+
+/// What the answer's headers ask for, in milliseconds; what cannot be read asks for nothing.
+pub(super) fn asked(failure: &Failure, now_ms: Option<i64>) -> Option<u64> {
+    if let Some(ms) = failure.header("retry-after-ms").and_then(|text| round_up(text, 0)) {
+        return Some(ms);
+    }
+    let text = failure.header("retry-after")?.trim();
+    if let Some(ms) = round_up(text, 3) {
+        return Some(ms);
+    }
+    let now = now_ms.or_else(|| failure.header("date").and_then(http_date::parse))?;
+    let until = http_date::parse(text)?;
+    Some(u64::try_from(until.saturating_sub(now)).unwrap_or(0))
+}
+
+/// A decimal that is not negative, times 10^`places`, rounded up.
+fn round_up(text: &str, places: u8) -> Option<u64> {
+    const FINER: u8 = 6;
+    let fine = scaled(text.trim(), places + FINER, Excess::Round).ok()?;
+    let unit = 10i128.pow(u32::from(FINER));
+    (fine >= 0).then(|| u64::try_from(fine.div_euclid(unit) + i128::from(fine.rem_euclid(unit) != 0)).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(headers: &[(&str, &str)]) -> Failure {
+        Failure {
+            headers: headers.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            ..Failure::default()
+        }
+    }
+
+    #[test]
+    fn headers_are_read_in_their_order() {
+        assert_eq!(asked(&with(&[("Retry-After", "4"), ("RETRY-AFTER-MS", "250")]), None), Some(250));
+        assert_eq!(asked(&with(&[("retry-after", "1.5")]), None), Some(1500));
+        assert_eq!(asked(&with(&[("retry-after", "0.0001")]), None), Some(1));
+        assert_eq!(asked(&with(&[("retry-after", "0")]), None), Some(0));
+        assert_eq!(asked(&with(&[("retry-after", "-3")]), None), None);
+        assert_eq!(asked(&with(&[("retry-after", "soon")]), Some(0)), None);
+        assert_eq!(asked(&with(&[("retry-after-ms", "x"), ("retry-after", "2")]), None), Some(2000));
+        assert_eq!(asked(&with(&[("retry-after", "1e400")]), None), None);
+    }
+
+    #[test]
+    fn dates_are_read_against_now_or_the_date_header() {
+        let until = "Sun, 06 Nov 1994 08:49:37 GMT";
+        let now = 784_111_767_000;
+        assert_eq!(asked(&with(&[("retry-after", until)]), Some(now)), Some(10_000));
+        assert_eq!(asked(&with(&[("retry-after", until)]), Some(now + 60_000)), Some(0));
+        let both = [("retry-after", until), ("date", "Sun, 06 Nov 1994 08:49:00 GMT")];
+        assert_eq!(asked(&with(&both), None), Some(37_000));
+        assert_eq!(asked(&with(&[("retry-after", until)]), None), None);
+    }
+
+    #[test]
+    fn backoff_doubles_up_to_its_maximum() {
+        let backoff = Backoff::default();
+        assert_eq!(
+            [0, 1, 2, 5, 6, 63, 64, u32::MAX].map(|n| backoff.delay_ms(n)),
+            [1_000, 2_000, 4_000, 32_000, 60_000, 60_000, 60_000, 60_000]
+        );
+    }
+}

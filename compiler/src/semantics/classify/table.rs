@@ -1,0 +1,217 @@
+//! The classification table: rules in order, the first whose condition holds names the failure.
+
+use rye_grammar::condition::from_data;
+use rye_grammar::{SourceId, Span};
+use serde_json::{Map, Value, json};
+
+use super::{Backoff, Category, Classification, Failure, fact_type};
+use crate::semantics::condition::{Condition, Verdict};
+use crate::semantics::decimal::{Excess, scaled};
+use crate::semantics::value::{Num, to_node};
+
+/// A table that is ready to classify.
+#[derive(Debug, Clone)]
+pub struct ClassifyTable {
+    rules: Vec<Rule>,
+    fallback: Kind,
+}
+
+#[derive(Debug, Clone)]
+struct Rule {
+    condition: Condition,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone)]
+struct Kind {
+    name: String,
+    category: Category,
+    retryable: bool,
+    backoff: Backoff,
+}
+
+/// What is wrong with a table; `at` says where: `patterns.3.match`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{at}`: {message}")]
+pub struct TableFault {
+    pub at: String,
+    pub message: String,
+}
+
+impl ClassifyTable {
+    /// The table that holds where no file says otherwise, with its own backoff.
+    pub fn built_in() -> Self {
+        let table = Self::from_value(&built_in(), Backoff::default());
+        table.unwrap_or_else(|_| Self { rules: Vec::new(), fallback: unclassified(Backoff::default()) })
+    }
+
+    /// Reads the content of `error_classification.yaml`. `backoff` is what holds where a rule says nothing: the
+    /// `retry` of `resilience.yaml`.
+    ///
+    /// # Errors
+    /// An unknown key or category, a condition that cannot be read, a number out of range.
+    pub fn from_value(value: &Value, backoff: Backoff) -> Result<Self, TableFault> {
+        let map = object(value, "")?;
+        only(map, "", &["patterns", "default"])?;
+        let mut rules = Vec::new();
+        if let Some(patterns) = map.get("patterns") {
+            let patterns = patterns.as_array().ok_or_else(|| fault("patterns", "has to be a list"))?;
+            for (i, pattern) in patterns.iter().enumerate() {
+                rules.push(rule(pattern, &format!("patterns.{i}"), backoff)?);
+            }
+        }
+        let fallback = match map.get("default") {
+            Some(value) => kind(object(value, "default")?, "default", backoff)?,
+            None => unclassified(backoff),
+        };
+        Ok(Self { rules, fallback })
+    }
+
+    /// What a failure is. Never fails: what no rule names is the table's default.
+    pub fn classify(&self, failure: &Failure) -> Classification {
+        let facts = failure.to_facts();
+        let kind = self
+            .rules
+            .iter()
+            .find(|rule| rule.condition.evaluate(&facts) == Verdict::True)
+            .map_or(&self.fallback, |rule| &rule.kind);
+        Classification {
+            name: kind.name.clone(),
+            category: kind.category,
+            retryable: kind.retryable,
+            backoff: kind.backoff,
+        }
+    }
+}
+
+/// Reads `{base_seconds, max_seconds, max_retries}` over what holds otherwise.
+///
+/// # Errors
+/// An unknown key, or a number that is negative or too large.
+pub fn read_backoff(value: &Value, at: &str, otherwise: Backoff) -> Result<Backoff, TableFault> {
+    let map = object(value, at)?;
+    only(map, at, &["base_seconds", "max_seconds", "max_retries"])?;
+    let mut backoff = otherwise;
+    let milliseconds = |value: &Value, key: &str| {
+        let digits = if let Value::Number(n) = value { n.to_string() } else { String::new() };
+        scaled(&digits, 3, Excess::Round)
+            .ok()
+            .and_then(|ms| u64::try_from(ms).ok())
+            .ok_or_else(|| fault(&format!("{at}.{key}"), "has to be a number of seconds"))
+    };
+    if let Some(value) = map.get("base_seconds") {
+        backoff.base_ms = milliseconds(value, "base_seconds")?;
+    }
+    if let Some(value) = map.get("max_seconds") {
+        backoff.max_ms = milliseconds(value, "max_seconds")?;
+    }
+    if let Some(value) = map.get("max_retries") {
+        backoff.max_retries = Num::of_value(value)
+            .and_then(Num::to_u64)
+            .and_then(|n| u32::try_from(n).ok())
+            .ok_or_else(|| fault(&format!("{at}.max_retries"), "has to be a whole number"))?;
+    }
+    Ok(backoff)
+}
+
+fn rule(value: &Value, at: &str, backoff: Backoff) -> Result<Rule, TableFault> {
+    let map = object(value, at)?;
+    only(map, at, &["id", "name", "category", "retryable", "retry", "match"])?;
+    let at_match = format!("{at}.match");
+    let written = map.get("match").ok_or_else(|| fault(&at_match, "a rule needs a condition"))?;
+    let parsed = from_data(&to_node(written, Span::new(SourceId(0), 0, 0)));
+    if let Some(error) = parsed.errors.first() {
+        return Err(fault(&at_match, &error.to_string()));
+    }
+    let condition = match parsed.tree {
+        Some(expr) => Condition::compile_typed(&expr, &fact_type)
+            .map_err(|faults| fault(&at_match, faults.first().map_or("cannot be read", |f| f.message.as_str())))?,
+        None => Condition::always(),
+    };
+    Ok(Rule { condition, kind: kind(map, at, backoff)? })
+}
+
+fn kind(map: &Map<String, Value>, at: &str, backoff: Backoff) -> Result<Kind, TableFault> {
+    let name = map
+        .get("name")
+        .or_else(|| map.get("id"))
+        .and_then(Value::as_str)
+        .ok_or_else(|| fault(&format!("{at}.id"), "a rule needs an id"))?;
+    let category = map.get("category").and_then(Value::as_str).and_then(Category::parse).ok_or_else(|| {
+        fault(&format!("{at}.category"), "is `rate_limited`, `transient`, `permanent` or `cancelled`")
+    })?;
+    let retryable = match map.get("retryable") {
+        None => matches!(category, Category::RateLimited | Category::Transient),
+        Some(Value::Bool(retryable)) => *retryable,
+        Some(_) => return Err(fault(&format!("{at}.retryable"), "is `true` or `false`")),
+    };
+    let backoff = match map.get("retry") {
+        Some(value) => read_backoff(value, &format!("{at}.retry"), backoff)?,
+        None => backoff,
+    };
+    Ok(Kind { name: name.to_owned(), category, retryable, backoff })
+}
+
+fn unclassified(backoff: Backoff) -> Kind {
+    Kind { name: "unclassified".into(), category: Category::Permanent, retryable: false, backoff }
+}
+
+fn object<'v>(value: &'v Value, at: &str) -> Result<&'v Map<String, Value>, TableFault> {
+    value.as_object().ok_or_else(|| fault(at, "has to be a mapping"))
+}
+
+fn only(map: &Map<String, Value>, at: &str, known: &[&str]) -> Result<(), TableFault> {
+    match map.keys().find(|key| !known.contains(&key.as_str())) {
+        Some(key) => {
+            let at = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
+            Err(fault(&at, &format!("is none of `{}`", known.join("`, `"))))
+        }
+        None => Ok(()),
+    }
+}
+
+fn fault(at: &str, message: &str) -> TableFault {
+    TableFault { at: at.to_owned(), message: message.to_owned() }
+}
+
+/// The content of the standard library's `error_classification.yaml`.
+pub fn built_in() -> Value {
+    let code = |pattern: &str| {
+        json!({"any": [
+            {"path": "error.code", "op": "regex", "value": pattern},
+            {"path": "error.type", "op": "regex", "value": pattern},
+        ]})
+    };
+    // Errors that came without a status of their own are told by their names.
+    let named = |pattern: &str| json!({"all": [{"any": ["status == null", "stage == 'stream_error'"]}, code(pattern)]});
+    json!({
+        "patterns": [
+            {"id": "cancelled", "category": "cancelled",
+             "match": code("(?i)^(cancelled|canceled|cancelled_?error)$")},
+            {"id": "quota_exceeded", "category": "permanent",
+             "match": code("(?i)quota|billing|insufficient_(funds|credit|balance)|credit_balance|payment_required")},
+            {"id": "authentication", "category": "permanent",
+             "match": code("(?i)authentication|invalid_api_key|api_key_invalid|unauthorized|unauthenticated|permission_(denied|error)|forbidden|account_(deactivated|suspended|disabled)")},
+            {"id": "rate_limited", "category": "rate_limited", "match": "status == 429"},
+            {"id": "overloaded", "category": "transient", "match": "status == 529"},
+            {"id": "request_conflict", "category": "transient", "match": "status in [408, 409, 425]"},
+            {"id": "not_supported", "category": "permanent", "match": "status in [501, 505, 511]"},
+            {"id": "server_error", "category": "transient", "match": "status >= 500 && status <= 599"},
+            {"id": "rate_limited_by_name", "name": "rate_limited", "category": "rate_limited",
+             "match": named("(?i)rate_?limit|too_?many_?requests")},
+            {"id": "overloaded_by_name", "name": "overloaded", "category": "transient", "match": named("(?i)overloaded")},
+            {"id": "timeout_by_name", "name": "timeout", "category": "transient", "match": named("(?i)time_?out")},
+            {"id": "connection_by_name", "name": "connection_lost", "category": "transient",
+             "match": named("(?i)connection|network")},
+            {"id": "stream_error", "category": "transient", "match": "stage == 'stream_error'"},
+            {"id": "truncated", "category": "transient", "match": "stage == 'truncated'"},
+            {"id": "timeout", "category": "transient", "match": "stage == 'timeout'"},
+            {"id": "connection_lost", "category": "transient", "match": "stage == 'connect'"},
+            {"id": "authentication_status", "name": "authentication", "category": "permanent",
+             "match": "status in [401, 403]"},
+            {"id": "payment", "name": "quota_exceeded", "category": "permanent", "match": "status == 402"},
+            {"id": "invalid_request", "category": "permanent", "match": "status >= 400 && status <= 499"},
+        ],
+        "default": {"id": "unclassified", "category": "permanent"},
+    })
+}

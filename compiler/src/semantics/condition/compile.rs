@@ -1,0 +1,166 @@
+//! From the tree to something that cannot fail: every static error of a condition is found here.
+
+use regex::RegexBuilder;
+use rye_grammar::condition::{CompareOp, Expr, ExprKind, Path};
+use serde_json::Value;
+
+use super::{Comparison, ConditionFault, Node};
+use crate::semantics::value::Type;
+
+/// Compiled patterns larger than this are refused; it bounds memory, matching is linear in any case.
+const PATTERN_BYTES: usize = 1 << 20;
+
+pub(super) fn compile(expr: &Expr, types: &dyn Fn(&Path) -> Option<Type>) -> Result<Node, Vec<ConditionFault>> {
+    let mut compiler = Compiler { types, faults: Vec::new() };
+    let root = compiler.truth(expr);
+    if compiler.faults.is_empty() { Ok(root) } else { Err(compiler.faults) }
+}
+
+struct Compiler<'a> {
+    types: &'a dyn Fn(&Path) -> Option<Type>,
+    faults: Vec<ConditionFault>,
+}
+
+impl Compiler<'_> {
+    /// An expression in a boolean place.
+    fn truth(&mut self, expr: &Expr) -> Node {
+        if let Some(known) = self.known_type(expr)
+            && known != Type::Boolean
+        {
+            let message = match &expr.kind {
+                ExprKind::Path(path) => format!("`{path}` is {} and can never be true", article(known)),
+                _ => format!("{} can never be true", article(known)),
+            };
+            self.fault(expr, message, Some("only `true` is true: compare it with something".into()));
+        }
+        self.value(expr)
+    }
+
+    fn value(&mut self, expr: &Expr) -> Node {
+        match &expr.kind {
+            ExprKind::Literal(value) => Node::Literal(value.clone()),
+            ExprKind::List(items) => list(items.iter().map(|item| self.value(item)).collect()),
+            ExprKind::Path(path) => Node::Path(path.clone()),
+            ExprKind::Exists(path) => Node::Exists(path.clone()),
+            ExprKind::Length(inner) => Node::Length(Box::new(self.value(inner))),
+            ExprKind::Not(inner) => Node::Not(Box::new(self.truth(inner))),
+            ExprKind::Negate(inner) => Node::Negate(Box::new(self.value(inner))),
+            ExprKind::All(items) => Node::All(items.iter().map(|item| self.truth(item)).collect()),
+            ExprKind::Any(items) => Node::Any(items.iter().map(|item| self.truth(item)).collect()),
+            ExprKind::Compare { op, left, right } => self.compare(expr, *op, left, right),
+            ExprKind::Arithmetic { op, left, right } => {
+                Node::Arithmetic { op: *op, left: Box::new(self.value(left)), right: Box::new(self.value(right)) }
+            }
+        }
+    }
+
+    fn compare(&mut self, whole: &Expr, op: CompareOp, left: &Expr, right: &Expr) -> Node {
+        let op = match op {
+            CompareOp::Eq => Comparison::Eq,
+            CompareOp::Ne => Comparison::Ne,
+            CompareOp::In => Comparison::In,
+            CompareOp::Contains => Comparison::Contains,
+            CompareOp::Lt => self.ordered(whole, Comparison::Lt, left, right),
+            CompareOp::Lte => self.ordered(whole, Comparison::Lte, left, right),
+            CompareOp::Gt => self.ordered(whole, Comparison::Gt, left, right),
+            CompareOp::Gte => self.ordered(whole, Comparison::Gte, left, right),
+            CompareOp::Matches => return self.matches(left, right),
+        };
+        Node::Compare { op, left: Box::new(self.value(left)), right: Box::new(self.value(right)) }
+    }
+
+    /// Passes the operator through; two known types that have no order are a fault.
+    fn ordered(&mut self, whole: &Expr, op: Comparison, left: &Expr, right: &Expr) -> Comparison {
+        if let (Some(a), Some(b)) = (self.known_type(left), self.known_type(right)) {
+            let comparable = (a.is_numeric() && b.is_numeric()) || (a == Type::String && b == Type::String);
+            if !comparable {
+                self.fault(
+                    whole,
+                    format!("{} and {} have no order", article(a), article(b)),
+                    Some("compare two numbers, or two strings".into()),
+                );
+            }
+        }
+        op
+    }
+
+    fn matches(&mut self, left: &Expr, right: &Expr) -> Node {
+        let left = Box::new(self.value(left));
+        let ExprKind::Literal(Value::String(pattern)) = &right.kind else {
+            self.fault(
+                right,
+                "the pattern of `matches` has to be a literal string".into(),
+                Some("write the pattern between quotes".into()),
+            );
+            return Node::Literal(Value::Bool(false));
+        };
+        match RegexBuilder::new(pattern).size_limit(PATTERN_BYTES).build() {
+            Ok(pattern) => Node::Matches { left, pattern },
+            Err(error) => {
+                self.fault(right, bad_pattern(pattern, &error), pattern_help(pattern));
+                Node::Literal(Value::Bool(false))
+            }
+        }
+    }
+
+    /// The type of an expression where it is known: literals, declared inputs and declared facts.
+    fn known_type(&self, expr: &Expr) -> Option<Type> {
+        match &expr.kind {
+            ExprKind::Literal(value) => Some(Type::of(value)),
+            ExprKind::List(_) => Some(Type::Array),
+            ExprKind::Path(path) => (self.types)(path),
+            ExprKind::Exists(_)
+            | ExprKind::Length(_)
+            | ExprKind::Not(_)
+            | ExprKind::Negate(_)
+            | ExprKind::All(_)
+            | ExprKind::Any(_)
+            | ExprKind::Compare { .. }
+            | ExprKind::Arithmetic { .. } => None,
+        }
+    }
+
+    fn fault(&mut self, at: &Expr, message: String, help: Option<String>) {
+        self.faults.push(ConditionFault { span: at.span, message, help });
+    }
+}
+
+/// A list of nothing but literals is itself one.
+fn list(items: Vec<Node>) -> Node {
+    if items.iter().all(|item| matches!(item, Node::Literal(_))) {
+        let values = items.into_iter().filter_map(|item| if let Node::Literal(v) = item { Some(v) } else { None });
+        return Node::Literal(Value::Array(values.collect()));
+    }
+    Node::List(items)
+}
+
+fn article(known: Type) -> String {
+    match known {
+        Type::Null => "`null`".into(),
+        Type::Integer => "an integer".into(),
+        Type::Array => "a list".into(),
+        Type::Object => "an object".into(),
+        Type::String | Type::Number | Type::Boolean => format!("a {known}"),
+    }
+}
+
+fn bad_pattern(pattern: &str, error: &regex::Error) -> String {
+    let shown: String = pattern.chars().take(60).collect();
+    let why = match error {
+        regex::Error::CompiledTooBig(_) => "it is too large".to_owned(),
+        other => other
+            .to_string()
+            .lines()
+            .last()
+            .map_or_else(|| "it cannot be read".to_owned(), |line| line.trim_start_matches("error: ").to_owned()),
+    };
+    format!("`{shown}` is no pattern: {why}")
+}
+
+fn pattern_help(pattern: &str) -> Option<String> {
+    if ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|look| pattern.contains(look)) {
+        return Some("patterns match in linear time, so they have no look-around".into());
+    }
+    let back_reference = pattern.as_bytes().windows(2).any(|pair| matches!(pair, [b'\\', b'1'..=b'9']));
+    back_reference.then(|| "patterns match in linear time, so they have no back-references".into())
+}

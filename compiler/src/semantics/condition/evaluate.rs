@@ -1,0 +1,294 @@
+//! Kleene's evaluation of a compiled condition. Total: whatever the facts are, it answers.
+
+use std::cmp::Ordering;
+
+use rye_grammar::condition::{ArithmeticOp, Path};
+use serde_json::Value;
+
+use super::{Comparison, Found, Node, Reading, Verdict};
+use crate::semantics::facts::{Facts, Lookup};
+use crate::semantics::value::{self, Num};
+
+pub(super) fn verdict(root: &Node, facts: &Facts, readings: Option<&mut Vec<Reading>>) -> Verdict {
+    match (Evaluator { facts, readings }).truth(root) {
+        Truth::True => Verdict::True,
+        Truth::False => Verdict::False,
+        Truth::Unknown(paths) => Verdict::Unknown(paths.into_iter().map(str::to_owned).collect()),
+    }
+}
+
+struct Evaluator<'a, 't> {
+    facts: &'a Facts,
+    readings: Option<&'t mut Vec<Reading>>,
+}
+
+/// Declared unknown paths in order of first reading, each once.
+type Paths<'a> = Vec<&'a str>;
+
+enum Truth<'a> {
+    True,
+    False,
+    Unknown(Paths<'a>),
+}
+
+enum Operand<'a> {
+    Value(&'a Value),
+    List(Vec<Value>),
+    Number(Num),
+    Bool(bool),
+    Absent,
+    Unknown(Paths<'a>),
+}
+
+impl<'a> Evaluator<'a, '_> {
+    fn truth(&mut self, node: &'a Node) -> Truth<'a> {
+        match node {
+            Node::All(nodes) => self.all(nodes),
+            Node::Any(nodes) => self.any(nodes),
+            Node::Not(inner) => match self.truth(inner) {
+                Truth::True => Truth::False,
+                Truth::False => Truth::True,
+                Truth::Unknown(paths) => Truth::Unknown(paths),
+            },
+            Node::Compare { op, left, right } => {
+                let (left, right) = (self.operand(left), self.operand(right));
+                match both_known(left, right) {
+                    Ok((left, right)) => truth(compare(*op, &left, &right)),
+                    Err(paths) => Truth::Unknown(paths),
+                }
+            }
+            Node::Matches { left, pattern } => match self.operand(left) {
+                Operand::Unknown(paths) => Truth::Unknown(paths),
+                Operand::Value(Value::String(text)) => truth(pattern.is_match(text)),
+                Operand::Value(_) | Operand::List(_) | Operand::Number(_) | Operand::Bool(_) | Operand::Absent => {
+                    Truth::False
+                }
+            },
+            Node::Exists(path) => match self.look_up(path) {
+                Lookup::Known(_) => Truth::True,
+                Lookup::Absent => Truth::False,
+                Lookup::Unknown(paths) => Truth::Unknown(paths),
+            },
+            Node::Literal(_)
+            | Node::List(_)
+            | Node::Path(_)
+            | Node::Length(_)
+            | Node::Negate(_)
+            | Node::Arithmetic { .. } => match self.operand(node) {
+                Operand::Value(Value::Bool(true)) | Operand::Bool(true) => Truth::True,
+                Operand::Unknown(paths) => Truth::Unknown(paths),
+                Operand::Value(_) | Operand::List(_) | Operand::Number(_) | Operand::Bool(false) | Operand::Absent => {
+                    Truth::False
+                }
+            },
+        }
+    }
+
+    fn all(&mut self, nodes: &'a [Node]) -> Truth<'a> {
+        let mut unknown = Vec::new();
+        for node in nodes {
+            match self.truth(node) {
+                Truth::True => {}
+                Truth::False => return Truth::False,
+                Truth::Unknown(paths) => merge(&mut unknown, paths),
+            }
+        }
+        if unknown.is_empty() { Truth::True } else { Truth::Unknown(unknown) }
+    }
+
+    fn any(&mut self, nodes: &'a [Node]) -> Truth<'a> {
+        let mut unknown = Vec::new();
+        for node in nodes {
+            match self.truth(node) {
+                Truth::True => return Truth::True,
+                Truth::False => {}
+                Truth::Unknown(paths) => merge(&mut unknown, paths),
+            }
+        }
+        if unknown.is_empty() { Truth::False } else { Truth::Unknown(unknown) }
+    }
+
+    fn operand(&mut self, node: &'a Node) -> Operand<'a> {
+        match node {
+            Node::Literal(value) => Operand::Value(value),
+            Node::Path(path) => match self.look_up(path) {
+                Lookup::Known(value) => Operand::Value(value),
+                Lookup::Absent => Operand::Absent,
+                Lookup::Unknown(paths) => Operand::Unknown(paths),
+            },
+            Node::List(nodes) => self.list(nodes),
+            Node::Length(inner) => match self.operand(inner) {
+                Operand::Unknown(paths) => Operand::Unknown(paths),
+                Operand::Value(Value::String(text)) => count(text.chars().count()),
+                Operand::Value(Value::Array(items)) => count(items.len()),
+                Operand::Value(Value::Object(map)) => count(map.len()),
+                Operand::List(items) => count(items.len()),
+                Operand::Value(Value::Null | Value::Bool(_) | Value::Number(_))
+                | Operand::Number(_)
+                | Operand::Bool(_)
+                | Operand::Absent => Operand::Absent,
+            },
+            Node::Negate(inner) => match self.operand(inner) {
+                Operand::Unknown(paths) => Operand::Unknown(paths),
+                known => number(&known).and_then(Num::negate).map_or(Operand::Absent, Operand::Number),
+            },
+            Node::Arithmetic { op, left, right } => {
+                let (left, right) = (self.operand(left), self.operand(right));
+                match both_known(left, right) {
+                    Ok((left, right)) => calculate(*op, &left, &right).map_or(Operand::Absent, Operand::Number),
+                    Err(paths) => Operand::Unknown(paths),
+                }
+            }
+            Node::All(_)
+            | Node::Any(_)
+            | Node::Not(_)
+            | Node::Exists(_)
+            | Node::Compare { .. }
+            | Node::Matches { .. } => match self.truth(node) {
+                Truth::True => Operand::Bool(true),
+                Truth::False => Operand::Bool(false),
+                Truth::Unknown(paths) => Operand::Unknown(paths),
+            },
+        }
+    }
+
+    fn list(&mut self, nodes: &'a [Node]) -> Operand<'a> {
+        let mut items = Vec::with_capacity(nodes.len());
+        let mut unknown = Vec::new();
+        for node in nodes {
+            match self.operand(node) {
+                Operand::Unknown(paths) => merge(&mut unknown, paths),
+                Operand::Value(value) => items.push(value.clone()),
+                Operand::List(values) => items.push(Value::Array(values)),
+                Operand::Number(number) => items.push(number.to_value()),
+                Operand::Bool(truth) => items.push(Value::Bool(truth)),
+                Operand::Absent => items.push(Value::Null),
+            }
+        }
+        if unknown.is_empty() { Operand::List(items) } else { Operand::Unknown(unknown) }
+    }
+
+    fn look_up(&mut self, path: &Path) -> Lookup<'a> {
+        let found = self.facts.lookup(path);
+        if let Some(readings) = &mut self.readings {
+            let found = match &found {
+                Lookup::Known(value) => Found::Value((*value).clone()),
+                Lookup::Absent => Found::Absent,
+                Lookup::Unknown(_) => Found::Unknown,
+            };
+            readings.push(Reading { path: path.to_string(), found });
+        }
+        found
+    }
+}
+
+fn truth<'a>(holds: bool) -> Truth<'a> {
+    if holds { Truth::True } else { Truth::False }
+}
+
+fn count<'a>(n: usize) -> Operand<'a> {
+    i128::try_from(n).map_or(Operand::Absent, |n| Operand::Number(Num::Int(n)))
+}
+
+fn merge<'a>(into: &mut Paths<'a>, paths: Paths<'a>) {
+    for path in paths {
+        if !into.contains(&path) {
+            into.push(path);
+        }
+    }
+}
+
+/// Both operands, or the unknown paths of either.
+fn both_known<'a>(left: Operand<'a>, right: Operand<'a>) -> Result<(Operand<'a>, Operand<'a>), Paths<'a>> {
+    match (left, right) {
+        (Operand::Unknown(mut left), Operand::Unknown(right)) => {
+            merge(&mut left, right);
+            Err(left)
+        }
+        (Operand::Unknown(paths), _) | (_, Operand::Unknown(paths)) => Err(paths),
+        known => Ok(known),
+    }
+}
+
+fn number(operand: &Operand<'_>) -> Option<Num> {
+    match operand {
+        Operand::Number(n) => Some(*n),
+        Operand::Value(value) => Num::of_value(value),
+        Operand::List(_) | Operand::Bool(_) | Operand::Absent | Operand::Unknown(_) => None,
+    }
+}
+
+fn text<'o>(operand: &'o Operand<'_>) -> Option<&'o str> {
+    if let Operand::Value(Value::String(text)) = operand { Some(text) } else { None }
+}
+
+fn items<'o>(operand: &'o Operand<'_>) -> Option<&'o [Value]> {
+    match operand {
+        Operand::Value(Value::Array(items)) => Some(items),
+        Operand::List(items) => Some(items),
+        Operand::Value(_) | Operand::Number(_) | Operand::Bool(_) | Operand::Absent | Operand::Unknown(_) => None,
+    }
+}
+
+fn calculate(op: ArithmeticOp, left: &Operand<'_>, right: &Operand<'_>) -> Option<Num> {
+    let (left, right) = (number(left)?, number(right)?);
+    match op {
+        ArithmeticOp::Add => left.add(right),
+        ArithmeticOp::Subtract => left.subtract(right),
+        ArithmeticOp::Multiply => left.multiply(right),
+        ArithmeticOp::Divide => left.divide(right),
+        ArithmeticOp::Remainder => left.remainder(right),
+    }
+}
+
+fn compare(op: Comparison, left: &Operand<'_>, right: &Operand<'_>) -> bool {
+    match op {
+        Comparison::Eq => equal(left, right),
+        Comparison::Ne => !equal(left, right),
+        Comparison::Lt => order(left, right).is_some_and(Ordering::is_lt),
+        Comparison::Lte => order(left, right).is_some_and(Ordering::is_le),
+        Comparison::Gt => order(left, right).is_some_and(Ordering::is_gt),
+        Comparison::Gte => order(left, right).is_some_and(Ordering::is_ge),
+        Comparison::In => holds(right, left),
+        Comparison::Contains => {
+            holds(left, right)
+                || matches!((left, text(right)), (Operand::Value(Value::Object(map)), Some(key)) if map.contains_key(key))
+        }
+    }
+}
+
+/// Whether a list holds an equal element, or a string the other string.
+fn holds(whole: &Operand<'_>, part: &Operand<'_>) -> bool {
+    if let Some(items) = items(whole) {
+        return items.iter().any(|item| equal(&Operand::Value(item), part));
+    }
+    matches!((text(whole), text(part)), (Some(whole), Some(part)) if whole.contains(part))
+}
+
+/// Deep equality; what is absent equals only null.
+fn equal(left: &Operand<'_>, right: &Operand<'_>) -> bool {
+    match (left, right) {
+        (Operand::Absent, other) | (other, Operand::Absent) => {
+            matches!(other, Operand::Absent | Operand::Value(Value::Null))
+        }
+        (Operand::Value(a), Operand::Value(b)) => value::equal(a, b),
+        (Operand::Bool(a), Operand::Bool(b)) => a == b,
+        (Operand::Bool(a), Operand::Value(Value::Bool(b))) | (Operand::Value(Value::Bool(b)), Operand::Bool(a)) => {
+            a == b
+        }
+        _ => match (number(left), number(right)) {
+            (Some(a), Some(b)) => a.compare(b).is_eq(),
+            _ => match (items(left), items(right)) {
+                (Some(a), Some(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| value::equal(a, b)),
+                _ => false,
+            },
+        },
+    }
+}
+
+fn order(left: &Operand<'_>, right: &Operand<'_>) -> Option<Ordering> {
+    match (number(left), number(right)) {
+        (Some(a), Some(b)) => Some(a.compare(b)),
+        _ => Some(text(left)?.cmp(text(right)?)),
+    }
+}

@@ -1,0 +1,142 @@
+//! Decimal text to scaled integers, exactly: money and delays never pass through floats.
+
+/// What to do with digits finer than the scale.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Excess {
+    /// An author's text: finer digits are a mistake, unless they are zeros.
+    Refuse,
+    /// The text of a JSON number, which may carry the noise of a float: to the nearest, halves away from zero.
+    Round,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecimalError {
+    #[error("`{0}` is not a number")]
+    NotANumber(String),
+    #[error("`{0}` has more decimal places than can be kept")]
+    TooFine(String),
+    #[error("`{0}` is too large")]
+    TooLarge(String),
+}
+
+/// Reads `[-+]digits[.digits][e[-+]digits]` and answers the number times 10^`places`.
+///
+/// # Errors
+/// What is no decimal number, does not fit an `i128`, or is finer than `places` and [`Excess::Refuse`] holds.
+pub fn scaled(text: &str, places: u8, excess: Excess) -> Result<i128, DecimalError> {
+    let shown = || text.chars().take(40).collect::<String>();
+    let not_a_number = || DecimalError::NotANumber(shown());
+    let (negative, unsigned) = match text.as_bytes().first() {
+        Some(b'-') => (true, text.get(1..).unwrap_or_default()),
+        Some(b'+') => (false, text.get(1..).unwrap_or_default()),
+        _ => (false, text),
+    };
+    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent_of(exponent).ok_or_else(not_a_number)?),
+        None => (unsigned, 0),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let all_digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+    if !all_digits(whole) || !all_digits(fraction) || (whole.is_empty() && fraction.is_empty()) {
+        return Err(not_a_number());
+    }
+    let digits: Vec<u8> = whole.bytes().chain(fraction.bytes()).map(|b| b - b'0').collect();
+    // The number is 0.digits × 10^point; scaled, the first `keep` digits stand before the decimal point.
+    let point = i64::try_from(whole.len()).unwrap_or(i64::MAX).saturating_add(exponent);
+    let keep = point.saturating_add(i64::from(places));
+    let mut value: i128 = 0;
+    let (kept, dropped) = digits.split_at(usize::try_from(keep).unwrap_or(0).min(digits.len()));
+    for digit in kept {
+        value = push(value, *digit).ok_or_else(|| DecimalError::TooLarge(shown()))?;
+    }
+    let missing = keep.saturating_sub(i64::try_from(digits.len()).unwrap_or(i64::MAX)).max(0);
+    if value != 0 {
+        if missing > 40 {
+            return Err(DecimalError::TooLarge(shown()));
+        }
+        for _ in 0..missing {
+            value = push(value, 0).ok_or_else(|| DecimalError::TooLarge(shown()))?;
+        }
+    }
+    if dropped.iter().any(|digit| *digit != 0) {
+        match excess {
+            Excess::Refuse => return Err(DecimalError::TooFine(shown())),
+            Excess::Round if keep >= 0 && dropped.first().is_some_and(|digit| *digit >= 5) => {
+                value = value.checked_add(1).ok_or_else(|| DecimalError::TooLarge(shown()))?;
+            }
+            Excess::Round => {}
+        }
+    }
+    Ok(if negative { -value } else { value })
+}
+
+fn push(value: i128, digit: u8) -> Option<i128> {
+    value.checked_mul(10)?.checked_add(i128::from(digit))
+}
+
+fn exponent_of(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let magnitude = digits.parse::<i64>().unwrap_or(i64::MAX / 4).min(i64::MAX / 4);
+    Some(if text.starts_with('-') { -magnitude } else { magnitude })
+}
+
+/// Prints a scaled integer as a plain decimal without trailing zeros: 500000000 at nine places is `0.5`.
+pub fn print(value: i128, places: u8) -> String {
+    let places = usize::from(places);
+    let digits = format!("{:0width$}", value.unsigned_abs(), width = places + 1);
+    let (whole, fraction) = digits.split_at(digits.len() - places);
+    let fraction = fraction.trim_end_matches('0');
+    let sign = if value < 0 { "-" } else { "" };
+    if fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_exactly() {
+        for (text, want) in [
+            ("0.1", 100_000_000),
+            ("1e-09", 1),
+            ("1E2", 100_000_000_000),
+            ("-0.000000001", -1),
+            (".5", 500_000_000),
+            ("5.", 5_000_000_000),
+            ("1333332.853333334", 1_333_332_853_333_334),
+            ("0.10000000000000", 100_000_000),
+            ("0e999999999999999999999", 0),
+        ] {
+            assert_eq!(scaled(text, 9, Excess::Refuse), Ok(want), "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_number() {
+        for text in ["", "-", ".", "1.2.3", "1e", "0x10", "1_000", "nan", "inf", "--1", "1e-", " 1", "१"] {
+            assert!(matches!(scaled(text, 9, Excess::Round), Err(DecimalError::NotANumber(_))), "{text}");
+        }
+        assert!(matches!(scaled("1e400", 9, Excess::Round), Err(DecimalError::TooLarge(_))));
+        assert!(matches!(scaled("0.0000000001", 9, Excess::Refuse), Err(DecimalError::TooFine(_))));
+    }
+
+    #[test]
+    fn rounds_the_noise_of_floats() {
+        assert_eq!(scaled("0.30000000000000004", 9, Excess::Round), Ok(300_000_000));
+        assert_eq!(scaled("0.0000000005", 9, Excess::Round), Ok(1));
+        assert_eq!(scaled("0.00000000049", 9, Excess::Round), Ok(0));
+        assert_eq!(scaled("9e-11", 9, Excess::Round), Ok(0));
+        assert_eq!(scaled("1e-400", 9, Excess::Round), Ok(0));
+    }
+
+    #[test]
+    fn prints_plainly() {
+        assert_eq!(print(500_000_000, 9), "0.5");
+        assert_eq!(print(-1, 9), "-0.000000001");
+        assert_eq!(print(12_000_000_000, 9), "12");
+        assert_eq!(print(0, 9), "0");
+    }
+}

@@ -1,0 +1,138 @@
+//! `rye eval`: one JSON request in, one JSON answer out (`language.md` 13). Pure, and never fails: a bad request is
+//! answered with an error.
+
+mod language;
+mod permission;
+mod spending;
+
+use serde_json::{Map, Value};
+
+use super::value::parse_json;
+
+/// Why a request has no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EvalError {
+    pub code: &'static str,
+    pub message: String,
+}
+
+impl EvalError {
+    fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    /// A request of the wrong shape.
+    fn request(message: impl Into<String>) -> Self {
+        Self::new("request", message)
+    }
+
+    fn to_value(&self) -> Value {
+        let mut error = Map::new();
+        error.insert("code".into(), Value::from(self.code));
+        error.insert("message".into(), Value::from(self.message.as_str()));
+        let mut wrapped = Map::new();
+        wrapped.insert("error".into(), Value::Object(error));
+        Value::Object(wrapped)
+    }
+}
+
+type Answer = Result<Value, EvalError>;
+
+/// Answers one request line; `id` is echoed. The answer holds no line break.
+pub fn answer(line: &str) -> String {
+    let (id, answer) = match parse_json(line) {
+        Ok(Value::Object(mut request)) => (request.shift_remove("id"), answer_request(&request)),
+        Ok(_) => (None, Err(EvalError::request("a request is a JSON object"))),
+        // The line is no request, but a caller that matches answers by id still wants to know which one failed.
+        Err(error) => {
+            let lenient = serde_json::from_str::<Map<String, Value>>(line).ok();
+            (lenient.and_then(|mut map| map.shift_remove("id")), Err(EvalError::new("json", error.to_string())))
+        }
+    };
+    let mut out = Map::new();
+    if let Some(id) = id {
+        out.insert("id".into(), id);
+    }
+    match answer {
+        Ok(value) => {
+            out.insert("ok".into(), value);
+        }
+        Err(error) => {
+            if let Value::Object(error) = error.to_value() {
+                out.extend(error);
+            }
+        }
+    }
+    Value::Object(out).to_string()
+}
+
+/// The kinds of requests, each with the keys that may stand beside it.
+const KINDS: [(&str, &[&str]); 11] = [
+    ("condition", &["facts", "unknown"]),
+    ("template", &["facts", "unknown"]),
+    ("inputs_text", &["inputs"]),
+    ("capability", &[]),
+    ("covers", &[]),
+    ("risk", &["table"]),
+    ("limits", &[]),
+    ("check_limits", &[]),
+    ("ledger", &[]),
+    ("classify", &[]),
+    ("glob", &[]),
+];
+
+/// Answers a request that is already an object, without its `id`.
+///
+/// # Errors
+/// What the request gets wrong; `code` says which part of the language was asked.
+pub fn answer_request(request: &Map<String, Value>) -> Answer {
+    let mut asked = KINDS.iter().filter(|(kind, _)| request.contains_key(*kind));
+    let (Some((kind, beside)), None) = (asked.next(), asked.next()) else {
+        let names: Vec<&str> = KINDS.iter().map(|(kind, _)| *kind).collect();
+        return Err(EvalError::request(format!("a request has exactly one of `{}`", names.join("`, `"))));
+    };
+    if let Some(key) = request.keys().find(|key| key != kind && !beside.contains(&key.as_str())) {
+        let shown: String = key.chars().take(40).collect();
+        return Err(EvalError::request(format!("`{shown}` does not belong to `{kind}`")));
+    }
+    let body = request.get(*kind).unwrap_or(&Value::Null);
+    match *kind {
+        "condition" => language::condition(body, request),
+        "template" => language::template(body, request),
+        "inputs_text" => language::inputs_text(body, request),
+        "capability" => permission::capability(body),
+        "covers" => permission::covers(body),
+        "risk" => permission::risk(body, request.get("table")),
+        "limits" => spending::limits(body),
+        "check_limits" => spending::check_limits(body),
+        "ledger" => spending::ledger(body),
+        "classify" => language::classify(body),
+        _ => permission::glob(body),
+    }
+}
+
+fn object<'v>(value: &'v Value, what: &str) -> Result<&'v Map<String, Value>, EvalError> {
+    value.as_object().ok_or_else(|| EvalError::request(format!("`{what}` has to be an object")))
+}
+
+fn text<'v>(value: Option<&'v Value>, what: &str) -> Result<&'v str, EvalError> {
+    value.and_then(Value::as_str).ok_or_else(|| EvalError::request(format!("`{what}` has to be a string")))
+}
+
+fn texts<'v>(value: Option<&'v Value>, what: &str) -> Result<Vec<&'v str>, EvalError> {
+    value
+        .and_then(Value::as_array)
+        .and_then(|items| items.iter().map(Value::as_str).collect())
+        .ok_or_else(|| EvalError::request(format!("`{what}` has to be a list of strings")))
+}
+
+/// Refuses keys that nobody reads: a misspelt one would silently mean something else.
+fn only(map: &Map<String, Value>, what: &str, known: &[&str]) -> Result<(), EvalError> {
+    match map.keys().find(|key| !known.contains(&key.as_str())) {
+        Some(key) => {
+            let shown: String = key.chars().take(40).collect();
+            Err(EvalError::request(format!("`{shown}` does not belong to `{what}`")))
+        }
+        None => Ok(()),
+    }
+}

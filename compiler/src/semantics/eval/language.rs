@@ -1,0 +1,122 @@
+//! Requests about conditions, templates and failures.
+
+use rye_grammar::condition::from_data;
+use rye_grammar::template::parse_inputs;
+use rye_grammar::{SourceId, Span, SyntaxError};
+use serde_json::{Map, Value, json};
+
+use super::{Answer, EvalError, object, only, text, texts};
+use crate::semantics::classify::{ClassifyTable, Failure};
+use crate::semantics::condition::{Condition, Verdict};
+use crate::semantics::facts::Facts;
+use crate::semantics::template::{Rendered, Tree, render_inputs};
+use crate::semantics::value::{Num, embed, to_node};
+
+/// Requests have no source: everything stands at its beginning.
+const NOWHERE: Span = Span { source: SourceId(0), start: 0, end: 0 };
+
+fn syntax(error: &SyntaxError) -> EvalError {
+    EvalError::new(error.code(), error.to_string())
+}
+
+fn facts(request: &Map<String, Value>) -> Result<Facts, EvalError> {
+    let mut facts = match request.get("facts") {
+        Some(known) => Facts::from_map(object(known, "facts")?.clone()),
+        None => Facts::new(),
+    };
+    if let Some(unknown) = request.get("unknown") {
+        for path in texts(Some(unknown), "unknown")? {
+            rye_grammar::condition::parse_path(SourceId(0), path, 0).map_err(|error| syntax(&error))?;
+            facts.unknown(path);
+        }
+    }
+    Ok(facts)
+}
+
+pub(super) fn condition(body: &Value, request: &Map<String, Value>) -> Answer {
+    let parsed = from_data(&to_node(body, NOWHERE));
+    if let Some(error) = parsed.errors.first() {
+        return Err(syntax(error));
+    }
+    let facts = facts(request)?;
+    let condition = match parsed.tree {
+        Some(expr) => Condition::compile(&expr).map_err(|faults| {
+            let message = faults.first().map_or_else(String::new, |fault| fault.message.clone());
+            EvalError::new("condition", message)
+        })?,
+        None => Condition::always(),
+    };
+    Ok(match condition.evaluate(&facts) {
+        Verdict::True => Value::Bool(true),
+        Verdict::False => Value::Bool(false),
+        Verdict::Unknown(paths) => json!({ "unknown": paths }),
+    })
+}
+
+pub(super) fn template(body: &Value, request: &Map<String, Value>) -> Answer {
+    let parsed = Tree::read(&to_node(body, NOWHERE));
+    if let Some(error) = parsed.errors.first() {
+        return Err(syntax(error));
+    }
+    Ok(match parsed.tree.render(&facts(request)?) {
+        Rendered::Value(value) => value,
+        Rendered::Pending(paths) => json!({ "unknown": paths }),
+    })
+}
+
+pub(super) fn inputs_text(body: &Value, request: &Map<String, Value>) -> Answer {
+    let source = text(Some(body), "inputs_text")?;
+    let parsed = parse_inputs(SourceId(0), source, 0).map_err(|error| syntax(&error))?;
+    let none = Map::new();
+    let inputs = match request.get("inputs") {
+        Some(inputs) => object(inputs, "inputs")?,
+        None => &none,
+    };
+    render_inputs(&parsed, inputs)
+        .map(Value::String)
+        .map_err(|missing| EvalError::new("interface::missing-input", missing.to_string()))
+}
+
+pub(super) fn classify(body: &Value) -> Answer {
+    let body = object(body, "classify")?;
+    only(body, "classify", &["status", "headers", "error", "attempt", "stage", "now"])?;
+    let whole = |key: &str| match body.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => Num::of_value(value)
+            .and_then(Num::to_u64)
+            .map(Some)
+            .ok_or_else(|| EvalError::request(format!("`{key}` has to be a whole number"))),
+    };
+    let word = |map: &Map<String, Value>, key: &str| match map.get(key) {
+        None | Some(Value::Null) => None,
+        // Some providers send codes as numbers.
+        Some(value) => Some(embed(value).into_owned()),
+    };
+    let none = Map::new();
+    let part = |key: &str| match body.get(key) {
+        None | Some(Value::Null) => Ok(&none),
+        Some(value) => object(value, key),
+    };
+    let (error, headers) = (part("error")?, part("headers")?);
+    let status = whole("status")?
+        .map(|status| u16::try_from(status).map_err(|_| EvalError::request("`status` has to be an HTTP status")))
+        .transpose()?;
+    let failure = Failure {
+        stage: word(body, "stage"),
+        status,
+        headers: headers.iter().map(|(name, value)| (name.clone(), embed(value).into_owned())).collect(),
+        error_type: word(error, "type"),
+        code: word(error, "code"),
+        message: word(error, "message").unwrap_or_default(),
+        attempt: u32::try_from(whole("attempt")?.unwrap_or(1)).unwrap_or(u32::MAX),
+    };
+    let now_ms = whole("now")?.and_then(|seconds| i64::try_from(seconds).ok()?.checked_mul(1000));
+    let class = ClassifyTable::built_in().classify(&failure);
+    let delay_ms = class.delay_ms(&failure, now_ms);
+    Ok(json!({
+        "name": class.name,
+        "category": class.category.as_str(),
+        "retryable": class.retryable,
+        "delay_ms": delay_ms,
+    }))
+}

@@ -1,0 +1,70 @@
+//! Requests about capabilities, coverage, risk and patterns.
+
+use rye_grammar::ItemId;
+use rye_grammar::capability::normalise;
+use serde_json::{Value, json};
+
+use super::{Answer, EvalError, object, only, text, texts};
+use crate::semantics::capability::{CapabilitySet, ItemType, Primary, Request, allows};
+use crate::semantics::glob::{self, Coverage, inclusion::covers_all};
+use crate::semantics::risk::RiskTable;
+
+pub(super) fn capability(body: &Value) -> Answer {
+    let body = object(body, "capability")?;
+    only(body, "capability", &["grants", "primary", "item_type", "item_id"])?;
+    let links = body
+        .get("grants")
+        .and_then(Value::as_array)
+        .ok_or_else(|| EvalError::request("`grants` has to be a list of lists of patterns, the leaf's first"))?;
+    let chain =
+        links.iter().map(|link| texts(Some(link), "grants").map(CapabilitySet::new)).collect::<Result<Vec<_>, _>>()?;
+    let primary = Primary::parse(text(body.get("primary"), "primary")?)
+        .ok_or_else(|| EvalError::new("capability", "a primary is `execute`, `fetch` or `sign`"))?;
+    let item_type = ItemType::parse(text(body.get("item_type"), "item_type")?)
+        .ok_or_else(|| EvalError::new("capability", "an item type is `tool`, `directive` or `knowledge`"))?;
+    let item_id = match body.get("item_id") {
+        None => None,
+        Some(id) => {
+            let id = text(Some(id), "item_id")?;
+            Some(ItemId::parse(id).map_err(|error| EvalError::new("syntax::reference", error.to_string()))?)
+        }
+    };
+    let decision = allows(&chain, &Request { primary, item_type, item_id: item_id.as_ref(), space: None });
+    Ok(json!({ "allow": decision.allow, "by": decision.by }))
+}
+
+pub(super) fn covers(body: &Value) -> Answer {
+    let body = object(body, "covers")?;
+    only(body, "covers", &["parent", "child"])?;
+    let patterns = |key: &str| -> Result<Vec<String>, EvalError> {
+        Ok(texts(body.get(key), key)?.into_iter().map(|pattern| normalise(pattern).0).collect())
+    };
+    let (parent, child) = (patterns("parent")?, patterns("child")?);
+    let parent: Vec<&str> = parent.iter().map(String::as_str).collect();
+    let child: Vec<&str> = child.iter().map(String::as_str).collect();
+    match covers_all(&parent, &child) {
+        Coverage::Covered => Ok(json!({ "covered": true })),
+        Coverage::Counterexample(example) => Ok(json!({ "covered": false, "example": example })),
+        Coverage::TooComplex => {
+            Err(EvalError::new("capability::too-complex", "the patterns are too complex to compare"))
+        }
+    }
+}
+
+pub(super) fn risk(body: &Value, table: Option<&Value>) -> Answer {
+    let capability = text(Some(body), "risk")?;
+    let table = match table {
+        Some(table) => {
+            RiskTable::from_value(table).map_err(|fault| EvalError::new("capability_risk", fault.to_string()))?
+        }
+        None => RiskTable::default(),
+    };
+    let risk = table.classify(capability);
+    Ok(json!({ "tier": risk.tier.as_str(), "policy": risk.policy.as_str(), "pattern": risk.pattern }))
+}
+
+pub(super) fn glob(body: &Value) -> Answer {
+    let body = object(body, "glob")?;
+    only(body, "glob", &["pattern", "text"])?;
+    Ok(Value::Bool(glob::matches(text(body.get("pattern"), "pattern")?, text(body.get("text"), "text")?)))
+}

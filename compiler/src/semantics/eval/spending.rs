@@ -1,0 +1,162 @@
+//! Requests about limits and the ledger.
+
+use serde_json::{Map, Value, json};
+
+use super::{Answer, EvalError, object, only};
+use crate::semantics::ledger::{Answer as Booked, Ledger, Operation, Refusal};
+use crate::semantics::limits::{self, LimitFault, LimitName, Setting, Written, resolve};
+use crate::semantics::money::Nanos;
+use crate::semantics::value::Num;
+
+fn layer(body: &Map<String, Value>, key: &'static str) -> Result<Vec<Setting<&'static str>>, EvalError> {
+    match body.get(key) {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(layer) => {
+            let settings = object(layer, key)?;
+            Ok(settings.iter().map(|(name, value)| Setting::json(name, value.clone(), key)).collect())
+        }
+    }
+}
+
+pub(super) fn limits(body: &Value) -> Answer {
+    let body = object(body, "limits")?;
+    only(body, "limits", &["defaults", "directive", "overrides", "parent"])?;
+    let resolved = resolve(
+        &layer(body, "defaults")?,
+        &layer(body, "directive")?,
+        &layer(body, "overrides")?,
+        &layer(body, "parent")?,
+    );
+    match resolved {
+        Ok(resolved) => Ok(Value::Object(resolved.limits.to_json())),
+        Err(faults) => Err(faults.first().map_or_else(|| EvalError::new("limit::invalid", ""), fault)),
+    }
+}
+
+fn fault(fault: &LimitFault<&str>) -> EvalError {
+    match fault {
+        LimitFault::Unknown { name, source } => {
+            let shown: String = name.chars().take(40).collect();
+            EvalError::new("limit::unknown", format!("`{source}` names `{shown}`, which is no limit"))
+        }
+        LimitFault::Invalid { why, source, .. } => EvalError::new("limit::invalid", format!("in `{source}`, {why}")),
+        LimitFault::TooDeep { .. } => {
+            EvalError::new("limit::invalid", "the parent's depth is used up: no more children")
+        }
+    }
+}
+
+/// As the engine's check, over as many limits as the request names.
+pub(super) fn check_limits(body: &Value) -> Answer {
+    let body = object(body, "check_limits")?;
+    only(body, "check_limits", &["limits", "cost"])?;
+    let none = Map::new();
+    let part = |key: &str| match body.get(key) {
+        None | Some(Value::Null) => Ok(&none),
+        Some(value) => object(value, key),
+    };
+    let (wanted, cost) = (part("limits")?, part("cost")?);
+    let known: Vec<&str> = LimitName::ALL.iter().map(|name| name.as_str()).collect();
+    only(wanted, "limits", &known)?;
+    let used = |key: &str| match cost.get(key) {
+        None | Some(Value::Null) => Ok(0),
+        Some(value) => Num::of_value(value)
+            .and_then(Num::to_u64)
+            .ok_or_else(|| EvalError::request(format!("`{key}` of the cost has to be a whole number"))),
+    };
+    let spend = match cost.get("spend") {
+        None | Some(Value::Null) => Nanos::ZERO,
+        Some(value) => Nanos::from_json(value).map_err(|error| EvalError::request(error.to_string()))?,
+    };
+    let seconds = match cost.get("elapsed_seconds") {
+        None | Some(Value::Null) => Nanos::ZERO,
+        Some(value) => Nanos::from_json(value)
+            .map_err(|_| EvalError::request("`elapsed_seconds` of the cost has to be a number"))?,
+    };
+    let mut found = Vec::new();
+    for name in [
+        LimitName::Turns,
+        LimitName::Tokens,
+        LimitName::Spend,
+        LimitName::DurationSeconds,
+        LimitName::Spawns,
+        LimitName::Depth,
+    ] {
+        let Some(limit) = wanted.get(name.as_str()) else { continue };
+        let written = Written::Json(limit.clone());
+        let max = limits::amount(name, &written).map_err(|why| EvalError::new("limit::invalid", why))?;
+        let (hit, current) = match name {
+            LimitName::Spend => (spend.to_u64() >= max && !spend.is_negative(), spend.to_json()),
+            LimitName::DurationSeconds => (i128::from(seconds.0) >= i128::from(max) * 1_000_000_000, seconds.to_json()),
+            LimitName::Tokens => {
+                let tokens = used("input_tokens")?.saturating_add(used("output_tokens")?);
+                (tokens >= max, Value::from(tokens))
+            }
+            // These two are checked at a spawn, so only where the cost speaks of them.
+            LimitName::Spawns | LimitName::Depth => {
+                let current = used(name.as_str())?;
+                (cost.contains_key(name.as_str()) && current >= max, Value::from(current))
+            }
+            LimitName::Turns | LimitName::Output => {
+                let current = used(name.as_str())?;
+                (current >= max, Value::from(current))
+            }
+        };
+        if hit {
+            found.push(json!({
+                "limit_code": format!("{name}_exceeded"),
+                "current_value": current,
+                "current_max": limit,
+            }));
+        }
+    }
+    Ok(found.into_iter().next().unwrap_or(Value::Null))
+}
+
+pub(super) fn ledger(body: &Value) -> Answer {
+    let operations = body.as_array().ok_or_else(|| EvalError::request("`ledger` has to be a list of operations"))?;
+    let mut ledger = Ledger::new();
+    let answers = operations.iter().map(|operation| match read(operation) {
+        Ok(operation) => match ledger.apply(&operation) {
+            Booked::Done | Booked::Reserved { .. } => Value::Null,
+            Booked::Remaining { amount } => amount.to_json(),
+            Booked::Refused { refusal } => EvalError::new("ledger", refusal.to_string()).to_value(),
+        },
+        Err(error) => error.to_value(),
+    });
+    Ok(Value::Array(answers.collect()))
+}
+
+fn read(operation: &Value) -> Result<Operation, EvalError> {
+    let words = operation.as_array().map(Vec::as_slice).unwrap_or_default();
+    let name = |value: &Value| {
+        value.as_str().map(str::to_owned).ok_or_else(|| EvalError::request("a thread is named by a string"))
+    };
+    let dollars = |value: &Value| {
+        let amount = Nanos::from_json(value).map_err(|error| EvalError::new("ledger", error.to_string()))?;
+        if amount.is_negative() { Err(EvalError::new("ledger", Refusal::Negative.to_string())) } else { Ok(amount) }
+    };
+    let Some((verb, rest)) = words.split_first().and_then(|(verb, rest)| Some((verb.as_str()?, rest))) else {
+        return Err(EvalError::request("an operation is a list that begins with its name"));
+    };
+    match (verb, rest) {
+        ("register", [thread, spend]) => Ok(Operation::Register { thread: name(thread)?, spend: dollars(spend)? }),
+        ("reserve", [thread, parent, amount]) => Ok(Operation::Reserve {
+            thread: name(thread)?,
+            parent: name(parent)?,
+            amount: Some(dollars(amount)?),
+            default: Nanos::ZERO,
+        }),
+        ("settle", [thread, spent]) => {
+            Ok(Operation::Settle { thread: name(thread)?, attempt: None, spent: dollars(spent)? })
+        }
+        ("release", [thread]) => Ok(Operation::Release { thread: name(thread)? }),
+        ("remaining", [thread]) => Ok(Operation::Remaining { thread: name(thread)? }),
+        _ => {
+            let shown: String = verb.chars().take(40).collect();
+            Err(EvalError::request(format!(
+                "`{shown}` is not one of `register`, `reserve`, `settle`, `release`, `remaining` with its operands"
+            )))
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What a condition or a template can read: known values, and paths that are not known yet (`language.md` 4).
+
+use rye_grammar::condition::{Path, Segment};
+use serde_json::{Map, Value};
+
+/// The facts of one evaluation. Only check and plan declare paths unknown; a run knows everything it may read.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    known: Map<String, Value>,
+    unknown: Vec<Unknown>,
+}
+
+/// What stands at a path.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Lookup<'a> {
+    Known(&'a Value),
+    /// Nothing is there.
+    Absent,
+    /// Not known yet; the declared paths that make it so, in the order they were declared.
+    Unknown(Vec<&'a str>),
+}
+
+#[derive(Debug, Clone)]
+struct Unknown {
+    declared: String,
+    segments: Vec<Segment>,
+}
+
+impl Facts {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub fn from_map(known: Map<String, Value>) -> Self {
+        Self { known, unknown: Vec::new() }
+    }
+
+    /// Puts a value at a dotted path of names, making the objects on the way; what stood in the way is replaced.
+    pub fn set(&mut self, path: &str, value: Value) {
+        let mut names: Vec<&str> = path.split('.').collect();
+        let Some(last) = names.pop() else { return };
+        let mut map = &mut self.known;
+        for name in names {
+            let slot = map.entry(name).or_insert_with(|| Value::Object(Map::new()));
+            if !slot.is_object() {
+                *slot = Value::Object(Map::new());
+            }
+            let Value::Object(next) = slot else { return };
+            map = next;
+        }
+        map.insert(last.to_owned(), value);
+    }
+
+    /// Declares a dotted path unknown; it wins over a known value at the same place.
+    pub fn unknown(&mut self, path: &str) {
+        if self.unknown.iter().all(|u| u.declared != path) {
+            self.unknown.push(Unknown { declared: path.to_owned(), segments: path.split('.').map(segment).collect() });
+        }
+    }
+
+    /// Everything known, as one object.
+    pub fn known(&self) -> &Map<String, Value> {
+        &self.known
+    }
+
+    /// The declared unknown paths, in order.
+    pub fn unknown_paths(&self) -> impl Iterator<Item = &str> {
+        self.unknown.iter().map(|u| u.declared.as_str())
+    }
+
+    /// What stands at a path. Above or below an unknown path is unknown too, and named by the declared path.
+    pub fn lookup(&self, path: &Path) -> Lookup<'_> {
+        if !self.unknown.is_empty() {
+            let hit: Vec<&str> = self
+                .unknown
+                .iter()
+                .filter(|u| path.segments.iter().zip(&u.segments).all(|(a, b)| a == b))
+                .map(|u| u.declared.as_str())
+                .collect();
+            if !hit.is_empty() {
+                return Lookup::Unknown(hit);
+            }
+        }
+        let mut segments = path.segments.iter();
+        let Some(mut value) = segments.next().and_then(|first| key_of(&self.known, first)) else {
+            return Lookup::Absent;
+        };
+        for segment in segments {
+            let next = match value {
+                Value::Object(map) => key_of(map, segment),
+                Value::Array(items) => match segment {
+                    Segment::Number(n) => usize::try_from(*n).ok().and_then(|n| items.get(n)),
+                    Segment::Name(_) => None,
+                },
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+            };
+            let Some(next) = next else { return Lookup::Absent };
+            value = next;
+        }
+        Lookup::Known(value)
+    }
+}
+
+fn key_of<'a>(map: &'a Map<String, Value>, segment: &Segment) -> Option<&'a Value> {
+    match segment {
+        Segment::Name(name) => map.get(name),
+        Segment::Number(n) => map.get(&n.to_string()),
+    }
+}
+
+/// Reads one segment of a path that is already known to be one.
+pub(crate) fn segment(text: &str) -> Segment {
+    let numeric =
+        !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+    match text.parse() {
+        Ok(n) if numeric => Segment::Number(n),
+        _ => Segment::Name(text.to_owned()),
+    }
+}

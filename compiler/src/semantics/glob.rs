@@ -1,0 +1,198 @@
+//! Capability patterns as text patterns: matching is Python 3.11's `fnmatchcase` on the whole string (`language.md` 9).
+
+pub mod inclusion;
+
+pub use inclusion::{Coverage, covers};
+
+/// A compiled pattern.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Glob {
+    tokens: Vec<Token>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Token {
+    Literal(char),
+    /// `?`
+    One,
+    /// `*`; never two in a row.
+    Run,
+    /// `[seq]`, `[!seq]`: inclusive ranges.
+    Class {
+        negated: bool,
+        ranges: Vec<(char, char)>,
+    },
+}
+
+impl Token {
+    fn accepts(&self, c: char) -> bool {
+        match self {
+            Self::Literal(literal) => *literal == c,
+            Self::One | Self::Run => true,
+            Self::Class { negated, ranges } => ranges.iter().any(|(low, high)| (*low..=*high).contains(&c)) != *negated,
+        }
+    }
+}
+
+impl Glob {
+    pub fn new(pattern: &str) -> Self {
+        let chars: Vec<char> = pattern.chars().collect();
+        let mut tokens = Vec::with_capacity(chars.len());
+        let mut at = 0;
+        while let Some(&c) = chars.get(at) {
+            at += 1;
+            match c {
+                '*' => {
+                    if tokens.last() != Some(&Token::Run) {
+                        tokens.push(Token::Run);
+                    }
+                }
+                '?' => tokens.push(Token::One),
+                '[' => {
+                    if let Some((class, after)) = class(&chars, at) {
+                        tokens.push(class);
+                        at = after;
+                    } else {
+                        tokens.push(Token::Literal('['));
+                    }
+                }
+                literal => tokens.push(Token::Literal(literal)),
+            }
+        }
+        Self { tokens }
+    }
+
+    /// Whether the pattern stands for this one text and nothing else.
+    pub fn is_literal(&self) -> bool {
+        self.tokens.iter().all(|token| matches!(token, Token::Literal(_)))
+    }
+
+    /// How many characters the pattern spells out; the most specific pattern has the most.
+    pub fn literal_chars(&self) -> usize {
+        self.tokens.iter().filter(|token| matches!(token, Token::Literal(_))).count()
+    }
+
+    /// Whether the whole text matches. Iterative: at most pattern length × text length steps, no memory.
+    pub fn matches(&self, text: &str) -> bool {
+        let mut rest = text.chars();
+        let mut token = 0;
+        // After a run: the token behind it, and the text from which that token was tried last.
+        let mut retry: Option<(usize, std::str::Chars<'_>)> = None;
+        loop {
+            let before = rest.clone();
+            match (self.tokens.get(token), rest.next()) {
+                (Some(Token::Run), _) => {
+                    token += 1;
+                    if token == self.tokens.len() {
+                        return true;
+                    }
+                    retry = Some((token, before.clone()));
+                    rest = before;
+                }
+                (Some(expected), Some(c)) if expected.accepts(c) => token += 1,
+                (None, None) => return true,
+                // The text is used up and something is still expected: a longer run only makes it worse.
+                (Some(_), None) => return false,
+                (Some(_) | None, Some(_)) => {
+                    let Some((behind, from)) = &mut retry else { return false };
+                    if from.next().is_none() {
+                        return false;
+                    }
+                    token = *behind;
+                    rest = from.clone();
+                }
+            }
+        }
+    }
+}
+
+/// Whether `pattern` matches the whole of `text`.
+pub fn matches(pattern: &str, text: &str) -> bool {
+    Glob::new(pattern).matches(text)
+}
+
+/// The class that opens before `start`, and the position after its `]`; `None` where it never closes.
+fn class(chars: &[char], start: usize) -> Option<(Token, usize)> {
+    let is = |at: usize, c: char| chars.get(at) == Some(&c);
+    let mut close = start;
+    if is(close, '!') {
+        close += 1;
+    }
+    // A `]` in first place is a member.
+    if is(close, ']') {
+        close += 1;
+    }
+    while !is(close, ']') {
+        chars.get(close)?;
+        close += 1;
+    }
+    Some((read_class(chars.get(start..close)?), close + 1))
+}
+
+/// Reads the text between the brackets the way Python does: hyphens split it into chunks, a hyphen between two chunks
+/// is a range from the last character of the one to the first of the next, and empty ranges vanish with both ends.
+fn read_class(inside: &[char]) -> Token {
+    let mut chunks = hyphen_chunks(inside);
+    let mut at = chunks.len();
+    while at > 1 {
+        at -= 1;
+        let (Some(left), Some(right)) = (chunks.get(at - 1), chunks.get(at)) else { continue };
+        if let (Some(low), Some(high)) = (left.last(), right.first())
+            && low > high
+        {
+            let joined = left.iter().take(left.len() - 1).chain(right.iter().skip(1)).copied().collect();
+            if let Some(slot) = chunks.get_mut(at - 1) {
+                *slot = joined;
+            }
+            chunks.remove(at);
+        }
+    }
+    let mut negated = false;
+    if let Some(first) = chunks.first_mut()
+        && first.first() == Some(&'!')
+    {
+        negated = true;
+        first.remove(0);
+    }
+    let mut ranges = Vec::new();
+    let mut open: Option<char> = None;
+    for (i, chunk) in chunks.iter().enumerate() {
+        let mut members = chunk.iter().copied();
+        if let Some(low) = open.take() {
+            match members.next() {
+                Some(high) => ranges.push((low, high)),
+                None => ranges.push((low, low)),
+            }
+        }
+        let mut members: Vec<char> = members.collect();
+        if i + 1 < chunks.len() {
+            open = members.pop();
+        }
+        ranges.extend(members.into_iter().map(|c| (c, c)));
+    }
+    Token::Class { negated, ranges }
+}
+
+fn hyphen_chunks(inside: &[char]) -> Vec<Vec<char>> {
+    let find = |from: usize| (from..inside.len()).find(|at| inside.get(*at) == Some(&'-'));
+    let part = |from: usize, to: usize| inside.get(from..to).unwrap_or_default().to_vec();
+    let mut chunks = Vec::new();
+    let mut from = 0;
+    let mut search = if inside.first() == Some(&'!') { 2 } else { 1 };
+    while let Some(hyphen) = find(search) {
+        chunks.push(part(from, hyphen));
+        from = hyphen + 1;
+        search = hyphen + 3;
+    }
+    let rest = part(from, inside.len());
+    if rest.is_empty() {
+        // A hyphen in last place is a member.
+        match chunks.last_mut() {
+            Some(last) => last.push('-'),
+            None => chunks.push(rest),
+        }
+    } else {
+        chunks.push(rest);
+    }
+    chunks
+}

@@ -1,0 +1,331 @@
+//! Glob inclusion over well-formed capability strings, decided by walking a product of automata (`language.md` 9).
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::LazyLock;
+
+use super::{Glob, Token};
+
+/// At most so many states are explored before a question counts as too complex.
+pub const MAX_STATES: usize = 20_000;
+
+/// Whether parents reach everything a child reaches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Coverage {
+    Covered,
+    /// A shortest well-formed capability that the child matches and no parent does.
+    Counterexample(String),
+    /// More than [`MAX_STATES`] states; counts as not covered.
+    TooComplex,
+}
+
+/// A search for one well-formed capability string.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Witness {
+    Found(String),
+    None,
+    TooComplex,
+}
+
+/// Whether the parents together match every well-formed capability that `child` matches.
+pub fn covers(parents: &[&str], child: &str) -> Coverage {
+    covers_all(parents, &[child])
+}
+
+/// Whether the parents together match every well-formed capability that any of the children matches.
+pub fn covers_all(parents: &[&str], children: &[&str]) -> Coverage {
+    let excluded: Vec<Glob> = parents.iter().map(|p| Glob::new(p)).collect();
+    let wanted: Vec<Vec<Glob>> =
+        children.iter().filter(|child| !parents.contains(child)).map(|child| vec![Glob::new(child)]).collect();
+    match Search::new(&wanted, &excluded).run() {
+        Witness::None => Coverage::Covered,
+        Witness::Found(example) => Coverage::Counterexample(example),
+        Witness::TooComplex => Coverage::TooComplex,
+    }
+}
+
+/// A shortest well-formed capability that every `wanted` pattern matches and no `excluded` one does.
+pub fn witness(wanted: &[&Glob], excluded: &[&Glob]) -> Witness {
+    let wanted = vec![wanted.iter().map(|g| (*g).clone()).collect()];
+    let excluded: Vec<Glob> = excluded.iter().map(|g| (*g).clone()).collect();
+    Search::new(&wanted, &excluded).run()
+}
+
+/// Every character of a well-formed capability string, nicest examples first.
+const ALPHABET: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+
+/// The beginnings of well-formed capability strings; each may be followed by `.segment` any number of times.
+const HEADS: [&str; 9] = [
+    "rye.execute.tool",
+    "rye.execute.directive",
+    "rye.execute.knowledge",
+    "rye.fetch.tool",
+    "rye.fetch.directive",
+    "rye.fetch.knowledge",
+    "rye.sign.tool",
+    "rye.sign.directive",
+    "rye.sign.knowledge",
+];
+
+/// Where a string stands in the shape of a well-formed capability.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// A node of the trie of heads.
+    Head(u32),
+    /// After a dot: a segment character has to follow.
+    SegmentStart,
+    InSegment,
+}
+
+struct TrieNode {
+    edges: Vec<(char, u32)>,
+    complete: bool,
+}
+
+static TRIE: LazyLock<Vec<TrieNode>> = LazyLock::new(|| {
+    let mut trie = vec![TrieNode { edges: Vec::new(), complete: false }];
+    for head in HEADS {
+        let mut at = 0u32;
+        for c in head.chars() {
+            let next = u32::try_from(trie.len()).unwrap_or(u32::MAX);
+            let Some(node) = trie.get_mut(at as usize) else { break };
+            if let Some((_, to)) = node.edges.iter().find(|(edge, _)| *edge == c) {
+                at = *to;
+            } else {
+                node.edges.push((c, next));
+                trie.push(TrieNode { edges: Vec::new(), complete: false });
+                at = next;
+            }
+        }
+        if let Some(node) = trie.get_mut(at as usize) {
+            node.complete = true;
+        }
+    }
+    trie
+});
+
+impl Shape {
+    fn step(self, c: char) -> Option<Self> {
+        let after_segment = if c == '.' { Self::SegmentStart } else { Self::InSegment };
+        match self {
+            Self::Head(at) => {
+                let node = TRIE.get(at as usize)?;
+                if node.complete {
+                    return (c == '.').then_some(Self::SegmentStart);
+                }
+                node.edges.iter().find(|(edge, _)| *edge == c).map(|(_, to)| Self::Head(*to))
+            }
+            Self::SegmentStart => (c != '.').then_some(Self::InSegment),
+            Self::InSegment => Some(after_segment),
+        }
+    }
+
+    fn is_complete(self) -> bool {
+        match self {
+            Self::Head(at) => TRIE.get(at as usize).is_some_and(|node| node.complete),
+            Self::SegmentStart => false,
+            Self::InSegment => true,
+        }
+    }
+
+    fn code(self) -> u32 {
+        match self {
+            Self::Head(at) => at,
+            Self::SegmentStart => u32::MAX - 1,
+            Self::InSegment => u32::MAX - 2,
+        }
+    }
+}
+
+/// The positions a pattern can be at. After a run everything before it is beside the point: whatever an earlier
+/// position could still match, the run matches too. That keeps the sets as small as one stretch between runs.
+type Positions = Vec<u32>;
+
+fn start(glob: &Glob) -> Positions {
+    close(glob, vec![0])
+}
+
+fn step(glob: &Glob, positions: &[u32], c: char) -> Positions {
+    let mut next = Vec::with_capacity(positions.len() + 1);
+    for at in positions {
+        match glob.tokens.get(*at as usize) {
+            Some(Token::Run) => next.push(*at),
+            Some(token) if token.accepts(c) => next.push(at + 1),
+            Some(_) | None => {}
+        }
+    }
+    close(glob, next)
+}
+
+fn close(glob: &Glob, mut positions: Positions) -> Positions {
+    let mut i = 0;
+    while let Some(at) = positions.get(i).copied() {
+        if glob.tokens.get(at as usize) == Some(&Token::Run) {
+            positions.push(at + 1);
+        }
+        i += 1;
+    }
+    positions.sort_unstable();
+    positions.dedup();
+    let last_run = positions.iter().rposition(|at| glob.tokens.get(*at as usize) == Some(&Token::Run));
+    if let Some(last_run) = last_run {
+        positions.drain(..last_run);
+    }
+    positions
+}
+
+fn accepts(glob: &Glob, positions: &[u32]) -> bool {
+    positions.last().is_some_and(|at| *at as usize == glob.tokens.len())
+}
+
+/// Whether whatever follows is matched as well.
+fn accepts_everything(glob: &Glob, positions: &[u32]) -> bool {
+    let len = glob.tokens.len();
+    positions.iter().any(|at| *at as usize + 1 == len && glob.tokens.last() == Some(&Token::Run))
+}
+
+struct Search<'a> {
+    wanted: &'a [Vec<Glob>],
+    excluded: &'a [Glob],
+    characters: Vec<char>,
+    states: Vec<State>,
+    seen: HashMap<Vec<u32>, ()>,
+    queue: VecDeque<usize>,
+}
+
+struct State {
+    group: usize,
+    shape: Shape,
+    wanted: Vec<Positions>,
+    excluded: Vec<Positions>,
+    came: Option<(usize, char)>,
+}
+
+enum Visit {
+    Witness(usize),
+    Went,
+    Full,
+}
+
+impl<'a> Search<'a> {
+    fn new(wanted: &'a [Vec<Glob>], excluded: &'a [Glob]) -> Self {
+        Self {
+            wanted,
+            excluded,
+            characters: representatives(wanted.iter().flatten().chain(excluded)),
+            states: Vec::new(),
+            seen: HashMap::new(),
+            queue: VecDeque::new(),
+        }
+    }
+
+    /// Breadth first from all groups at once, so the first witness is a shortest one.
+    fn run(mut self) -> Witness {
+        for (group, globs) in self.wanted.iter().enumerate() {
+            let state = State {
+                group,
+                shape: Shape::Head(0),
+                wanted: globs.iter().map(start).collect(),
+                excluded: self.excluded.iter().map(start).collect(),
+                came: None,
+            };
+            match self.visit(state) {
+                Visit::Witness(at) => return Witness::Found(self.spell(at)),
+                Visit::Went => {}
+                Visit::Full => return Witness::TooComplex,
+            }
+        }
+        while let Some(at) = self.queue.pop_front() {
+            for i in 0..self.characters.len() {
+                let Some(next) = self.characters.get(i).and_then(|c| self.successor(at, *c)) else { continue };
+                match self.visit(next) {
+                    Visit::Witness(at) => return Witness::Found(self.spell(at)),
+                    Visit::Went => {}
+                    Visit::Full => return Witness::TooComplex,
+                }
+            }
+        }
+        Witness::None
+    }
+
+    fn successor(&self, at: usize, c: char) -> Option<State> {
+        let state = self.states.get(at)?;
+        let shape = state.shape.step(c)?;
+        let globs = self.wanted.get(state.group)?;
+        let wanted: Vec<Positions> = globs.iter().zip(&state.wanted).map(|(glob, at)| step(glob, at, c)).collect();
+        let excluded = self.excluded.iter().zip(&state.excluded).map(|(glob, at)| step(glob, at, c)).collect();
+        Some(State { group: state.group, shape, wanted, excluded, came: Some((at, c)) })
+    }
+
+    fn visit(&mut self, state: State) -> Visit {
+        let Some(globs) = self.wanted.get(state.group) else { return Visit::Went };
+        let hopeless = state.wanted.iter().any(Vec::is_empty)
+            || self.excluded.iter().zip(&state.excluded).any(|(glob, at)| accepts_everything(glob, at));
+        if hopeless || self.seen.insert(key(&state), ()).is_some() {
+            return Visit::Went;
+        }
+        if self.states.len() >= MAX_STATES {
+            return Visit::Full;
+        }
+        let found = state.shape.is_complete()
+            && globs.iter().zip(&state.wanted).all(|(glob, at)| accepts(glob, at))
+            && !self.excluded.iter().zip(&state.excluded).any(|(glob, at)| accepts(glob, at));
+        let at = self.states.len();
+        self.states.push(state);
+        if found {
+            return Visit::Witness(at);
+        }
+        self.queue.push_back(at);
+        Visit::Went
+    }
+
+    fn spell(&self, at: usize) -> String {
+        let mut letters = Vec::new();
+        let mut at = at;
+        while let Some((from, c)) = self.states.get(at).and_then(|state| state.came) {
+            letters.push(c);
+            at = from;
+        }
+        letters.iter().rev().collect()
+    }
+}
+
+fn key(state: &State) -> Vec<u32> {
+    let mut key = vec![u32::try_from(state.group).unwrap_or(u32::MAX), state.shape.code()];
+    for positions in state.wanted.iter().chain(&state.excluded) {
+        key.extend(positions);
+        key.push(u32::MAX);
+    }
+    key
+}
+
+/// One character for each set of characters that no pattern and no head tells apart.
+fn representatives<'g>(globs: impl Iterator<Item = &'g Glob>) -> Vec<char> {
+    let mut classes: Vec<&Token> = Vec::new();
+    let mut spelled: Vec<char> = HEADS.iter().flat_map(|head| head.chars()).collect();
+    for token in globs.flat_map(|glob| &glob.tokens) {
+        match token {
+            Token::Literal(c) => spelled.push(*c),
+            Token::Class { .. } => {
+                if !classes.contains(&token) {
+                    classes.push(token);
+                }
+            }
+            Token::One | Token::Run => {}
+        }
+    }
+    let mut kinds: Vec<Vec<bool>> = Vec::new();
+    ALPHABET
+        .chars()
+        .filter(|c| {
+            if spelled.contains(c) {
+                return true;
+            }
+            let kind: Vec<bool> = classes.iter().map(|class| class.accepts(*c)).collect();
+            let new = !kinds.contains(&kind);
+            if new {
+                kinds.push(kind);
+            }
+            new
+        })
+        .collect()
+}

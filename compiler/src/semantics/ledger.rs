@@ -1,0 +1,301 @@
+//! The ledger of a thread tree: who may spend how much, and what is left (`language.md` 11). No I/O: a store keeps it.
+
+mod account;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use account::{Account, Standing};
+
+use super::money::Nanos;
+
+/// Every account of one or more root threads. Serializable; the same operations give the same ledger.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Ledger {
+    accounts: BTreeMap<String, Account>,
+}
+
+/// What can be asked of a ledger. Amounts are nano-dollars.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub enum Operation {
+    /// Opens the account of a root thread.
+    Register { thread: String, spend: Nanos },
+    /// Sets money of the parent aside for a child, before the child starts. Without an amount the child gets the
+    /// smaller of `default` and what is left.
+    Reserve { thread: String, parent: String, amount: Option<Nanos>, default: Nanos },
+    /// How much of an account its descendants cannot have: one last turn of the thread itself.
+    KeepBack { thread: String, amount: Nanos },
+    /// Sets the worst case of one attempt aside, before it is made.
+    Issue { thread: String, attempt: String, worst_case: Nanos },
+    /// Books what was spent. With an attempt, it takes the place of what was issued for it.
+    Settle { thread: String, attempt: Option<String>, spent: Nanos },
+    /// Gives an account a new total; more is taken from the parent's.
+    Raise { thread: String, spend: Nanos },
+    /// Moves a surviving child, with its reservation, to an ancestor of its parent.
+    Move { thread: String, to: String },
+    /// The thread is over but children live on: it spends and reserves no more, and is released with the last of them.
+    Drain { thread: String },
+    /// Closes an account: what was spent goes to the parent, the rest back to it.
+    Release { thread: String },
+    /// What the thread could still spend or give away; negative when overspent.
+    Remaining { thread: String },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Answer {
+    Done,
+    /// What a child got.
+    Reserved {
+        amount: Nanos,
+    },
+    Remaining {
+        amount: Nanos,
+    },
+    Refused {
+        refusal: Refusal,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "why", rename_all = "snake_case")]
+pub enum Refusal {
+    #[error("no such thread")]
+    NoSuchThread { thread: String },
+    #[error("the thread has an account already")]
+    AlreadyRegistered { thread: String },
+    #[error("more than is left")]
+    MoreThanIsLeft { asked: Nanos, left: Nanos },
+    #[error("an amount cannot be negative")]
+    Negative,
+    #[error("an amount is too large to be counted")]
+    TooLarge,
+    #[error("the thread was released")]
+    Released { thread: String },
+    #[error("the thread is ending and takes on nothing new")]
+    Draining { thread: String },
+    #[error("children are still live")]
+    LiveChildren { children: Vec<String> },
+    #[error("the new account is no ancestor of the thread's parent")]
+    NotAnAncestor { thread: String, to: String },
+}
+
+impl Ledger {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub fn account(&self, thread: &str) -> Option<&Account> {
+        self.accounts.get(thread)
+    }
+
+    pub fn accounts(&self) -> impl Iterator<Item = (&str, &Account)> {
+        self.accounts.iter().map(|(thread, account)| (thread.as_str(), account))
+    }
+
+    /// Carries out one operation, or refuses it and changes nothing.
+    pub fn apply(&mut self, operation: &Operation) -> Answer {
+        let answer = match operation {
+            Operation::Register { thread, spend } => self.register(thread, *spend),
+            Operation::Reserve { thread, parent, amount, default } => self.reserve(thread, parent, *amount, *default),
+            Operation::KeepBack { thread, amount } => self.keep_back(thread, *amount),
+            Operation::Issue { thread, attempt, worst_case } => self.issue(thread, attempt, *worst_case),
+            Operation::Settle { thread, attempt, spent } => self.settle(thread, attempt.as_deref(), *spent),
+            Operation::Raise { thread, spend } => self.raise(thread, *spend),
+            Operation::Move { thread, to } => self.move_to(thread, to),
+            Operation::Drain { thread } => self.drain(thread),
+            Operation::Release { thread } => self.release(thread),
+            Operation::Remaining { thread } => {
+                self.known(thread).map(|account| Answer::Remaining { amount: account.remaining() })
+            }
+        };
+        answer.unwrap_or_else(|refusal| Answer::Refused { refusal })
+    }
+
+    fn register(&mut self, thread: &str, spend: Nanos) -> Result<Answer, Refusal> {
+        self.vacant(thread)?;
+        self.accounts.insert(thread.to_owned(), Account::new(None, positive(spend)?));
+        Ok(Answer::Done)
+    }
+
+    fn reserve(
+        &mut self,
+        thread: &str,
+        parent: &str,
+        amount: Option<Nanos>,
+        default: Nanos,
+    ) -> Result<Answer, Refusal> {
+        self.vacant(thread)?;
+        let left = self.open(parent)?.left_for_children();
+        let amount = match amount {
+            Some(amount) if positive(amount)? > left => {
+                return Err(Refusal::MoreThanIsLeft { asked: amount, left });
+            }
+            Some(amount) => amount,
+            None => positive(default)?.min(left),
+        };
+        if amount.is_negative() {
+            return Err(Refusal::MoreThanIsLeft { asked: default, left });
+        }
+        self.accounts.insert(thread.to_owned(), Account::new(Some(parent.to_owned()), amount));
+        self.change(parent, |account| account.adopt(thread, amount))?;
+        Ok(Answer::Reserved { amount })
+    }
+
+    fn keep_back(&mut self, thread: &str, amount: Nanos) -> Result<Answer, Refusal> {
+        let amount = positive(amount)?;
+        self.open(thread)?;
+        self.change(thread, |account| account.keep_back(amount))?;
+        Ok(Answer::Done)
+    }
+
+    fn issue(&mut self, thread: &str, attempt: &str, worst_case: Nanos) -> Result<Answer, Refusal> {
+        let worst_case = positive(worst_case)?;
+        let account = self.open(thread)?;
+        // Issuing the same attempt again replaces the first issue.
+        let left = account.remaining().saturating_add(account.issued(attempt));
+        if worst_case > left {
+            return Err(Refusal::MoreThanIsLeft { asked: worst_case, left });
+        }
+        self.change(thread, |account| account.issue(attempt, worst_case))?;
+        Ok(Answer::Done)
+    }
+
+    fn settle(&mut self, thread: &str, attempt: Option<&str>, spent: Nanos) -> Result<Answer, Refusal> {
+        let spent = positive(spent)?;
+        let account = self.live(thread)?;
+        if account.spent().checked_add(spent).is_none() {
+            return Err(Refusal::TooLarge);
+        }
+        self.change(thread, |account| account.settle(attempt, spent))?;
+        Ok(Answer::Done)
+    }
+
+    fn raise(&mut self, thread: &str, spend: Nanos) -> Result<Answer, Refusal> {
+        let spend = positive(spend)?;
+        let account = self.open(thread)?;
+        let asked = spend.saturating_sub(account.reserved());
+        if let Some(parent) = account.parent() {
+            let left = self.known(parent)?.left_for_children();
+            if asked > Nanos::ZERO && asked > left {
+                return Err(Refusal::MoreThanIsLeft { asked, left });
+            }
+        }
+        self.change(thread, |account| account.set_reserved(spend))?;
+        Ok(Answer::Done)
+    }
+
+    fn move_to(&mut self, thread: &str, to: &str) -> Result<Answer, Refusal> {
+        let account = self.live(thread)?;
+        let held = account.held();
+        let refused = || Refusal::NotAnAncestor { thread: thread.to_owned(), to: to.to_owned() };
+        let old = account.parent().ok_or_else(refused)?.to_owned();
+        let mut between = Vec::new();
+        let mut at = old.clone();
+        while at != to {
+            let parent = self.known(&at)?.parent().ok_or_else(refused)?.to_owned();
+            between.push(std::mem::replace(&mut at, parent));
+        }
+        self.live(to)?;
+        if between.is_empty() {
+            return Ok(Answer::Done);
+        }
+        // The reservation travels along: every account on the way gives up that much of its own.
+        self.change(&old, |account| account.disown(thread))?;
+        for account in &between {
+            self.change(account, |account| account.set_reserved(account.reserved().saturating_sub(held)))?;
+        }
+        self.change(to, |account| account.adopt(thread, held))?;
+        self.change(thread, |account| account.set_parent(to))?;
+        self.end_drained(&old)
+    }
+
+    fn drain(&mut self, thread: &str) -> Result<Answer, Refusal> {
+        if self.live(thread)?.children().next().is_none() {
+            return self.release(thread);
+        }
+        self.change(thread, Account::drain)?;
+        Ok(Answer::Done)
+    }
+
+    fn release(&mut self, thread: &str) -> Result<Answer, Refusal> {
+        let account = self.known(thread)?;
+        if account.standing() == Standing::Released {
+            return Ok(Answer::Done);
+        }
+        let children: Vec<String> = account.children().map(str::to_owned).collect();
+        if !children.is_empty() {
+            return Err(Refusal::LiveChildren { children });
+        }
+        let parent = account.parent().map(str::to_owned);
+        self.change(thread, Account::release)?;
+        let Some(parent) = parent else { return Ok(Answer::Done) };
+        let spent = self.known(thread)?.spent();
+        self.change(&parent, |account| account.take_back(thread, spent))?;
+        self.end_drained(&parent)
+    }
+
+    /// Releases an account that was only waiting for its last child.
+    fn end_drained(&mut self, thread: &str) -> Result<Answer, Refusal> {
+        let account = self.known(thread)?;
+        if account.standing() == Standing::Draining && account.children().next().is_none() {
+            return self.release(thread);
+        }
+        Ok(Answer::Done)
+    }
+
+    fn vacant(&self, thread: &str) -> Result<(), Refusal> {
+        if self.accounts.contains_key(thread) {
+            return Err(Refusal::AlreadyRegistered { thread: thread.to_owned() });
+        }
+        Ok(())
+    }
+
+    fn known(&self, thread: &str) -> Result<&Account, Refusal> {
+        self.accounts.get(thread).ok_or_else(|| Refusal::NoSuchThread { thread: thread.to_owned() })
+    }
+
+    /// An account that money can still be booked on.
+    fn live(&self, thread: &str) -> Result<&Account, Refusal> {
+        let account = self.known(thread)?;
+        match account.standing() {
+            Standing::Open | Standing::Draining => Ok(account),
+            Standing::Released => Err(Refusal::Released { thread: thread.to_owned() }),
+        }
+    }
+
+    /// An account that may take on something new.
+    fn open(&self, thread: &str) -> Result<&Account, Refusal> {
+        let account = self.live(thread)?;
+        match account.standing() {
+            Standing::Open => Ok(account),
+            Standing::Draining | Standing::Released => Err(Refusal::Draining { thread: thread.to_owned() }),
+        }
+    }
+
+    /// Changes one account and carries the difference it makes up the tree.
+    fn change(&mut self, thread: &str, change: impl FnOnce(&mut Account)) -> Result<(), Refusal> {
+        let missing = || Refusal::NoSuchThread { thread: thread.to_owned() };
+        let account = self.accounts.get_mut(thread).ok_or_else(missing)?;
+        change(account);
+        let (mut child, mut held, mut parent) =
+            (thread.to_owned(), account.held(), account.parent().map(str::to_owned));
+        while let Some(id) = parent {
+            let Some(account) = self.accounts.get_mut(&id) else { break };
+            if !account.child_holds(&child, held) {
+                break;
+            }
+            held = account.held();
+            parent = account.parent().map(str::to_owned);
+            child = id;
+        }
+        Ok(())
+    }
+}
+
+fn positive(amount: Nanos) -> Result<Nanos, Refusal> {
+    if amount.is_negative() { Err(Refusal::Negative) } else { Ok(amount) }
+}

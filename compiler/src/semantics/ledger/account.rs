@@ -1,0 +1,173 @@
+//! One account of the ledger: its arithmetic, without the rules about who may do what.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::semantics::money::Nanos;
+
+/// The money of one thread. INVARIANT: `children` holds exactly the live children, each with what it holds now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    parent: Option<String>,
+    /// What it may spend in all, its descendants included.
+    reserved: Nanos,
+    /// What it has spent, its released children included.
+    spent: Nanos,
+    /// Worst cases of the attempts under way.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    issued: BTreeMap<String, Nanos>,
+    /// What descendants cannot have.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    kept_back: Nanos,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    children: BTreeMap<String, Nanos>,
+    /// The sum over `children`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    children_hold: Nanos,
+    standing: Standing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    Open,
+    /// Over, but with live children.
+    Draining,
+    Released,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+fn is_zero(amount: &Nanos) -> bool {
+    *amount == Nanos::ZERO
+}
+
+impl Account {
+    pub(super) fn new(parent: Option<String>, reserved: Nanos) -> Self {
+        Self {
+            parent,
+            reserved,
+            spent: Nanos::ZERO,
+            issued: BTreeMap::new(),
+            kept_back: Nanos::ZERO,
+            children: BTreeMap::new(),
+            children_hold: Nanos::ZERO,
+            standing: Standing::Open,
+        }
+    }
+
+    pub fn parent(&self) -> Option<&str> {
+        self.parent.as_deref()
+    }
+
+    pub fn reserved(&self) -> Nanos {
+        self.reserved
+    }
+
+    pub fn spent(&self) -> Nanos {
+        self.spent
+    }
+
+    pub fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// The live children.
+    pub fn children(&self) -> impl Iterator<Item = &str> {
+        self.children.keys().map(String::as_str)
+    }
+
+    /// The worst case set aside for an attempt under way.
+    pub fn issued(&self, attempt: &str) -> Nanos {
+        self.issued.get(attempt).copied().unwrap_or_default()
+    }
+
+    /// Spent, under way, or set aside for children.
+    pub fn used(&self) -> Nanos {
+        self.issued
+            .values()
+            .fold(self.spent.saturating_add(self.children_hold), |sum, worst| sum.saturating_add(*worst))
+    }
+
+    /// What it takes from its parent: its reservation, or more when it is overspent.
+    pub fn held(&self) -> Nanos {
+        self.reserved.max(self.used())
+    }
+
+    /// What it could still spend or give away; negative when overspent.
+    pub fn remaining(&self) -> Nanos {
+        self.reserved.saturating_sub(self.used())
+    }
+
+    /// How far the account is over its reservation.
+    pub fn overspend(&self) -> Nanos {
+        self.used().saturating_sub(self.reserved).max(Nanos::ZERO)
+    }
+
+    pub fn left_for_children(&self) -> Nanos {
+        self.remaining().saturating_sub(self.kept_back)
+    }
+
+    pub(super) fn keep_back(&mut self, amount: Nanos) {
+        self.kept_back = amount;
+    }
+
+    pub(super) fn issue(&mut self, attempt: &str, worst_case: Nanos) {
+        self.issued.insert(attempt.to_owned(), worst_case);
+    }
+
+    pub(super) fn settle(&mut self, attempt: Option<&str>, spent: Nanos) {
+        if let Some(attempt) = attempt {
+            self.issued.remove(attempt);
+        }
+        self.spent = self.spent.saturating_add(spent);
+    }
+
+    pub(super) fn set_reserved(&mut self, reserved: Nanos) {
+        self.reserved = reserved.max(Nanos::ZERO);
+    }
+
+    pub(super) fn set_parent(&mut self, parent: &str) {
+        self.parent = Some(parent.to_owned());
+    }
+
+    pub(super) fn drain(&mut self) {
+        self.standing = Standing::Draining;
+    }
+
+    /// Closes the account; attempts that never came back are booked at their worst case.
+    pub(super) fn release(&mut self) {
+        for (_, worst_case) in std::mem::take(&mut self.issued) {
+            self.spent = self.spent.saturating_add(worst_case);
+        }
+        self.kept_back = Nanos::ZERO;
+        self.standing = Standing::Released;
+    }
+
+    pub(super) fn adopt(&mut self, child: &str, held: Nanos) {
+        let before = self.children.insert(child.to_owned(), held).unwrap_or_default();
+        self.children_hold = self.children_hold.saturating_sub(before).saturating_add(held);
+    }
+
+    pub(super) fn disown(&mut self, child: &str) {
+        let before = self.children.remove(child).unwrap_or_default();
+        self.children_hold = self.children_hold.saturating_sub(before);
+    }
+
+    /// A child was released: what it spent is spent here, the rest is free again.
+    pub(super) fn take_back(&mut self, child: &str, spent: Nanos) {
+        self.disown(child);
+        self.spent = self.spent.saturating_add(spent);
+    }
+
+    /// Notes what a live child holds now; false when nothing changed or it is no live child.
+    pub(super) fn child_holds(&mut self, child: &str, held: Nanos) -> bool {
+        match self.children.get(child) {
+            Some(before) if *before != held => {
+                self.adopt(child, held);
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! Limits: how the layers resolve, and when a cost exceeds one (`language.md` 11). Reserving money is the ledger's.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::decimal::{self, Excess};
+use super::money::Nanos;
+use super::value::Num;
+
+/// Every limit there is, in the order they are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitName {
+    Turns,
+    Tokens,
+    Spend,
+    Spawns,
+    Depth,
+    DurationSeconds,
+    /// Output tokens one request asks for; a wish, never exceeded, so it has no code and no parent's minimum.
+    Output,
+}
+
+impl LimitName {
+    pub const ALL: [Self; 7] =
+        [Self::Turns, Self::Tokens, Self::Spend, Self::Spawns, Self::Depth, Self::DurationSeconds, Self::Output];
+
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|limit| limit.as_str() == name)
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Turns => "turns",
+            Self::Tokens => "tokens",
+            Self::Spend => "spend",
+            Self::Spawns => "spawns",
+            Self::Depth => "depth",
+            Self::DurationSeconds => "duration_seconds",
+            Self::Output => "output",
+        }
+    }
+
+    /// Zero means "no children" for these two; for every other limit it is an error.
+    fn allows_zero(self) -> bool {
+        matches!(self, Self::Depth | Self::Spawns)
+    }
+}
+
+impl fmt::Display for LimitName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Resolved limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    pub turns: u64,
+    /// Input and output together.
+    pub tokens: u64,
+    /// Nano-dollars.
+    pub spend: Nanos,
+    pub spawns: u64,
+    pub depth: u64,
+    pub duration_seconds: u64,
+    /// Output tokens one request asks for.
+    pub output: u64,
+}
+
+impl Default for Limits {
+    /// What holds where no configuration says otherwise.
+    fn default() -> Self {
+        Self {
+            turns: 15,
+            tokens: 200_000,
+            spend: Nanos(500_000_000),
+            spawns: 10,
+            depth: 5,
+            duration_seconds: 600,
+            output: 8192,
+        }
+    }
+}
+
+impl Limits {
+    /// The value of one limit as JSON: dollars for `spend`.
+    pub fn get(&self, name: LimitName) -> Value {
+        match name {
+            LimitName::Spend => self.spend.to_json(),
+            other => Value::from(self.number(other)),
+        }
+    }
+
+    /// The six limits of section 13, dollars as a number.
+    pub fn to_json(&self) -> Map<String, Value> {
+        LimitName::ALL
+            .into_iter()
+            .filter(|name| *name != LimitName::Output)
+            .map(|name| (name.as_str().to_owned(), self.get(name)))
+            .collect()
+    }
+
+    /// The value as it is kept: nano-dollars for `spend`.
+    fn number(&self, name: LimitName) -> u64 {
+        match name {
+            LimitName::Turns => self.turns,
+            LimitName::Tokens => self.tokens,
+            LimitName::Spend => self.spend.to_u64(),
+            LimitName::Spawns => self.spawns,
+            LimitName::Depth => self.depth,
+            LimitName::DurationSeconds => self.duration_seconds,
+            LimitName::Output => self.output,
+        }
+    }
+
+    fn set(&mut self, name: LimitName, value: u64) {
+        match name {
+            LimitName::Turns => self.turns = value,
+            LimitName::Tokens => self.tokens = value,
+            LimitName::Spend => self.spend = Nanos::from_u64(value),
+            LimitName::Spawns => self.spawns = value,
+            LimitName::Depth => self.depth = value,
+            LimitName::DurationSeconds => self.duration_seconds = value,
+            LimitName::Output => self.output = value,
+        }
+    }
+
+    /// These limits as settings of a parent: every value with the same source.
+    pub fn to_settings<S: Clone>(&self, source: &S) -> Vec<Setting<S>> {
+        LimitName::ALL
+            .into_iter()
+            .filter(|name| *name != LimitName::Output)
+            .map(|name| Setting {
+                name: name.as_str().to_owned(),
+                written: Written::Kept(self.number(name)),
+                source: source.clone(),
+            })
+            .collect()
+    }
+}
+
+/// One limit as somebody wrote it. `S` says where: a span, an origin, a flag's name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setting<S> {
+    pub name: String,
+    pub written: Written,
+    pub source: S,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Written {
+    /// From JSON or YAML.
+    Json(Value),
+    /// From an attribute or a flag: decimal text, read exactly.
+    Text(String),
+    /// Already resolved (nano-dollars for `spend`): a parent's.
+    Kept(u64),
+}
+
+impl<S> Setting<S> {
+    pub fn json(name: impl Into<String>, value: Value, source: S) -> Self {
+        Self { name: name.into(), written: Written::Json(value), source }
+    }
+
+    pub fn text(name: impl Into<String>, text: impl Into<String>, source: S) -> Self {
+        Self { name: name.into(), written: Written::Text(text.into()), source }
+    }
+}
+
+/// Where an effective value comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Source<S> {
+    /// Nobody wrote it.
+    BuiltIn,
+    Written(S),
+    /// The parent's value is the smaller one (for `depth`, the parent's minus one).
+    Parent(S),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resolved<S> {
+    pub limits: Limits,
+    /// One entry for every limit.
+    pub sources: BTreeMap<LimitName, Source<S>>,
+}
+
+/// Why limits do not resolve.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LimitFault<S> {
+    Unknown {
+        name: String,
+        source: S,
+    },
+    Invalid {
+        name: LimitName,
+        why: String,
+        source: S,
+    },
+    /// The parent's depth is 0: it may have no children.
+    TooDeep {
+        source: S,
+    },
+}
+
+/// Defaults < directive < overrides, then the minimum with the parent (`depth`: the parent's minus one).
+///
+/// # Errors
+/// Every unknown name and every value that is negative, not a number, null, fractional, or zero where zero has no
+/// meaning; a parent whose depth is used up.
+pub fn resolve<S: Clone>(
+    defaults: &[Setting<S>],
+    directive: &[Setting<S>],
+    overrides: &[Setting<S>],
+    parent: &[Setting<S>],
+) -> Result<Resolved<S>, Vec<LimitFault<S>>> {
+    let mut limits = Limits::default();
+    let mut sources: BTreeMap<LimitName, Source<S>> =
+        LimitName::ALL.into_iter().map(|name| (name, Source::BuiltIn)).collect();
+    let mut faults = Vec::new();
+    for setting in [defaults, directive, overrides].into_iter().flatten() {
+        if let Some((name, value)) = read(setting, &mut faults) {
+            limits.set(name, value);
+            sources.insert(name, Source::Written(setting.source.clone()));
+        }
+    }
+    for setting in parent {
+        let Some((name, value)) = read(setting, &mut faults) else { continue };
+        let ceiling = match name {
+            LimitName::Output => continue,
+            LimitName::Depth => {
+                let Some(left) = value.checked_sub(1) else {
+                    faults.push(LimitFault::TooDeep { source: setting.source.clone() });
+                    continue;
+                };
+                left
+            }
+            LimitName::Turns
+            | LimitName::Tokens
+            | LimitName::Spend
+            | LimitName::Spawns
+            | LimitName::DurationSeconds => value,
+        };
+        if ceiling < limits.number(name) {
+            limits.set(name, ceiling);
+            sources.insert(name, Source::Parent(setting.source.clone()));
+        }
+    }
+    if faults.is_empty() { Ok(Resolved { limits, sources }) } else { Err(faults) }
+}
+
+fn read<S: Clone>(setting: &Setting<S>, faults: &mut Vec<LimitFault<S>>) -> Option<(LimitName, u64)> {
+    let Some(name) = LimitName::parse(&setting.name) else {
+        faults.push(LimitFault::Unknown { name: setting.name.clone(), source: setting.source.clone() });
+        return None;
+    };
+    match amount(name, &setting.written) {
+        Ok(value) => Some((name, value)),
+        Err(why) => {
+            faults.push(LimitFault::Invalid { name, why, source: setting.source.clone() });
+            None
+        }
+    }
+}
+
+/// One limit's value from what was written; used for `raise` actions and flags too.
+///
+/// # Errors
+/// Says in words what is wrong with the value.
+pub fn amount(name: LimitName, written: &Written) -> Result<u64, String> {
+    let value = match written {
+        Written::Kept(value) => *value,
+        Written::Json(value) => {
+            let Value::Number(number) = value else {
+                return Err(format!("`{name}` has to be a number"));
+            };
+            if name == LimitName::Spend {
+                non_negative(name, Nanos::from_json(value).map_err(|e| e.to_string())?)?
+            } else {
+                whole(name, &number.to_string(), Num::of(number).to_u64())?
+            }
+        }
+        Written::Text(text) => {
+            if name == LimitName::Spend {
+                non_negative(name, Nanos::parse(text).map_err(|e| e.to_string())?)?
+            } else {
+                let value = decimal::scaled(text.trim(), 0, Excess::Refuse).ok().and_then(|n| u64::try_from(n).ok());
+                whole(name, text.trim(), value)?
+            }
+        }
+    };
+    if value == 0 && !name.allows_zero() {
+        return Err(format!("`{name}` cannot be zero"));
+    }
+    Ok(value)
+}
+
+fn non_negative(name: LimitName, amount: Nanos) -> Result<u64, String> {
+    u64::try_from(amount.0).map_err(|_| format!("`{name}` cannot be negative"))
+}
+
+fn whole(name: LimitName, written: &str, value: Option<u64>) -> Result<u64, String> {
+    value.ok_or_else(|| {
+        let shown: String = written.chars().take(40).collect();
+        match decimal::scaled(&shown, 0, Excess::Round) {
+            Ok(_) if shown.starts_with('-') => format!("`{name}` cannot be negative"),
+            Ok(n) if u64::try_from(n).is_ok() => format!("`{name}` has to be a whole number, not `{shown}`"),
+            Ok(_) | Err(decimal::DecimalError::TooLarge(_)) => format!("`{shown}` is too large for `{name}`"),
+            Err(decimal::DecimalError::NotANumber(_) | decimal::DecimalError::TooFine(_)) => {
+                format!("`{name}` has to be a number, not `{shown}`")
+            }
+        }
+    })
+}
+
+/// What a thread has used so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cost {
+    pub turns: u64,
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub cached_tokens: u64,
+    /// Nano-dollars.
+    pub spend: Nanos,
+    pub elapsed_seconds: u64,
+}
+
+impl Cost {
+    /// The facts of section 7, with the older names the language still reads.
+    pub fn to_facts(&self) -> Value {
+        serde_json::json!({
+            "turns": self.turns,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cached_tokens": self.cached_tokens,
+            "spend": self.spend.to_json(),
+            "elapsed_seconds": self.elapsed_seconds,
+        })
+    }
+}
+
+/// A limit that was reached.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Exceeded {
+    pub name: LimitName,
+    /// `turns_exceeded` and so on.
+    pub limit_code: String,
+    /// Dollars for `spend`.
+    pub current_value: Value,
+    pub current_max: Value,
+}
+
+impl Exceeded {
+    fn new(name: LimitName, current_value: Value, current_max: Value) -> Self {
+        Self { name, limit_code: format!("{name}_exceeded"), current_value, current_max }
+    }
+}
+
+/// The first limit that the cost has reached, in the order turns, tokens, spend, duration: `≥` stops.
+pub fn check(limits: &Limits, cost: &Cost) -> Option<Exceeded> {
+    let tokens = cost.input_tokens.saturating_add(cost.output_tokens);
+    let used = [
+        (LimitName::Turns, cost.turns),
+        (LimitName::Tokens, tokens),
+        (LimitName::Spend, cost.spend.to_u64()),
+        (LimitName::DurationSeconds, cost.elapsed_seconds),
+    ];
+    used.into_iter().find(|(name, used)| *used >= limits.number(*name)).map(|(name, used)| {
+        let shown = if name == LimitName::Spend { cost.spend.to_json() } else { Value::from(used) };
+        Exceeded::new(name, shown, limits.get(name))
+    })
+}
+
+/// The limit that forbids one more child: `spawned` were started before, and depth 0 means none at all.
+pub fn check_spawn(limits: &Limits, spawned: u64) -> Option<Exceeded> {
+    if spawned >= limits.spawns {
+        return Some(Exceeded::new(LimitName::Spawns, Value::from(spawned), Value::from(limits.spawns)));
+    }
+    (limits.depth == 0).then(|| Exceeded::new(LimitName::Depth, Value::from(0), Value::from(0)))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn one(name: &str, value: Value) -> Vec<Setting<&'static str>> {
+        vec![Setting::json(name, value, "here")]
+    }
+
+    fn resolve_one(name: &str, value: Value) -> Result<Resolved<&'static str>, Vec<LimitFault<&'static str>>> {
+        resolve(&[], &one(name, value), &[], &[])
+    }
+
+    #[test]
+    fn bad_values_are_faults() {
+        for bad in [json!(-1), json!(0), json!(1.5), json!(null), json!("3"), json!(true), json!([]), json!(1e300)] {
+            assert!(resolve_one("turns", bad.clone()).is_err(), "{bad}");
+        }
+        for bad in [json!(-0.1), json!(0), json!(1e-10), json!("1"), json!(null), json!(1e12)] {
+            assert!(resolve_one("spend", bad.clone()).is_err(), "{bad}");
+        }
+        assert!(matches!(resolve_one("Turns", json!(1)).unwrap_err().as_slice(), [LimitFault::Unknown { .. }]));
+        assert_eq!(resolve_one("turns", json!(7.0)).unwrap().limits.turns, 7);
+        assert_eq!(resolve_one("spawns", json!(0)).unwrap().limits.spawns, 0);
+    }
+
+    #[test]
+    fn text_is_read_exactly() {
+        let text = |name, text: &str| amount(name, &Written::Text(text.into()));
+        assert_eq!(text(LimitName::Spend, "0.10"), Ok(100_000_000));
+        assert_eq!(text(LimitName::Turns, "1e2"), Ok(100));
+        assert_eq!(text(LimitName::Turns, "2.5"), Err("`turns` has to be a whole number, not `2.5`".into()));
+        assert_eq!(text(LimitName::Turns, "-2"), Err("`turns` cannot be negative".into()));
+        assert_eq!(text(LimitName::Turns, "ten"), Err("`turns` has to be a number, not `ten`".into()));
+        assert_eq!(text(LimitName::Turns, "1e30"), Err("`1e30` is too large for `turns`".into()));
+    }
+
+    #[test]
+    fn the_parent_is_a_ceiling_and_depth_falls_by_one() {
+        let parent = [Setting::json("depth", json!(3), "p"), Setting::json("turns", json!(4), "p")];
+        let resolved = resolve(&[], &one("turns", json!(9)), &[], &parent).unwrap();
+        assert_eq!((resolved.limits.turns, resolved.limits.depth), (4, 2));
+        assert_eq!(resolved.sources.get(&LimitName::Turns), Some(&Source::Parent("p")));
+        assert_eq!(resolved.sources.get(&LimitName::Spend), Some(&Source::BuiltIn));
+        let refused = resolve(&[], &[], &[], &one("depth", json!(0))).unwrap_err();
+        assert_eq!(refused, [LimitFault::TooDeep { source: "here" }]);
+    }
+
+    #[test]
+    fn a_limit_of_ten_turns_allows_ten() {
+        let limits = Limits { turns: 10, ..Limits::default() };
+        let cost = |turns| Cost { turns, ..Cost::default() };
+        assert_eq!(check(&limits, &cost(9)), None);
+        let hit = check(&limits, &cost(10)).unwrap();
+        assert_eq!(
+            (hit.limit_code.as_str(), hit.current_value, hit.current_max),
+            ("turns_exceeded", json!(10), json!(10))
+        );
+    }
+
+    #[test]
+    fn limits_are_checked_in_their_order() {
+        let limits = Limits::default();
+        let cost = Cost { input_tokens: 150_000, output_tokens: 50_000, spend: Nanos(500_000_000), ..Cost::default() };
+        assert_eq!(check(&limits, &cost).unwrap().name, LimitName::Tokens);
+        let cost = Cost { spend: Nanos(500_000_001), elapsed_seconds: 600, ..Cost::default() };
+        let hit = check(&limits, &cost).unwrap();
+        assert_eq!((hit.name, hit.current_value), (LimitName::Spend, json!(0.500_000_001)));
+        assert_eq!(check_spawn(&limits, 10).unwrap().limit_code, "spawns_exceeded");
+        assert_eq!(check_spawn(&Limits { depth: 0, ..limits }, 0).unwrap().limit_code, "depth_exceeded");
+        assert_eq!(check_spawn(&limits, 9), None);
+    }
+}

@@ -1,0 +1,305 @@
+//! How dangerous a capability or a grant is, by the table `capability_risk.yaml` (`language.md` 9).
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use rye_grammar::capability::normalise;
+
+use super::glob::Glob;
+use super::glob::inclusion::{Witness, witness};
+
+/// Tiers, mildest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tier {
+    Safe,
+    Write,
+    Elevated,
+    Unrestricted,
+}
+
+impl Tier {
+    pub const ALL: [Self; 4] = [Self::Safe, Self::Write, Self::Elevated, Self::Unrestricted];
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tier| tier.as_str() == text)
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Safe => "safe",
+            Self::Write => "write",
+            Self::Elevated => "elevated",
+            Self::Unrestricted => "unrestricted",
+        }
+    }
+
+    /// What holds where a table says nothing about the tier.
+    fn default_policy(self) -> Policy {
+        match self {
+            Self::Safe | Self::Write => Policy::Allow,
+            Self::Elevated => Policy::AcknowledgeRequired,
+            Self::Unrestricted => Policy::Block,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Policy {
+    Allow,
+    AcknowledgeRequired,
+    Block,
+}
+
+impl Policy {
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Allow, Self::AcknowledgeRequired, Self::Block].into_iter().find(|policy| policy.as_str() == text)
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::AcknowledgeRequired => "acknowledge_required",
+            Self::Block => "block",
+        }
+    }
+}
+
+/// The class of one capability or grant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Risk {
+    pub tier: Tier,
+    pub policy: Policy,
+    /// The pattern of the table that decided; `None` where none matches.
+    pub pattern: Option<String>,
+}
+
+/// The table: policies by tier, patterns by tier.
+#[derive(Debug, Clone)]
+pub struct RiskTable {
+    policies: BTreeMap<Tier, Policy>,
+    rules: Vec<Rule>,
+}
+
+#[derive(Debug, Clone)]
+struct Rule {
+    tier: Tier,
+    written: String,
+    glob: Glob,
+}
+
+/// What is wrong with a table; `at` says where: `classifications.2.risk`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{at}`: {message}")]
+pub struct TableFault {
+    pub at: String,
+    pub message: String,
+}
+
+/// The patterns of section 9, which hold where no table says otherwise.
+const BUILT_IN: [(Tier, &[&str]); 4] = [
+    (Tier::Unrestricted, &["rye.*"]),
+    (
+        Tier::Elevated,
+        &["rye.execute.tool.rye.bash.*", "rye.execute.tool.rye.shell.*", "rye.execute.tool.rye.web.*", "rye.execute.*"],
+    ),
+    (Tier::Write, &["rye.execute.tool.rye.file-system.*"]),
+    (
+        Tier::Safe,
+        &[
+            "rye.execute.tool.rye.file-system.read",
+            "rye.execute.tool.rye.file-system.ls",
+            "rye.execute.tool.rye.file-system.glob",
+            "rye.execute.tool.rye.file-system.grep",
+            "rye.fetch.*",
+            "rye.sign.*",
+        ],
+    ),
+];
+
+impl Default for RiskTable {
+    fn default() -> Self {
+        let mut table = Self { policies: BTreeMap::new(), rules: Vec::new() };
+        for (tier, patterns) in BUILT_IN {
+            for pattern in patterns {
+                table.add(tier, pattern);
+            }
+        }
+        table
+    }
+}
+
+impl RiskTable {
+    /// Reads the content of `capability_risk.yaml`.
+    ///
+    /// # Errors
+    /// An unknown tier, policy or key, or something of the wrong shape.
+    pub fn from_value(value: &Value) -> Result<Self, TableFault> {
+        let fault = |at: String, message: String| TableFault { at, message };
+        let mut table = Self { policies: BTreeMap::new(), rules: Vec::new() };
+        let map = value.as_object().ok_or_else(|| fault(String::new(), "the table has to be a mapping".into()))?;
+        for (key, value) in map {
+            match key.as_str() {
+                "risk_levels" => table.read_levels(value)?,
+                "classifications" => table.read_rules(value)?,
+                _ => {
+                    return Err(fault(key.clone(), "a risk table has `risk_levels` and `classifications`".into()));
+                }
+            }
+        }
+        Ok(table)
+    }
+
+    fn read_levels(&mut self, value: &Value) -> Result<(), TableFault> {
+        let fault = |at: String, message: &str| TableFault { at, message: message.into() };
+        let levels = value.as_object().ok_or_else(|| fault("risk_levels".into(), "has to be a mapping of tiers"))?;
+        for (name, level) in levels {
+            let at = format!("risk_levels.{name}");
+            let tier = Tier::parse(name)
+                .ok_or_else(|| fault(at.clone(), "a tier is `safe`, `write`, `elevated` or `unrestricted`"))?;
+            let policy = level
+                .get("policy")
+                .and_then(Value::as_str)
+                .and_then(Policy::parse)
+                .ok_or_else(|| fault(at, "a policy is `allow`, `acknowledge_required` or `block`"))?;
+            self.policies.insert(tier, policy);
+        }
+        Ok(())
+    }
+
+    fn read_rules(&mut self, value: &Value) -> Result<(), TableFault> {
+        let fault = |at: String, message: &str| TableFault { at, message: message.into() };
+        let rules = value.as_array().ok_or_else(|| fault("classifications".into(), "has to be a list"))?;
+        for (i, rule) in rules.iter().enumerate() {
+            let at = |key: &str| format!("classifications.{i}.{key}");
+            let tier = rule
+                .get("risk")
+                .and_then(Value::as_str)
+                .and_then(Tier::parse)
+                .ok_or_else(|| fault(at("risk"), "a tier is `safe`, `write`, `elevated` or `unrestricted`"))?;
+            let patterns = rule
+                .get("patterns")
+                .and_then(Value::as_array)
+                .ok_or_else(|| fault(at("patterns"), "has to be a list of patterns"))?;
+            for pattern in patterns {
+                let pattern = pattern.as_str().ok_or_else(|| fault(at("patterns"), "a pattern is a string"))?;
+                self.add(tier, pattern);
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, tier: Tier, pattern: &str) {
+        self.rules.push(Rule { tier, written: pattern.to_owned(), glob: Glob::new(&normalise(pattern).0) });
+    }
+
+    pub fn policy(&self, tier: Tier) -> Policy {
+        self.policies.get(&tier).copied().unwrap_or_else(|| tier.default_policy())
+    }
+
+    /// The class of one capability, by its text: the matching pattern with the most literal characters decides, and of
+    /// two equally specific ones the worse.
+    pub fn classify(&self, capability: &str) -> Risk {
+        self.risk(self.matching(&normalise(capability).0))
+    }
+
+    /// The class of a grant. One with wildcards is as bad as the worst its text or anything it reaches is classed as.
+    pub fn classify_grant(&self, pattern: &str) -> Risk {
+        let pattern = normalise(pattern).0;
+        let by_text = self.matching(&pattern);
+        let grant = Glob::new(&pattern);
+        if grant.is_literal() {
+            return self.risk(by_text);
+        }
+        let reached = self.rules.iter().filter(|rule| self.decides_within(rule, &grant)).max_by_key(|rule| rule.tier);
+        let all: Vec<&Glob> = self.rules.iter().map(|rule| &rule.glob).collect();
+        if by_text.is_none() || witness(&[&grant], &all) != Witness::None {
+            return self.risk(None);
+        }
+        self.risk(by_text.into_iter().chain(reached).max_by_key(|rule| rule.tier))
+    }
+
+    /// Whether the rule decides about some capability that the grant reaches. What is too complex to tell counts.
+    fn decides_within(&self, rule: &Rule, grant: &Glob) -> bool {
+        let specific = rule.glob.literal_chars();
+        let stronger: Vec<&Glob> = self
+            .rules
+            .iter()
+            .filter(|other| {
+                let literals = other.glob.literal_chars();
+                literals > specific || (literals == specific && other.tier > rule.tier)
+            })
+            .map(|other| &other.glob)
+            .collect();
+        witness(&[grant, &rule.glob], &stronger) != Witness::None
+    }
+
+    fn matching(&self, capability: &str) -> Option<&Rule> {
+        // `min_by_key` keeps the first of equals.
+        self.rules
+            .iter()
+            .filter(|rule| rule.glob.matches(capability))
+            .min_by_key(|rule| Reverse((rule.glob.literal_chars(), rule.tier)))
+    }
+
+    fn risk(&self, rule: Option<&Rule>) -> Risk {
+        let tier = rule.map_or(Tier::Unrestricted, |rule| rule.tier);
+        Risk { tier, policy: self.policy(tier), pattern: rule.map(|rule| rule.written.clone()) }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn grants_are_as_bad_as_what_they_reach() {
+        let table = RiskTable::default();
+        for (grant, tier) in [
+            ("rye.*", Tier::Unrestricted),
+            ("*", Tier::Unrestricted),
+            ("rye.execute.*", Tier::Elevated),
+            ("rye.execute.tool.rye.file-system.*", Tier::Write),
+            ("rye.execute.tool.rye.file-system.[rl]*", Tier::Write),
+            ("rye.execute.tool.rye.file-system.read", Tier::Safe),
+            ("rye.execute.tool.rye.*", Tier::Elevated),
+            ("rye.fetch.*", Tier::Safe),
+            ("rye.search.knowledge.*", Tier::Safe),
+            ("rye.[fs]*.*", Tier::Unrestricted),
+            ("rye.execute.directive.project.*", Tier::Elevated),
+            ("nothing.at.all", Tier::Unrestricted),
+        ] {
+            assert_eq!(table.classify_grant(grant).tier, tier, "{grant}");
+        }
+    }
+
+    #[test]
+    fn a_grant_may_reach_what_no_pattern_names() {
+        let table = RiskTable::from_value(&json!({
+            "risk_levels": {"safe": {"policy": "allow"}, "unrestricted": {"policy": "acknowledge_required"}},
+            "classifications": [{"risk": "safe", "patterns": ["rye.fetch.*", "rye.fetch.tool.a*"]}],
+        }))
+        .unwrap();
+        let reached = table.classify_grant("rye.*");
+        assert_eq!(
+            (reached.tier, reached.policy, reached.pattern),
+            (Tier::Unrestricted, Policy::AcknowledgeRequired, None)
+        );
+        assert_eq!(table.classify("rye.fetch.tool.ab").pattern.as_deref(), Some("rye.fetch.tool.a*"));
+        assert_eq!(table.classify("rye.sign.tool.a").tier, Tier::Unrestricted);
+    }
+
+    #[test]
+    fn faults_say_where() {
+        let at = |value: Value| RiskTable::from_value(&value).unwrap_err().at;
+        assert_eq!(at(json!({"classifications": [{"risk": "mild", "patterns": []}]})), "classifications.0.risk");
+        assert_eq!(at(json!({"risk_levels": {"safe": {"policy": "maybe"}}})), "risk_levels.safe");
+        assert_eq!(at(json!({"levels": {}})), "levels");
+    }
+}

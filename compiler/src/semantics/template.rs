@@ -1,0 +1,195 @@
+//! Templates filled in: `${…}` over facts, `{input:…}` over inputs (`language.md` 6). What was put in is never scanned
+//! again, and nothing is parsed here at run time.
+
+mod hook_text;
+mod tree;
+
+use rye_grammar::Span;
+use rye_grammar::condition::Path;
+use rye_grammar::template::{Hole, InputHole, InputsPart, InputsText, Template, TemplatePart, WhenMissing};
+use serde_json::{Map, Value};
+
+pub use hook_text::HookText;
+pub use tree::{HookTree, Tree};
+
+use super::facts::{Facts, Lookup};
+use super::value::embed;
+
+/// A filled template, or the declared paths that are not known yet.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Rendered {
+    Value(Value),
+    Pending(Vec<String>),
+}
+
+/// A piece of a template that is filled as far as it can be.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RenderedPart {
+    Text(String),
+    /// A hole that only a run can fill.
+    Pending {
+        path: String,
+        fallback: Option<String>,
+        span: Span,
+    },
+}
+
+/// A required input that has no value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the input `{name}` is missing")]
+pub struct MissingInput {
+    pub name: String,
+    pub span: Span,
+}
+
+/// The holes of a template, in order.
+pub fn holes(template: &Template) -> impl Iterator<Item = &Hole> {
+    template.parts.iter().filter_map(|part| if let TemplatePart::Hole(hole) = part { Some(hole) } else { None })
+}
+
+/// The holes of a text with `{input:…}`, in order.
+pub fn input_holes(text: &InputsText) -> impl Iterator<Item = &InputHole> {
+    text.parts.iter().filter_map(|part| if let InputsPart::Input(hole) = part { Some(hole) } else { None })
+}
+
+/// Fills a template. One hole alone keeps its value's type; a lone missing one is null.
+pub fn render(template: &Template, facts: &Facts) -> Rendered {
+    if let [TemplatePart::Hole(hole)] = template.parts.as_slice() {
+        return match fill(hole, facts) {
+            Filled::Value(value) => Rendered::Value(value.clone()),
+            Filled::Fallback(text) => Rendered::Value(Value::String(text.to_owned())),
+            Filled::Nothing => Rendered::Value(Value::Null),
+            Filled::Unknown(paths) => Rendered::Pending(paths.into_iter().map(str::to_owned).collect()),
+        };
+    }
+    match render_text(template, facts) {
+        Ok(text) => Rendered::Value(Value::String(text)),
+        Err(pending) => Rendered::Pending(pending),
+    }
+}
+
+/// Fills a template into text, whatever its holes hold.
+///
+/// # Errors
+/// The declared paths that are not known yet, each once.
+pub fn render_text(template: &Template, facts: &Facts) -> Result<String, Vec<String>> {
+    let mut text = String::new();
+    let mut pending: Vec<String> = Vec::new();
+    for part in &template.parts {
+        match part {
+            TemplatePart::Text(literal) => text.push_str(literal),
+            TemplatePart::Hole(hole) => match fill(hole, facts) {
+                Filled::Value(value) => text.push_str(&embed(value)),
+                Filled::Fallback(fallback) => text.push_str(fallback),
+                Filled::Nothing => {}
+                Filled::Unknown(paths) => {
+                    for path in paths {
+                        if !pending.iter().any(|p| p == path) {
+                            pending.push(path.to_owned());
+                        }
+                    }
+                }
+            },
+        }
+    }
+    if pending.is_empty() { Ok(text) } else { Err(pending) }
+}
+
+/// Fills what is known; holes over unknown paths stay, named by what they were written as.
+pub fn render_parts(template: &Template, facts: &Facts) -> Vec<RenderedPart> {
+    render_where(template, facts, &|_| true)
+}
+
+/// Fills the content of fetched knowledge, read by the grammar's `scan_knowledge`: only holes whose root is a fact of
+/// the hook point are holes, any other `${…}` is the text it was written as.
+pub fn render_knowledge(template: &Template, facts: &Facts, is_fact: &dyn Fn(&str) -> bool) -> Vec<RenderedPart> {
+    render_where(template, facts, &|path| root(path).is_some_and(is_fact))
+}
+
+fn render_where(template: &Template, facts: &Facts, is_hole: &dyn Fn(&Path) -> bool) -> Vec<RenderedPart> {
+    let mut parts: Vec<RenderedPart> = Vec::new();
+    for part in &template.parts {
+        match part {
+            TemplatePart::Text(text) => push_text(&mut parts, text),
+            TemplatePart::Hole(hole) if !is_hole(&hole.path) => push_text(&mut parts, &hole.raw),
+            TemplatePart::Hole(hole) => match fill(hole, facts) {
+                Filled::Value(value) => push_text(&mut parts, &embed(value)),
+                Filled::Fallback(text) => push_text(&mut parts, text),
+                Filled::Nothing => {}
+                Filled::Unknown(_) => parts.push(RenderedPart::Pending {
+                    path: hole.path.to_string(),
+                    fallback: hole.fallback.clone(),
+                    span: hole.span,
+                }),
+            },
+        }
+    }
+    parts
+}
+
+fn push_text(parts: &mut Vec<RenderedPart>, text: &str) {
+    if text.is_empty() {
+        return;
+    }
+    if let Some(RenderedPart::Text(last)) = parts.last_mut() {
+        last.push_str(text);
+    } else {
+        parts.push(RenderedPart::Text(text.to_owned()));
+    }
+}
+
+fn root(path: &Path) -> Option<&str> {
+    use rye_grammar::condition::Segment;
+    match path.segments.first()? {
+        Segment::Name(name) => Some(name),
+        Segment::Number(_) => None,
+    }
+}
+
+enum Filled<'a> {
+    Value(&'a Value),
+    Fallback(&'a str),
+    Nothing,
+    Unknown(Vec<&'a str>),
+}
+
+/// The fallback stands for what is missing and for null; `0`, `false` and `""` are values.
+fn fill<'a>(hole: &'a Hole, facts: &'a Facts) -> Filled<'a> {
+    match facts.lookup(&hole.path) {
+        Lookup::Known(Value::Null) | Lookup::Absent => match &hole.fallback {
+            Some(text) => Filled::Fallback(text),
+            None => Filled::Nothing,
+        },
+        Lookup::Known(value) => Filled::Value(value),
+        Lookup::Unknown(paths) => Filled::Unknown(paths),
+    }
+}
+
+/// Fills `{input:…}` holes. Values stand as they would in the middle of a `${…}` template; null counts as missing.
+///
+/// # Errors
+/// The first required input without a value.
+pub fn render_inputs(text: &InputsText, inputs: &Map<String, Value>) -> Result<String, MissingInput> {
+    let mut filled = String::new();
+    for part in &text.parts {
+        match part {
+            InputsPart::Text(literal) => filled.push_str(literal),
+            InputsPart::Input(hole) => filled.push_str(&fill_input(hole, inputs)?),
+        }
+    }
+    Ok(filled)
+}
+
+fn fill_input<'a>(
+    hole: &'a InputHole,
+    inputs: &'a Map<String, Value>,
+) -> Result<std::borrow::Cow<'a, str>, MissingInput> {
+    match inputs.get(&hole.name) {
+        None | Some(Value::Null) => match &hole.when_missing {
+            WhenMissing::Refuse => Err(MissingInput { name: hole.name.clone(), span: hole.span }),
+            WhenMissing::Empty => Ok("".into()),
+            WhenMissing::Default(text) => Ok(text.as_str().into()),
+        },
+        Some(value) => Ok(embed(value)),
+    }
+}

@@ -1,0 +1,148 @@
+//! Text of hooks, which may hold both kinds of holes: `{input:…}` is filled first, then `${…}`, each in one pass.
+
+use rye_grammar::template::{Hole, InputHole, InputsPart, Template, TemplatePart, parse, parse_inputs};
+use rye_grammar::{SourceId, Span, SyntaxError};
+use serde_json::{Map, Value};
+
+use super::{MissingInput, fill_input, input_holes};
+
+/// A text with `${…}` holes in which `{input:…}` holes may stand anywhere, also inside a fallback.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HookText {
+    template: Template,
+    inputs: Vec<InputHole>,
+    /// Stands around the number of an input hole while the `${…}` are read; a character the text does not hold.
+    mark: char,
+}
+
+impl HookText {
+    /// Reads a text; `base` is the byte offset of `text` in its source.
+    ///
+    /// # Errors
+    /// The first malformed hole of either kind.
+    pub fn parse(source: SourceId, text: &str, base: usize) -> Result<Self, SyntaxError> {
+        let pieces = parse_inputs(source, text, base)?;
+        let inputs: Vec<InputHole> = input_holes(&pieces).cloned().collect();
+        if inputs.is_empty() {
+            let plain: String = pieces.parts.iter().map(literal).collect();
+            let template = if plain == text {
+                parse(source, text, base)?
+            } else {
+                parse(source, &plain, base).map_err(|error| error.within(Span::new(source, base, base + text.len())))?
+            };
+            return Ok(Self { template, inputs, mark: '\u{E000}' });
+        }
+        let whole = Span::new(source, base, base + text.len());
+        let Some(mark) = ('\u{E000}'..='\u{F8FF}').find(|c| !text.contains(*c)) else {
+            return Err(SyntaxError::Template {
+                message: "the text uses every private character there is".into(),
+                span: whole,
+                label: "no room for a hole".into(),
+                help: None,
+            });
+        };
+        let mut marked = String::with_capacity(text.len());
+        let mut number = 0usize;
+        for part in &pieces.parts {
+            match part {
+                InputsPart::Text(literal) => marked.push_str(literal),
+                InputsPart::Input(_) => {
+                    marked.push_str(&format!("{mark}{number}{mark}"));
+                    number += 1;
+                }
+            }
+        }
+        // Places in the marked text are not places in the source.
+        let mut template = parse(source, &marked, base).map_err(|error| error.within(whole))?;
+        for part in &mut template.parts {
+            if let TemplatePart::Hole(hole) = part {
+                hole.span = whole;
+            }
+        }
+        Ok(Self { template, inputs, mark })
+    }
+
+    pub fn holes(&self) -> impl Iterator<Item = &Hole> {
+        super::holes(&self.template)
+    }
+
+    pub fn inputs(&self) -> &[InputHole] {
+        &self.inputs
+    }
+
+    /// Fills the `{input:…}` holes. What they put in is text for good: the answer holds only the author's `${…}`.
+    ///
+    /// # Errors
+    /// The first required input without a value.
+    pub fn bind(&self, inputs: &Map<String, Value>) -> Result<Template, MissingInput> {
+        if self.inputs.is_empty() {
+            return Ok(self.template.clone());
+        }
+        let parts = self.template.parts.iter().map(|part| match part {
+            TemplatePart::Text(text) => Ok(TemplatePart::Text(self.unmark(text, inputs)?)),
+            TemplatePart::Hole(hole) => {
+                let fallback = hole.fallback.as_ref().map(|text| self.unmark(text, inputs)).transpose()?;
+                Ok(TemplatePart::Hole(Hole { fallback, ..hole.clone() }))
+            }
+        });
+        Ok(Template { parts: parts.collect::<Result<_, _>>()? })
+    }
+
+    fn unmark(&self, text: &str, inputs: &Map<String, Value>) -> Result<String, MissingInput> {
+        let mut filled = String::with_capacity(text.len());
+        // Marks come in pairs: every second piece is a number.
+        for (i, piece) in text.split(self.mark).enumerate() {
+            match piece.parse().ok().and_then(|n: usize| self.inputs.get(n)) {
+                Some(hole) if i % 2 == 1 => filled.push_str(&fill_input(hole, inputs)?),
+                _ => filled.push_str(piece),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+fn literal(part: &InputsPart) -> &str {
+    match part {
+        InputsPart::Text(text) => text,
+        InputsPart::Input(_) => "",
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::super::{Rendered, render};
+    use super::*;
+    use crate::semantics::facts::Facts;
+    use serde_json::json;
+
+    fn filled(text: &str, inputs: &Value) -> Value {
+        let mut facts = Facts::new();
+        facts.set("model", json!("m"));
+        let text = HookText::parse(SourceId(0), text, 0).unwrap();
+        match render(&text.bind(inputs.as_object().unwrap()).unwrap(), &facts) {
+            Rendered::Value(value) => value,
+            Rendered::Pending(paths) => panic!("{paths:?}"),
+        }
+    }
+
+    #[test]
+    fn inputs_go_in_first_and_are_never_read_again() {
+        let inputs = json!({"x": "${model}", "d": "$", "n": 3});
+        assert_eq!(filled("{input:x} ${model}", &inputs), json!("${model} m"));
+        assert_eq!(filled("{input:d}{model}", &inputs), json!("${model}"));
+        assert_eq!(filled("${gone || \"a {input:n} b\"}", &inputs), json!("a 3 b"));
+        assert_eq!(filled("${input:n}", &inputs), json!("$3"));
+        assert_eq!(filled("${model}", &inputs), json!("m"));
+        assert_eq!(filled("\\{input:x}", &inputs), json!("{input:x}"));
+        assert_eq!(filled("\u{E000}0\u{E000}{input:n}", &inputs), json!("\u{E000}0\u{E000}3"));
+    }
+
+    #[test]
+    fn errors_keep_their_place() {
+        let missing = HookText::parse(SourceId(0), "a {input:gone}", 10).unwrap().bind(&Map::new()).unwrap_err();
+        assert_eq!((missing.name.as_str(), missing.span), ("gone", Span::new(SourceId(0), 12, 24)));
+        assert!(HookText::parse(SourceId(0), "{input:n} ${", 0).is_err());
+        assert!(HookText::parse(SourceId(0), "${inputs.{input:n}}", 0).is_err());
+    }
+}

@@ -1,0 +1,109 @@
+//! The tools that are compiled in. Each reads typed parameters, acts through [`Project`] or [`process`], and answers
+//! text a model can use. The schema of each stands in its item of the standard library, not here.
+//!
+//! [`process`]: super::process
+
+mod bash;
+mod edit;
+mod glob;
+mod grep;
+mod ls;
+mod read;
+mod text;
+mod write;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::confine::{Project, Refused};
+use super::stop::Stop;
+use super::{Invocation, Tool, ToolOutcome};
+use crate::provider::BoxFuture;
+
+pub use bash::Bash;
+
+/// The file tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileTool {
+    Read,
+    Write,
+    Edit,
+    Ls,
+    Glob,
+    Grep,
+}
+
+/// Bytes of one answer: below the guard's bound, so that a page is a page.
+const MAX_ANSWER: usize = 28 * 1024;
+
+/// Why a tool has no answer: a sentence for the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Failure(String);
+
+type Answer = Result<ToolOutcome, Failure>;
+
+impl FileTool {
+    pub const ALL: [Self; 6] = [Self::Read, Self::Write, Self::Edit, Self::Ls, Self::Glob, Self::Grep];
+
+    /// The name in a tool file: `builtin: read`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Edit => "edit",
+            Self::Ls => "ls",
+            Self::Glob => "glob",
+            Self::Grep => "grep",
+        }
+    }
+
+    fn act(self, invocation: &Invocation, stop: &Stop) -> Answer {
+        let project = Project::open(&invocation.project_root, invocation.may_write_item.clone())?;
+        let given = &invocation.parameters;
+        match self {
+            Self::Read => read::run(&project, &parameters(given)?, stop),
+            Self::Write => write::run(&project, &parameters(given)?),
+            Self::Edit => edit::run(&project, &parameters(given)?),
+            Self::Ls => ls::run(&project, &parameters(given)?, stop),
+            Self::Glob => glob::run(&project, &parameters(given)?, stop),
+            Self::Grep => grep::run(&project, &parameters(given)?, stop),
+        }
+    }
+}
+
+impl Tool for FileTool {
+    fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
+        let tool = *self;
+        Box::pin(async move {
+            let (stop, waiting) = Stop::after(invocation.timeout);
+            let work = tokio::task::spawn_blocking(move || tool.act(&invocation, &stop));
+            let answer = work.await;
+            drop(waiting);
+            match answer {
+                Ok(Ok(outcome)) => outcome,
+                Ok(Err(failure)) => ToolOutcome::error(failure.0),
+                Err(e) => ToolOutcome::error(format!("{} failed inside the engine: {e}", tool.word())),
+            }
+        })
+    }
+}
+
+/// The parameters of a tool as its own type. They were checked against the schema; this is the second look.
+fn parameters<T: DeserializeOwned>(value: &Value) -> Result<T, Failure> {
+    T::deserialize(value).map_err(|e| Failure(format!("the parameters do not fit this tool: {e}")))
+}
+
+impl From<Refused> for Failure {
+    fn from(value: Refused) -> Self {
+        Self(value.to_string())
+    }
+}
+
+impl From<String> for Failure {
+    fn from(value: String) -> Self {
+        Self(value)
+    }
+}
+
+#[cfg(test)]
+mod tests;

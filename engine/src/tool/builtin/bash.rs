@@ -1,0 +1,63 @@
+//! `rye/bash/bash`: a command line, run by bash in the project.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::{Answer, Failure, parameters};
+use crate::provider::BoxFuture;
+use crate::tool::command::outcome;
+use crate::tool::confine::Project;
+use crate::tool::process::{self, Program};
+use crate::tool::{Invocation, Tool, ToolOutcome};
+
+/// The tool, with the time a command has when it names none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bash {
+    pub default_timeout: Duration,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    command: String,
+    #[serde(default)]
+    timeout_seconds: Option<u64>,
+    #[serde(default)]
+    cwd: Option<String>,
+}
+
+impl Bash {
+    async fn act(&self, invocation: Invocation) -> Answer {
+        let given: Parameters = parameters(&invocation.parameters)?;
+        if given.command.contains('\0') {
+            return Err(Failure("`command` holds a zero byte".into()));
+        }
+        let root = invocation.project_root.clone();
+        let cwd = given.cwd.unwrap_or_else(|| ".".into());
+        let folder = tokio::task::spawn_blocking(move || {
+            let project = Project::open(&root, Vec::new())?;
+            let place = project.locate(&cwd)?;
+            project.folder(&place)?;
+            Ok::<_, crate::tool::confine::Refused>(place.path.below(project.real_root()))
+        })
+        .await
+        .map_err(|e| Failure(format!("bash failed inside the engine: {e}")))??;
+        let asked = given.timeout_seconds.map_or(self.default_timeout, Duration::from_secs);
+        let program = Program {
+            program: "bash".into(),
+            arguments: vec!["-c".into(), given.command.into()],
+            folder,
+            thread_id: invocation.thread_id,
+            timeout: asked.min(invocation.timeout),
+        };
+        let finished = process::run(&program).await.map_err(|e| Failure(format!("bash cannot be started: {e}")))?;
+        Ok(outcome(&finished, program.timeout))
+    }
+}
+
+impl Tool for Bash {
+    fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
+        Box::pin(async move { self.act(invocation).await.unwrap_or_else(|f| ToolOutcome::error(f.0)) })
+    }
+}

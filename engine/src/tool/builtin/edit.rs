@@ -1,0 +1,153 @@
+//! `rye/file-system/edit`: an exact piece of text, replaced once or everywhere. Works on bytes, so what it does not touch
+//! stays as it is, whatever its encoding.
+
+use std::io::Read;
+
+use memchr::memmem;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::text::{count, cut};
+use super::{Answer, Failure, ToolOutcome};
+use crate::tool::confine::{Found, Project, Refused, Stamp};
+
+/// Bytes of a file that can be edited.
+const MAX_FILE: u64 = 16 << 20;
+/// Line numbers named when the text is there more than once.
+const MAX_NAMED: usize = 8;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameters {
+    path: String,
+    old_string: String,
+    new_string: String,
+    #[serde(default)]
+    replace_all: bool,
+}
+
+pub fn run(project: &Project, parameters: &Parameters) -> Answer {
+    if parameters.old_string.is_empty() {
+        return Err(Failure("`old_string` is empty; use write to make a file".into()));
+    }
+    if parameters.old_string == parameters.new_string {
+        return Err(Failure("`old_string` and `new_string` are the same; nothing would change".into()));
+    }
+    let place = project.locate(&parameters.path)?;
+    let path = &place.path;
+    let (file, metadata) = project.open_file(&place)?;
+    if metadata.len() > MAX_FILE {
+        return Err(Failure(format!("`{path}` has {} bytes; at most {MAX_FILE} can be edited", metadata.len())));
+    }
+    let stamp = if let Found::File { stat, .. } = &place.found { Some(Stamp::of(stat)) } else { None };
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(|source| Refused::Io { path: path.to_string(), source })?;
+
+    let mut old = parameters.old_string.clone();
+    let mut new = parameters.new_string.clone();
+    let mut places = positions(&bytes, old.as_bytes());
+    let mut note = "";
+    if places.is_empty() && has_crlf(&bytes) && has_bare_newline(&old) {
+        // The reader shows lines without their ends, so a model cannot know of the carriage returns.
+        old = to_crlf(&old);
+        new = to_crlf(&new);
+        places = positions(&bytes, old.as_bytes());
+        note = ", keeping its CRLF line ends";
+    }
+    if places.is_empty() {
+        return Err(Failure(not_found(&bytes, &parameters.old_string, &path.to_string())));
+    }
+    if places.len() > 1 && !parameters.replace_all {
+        return Err(Failure(ambiguous(&bytes, &places, &path.to_string())));
+    }
+    let mut out = Vec::with_capacity(bytes.len() + places.len() * new.len());
+    let mut from = 0;
+    for at in &places {
+        out.extend_from_slice(bytes.get(from..*at).unwrap_or_default());
+        out.extend_from_slice(new.as_bytes());
+        from = at + old.len();
+    }
+    out.extend_from_slice(bytes.get(from..).unwrap_or_default());
+    project.replace(&place, &out, stamp)?;
+    let lines: Vec<usize> = places.iter().take(MAX_NAMED).map(|at| line_of(&bytes, *at)).collect();
+    let text = if let [line] = lines.as_slice() {
+        format!("edited `{path}` at line {line}{note}")
+    } else {
+        format!("edited `{path}` in {}{note}", count(places.len(), "place"))
+    };
+    let mut outcome = ToolOutcome::ok(text);
+    outcome.details = json!({"replaced": places.len(), "lines": lines});
+    Ok(outcome)
+}
+
+/// Where the text begins, without overlaps.
+fn positions(bytes: &[u8], text: &[u8]) -> Vec<usize> {
+    memmem::find_iter(bytes, text).collect()
+}
+
+fn has_crlf(bytes: &[u8]) -> bool {
+    memmem::find(bytes, b"\r\n").is_some()
+}
+
+fn has_bare_newline(text: &str) -> bool {
+    text.contains('\n') && !text.contains("\r\n")
+}
+
+fn to_crlf(text: &str) -> String {
+    text.replace("\r\n", "\n").replace('\n', "\r\n")
+}
+
+fn line_of(bytes: &[u8], at: usize) -> usize {
+    memchr::memchr_iter(b'\n', bytes.get(..at).unwrap_or_default()).count() + 1
+}
+
+fn ambiguous(bytes: &[u8], places: &[usize], path: &str) -> String {
+    let lines: Vec<String> = places.iter().take(MAX_NAMED).map(|at| line_of(bytes, *at).to_string()).collect();
+    let more = if places.len() > MAX_NAMED { ", …" } else { "" };
+    format!(
+        "`old_string` is {} times in `{path}` (lines {}{more}); give more of the text around it, or set `replace_all`",
+        places.len(),
+        lines.join(", "),
+    )
+}
+
+/// Names the line that comes nearest to what was looked for.
+fn not_found(bytes: &[u8], old: &str, path: &str) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let Some(wanted) = old.lines().map(str::trim).find(|l| !l.is_empty()) else {
+        return format!("`old_string` is not in `{path}`");
+    };
+    let mut best: Option<(usize, usize, &str)> = None;
+    for (index, line) in text.lines().enumerate() {
+        let score = likeness(wanted, line.trim());
+        if score >= 60 && best.is_none_or(|b| score > b.0) {
+            best = Some((score, index + 1, line));
+        }
+    }
+    match best {
+        Some((100, number, _)) => format!(
+            "`old_string` is not in `{path}`; its first line is there at line {number}, so the white space or a later \
+             line differs: read from there and copy exactly"
+        ),
+        Some((_, number, line)) => {
+            format!("`old_string` is not in `{path}`; the nearest is line {number}: `{}`", cut(line.trim(), 200))
+        }
+        None => format!("`old_string` is not in `{path}`, nor anything like it; read the file first"),
+    }
+}
+
+/// How alike two lines are, 0 to 100: what they share at both ends, of the longer one.
+fn likeness(a: &str, b: &str) -> usize {
+    if a == b {
+        return 100;
+    }
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let longest = a.len().max(b.len());
+    let shortest = a.len().min(b.len());
+    if shortest == 0 || longest > 4096 {
+        return 0;
+    }
+    let head = a.iter().zip(b).take_while(|(x, y)| x == y).count();
+    let tail = a.iter().rev().zip(b.iter().rev()).take_while(|(x, y)| x == y).count().min(shortest - head);
+    ((head + tail) * 100 / longest).min(99)
+}

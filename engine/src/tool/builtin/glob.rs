@@ -1,0 +1,93 @@
+//! `rye/file-system/glob`: files by the pattern of their path.
+
+use std::ops::ControlFlow;
+
+use globset::{GlobBuilder, GlobMatcher};
+use serde::Deserialize;
+
+use super::text::count;
+use super::{Answer, Failure, MAX_ANSWER, ToolOutcome};
+use crate::tool::confine::Project;
+use crate::tool::confine::walk::{Dotfiles, Ended};
+use crate::tool::stop::Stop;
+
+/// Paths shown when nothing is said.
+const DEFAULT_LIMIT: usize = 200;
+/// Bytes of a pattern.
+const MAX_PATTERN: usize = 1024;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameters {
+    pattern: String,
+    #[serde(default)]
+    path: Option<String>,
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
+/// A pattern over paths below a folder. One without a slash matches names at any depth.
+pub struct PathPattern {
+    matcher: GlobMatcher,
+    names_only: bool,
+    pub dotfiles: Dotfiles,
+}
+
+impl PathPattern {
+    pub fn read(text: &str) -> Result<Self, String> {
+        if text.len() > MAX_PATTERN {
+            return Err("the pattern is too long".into());
+        }
+        let pattern = text.strip_prefix("./").unwrap_or(text);
+        if pattern.starts_with('/') || pattern.split('/').any(|s| s == "..") {
+            return Err(format!("`{text}` does not stay in the folder; patterns are relative to `path`"));
+        }
+        let glob = GlobBuilder::new(pattern).literal_separator(true).backslash_escape(true).build();
+        let matcher = glob.map_err(|e| format!("`{text}` is no pattern: {}", e.kind()))?.compile_matcher();
+        let dotted = pattern.split('/').any(|s| s.starts_with('.'));
+        Ok(Self {
+            matcher,
+            names_only: !pattern.contains('/'),
+            dotfiles: if dotted { Dotfiles::Visit } else { Dotfiles::Skip },
+        })
+    }
+
+    pub fn matches(&self, below: &std::path::Path) -> bool {
+        if self.names_only {
+            return below.file_name().is_some_and(|n| self.matcher.is_match(n));
+        }
+        self.matcher.is_match(below)
+    }
+}
+
+pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
+    let pattern = PathPattern::read(&parameters.pattern)?;
+    let place = project.locate(parameters.path.as_deref().unwrap_or("."))?;
+    let dir = project.folder(&place)?;
+    let limit = parameters.limit.unwrap_or(DEFAULT_LIMIT).max(1);
+    let mut text = String::new();
+    let (mut shown, mut found) = (0_usize, 0_usize);
+    let ended = project.walk(&place.path, dir, pattern.dotfiles, stop, &mut |seen| {
+        if pattern.matches(seen.below) {
+            found += 1;
+            let line = format!("{}\n", seen.path);
+            if found <= limit && text.len() + line.len() <= MAX_ANSWER && shown + 1 == found {
+                text.push_str(&line);
+                shown += 1;
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    if found == 0 {
+        text.push_str("[no file matches]\n");
+    } else if shown < found {
+        text.extend([format!("[{shown} of {}; narrow the pattern]\n", count(found, "file"))]);
+    }
+    if ended == Ended::CutShort {
+        text.push_str("[stopped before everything was looked at; name a smaller folder in `path`]\n");
+    }
+    if text.is_empty() {
+        return Err(Failure("no path fits into an answer".into()));
+    }
+    Ok(ToolOutcome::ok(text))
+}

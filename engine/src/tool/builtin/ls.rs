@@ -1,0 +1,83 @@
+//! `rye/file-system/ls`: the entries of one folder, in byte order.
+
+use std::ffi::OsString;
+
+use rustix::fs::{AtFlags, FileType};
+use serde::Deserialize;
+
+use super::{Answer, Failure, MAX_ANSWER, ToolOutcome};
+use crate::tool::confine::{Project, Zone, printable, zone};
+use crate::tool::stop::Stop;
+
+/// Entries shown when nothing is said.
+const DEFAULT_LIMIT: usize = 500;
+/// Entries looked at.
+const MAX_ENTRIES: usize = 250_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameters {
+    #[serde(default)]
+    path: Option<String>,
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
+pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
+    let place = project.locate(parameters.path.as_deref().unwrap_or("."))?;
+    let dir = project.folder(&place)?;
+    let mut names: Vec<OsString> = Vec::new();
+    let mut complete = true;
+    for entry in dir.entries().map_err(|e| Failure(format!("`{}`: {e}", place.path)))?.flatten() {
+        if names.len() == MAX_ENTRIES || stop.is_due() {
+            complete = false;
+            break;
+        }
+        let name = entry.file_name();
+        if zone(&place.path.join(&name).0) != Zone::Hidden {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    let limit = parameters.limit.unwrap_or(DEFAULT_LIMIT).max(1);
+    let mut text = String::new();
+    let mut shown = 0;
+    for name in names.iter().take(limit) {
+        let line = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => format!("{}/\n", printable(name)),
+                FileType::RegularFile => format!("{}  {}\n", printable(name), stat.st_size),
+                FileType::Symlink => format!("{}  link{}\n", printable(name), link_target(dir, name)),
+                FileType::Fifo
+                | FileType::Socket
+                | FileType::CharacterDevice
+                | FileType::BlockDevice
+                | FileType::Unknown => {
+                    format!("{}  special\n", printable(name))
+                }
+            },
+            // Gone since it was listed.
+            Err(_) => continue,
+        };
+        if text.len() + line.len() > MAX_ANSWER {
+            break;
+        }
+        text.push_str(&line);
+        shown += 1;
+    }
+    if names.is_empty() {
+        text.push_str("[empty]\n");
+    } else if !complete {
+        text.push_str("[more entries than can be listed]\n");
+    } else if shown < names.len() {
+        text.extend([format!("[{shown} of {} entries]\n", names.len())]);
+    }
+    Ok(ToolOutcome::ok(text))
+}
+
+fn link_target(dir: &cap_std::fs::Dir, name: &OsString) -> String {
+    use std::os::unix::ffi::OsStringExt;
+    rustix::fs::readlinkat(dir, name, Vec::new())
+        .map(|t| format!(" to {}", printable(&OsString::from_vec(t.into_bytes()))))
+        .unwrap_or_default()
+}

@@ -1,0 +1,182 @@
+//! `rye/file-system/read`: a page of a text file as numbered lines. Reads a file of any size with bounded memory.
+
+use std::io::{BufRead, BufReader, Read};
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::text::{cut, is_binary, without_end};
+use super::{Answer, Failure, MAX_ANSWER, ToolOutcome};
+use crate::tool::confine::{Project, Refused};
+use crate::tool::stop::Stop;
+
+/// Lines of a page when nothing is said.
+const DEFAULT_LIMIT: u64 = 2000;
+/// Bytes of one line that are shown.
+const MAX_LINE: usize = 2000;
+/// Bytes of one line that are held while it is read.
+const MAX_HELD: u64 = 64 * 1024;
+/// Bytes read after the page to tell how many lines there are.
+const MAX_COUNTED: u64 = 64 << 20;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameters {
+    path: String,
+    #[serde(default)]
+    offset: Option<u64>,
+    #[serde(default)]
+    limit: Option<u64>,
+}
+
+/// What came of the lines of one page.
+#[derive(Default)]
+struct Page {
+    text: String,
+    /// The last line shown.
+    last: u64,
+    crlf: bool,
+    lossy: bool,
+    cut_lines: u64,
+}
+
+pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
+    let place = project.locate(&parameters.path)?;
+    let (file, metadata) = project.open_file(&place)?;
+    let path = &place.path;
+    let fail = |e: std::io::Error| Failure::from(Refused::Io { path: path.to_string(), source: e });
+    let mut reader = BufReader::with_capacity(64 * 1024, file);
+    let start = reader.fill_buf().map_err(fail)?;
+    if is_binary(start) {
+        return Err(Failure(format!(
+            "`{path}` is a binary file of {} bytes; it cannot be shown as text",
+            metadata.len()
+        )));
+    }
+    if start.is_empty() {
+        return Ok(ToolOutcome::ok(format!("[`{path}` is empty]")));
+    }
+    if start.starts_with(b"\xEF\xBB\xBF") {
+        reader.consume(3);
+    }
+    let first = parameters.offset.unwrap_or(1).max(1);
+    let limit = parameters.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, DEFAULT_LIMIT);
+
+    let mut page = Page::default();
+    let mut number = 0;
+    let mut more = false;
+    let mut line = Vec::new();
+    loop {
+        if stop.is_due() {
+            return Err(Failure(format!("reading `{path}` took too long, at line {number}")));
+        }
+        let skipping = number + 1 < first;
+        let length = next_line(&mut reader, &mut line, skipping).map_err(fail)?;
+        if length == 0 {
+            break;
+        }
+        number += 1;
+        if skipping {
+            continue;
+        }
+        if number >= first.saturating_add(limit) || !page.add(number, &line, length) {
+            more = true;
+            break;
+        }
+    }
+    if page.last == 0 {
+        let lines = super::text::count(usize::try_from(number).unwrap_or(usize::MAX), "line");
+        return Err(Failure(format!("`{path}` has {lines}; there is nothing from line {first} on")));
+    }
+    let total = if more { count_rest(&mut reader, number, stop).map_err(fail)? } else { Some(number) };
+    Ok(page.answer(first, more, total))
+}
+
+/// Reads one line and says how long it is; holds at most [`MAX_HELD`] bytes of it. 0 = the end.
+fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>, skip: bool) -> std::io::Result<u64> {
+    line.clear();
+    let mut length = 0;
+    loop {
+        let chunk = match reader.fill_buf() {
+            Ok(chunk) => chunk,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(e) => return Err(e),
+        };
+        let end = memchr::memchr(b'\n', chunk).map(|at| at + 1);
+        let used = end.unwrap_or(chunk.len());
+        if !skip && (line.len() as u64) < MAX_HELD {
+            line.extend_from_slice(chunk.get(..used).unwrap_or_default());
+        }
+        length += used as u64;
+        let finished = end.is_some() || used == 0;
+        reader.consume(used);
+        if finished {
+            return Ok(length);
+        }
+    }
+}
+
+/// How many lines there are in all, `number` of which have been read; `None` when that is too much to count.
+fn count_rest(reader: &mut impl BufRead, number: u64, stop: &Stop) -> std::io::Result<Option<u64>> {
+    let mut limited = reader.take(MAX_COUNTED);
+    let mut total = number;
+    let mut open = false;
+    loop {
+        let chunk = limited.fill_buf()?;
+        if chunk.is_empty() {
+            break;
+        }
+        total += memchr::memchr_iter(b'\n', chunk).count() as u64;
+        open = chunk.last() != Some(&b'\n');
+        let used = chunk.len();
+        limited.consume(used);
+        if stop.is_due() {
+            return Ok(None);
+        }
+    }
+    Ok(if limited.limit() == 0 { None } else { Some(total + u64::from(open)) })
+}
+
+impl Page {
+    /// Adds a line; false when the page is full without it.
+    fn add(&mut self, number: u64, line: &[u8], length: u64) -> bool {
+        let (bytes, crlf) = without_end(line);
+        let text = String::from_utf8_lossy(bytes);
+        let shown = cut(&text, MAX_LINE);
+        if self.last != 0 && self.text.len() + shown.len() + 64 > MAX_ANSWER {
+            return false;
+        }
+        self.crlf |= crlf;
+        self.lossy |= matches!(text, std::borrow::Cow::Owned(_)) && (bytes.len() as u64) < MAX_HELD;
+        self.text.extend([format!("{number}\t{shown}")]);
+        if shown.len() < text.len() || (line.len() as u64) < length {
+            self.text.extend([format!("… [line of {length} bytes, cut]")]);
+            self.cut_lines += 1;
+        }
+        self.text.push('\n');
+        self.last = number;
+        true
+    }
+
+    fn answer(mut self, first: u64, more: bool, total: Option<u64>) -> ToolOutcome {
+        let mut notes = Vec::new();
+        if more {
+            let of = total.map_or_else(|| "very many".to_owned(), |t| t.to_string());
+            notes.push(format!("lines {first} to {} of {of}; go on with offset {}", self.last, self.last + 1));
+        }
+        if self.crlf {
+            notes.push("lines end with CRLF".to_owned());
+        }
+        if self.lossy {
+            notes.push("not all of it is UTF-8; � stands for other bytes".to_owned());
+        }
+        if !notes.is_empty() {
+            self.text.extend([format!("[{}]\n", notes.join("; "))]);
+        }
+        let mut outcome = ToolOutcome::ok(self.text);
+        if more {
+            outcome.details = json!({"next_offset": self.last + 1, "total_lines": total});
+        }
+        outcome
+    }
+}

@@ -1,0 +1,287 @@
+//! File access confined to the project by directory handles: every path is walked one segment at a time from the
+//! root's handle, links are resolved here, and what is opened is what was looked at. No decision is made on a string
+//! prefix. Not a sandbox: processes have their own walls.
+
+mod hard_link;
+mod law;
+mod refused;
+mod relative;
+mod replace;
+pub mod walk;
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use hard_link::Inode;
+pub use law::{Zone, zone};
+pub use refused::Refused;
+pub use relative::{Relative, printable};
+pub use replace::{Stamp, Written};
+
+/// Links followed in one path before it counts as a loop, as kernels do.
+const MAX_LINKS: u32 = 40;
+/// Bytes of a path.
+const MAX_PATH: usize = 4096;
+
+/// A project's files as one call may use them.
+pub struct Project {
+    /// As it was given and as the disk knows it: absolute paths under either are made relative.
+    given: PathBuf,
+    real: PathBuf,
+    root: Dir,
+    /// Folders of the law by identity, for names a file system folds in ways no table knows.
+    known: Vec<(Inode, &'static str)>,
+    may_write_item: Vec<Vec<String>>,
+    state_links: OnceLock<Option<hard_link::Inodes>>,
+}
+
+/// Where a path really leads. INVARIANT: `path` has no links, `.` or `..`, and is not hidden.
+pub struct Place {
+    pub path: Relative,
+    pub found: Found,
+}
+
+/// What is there.
+pub enum Found {
+    Folder(Dir),
+    File {
+        parent: Dir,
+        name: OsString,
+        stat: Box<Stat>,
+    },
+    Special {
+        what: &'static str,
+    },
+    /// Nothing. `tail` are the segments that do not exist, at least one.
+    Missing {
+        parent: Dir,
+        tail: Vec<OsString>,
+    },
+}
+
+impl Project {
+    /// Opens a project. `may_write_item` are the grants of each link of the spawn chain.
+    pub fn open(root: &Path, may_write_item: Vec<Vec<String>>) -> Result<Self, Refused> {
+        let fail = |e: std::io::Error| Refused::io("the project", e);
+        let real = root.canonicalize().map_err(fail)?;
+        let dir = Dir::open_ambient_dir(&real, ambient_authority()).map_err(fail)?;
+        let mut known = Vec::new();
+        for name in [".ai", ".git"] {
+            if let Ok(stat) = rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+                known.push((Inode::of(&stat), name));
+            }
+        }
+        if let Ok(stat) = rustix::fs::statat(&dir, ".ai/state", AtFlags::SYMLINK_NOFOLLOW) {
+            known.push((Inode::of(&stat), "state"));
+        }
+        Ok(Self { given: root.to_owned(), real, root: dir, known, may_write_item, state_links: OnceLock::new() })
+    }
+
+    /// The real, absolute root: where processes start.
+    pub fn real_root(&self) -> &Path {
+        &self.real
+    }
+
+    /// Follows a path as the model wrote it to where it leads, refusing what leaves the project or is hidden.
+    pub fn locate(&self, path: &str) -> Result<Place, Refused> {
+        let quoted = || printable(OsStr::new(path));
+        if path.is_empty() {
+            return Err(Refused::BadPath { path: String::new(), reason: "it is empty" });
+        }
+        if path.len() > MAX_PATH {
+            let short: String = path.chars().take(80).collect();
+            return Err(Refused::BadPath { path: printable(OsStr::new(&short)), reason: "it is too long" });
+        }
+        if path.contains('\0') {
+            return Err(Refused::BadPath { path: quoted(), reason: "it holds a zero byte" });
+        }
+        let wants_folder = path.ends_with('/') || path.ends_with("/.");
+        let relative = self.relative(Path::new(path)).ok_or_else(|| Refused::Outside { path: quoted() })?;
+        let mut queue: VecDeque<OsString> = segments(relative).collect();
+        let mut stack: Vec<(Dir, OsString)> = Vec::new();
+        let mut links = 0;
+        while let Some(name) = queue.pop_front() {
+            if name == ".." {
+                let out = || {
+                    if links == 0 { Refused::Outside { path: quoted() } } else { Refused::LeadsOut { path: quoted() } }
+                };
+                stack.pop().ok_or_else(out)?;
+                continue;
+            }
+            let at = Relative(stack.iter().map(|l| l.1.clone()).chain([name.clone()]).collect());
+            if law::zone(&at.0) == Zone::Hidden {
+                return Err(Refused::Hidden { path: quoted() });
+            }
+            let here = stack.last().map_or(&self.root, |l| &l.0);
+            let stat = match rustix::fs::statat(here, &name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => stat,
+                Err(Errno::NOENT) => {
+                    let tail: Vec<OsString> = [name].into_iter().chain(queue).collect();
+                    return self.missing(stack, tail, &quoted());
+                }
+                Err(e) => return Err(Refused::io(&quoted(), e)),
+            };
+            let kind = FileType::from_raw_mode(stat.st_mode);
+            if kind == FileType::Symlink {
+                links += 1;
+                if links > MAX_LINKS {
+                    return Err(Refused::BadPath { path: quoted(), reason: "its links go in a circle" });
+                }
+                let target = rustix::fs::readlinkat(here, &name, Vec::new()).map_err(|e| Refused::io(&quoted(), e))?;
+                let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
+                if target.is_absolute() {
+                    stack.clear();
+                }
+                let relative = self.relative(&target).ok_or_else(|| Refused::LeadsOut { path: quoted() })?;
+                for segment in segments(relative).rev() {
+                    queue.push_front(segment);
+                }
+            } else if kind == FileType::Directory {
+                self.no_alias(&at, &stat)?;
+                let dir = open_folder_at(here, &name).map_err(|e| Refused::io(&quoted(), e))?;
+                stack.push((dir, name));
+            } else if !queue.is_empty() || wants_folder {
+                return Err(Refused::NotFolder { path: at.to_string() });
+            } else {
+                let parent = self.top(stack).map_err(|e| Refused::io(&quoted(), e))?;
+                let found = match special(kind) {
+                    None => Found::File { parent, name, stat: Box::new(stat) },
+                    Some(what) => Found::Special { what },
+                };
+                return Ok(Place { path: at, found });
+            }
+        }
+        let path = Relative(stack.iter().map(|l| l.1.clone()).collect());
+        let dir = self.top(stack).map_err(|e| Refused::io(&path, e))?;
+        Ok(Place { path, found: Found::Folder(dir) })
+    }
+
+    /// Opens a regular file for reading; the handle is checked, not the name.
+    pub fn open_file(&self, place: &Place) -> Result<(File, Metadata), Refused> {
+        match &place.found {
+            Found::File { parent, name, .. } => self.open_file_at(parent, name, &place.path),
+            Found::Folder(_) => Err(Refused::IsFolder { path: place.path.clone() }),
+            Found::Special { what } => Err(Refused::Special { path: place.path.clone(), what }),
+            Found::Missing { .. } => Err(Refused::NotFound { path: place.path.to_string() }),
+        }
+    }
+
+    /// The folder of a place.
+    pub fn folder<'p>(&self, place: &'p Place) -> Result<&'p Dir, Refused> {
+        match &place.found {
+            Found::Folder(dir) => Ok(dir),
+            Found::File { .. } | Found::Special { .. } => Err(Refused::NotFolder { path: place.path.to_string() }),
+            Found::Missing { .. } => Err(Refused::NotFound { path: place.path.to_string() }),
+        }
+    }
+
+    fn open_file_at(&self, parent: &Dir, name: &OsStr, path: &Relative) -> Result<(File, Metadata), Refused> {
+        // A pipe would block an ordinary open, and a terminal would become ours.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(parent, name, flags, Mode::empty()).map_err(|e| match e {
+            Errno::LOOP => Refused::Changed { path: path.clone() },
+            other => Refused::io(path, other),
+        })?;
+        let file = File::from(fd);
+        let metadata = file.metadata().map_err(|e| Refused::io(path, e))?;
+        if metadata.is_dir() {
+            return Err(Refused::IsFolder { path: path.clone() });
+        }
+        if !metadata.is_file() {
+            return Err(Refused::Special { path: path.clone(), what: "something special" });
+        }
+        if metadata.nlink() > 1 && self.is_state(Inode::of_file(&metadata)) {
+            return Err(Refused::Hidden { path: path.to_string() });
+        }
+        Ok((file, metadata))
+    }
+
+    /// Refuses a place that tools may not write.
+    fn may_write(&self, path: &Relative) -> Result<(), Refused> {
+        match law::zone(&path.0) {
+            Zone::Ordinary => Ok(()),
+            Zone::ReadOnly => Err(Refused::ReadOnly { path: path.clone() }),
+            Zone::Hidden => Err(Refused::Hidden { path: path.to_string() }),
+            Zone::Item { capability } => {
+                let granted = !self.may_write_item.is_empty()
+                    && self
+                        .may_write_item
+                        .iter()
+                        .all(|link| link.iter().any(|p| super::pattern_matches(p, &capability)));
+                if granted { Ok(()) } else { Err(Refused::NeedsSign { path: path.clone(), capability }) }
+            }
+        }
+    }
+
+    fn missing(&self, stack: Vec<(Dir, OsString)>, tail: Vec<OsString>, quoted: &str) -> Result<Place, Refused> {
+        if tail.iter().any(|s| s == "..") {
+            return Err(Refused::NotFound { path: quoted.to_owned() });
+        }
+        let path = Relative(stack.iter().map(|l| l.1.clone()).chain(tail.iter().cloned()).collect());
+        if law::zone(&path.0) == Zone::Hidden {
+            return Err(Refused::Hidden { path: quoted.to_owned() });
+        }
+        let parent = self.top(stack).map_err(|e| Refused::io(quoted, e))?;
+        Ok(Place { path, found: Found::Missing { parent, tail } })
+    }
+
+    fn top(&self, mut stack: Vec<(Dir, OsString)>) -> std::io::Result<Dir> {
+        stack.pop().map_or_else(|| self.root.try_clone(), |l| Ok(l.0))
+    }
+
+    /// A folder that is `.ai`, `.git` or the state under another name is not walked into.
+    fn no_alias(&self, at: &Relative, stat: &Stat) -> Result<(), Refused> {
+        let inode = Inode::of(stat);
+        let name = at.0.last().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
+        let alias = self.known.iter().any(|(known, real)| *known == inode && *real != name);
+        if alias { Err(Refused::Hidden { path: at.to_string() }) } else { Ok(()) }
+    }
+
+    /// The part of a path below the root; a relative path as it is. `None` when an absolute path is elsewhere.
+    fn relative<'p>(&self, path: &'p Path) -> Option<&'p Path> {
+        if !path.is_absolute() {
+            return Some(path);
+        }
+        path.strip_prefix(&self.real).or_else(|_| path.strip_prefix(&self.given)).ok()
+    }
+}
+
+/// Opens a folder without following a link in its place.
+fn open_folder_at(parent: &Dir, name: &OsStr) -> Result<Dir, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(parent, name, flags, Mode::empty()).map(|fd| Dir::from_std_file(File::from(fd)))
+}
+
+fn segments(path: &Path) -> impl DoubleEndedIterator<Item = OsString> + '_ {
+    path.components().filter_map(|c| match c {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsString::from("..")),
+        Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
+    })
+}
+
+/// What a file that is no regular file is.
+fn special(kind: FileType) -> Option<&'static str> {
+    match kind {
+        FileType::RegularFile => None,
+        FileType::Fifo => Some("a pipe"),
+        FileType::Socket => Some("a socket"),
+        FileType::CharacterDevice | FileType::BlockDevice => Some("a device"),
+        FileType::Directory => Some("a folder"),
+        FileType::Symlink => Some("a link"),
+        FileType::Unknown => Some("something special"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

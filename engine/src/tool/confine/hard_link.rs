@@ -1,0 +1,63 @@
+//! A second name of a file under `.ai/state` would carry its content past the law; its identity does not change with
+//! its name.
+
+use std::collections::BTreeSet;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+
+use cap_std::fs::Dir;
+use rustix::fs::{AtFlags, FileType, Stat};
+
+use super::{Project, open_folder_at};
+
+/// Device and number of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Inode(u64, u64);
+
+pub(super) type Inodes = BTreeSet<Inode>;
+
+/// Files looked at before the search gives up and counts everything as state.
+const MAX_FILES: usize = 200_000;
+
+impl Inode {
+    pub(super) fn of(stat: &Stat) -> Self {
+        Self(stat.st_dev, stat.st_ino)
+    }
+
+    pub(super) fn of_file(metadata: &Metadata) -> Self {
+        Self(metadata.dev(), metadata.ino())
+    }
+}
+
+impl Project {
+    /// Whether a file with several names has one of them under `.ai/state`.
+    pub(super) fn is_state(&self, inode: Inode) -> bool {
+        self.state_links.get_or_init(|| linked(&self.root)).as_ref().is_none_or(|set| set.contains(&inode))
+    }
+}
+
+/// Every file of several names under `.ai/state`; `None` when there are too many to say.
+fn linked(root: &Dir) -> Option<Inodes> {
+    let mut set = Inodes::new();
+    let Ok(state) = open_folder_at(root, ".ai".as_ref()).and_then(|ai| open_folder_at(&ai, "state".as_ref())) else {
+        return Some(set);
+    };
+    let mut folders = vec![state];
+    let mut seen = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in folder.entries().ok()?.flatten() {
+            seen += 1;
+            if seen > MAX_FILES {
+                return None;
+            }
+            let name = entry.file_name();
+            let Ok(stat) = rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                folders.extend(open_folder_at(&folder, &name).ok());
+            } else if stat.st_nlink > 1 {
+                set.insert(Inode::of(&stat));
+            }
+        }
+    }
+    Some(set)
+}

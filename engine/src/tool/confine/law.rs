@@ -1,0 +1,142 @@
+//! The law is out of reach (`language.md` 9): which paths of a project a tool may see, and which it may write. Decided on
+//! the real place of a file (every link followed), never on the text a model wrote.
+
+use std::ffi::OsString;
+
+use rye_grammar::ItemId;
+
+/// What a place in the project is to a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Zone {
+    Ordinary,
+    /// May be read; nobody's tool writes it.
+    ReadOnly,
+    /// Neither read nor listed: the engine's own record.
+    Hidden,
+    /// A file of an item: readable, and writable with this capability.
+    Item {
+        capability: String,
+    },
+}
+
+/// The zone of a real path, given by its segments from the project's root. `.ai`, `.git` and `.env*` count at every
+/// depth, because a folder of a project can be a project of its own, and in every spelling a file system may fold.
+pub fn zone(segments: &[OsString]) -> Zone {
+    let names: Vec<String> = segments.iter().map(|s| fold(&s.to_string_lossy())).collect();
+    let Some(at) = names.iter().position(|n| n == ".ai" || is_read_only(n)) else { return Zone::Ordinary };
+    let inside = names.get(at + 1..).unwrap_or_default();
+    if names.get(at).is_some_and(|n| n != ".ai") {
+        return Zone::ReadOnly;
+    }
+    match inside.first().map(String::as_str) {
+        Some("state") => Zone::Hidden,
+        Some("data") => zone(segments.get(at + 2..).unwrap_or_default()),
+        Some("directives") => item("directive", segments, at),
+        Some("knowledge") => item("knowledge", segments, at),
+        Some("tools") => item("tool", segments, at),
+        Some(_) | None => Zone::ReadOnly,
+    }
+}
+
+/// Whether a name of a folder is one that tools only read, whatever lies below it.
+fn is_read_only(folded: &str) -> bool {
+    folded == ".git" || folded.starts_with(".env")
+}
+
+/// Lower case, and the two letters that a folding file system takes for ASCII ones.
+fn fold(name: &str) -> String {
+    name.chars().map(|c| if c == 'ſ' { 's' } else { c }).flat_map(char::to_lowercase).collect()
+}
+
+fn item(kind: &str, segments: &[OsString], at: usize) -> Zone {
+    let rest = segments.get(at + 2..).unwrap_or_default();
+    let words: Option<Vec<&str>> = rest.iter().map(|s| s.to_str()).collect();
+    let Some((file, folders)) = words.as_deref().and_then(<[&str]>::split_last) else { return Zone::ReadOnly };
+    let Some((stem, extension)) = file.rsplit_once('.') else { return Zone::ReadOnly };
+    if !extensions(kind).contains(&extension) {
+        return Zone::ReadOnly;
+    }
+    let mut text = folders.join("/");
+    if !text.is_empty() {
+        text.push('/');
+    }
+    text.push_str(stem);
+    ItemId::parse(&text)
+        .map_or(Zone::ReadOnly, |id| Zone::Item { capability: format!("rye.sign.{kind}.{}", id.dotted()) })
+}
+
+fn extensions(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "directive" => &["md"],
+        "knowledge" => &["md", "yaml", "yml"],
+        _ => &["yaml", "yml", "py", "js", "mjs", "ts", "sh"],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(path: &str) -> Zone {
+        zone(&path.split('/').map(OsString::from).collect::<Vec<_>>())
+    }
+
+    fn item_of(capability: &str) -> Zone {
+        Zone::Item { capability: capability.into() }
+    }
+
+    #[test]
+    fn the_law_by_place() {
+        for ordinary in
+            ["a", "src/main.rs", ".ai/data", ".ai/data/x/y.json", ".github/x", "env", ".gitignore", "x.ai/state"]
+        {
+            assert_eq!(of(ordinary), Zone::Ordinary, "{ordinary}");
+        }
+        for read_only in [
+            ".ai",
+            ".ai/config/agent/hooks.yaml",
+            ".git",
+            ".git/hooks/pre-commit",
+            ".env",
+            ".env.local",
+            ".envrc",
+            "sub/.git/config",
+            "sub/.ai/config/x.yaml",
+            "sub/.env",
+            ".ai/trust.yaml",
+            ".ai/data/.git/config",
+        ] {
+            assert_eq!(of(read_only), Zone::ReadOnly, "{read_only}");
+        }
+        for hidden in [".ai/state", ".ai/state/threads/x/transcript.jsonl", "sub/.ai/state", ".ai/data/x/.ai/state/y"] {
+            assert_eq!(of(hidden), Zone::Hidden, "{hidden}");
+        }
+    }
+
+    #[test]
+    fn spelling_does_not_matter() {
+        assert_eq!(of(".AI/State/x"), Zone::Hidden);
+        assert_eq!(of(".ai/ſtate/x"), Zone::Hidden);
+        assert_eq!(of(".GIT/config"), Zone::ReadOnly);
+        assert_eq!(of(".ENV"), Zone::ReadOnly);
+    }
+
+    #[test]
+    fn items_need_their_own_capability() {
+        assert_eq!(of(".ai/directives/a/b.md"), item_of("rye.sign.directive.a.b"));
+        assert_eq!(of(".ai/knowledge/x.yml"), item_of("rye.sign.knowledge.x"));
+        assert_eq!(of(".ai/tools/a-b/c.sh"), item_of("rye.sign.tool.a-b.c"));
+        for no_item in [
+            ".ai/directives",
+            ".ai/directives/x.txt",
+            ".ai/tools/x",
+            ".ai/tools/a.b/c.py",
+            ".ai/directives/.md",
+            ".ai/directives/x.md.bak",
+            ".ai/tools/.git/x.py",
+            ".ai/knowledge/a b.md",
+        ] {
+            assert_eq!(of(no_item), Zone::ReadOnly, "{no_item}");
+        }
+    }
+}

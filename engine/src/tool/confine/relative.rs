@@ -1,0 +1,57 @@
+//! A real place in the project, as text for people and models.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Segments from the project's root; none = the root itself.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Relative(pub Vec<OsString>);
+
+impl Relative {
+    #[must_use]
+    pub fn join(&self, name: &OsStr) -> Self {
+        let mut segments = self.0.clone();
+        segments.push(name.to_owned());
+        Self(segments)
+    }
+
+    /// The place on disk, below a root.
+    pub fn below(&self, root: &Path) -> PathBuf {
+        let mut path = root.to_owned();
+        path.extend(&self.0);
+        path
+    }
+
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for Relative {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str(".");
+        }
+        for (index, segment) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("/")?;
+            }
+            f.write_str(&printable(segment))?;
+        }
+        Ok(())
+    }
+}
+
+/// A name on one line: control characters escaped, bytes that are no text replaced.
+pub fn printable(name: &OsStr) -> String {
+    let mut out = String::with_capacity(name.len());
+    for c in name.to_string_lossy().chars() {
+        if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}

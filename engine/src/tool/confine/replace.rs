@@ -1,0 +1,121 @@
+//! Writing a file whole: a temporary file beside it, then a rename through the same handle, so a reader sees the old
+//! file or the new one, and a link or a second name of the old file is never written through.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Write;
+
+use cap_std::fs::Dir;
+use rustix::fs::{AtFlags, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::{Found, Place, Project, Refused, Relative, open_folder_at};
+
+/// What a file was when it was read, to notice that it is another now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    inode: u64,
+    size: i64,
+    seconds: i64,
+    nanoseconds: u64,
+}
+
+/// What writing did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    Created,
+    Replaced,
+}
+
+impl Stamp {
+    pub fn of(stat: &Stat) -> Self {
+        Self { inode: stat.st_ino, size: stat.st_size, seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec }
+    }
+}
+
+impl Project {
+    /// Puts `bytes` in place of the file, or makes it with the folders it needs. With `expected`, refuses when the file
+    /// is no longer the one that was read. Keeps the permission bits of an existing file.
+    pub fn replace(&self, place: &Place, bytes: &[u8], expected: Option<Stamp>) -> Result<Written, Refused> {
+        self.may_write(&place.path)?;
+        match &place.found {
+            Found::Folder(_) => Err(Refused::IsFolder { path: place.path.clone() }),
+            Found::Special { what } => Err(Refused::Special { path: place.path.clone(), what }),
+            Found::File { parent, name, stat } => {
+                let mode = Mode::from_raw_mode(stat.st_mode) & Mode::from_raw_mode(0o777);
+                if !mode.intersects(Mode::from_raw_mode(0o222)) {
+                    return Err(Refused::Protected { path: place.path.clone() });
+                }
+                put(parent, name, bytes, &place.path, Some(mode), expected)?;
+                Ok(Written::Replaced)
+            }
+            Found::Missing { parent, tail } => {
+                let fail = |e: std::io::Error| Refused::io(&place.path, e);
+                let Some((name, folders)) = tail.split_last() else {
+                    return Err(Refused::NotFound { path: place.path.to_string() });
+                };
+                let mut dir = parent.try_clone().map_err(fail)?;
+                for folder in folders {
+                    dir = make_folder(&dir, folder).map_err(|e| fail(e.into()))?;
+                }
+                put(&dir, name, bytes, &place.path, None, None)?;
+                Ok(Written::Created)
+            }
+        }
+    }
+}
+
+fn make_folder(parent: &Dir, name: &OsStr) -> Result<Dir, Errno> {
+    match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
+        Ok(()) | Err(Errno::EXIST) => open_folder_at(parent, name),
+        Err(e) => Err(e),
+    }
+}
+
+fn put(
+    dir: &Dir,
+    name: &OsStr,
+    bytes: &[u8],
+    path: &Relative,
+    mode: Option<Mode>,
+    expected: Option<Stamp>,
+) -> Result<(), Refused> {
+    let fail = |e: std::io::Error| Refused::io(path, e);
+    let (temporary, mut file) = temporary(dir, mode).map_err(fail)?;
+    let written = (|| {
+        if let Some(mode) = mode {
+            rustix::fs::fchmod(&file, mode).map_err(|e| fail(e.into()))?;
+        }
+        file.write_all(bytes).and_then(|()| file.sync_data()).map_err(fail)?;
+        if let Some(expected) = expected {
+            let now = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
+            if now.ok().map(|s| Stamp::of(&s)) != Some(expected) {
+                return Err(Refused::Changed { path: path.clone() });
+            }
+        }
+        rustix::fs::renameat(dir, &temporary, dir, name).map_err(|e| fail(e.into()))
+    })();
+    if written.is_err() {
+        // The refusal is what matters; a temporary file that stays behind is named as one.
+        rustix::fs::unlinkat(dir, &temporary, AtFlags::empty()).ok();
+    }
+    written
+}
+
+/// A new, empty file nobody else can have opened.
+fn temporary(dir: &Dir, mode: Option<Mode>) -> std::io::Result<(OsString, File)> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // A file that will get the mode of another is nobody's business until then; a new one follows the umask.
+    let mode = Mode::from_raw_mode(if mode.is_some() { 0o600 } else { 0o666 });
+    for _ in 0..16 {
+        let mut random = [0_u8; 8];
+        getrandom::fill(&mut random).map_err(|e| std::io::Error::other(e.to_string()))?;
+        let name = OsString::from(format!(".rye-{:016x}.tmp", u64::from_le_bytes(random)));
+        match rustix::fs::openat(dir, &name, flags, mode) {
+            Ok(fd) => return Ok((name, File::from(fd))),
+            Err(Errno::EXIST) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Err(std::io::Error::other("no free temporary name"))
+}

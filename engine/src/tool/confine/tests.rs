@@ -1,0 +1,255 @@
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// A project with a neighbour that no path may reach.
+struct World {
+    _base: TempDir,
+    root: PathBuf,
+    outside: PathBuf,
+}
+
+fn world() -> World {
+    let base = tempfile::tempdir().unwrap();
+    let root = base.path().join("project");
+    let outside = base.path().join("outside");
+    for dir in [".ai/state/threads", ".ai/directives", ".ai/data", ".git", "src/deep"] {
+        fs::create_dir_all(root.join(dir)).unwrap();
+    }
+    fs::create_dir_all(&outside).unwrap();
+    fs::write(root.join("a.txt"), "a").unwrap();
+    fs::write(root.join("src/b.txt"), "b").unwrap();
+    fs::write(root.join(".env"), "KEY=1").unwrap();
+    fs::write(root.join(".git/config"), "g").unwrap();
+    fs::write(root.join(".ai/state/threads/t.jsonl"), "secret").unwrap();
+    fs::write(root.join(".ai/directives/d.md"), "d").unwrap();
+    fs::write(outside.join("secret.txt"), "secret").unwrap();
+    World { root, outside, _base: base }
+}
+
+impl World {
+    fn project(&self) -> Project {
+        Project::open(&self.root, Vec::new()).unwrap()
+    }
+
+    fn read(&self, path: &str) -> Result<String, String> {
+        let project = self.project();
+        let place = project.locate(path).map_err(|e| e.to_string())?;
+        let (file, _) = project.open_file(&place).map_err(|e| e.to_string())?;
+        Ok(std::io::read_to_string(file).unwrap())
+    }
+
+    fn write(&self, path: &str, grants: &[&[&str]]) -> Result<Written, String> {
+        let grants = grants.iter().map(|l| l.iter().map(|s| (*s).to_owned()).collect()).collect();
+        let project = Project::open(&self.root, grants).unwrap();
+        let place = project.locate(path).map_err(|e| e.to_string())?;
+        project.replace(&place, b"new", None).map_err(|e| e.to_string())
+    }
+}
+
+#[test]
+fn spellings_of_a_path_inside() {
+    let w = world();
+    let absolute = w.root.join("src/b.txt");
+    for path in
+        ["src/b.txt", "./src/b.txt", "src//b.txt", "src/./b.txt", "src/deep/../b.txt", absolute.to_str().unwrap()]
+    {
+        assert_eq!(w.read(path).unwrap(), "b", "{path}");
+    }
+    assert_eq!(w.project().locate(".").unwrap().path.to_string(), ".");
+    assert_eq!(w.project().locate("src/..").unwrap().path.to_string(), ".");
+    assert_eq!(w.project().locate("src/deep/").unwrap().path.to_string(), "src/deep");
+}
+
+#[test]
+fn paths_that_leave_are_refused() {
+    let w = world();
+    let absolute = w.outside.join("secret.txt");
+    let dotted = format!("{}/../outside/secret.txt", w.root.display());
+    for path in [
+        "../outside/secret.txt",
+        "src/../../outside/secret.txt",
+        "/etc/passwd",
+        "..",
+        absolute.to_str().unwrap(),
+        &dotted,
+    ] {
+        let e = w.read(path).unwrap_err();
+        assert!(e.contains("not inside the project"), "{path}: {e}");
+        assert!(w.write(path, &[]).is_err(), "{path}");
+    }
+    assert_eq!(fs::read_to_string(absolute).unwrap(), "secret");
+}
+
+#[test]
+fn a_neighbour_whose_name_begins_the_same_is_outside() {
+    let w = world();
+    let twin = w.root.with_file_name("project-twin");
+    fs::create_dir(&twin).unwrap();
+    fs::write(twin.join("x"), "secret").unwrap();
+    assert!(w.read(twin.join("x").to_str().unwrap()).unwrap_err().contains("not inside"));
+}
+
+#[test]
+fn links_inside_are_followed_and_links_out_refused() {
+    let w = world();
+    symlink("src", w.root.join("inner")).unwrap();
+    symlink(w.root.join("a.txt"), w.root.join("absolute")).unwrap();
+    symlink("../../outside/secret.txt", w.root.join("src/out")).unwrap();
+    symlink(&w.outside, w.root.join("away")).unwrap();
+    symlink("loop2", w.root.join("loop1")).unwrap();
+    symlink("loop1", w.root.join("loop2")).unwrap();
+    assert_eq!(w.read("inner/b.txt").unwrap(), "b");
+    assert_eq!(w.read("absolute").unwrap(), "a");
+    for path in ["src/out", "away/secret.txt", "inner/out"] {
+        let e = w.read(path).unwrap_err();
+        assert!(e.contains("leads out of the project"), "{path}: {e}");
+        assert!(w.write(path, &[]).is_err());
+    }
+    assert!(w.read("loop1").unwrap_err().contains("circle"));
+    assert_eq!(fs::read_to_string(w.outside.join("secret.txt")).unwrap(), "secret");
+}
+
+#[test]
+fn the_state_cannot_be_seen_by_any_name() {
+    let w = world();
+    symlink(".ai/state", w.root.join("s")).unwrap();
+    symlink("../.ai/state/threads/t.jsonl", w.root.join("src/t")).unwrap();
+    fs::hard_link(w.root.join(".ai/state/threads/t.jsonl"), w.root.join("hard")).unwrap();
+    fs::hard_link(w.root.join("a.txt"), w.root.join("fine")).unwrap();
+    for path in [
+        ".ai/state",
+        ".ai/state/threads/t.jsonl",
+        ".ai/state/nothing",
+        ".ai//state/",
+        ".ai/./state",
+        "src/../.ai/state",
+        "s",
+        "s/threads/t.jsonl",
+        "src/t",
+        "hard",
+    ] {
+        let e = w.read(path).unwrap_err();
+        assert!(e.contains("belongs to the engine"), "{path}: {e}");
+    }
+    assert_eq!(w.read("fine").unwrap(), "a");
+}
+
+#[test]
+fn a_state_that_is_missing_says_nothing_either() {
+    let w = world();
+    fs::remove_dir_all(w.root.join(".ai")).unwrap();
+    assert!(w.read(".ai/state/x").unwrap_err().contains("belongs to the engine"));
+    assert!(w.write(".ai/state/x", &[]).is_err());
+    assert!(!w.root.join(".ai").exists());
+}
+
+#[test]
+fn the_law_is_read_only_by_any_name() {
+    let w = world();
+    symlink(".git", w.root.join("g")).unwrap();
+    symlink("../.env", w.root.join("src/e")).unwrap();
+    for path in
+        [".git/config", ".git/hooks/new", ".env", ".env.local", ".ai/config/agent/hooks.yaml", "g/config", "src/e"]
+    {
+        assert!(w.write(path, &[]).unwrap_err().contains("read-only"), "{path}");
+    }
+    assert_eq!(w.read(".env").unwrap(), "KEY=1");
+    assert_eq!(w.read("g/config").unwrap(), "g");
+    assert_eq!(w.write(".ai/data/x/y.json", &[]).unwrap(), Written::Created);
+}
+
+#[test]
+fn items_are_written_only_with_every_links_grant() {
+    let w = world();
+    let own = "rye.sign.directive.d";
+    let e = w.write(".ai/directives/d.md", &[]).unwrap_err();
+    assert_eq!(
+        e,
+        "writing `.ai/directives/d.md` needs the capability `rye.sign.directive.d`, which this thread does not have"
+    );
+    assert!(w.write(".ai/directives/d.md", &[&["rye.sign.tool.*"]]).is_err());
+    assert!(w.write(".ai/directives/d.md", &[&[own], &[]]).is_err());
+    assert!(w.write(".ai/directives/d.md", &[&[own], &[own]]).is_ok());
+    assert!(w.write(".ai/directives/d.txt", &[&["rye.*"]]).unwrap_err().contains("read-only"));
+}
+
+#[test]
+fn only_regular_files_are_opened() {
+    let w = world();
+    rustix::fs::mkfifoat(rustix::fs::CWD, w.root.join("pipe"), Mode::from_raw_mode(0o600)).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(w.root.join("socket")).unwrap();
+    assert!(w.read("pipe").unwrap_err().contains("is a pipe"));
+    assert!(w.read("socket").unwrap_err().contains("is a socket"));
+    assert!(w.write("pipe", &[]).unwrap_err().contains("is a pipe"));
+    assert!(w.read("src").unwrap_err().contains("is a folder"));
+    assert!(w.read("a.txt/").unwrap_err().contains("is no folder"));
+    assert!(w.read("a.txt/x").unwrap_err().contains("is no folder"));
+    assert!(w.read("nothing").unwrap_err().contains("does not exist"));
+    assert!(w.read("").is_err());
+    assert!(w.read("a\0b").is_err());
+    assert!(w.read(&"x/".repeat(5000)).is_err());
+    assert!(w.read(&"x".repeat(300)).is_err());
+}
+
+#[test]
+fn a_write_keeps_the_mode_and_breaks_no_other_name() {
+    let w = world();
+    let script = w.root.join("run.sh");
+    fs::write(&script, "old").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o750)).unwrap();
+    fs::hard_link(&script, w.outside.join("other")).unwrap();
+    symlink("run.sh", w.root.join("link")).unwrap();
+    assert_eq!(w.write("link", &[]).unwrap(), Written::Replaced);
+    assert_eq!(fs::read_to_string(&script).unwrap(), "new");
+    assert_eq!(fs::metadata(&script).unwrap().permissions().mode() & 0o7777, 0o750);
+    assert_eq!(fs::read_to_string(w.outside.join("other")).unwrap(), "old");
+    assert!(fs::symlink_metadata(w.root.join("link")).unwrap().is_symlink());
+    assert_eq!(w.write("new/folder/x", &[]).unwrap(), Written::Created);
+    assert!(w.write("a.txt/x", &[]).is_err());
+    assert!(w.write("new/../y/../z", &[]).is_err());
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o444)).unwrap();
+    assert!(w.write("run.sh", &[]).unwrap_err().contains("write-protected"));
+    let left: Vec<_> =
+        fs::read_dir(&w.root).unwrap().flatten().filter(|e| e.file_name().to_string_lossy().contains(".tmp")).collect();
+    assert!(left.is_empty());
+}
+
+#[test]
+fn a_file_swapped_for_a_link_between_look_and_open_is_not_followed() {
+    let w = world();
+    let project = w.project();
+    let place = project.locate("a.txt").unwrap();
+    fs::remove_file(w.root.join("a.txt")).unwrap();
+    symlink(w.outside.join("secret.txt"), w.root.join("a.txt")).unwrap();
+    assert!(matches!(project.open_file(&place), Err(Refused::Changed { .. })));
+    // A write replaces the link itself.
+    project.replace(&place, b"new", None).unwrap();
+    assert_eq!(fs::read_to_string(w.outside.join("secret.txt")).unwrap(), "secret");
+}
+
+#[test]
+fn a_file_changed_in_the_meantime_is_not_overwritten() {
+    let w = world();
+    let project = w.project();
+    let place = project.locate("a.txt").unwrap();
+    let Found::File { stat, .. } = &place.found else { panic!("a file") };
+    let stamp = Stamp::of(stat);
+    fs::write(w.root.join("a.txt"), "somebody else").unwrap();
+    assert!(matches!(project.replace(&place, b"new", Some(stamp)), Err(Refused::Changed { .. })));
+    assert_eq!(fs::read_to_string(w.root.join("a.txt")).unwrap(), "somebody else");
+}
+
+#[test]
+fn names_with_control_characters_stay_on_one_line() {
+    let w = world();
+    fs::write(w.root.join("x\n.env  99"), "x").unwrap();
+    let e = w.read("y\n\u{1b}[31m").unwrap_err();
+    assert!(!e.contains('\n') && !e.contains('\u{1b}'), "{e}");
+    assert_eq!(w.project().locate("x\n.env  99").unwrap().path.to_string(), "x\\n.env  99");
+}

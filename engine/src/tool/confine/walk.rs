@@ -1,0 +1,206 @@
+//! Walks the files of a folder through handles, in one order, leaving out what is ignored, hidden or linked.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, Read};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use cap_std::fs::Dir;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use rustix::fs::{AtFlags, FileType};
+
+use super::law::{self, Zone};
+use super::{Project, Refused, Relative, open_folder_at};
+use crate::tool::stop::Stop;
+
+/// Entries looked at in one walk.
+const MAX_ENTRIES: usize = 250_000;
+/// Folders inside each other.
+const MAX_DEPTH: usize = 64;
+/// Bytes of one ignore file.
+const MAX_IGNORE_FILE: u64 = 1 << 20;
+
+/// Which entries a walk goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dotfiles {
+    Skip,
+    /// All but `.git`.
+    Visit,
+}
+
+/// A file on the way.
+pub struct Seen<'w> {
+    pub parent: &'w Dir,
+    pub name: &'w OsStr,
+    /// From the project's root.
+    pub path: &'w Relative,
+    /// From the folder the walk began in.
+    pub below: &'w Path,
+}
+
+/// How a walk ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    Complete,
+    /// The visitor had enough.
+    Enough,
+    /// Too many entries, or the time was up.
+    CutShort,
+}
+
+type Visit<'v> = dyn FnMut(&Seen<'_>) -> ControlFlow<()> + 'v;
+
+struct Walk<'w> {
+    dotfiles: Dotfiles,
+    stop: &'w Stop,
+    left: usize,
+    /// Outermost first.
+    rules: Vec<Gitignore>,
+}
+
+impl Project {
+    /// Visits every regular file below `start`, names in byte order. Ignore files (`.gitignore`, `.ignore`,
+    /// `.git/info/exclude`) from the project's root down are respected; links are not followed.
+    pub fn walk(
+        &self,
+        start: &Relative,
+        dir: &Dir,
+        dotfiles: Dotfiles,
+        stop: &Stop,
+        visit: &mut Visit,
+    ) -> Result<Ended, Refused> {
+        let mut walk = Walk { dotfiles, stop, left: MAX_ENTRIES, rules: Vec::new() };
+        let fail = |e: std::io::Error| Refused::io(start, e);
+        let mut here = self.root.try_clone().map_err(fail)?;
+        let mut at = PathBuf::new();
+        walk.rules.extend(exclude(&here));
+        for segment in &start.0 {
+            walk.rules.extend(rules_of(&here, &at));
+            here = open_folder_at(&here, segment).map_err(|e| fail(e.into()))?;
+            at.push(segment);
+        }
+        Ok(match walk.folder(dir, start, &PathBuf::new(), 0, visit) {
+            ControlFlow::Continue(()) => Ended::Complete,
+            ControlFlow::Break(ended) => ended,
+        })
+    }
+
+    /// Opens what a walk has seen.
+    pub fn open_seen(&self, seen: &Seen<'_>) -> Result<std::fs::File, Refused> {
+        self.open_file_at(seen.parent, seen.name, seen.path).map(|f| f.0)
+    }
+}
+
+impl Walk<'_> {
+    fn folder(
+        &mut self,
+        dir: &Dir,
+        path: &Relative,
+        below: &Path,
+        depth: usize,
+        visit: &mut Visit,
+    ) -> ControlFlow<Ended> {
+        let full: PathBuf = path.0.iter().collect();
+        let added: Vec<Gitignore> = rules_of(dir, &full).into_iter().collect();
+        let before = self.rules.len();
+        self.rules.extend(added);
+        let flow = self.entries(dir, path, below, depth, visit);
+        self.rules.truncate(before);
+        flow
+    }
+
+    fn entries(
+        &mut self,
+        dir: &Dir,
+        path: &Relative,
+        below: &Path,
+        depth: usize,
+        visit: &mut Visit,
+    ) -> ControlFlow<Ended> {
+        // A folder that cannot be listed has nothing to show; the walk goes on.
+        let Ok(listing) = dir.entries() else { return ControlFlow::Continue(()) };
+        let mut names: Vec<OsString> = Vec::new();
+        for entry in listing.flatten() {
+            if self.left == 0 || self.stop.is_due() {
+                return ControlFlow::Break(Ended::CutShort);
+            }
+            self.left -= 1;
+            names.push(entry.file_name());
+        }
+        names.sort_unstable();
+        for name in names {
+            if self.stop.is_due() {
+                return ControlFlow::Break(Ended::CutShort);
+            }
+            let dotted = name.as_encoded_bytes().starts_with(b".");
+            if name == ".git" || (dotted && self.dotfiles == Dotfiles::Skip) {
+                continue;
+            }
+            let path = path.join(&name);
+            if law::zone(&path.0) == Zone::Hidden {
+                continue;
+            }
+            let Ok(stat) = rustix::fs::statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            let kind = FileType::from_raw_mode(stat.st_mode);
+            let is_folder = kind == FileType::Directory;
+            if self.is_ignored(&path, is_folder) {
+                continue;
+            }
+            let below = below.join(&name);
+            if is_folder {
+                if depth + 1 < MAX_DEPTH
+                    && let Ok(inner) = open_folder_at(dir, &name)
+                {
+                    self.folder(&inner, &path, &below, depth + 1, visit)?;
+                }
+            } else if kind == FileType::RegularFile {
+                let seen = Seen { parent: dir, name: &name, path: &path, below: &below };
+                if visit(&seen).is_break() {
+                    return ControlFlow::Break(Ended::Enough);
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// The innermost rule that says anything decides.
+    fn is_ignored(&self, path: &Relative, is_folder: bool) -> bool {
+        let path: PathBuf = path.0.iter().collect();
+        let verdict = self.rules.iter().rev().map(|r| r.matched(&path, is_folder)).find(|m| !m.is_none());
+        verdict.is_some_and(|m| m.is_ignore())
+    }
+}
+
+/// The rules a folder brings; a broken line is left out, as git does.
+fn rules_of(dir: &Dir, at: &Path) -> Option<Gitignore> {
+    let mut builder = GitignoreBuilder::new(at);
+    let mut any = false;
+    for name in [".gitignore", ".ignore"] {
+        any |= add(&mut builder, dir, name);
+    }
+    if any { builder.build().ok() } else { None }
+}
+
+fn exclude(root: &Dir) -> Option<Gitignore> {
+    let info = open_folder_at(root, ".git".as_ref()).and_then(|git| open_folder_at(&git, "info".as_ref())).ok()?;
+    let mut builder = GitignoreBuilder::new("");
+    if add(&mut builder, &info, "exclude") { builder.build().ok() } else { None }
+}
+
+fn add(builder: &mut GitignoreBuilder, dir: &Dir, name: &str) -> bool {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let Ok(fd) = rustix::fs::openat(dir, name, flags, Mode::empty()) else { return false };
+    let file = std::fs::File::from(fd);
+    if !file.metadata().is_ok_and(|m| m.is_file()) {
+        return false;
+    }
+    let mut any = false;
+    for line in BufReader::new(file.take(MAX_IGNORE_FILE)).split(b'\n') {
+        let Ok(line) = line else { break };
+        if let Ok(line) = std::str::from_utf8(&line) {
+            any |= builder.add_line(None, line.trim_end_matches('\r')).is_ok();
+        }
+    }
+    any
+}

@@ -1,0 +1,198 @@
+//! Runs one program for a tool: own process group, no input, a declared environment, bounded output, a time, and an end
+//! of the whole group whatever happens. Not a sandbox.
+
+mod bounded;
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::time::Instant;
+
+pub use bounded::{Bounded, Kept};
+
+/// How long a group has between being asked to end and being ended.
+const GRACE: Duration = Duration::from_secs(2);
+/// How long output is still read once the program itself has ended.
+const DRAIN: Duration = Duration::from_millis(250);
+/// Bytes of output kept from its start, and as many from its end.
+const KEPT: usize = 512 * 1024;
+
+/// A program to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// A name looked up on the path, or an absolute path.
+    pub program: OsString,
+    pub arguments: Vec<OsString>,
+    pub folder: PathBuf,
+    pub thread_id: String,
+    pub timeout: Duration,
+}
+
+/// How a program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+    /// It was ended because its time was up.
+    TimedOut,
+}
+
+/// What a program left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    pub exit: Exit,
+    /// Standard output and standard error, in the order they were written.
+    pub output: Kept,
+}
+
+/// The process group of a running program; dropping it ends every process in it.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = self.0 {
+            // The group may be gone already, and that is what is wanted.
+            kill_process_group(pid, signal).ok();
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+    }
+}
+
+/// Runs a program to its end. Dropping the future ends the whole group at once.
+///
+/// # Errors
+/// The program cannot be started.
+pub async fn run(program: &Program) -> io::Result<Finished> {
+    let (reader, writer) = io::pipe()?;
+    let mut command = tokio::process::Command::new(&program.program);
+    command
+        .args(&program.arguments)
+        .current_dir(&program.folder)
+        .env_clear()
+        .envs(environment(&program.thread_id))
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone()?)
+        .stderr(writer)
+        .process_group(0)
+        .kill_on_drop(true);
+    let mut child = command.spawn()?;
+    // The command holds our ends of the pipe; while it lives, the output has no end.
+    drop(command);
+    let group = Group(child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw));
+    let mut output = pipe::Receiver::from_owned_fd(reader.into())?;
+
+    let mut kept = Bounded::new(KEPT);
+    let mut chunk = vec![0_u8; 64 * 1024];
+    let mut phase = Phase::Running;
+    let mut open = true;
+    let mut status: Option<ExitStatus> = None;
+    let mut wake = Instant::now().checked_add(program.timeout);
+    loop {
+        if status.is_some() && !open {
+            break;
+        }
+        tokio::select! {
+            read = output.read(&mut chunk), if open => match read? {
+                0 => open = false,
+                n => kept.push(chunk.get(..n).unwrap_or_default()),
+            },
+            ended = child.wait(), if status.is_none() => {
+                status = Some(ended?);
+                wake = Instant::now().checked_add(DRAIN);
+                phase = if phase == Phase::Running { Phase::Draining } else { Phase::Killed };
+            }
+            () = sleep_until(wake) => match phase {
+                Phase::Running => {
+                    group.signal(Signal::TERM);
+                    phase = Phase::Asked;
+                    wake = Instant::now().checked_add(GRACE);
+                }
+                Phase::Asked => {
+                    group.signal(Signal::KILL);
+                    phase = Phase::Killed;
+                    wake = Instant::now().checked_add(GRACE);
+                }
+                // What is left in the background goes; its last words are read first.
+                Phase::Draining => {
+                    group.signal(Signal::KILL);
+                    phase = Phase::Over(Reason::Ended);
+                    wake = Instant::now().checked_add(DRAIN);
+                }
+                Phase::Killed => {
+                    group.signal(Signal::KILL);
+                    phase = Phase::Over(Reason::TimedOut);
+                    wake = Instant::now().checked_add(DRAIN);
+                }
+                // Something outside the group holds the pipe; nobody waits for it.
+                Phase::Over(_) => break,
+            },
+        }
+    }
+    let timed_out = matches!(phase, Phase::Asked | Phase::Killed | Phase::Over(Reason::TimedOut));
+    drop(group);
+    Ok(Finished { exit: exit(status, timed_out), output: kept.finish() })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// Asked to end.
+    Asked,
+    /// Told to end.
+    Killed,
+    /// The program has ended by itself; its output is read to the end.
+    Draining,
+    /// Everything was told to end; one last look at the output.
+    Over(Reason),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    Ended,
+    TimedOut,
+}
+
+async fn sleep_until(wake: Option<Instant>) {
+    match wake {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn exit(status: Option<ExitStatus>, timed_out: bool) -> Exit {
+    if timed_out {
+        return Exit::TimedOut;
+    }
+    let code = status.and_then(|s| s.code());
+    let signal = status.and_then(|s| s.signal());
+    code.map(Exit::Code).or(signal.map(Exit::Signal)).unwrap_or(Exit::TimedOut)
+}
+
+/// All a program is told of its surroundings: never a key.
+fn environment(thread_id: &str) -> Vec<(OsString, OsString)> {
+    let inherit = |name: &str, default: &str| {
+        (OsString::from(name), std::env::var_os(name).unwrap_or_else(|| OsString::from(default)))
+    };
+    vec![
+        inherit("PATH", "/usr/local/bin:/usr/bin:/bin"),
+        inherit("HOME", "/"),
+        inherit("LANG", "C.UTF-8"),
+        ("TERM".into(), "dumb".into()),
+        ("RYE_PARENT_THREAD_ID".into(), thread_id.into()),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! Output of any length in bounded memory: its start and its end are kept, the middle is counted.
+
+use std::collections::VecDeque;
+
+/// Takes output as it comes.
+#[derive(Debug)]
+pub struct Bounded {
+    each: usize,
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    total: u64,
+}
+
+/// What was kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// The output, with a line in the middle that says how much is missing, if any is.
+    pub text: String,
+    /// Bytes that were written.
+    pub total: u64,
+    /// Bytes that were dropped.
+    pub dropped: u64,
+}
+
+impl Bounded {
+    /// Keeps `each` bytes of the start and `each` of the end.
+    pub fn new(each: usize) -> Self {
+        Self { each, head: Vec::new(), tail: VecDeque::new(), total: 0 }
+    }
+
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.total += bytes.len() as u64;
+        let room = (self.each - self.head.len()).min(bytes.len());
+        let (first, rest) = bytes.split_at(room);
+        self.head.extend_from_slice(first);
+        let rest = rest.get(rest.len().saturating_sub(self.each)..).unwrap_or_default();
+        let over = (self.tail.len() + rest.len()).saturating_sub(self.each);
+        self.tail.drain(..over);
+        self.tail.extend(rest);
+    }
+
+    pub fn finish(self) -> Kept {
+        let mut bytes = self.head;
+        let dropped = self.total - (bytes.len() + self.tail.len()) as u64;
+        if dropped == 0 {
+            bytes.extend(self.tail);
+            return Kept { text: String::from_utf8_lossy(&bytes).into_owned(), total: self.total, dropped };
+        }
+        let tail: Vec<u8> = self.tail.into();
+        let head = String::from_utf8_lossy(whole_end(&bytes));
+        let tail = String::from_utf8_lossy(whole_start(&tail));
+        let text = format!("{head}\n[… {dropped} bytes of output left out …]\n{tail}");
+        Kept { text, total: self.total, dropped }
+    }
+}
+
+/// Without a character that was cut at the end.
+fn whole_end(bytes: &[u8]) -> &[u8] {
+    match std::str::from_utf8(bytes) {
+        Err(e) if e.error_len().is_none() => bytes.get(..e.valid_up_to()).unwrap_or(bytes),
+        Ok(_) | Err(_) => bytes,
+    }
+}
+
+/// Without a character that was cut at the start.
+fn whole_start(bytes: &[u8]) -> &[u8] {
+    let skip = bytes.iter().take(3).take_while(|b| **b & 0b1100_0000 == 0b1000_0000).count();
+    bytes.get(skip..).unwrap_or(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(each: usize, chunks: &[&[u8]]) -> Kept {
+        let mut bounded = Bounded::new(each);
+        for chunk in chunks {
+            bounded.push(chunk);
+        }
+        bounded.finish()
+    }
+
+    #[test]
+    fn short_output_is_whole_wherever_it_is_split() {
+        for at in 0..=6 {
+            let (a, b) = b"abcdef".split_at(at);
+            assert_eq!(kept(3, &[a, b]).text, "abcdef");
+        }
+    }
+
+    #[test]
+    fn long_output_keeps_both_ends_and_counts() {
+        let k = kept(3, &[b"abc", b"defg", b"h", b"ijklmnop"]);
+        assert_eq!(k.text, "abc\n[… 10 bytes of output left out …]\nnop");
+        assert_eq!((k.total, k.dropped), (16, 10));
+    }
+
+    #[test]
+    fn characters_are_not_cut() {
+        let k = kept(4, &["ab€€€€cd".as_bytes()]);
+        assert_eq!(k.text, "ab\n[… 8 bytes of output left out …]\ncd");
+    }
+
+    #[test]
+    fn a_flood_holds_no_more_than_its_bound() {
+        let mut bounded = Bounded::new(1024);
+        for _ in 0..10_000 {
+            bounded.push(&[b'x'; 4096]);
+        }
+        assert!(bounded.head.capacity() + bounded.tail.capacity() < 16 * 1024);
+        assert_eq!(bounded.finish().total, 40_960_000);
+    }
+}

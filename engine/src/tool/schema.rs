@@ -1,0 +1,194 @@
+//! Parameters against a tool's JSON Schema, compiled on first use, with messages a model can act on.
+
+use std::sync::OnceLock;
+
+use jsonschema::error::{TypeKind, ValidationErrorKind};
+use jsonschema::{PatternOptions, ValidationError, Validator};
+use serde_json::Value;
+
+/// Errors named at once.
+const MAX_NAMED: usize = 5;
+/// Bytes of a pattern once compiled.
+const MAX_PATTERN: usize = 1 << 20;
+
+/// A schema. References to other documents are never followed.
+pub struct Schema {
+    source: Value,
+    compiled: OnceLock<Result<Validator, String>>,
+}
+
+/// Why parameters were refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaError {
+    /// The tool is at fault; nothing the model sends can be right.
+    #[error("the tool's schema cannot be used: {0}")]
+    Broken(String),
+    #[error("{0}")]
+    Mismatch(String),
+}
+
+impl Schema {
+    pub fn new(source: Value) -> Self {
+        Self { source, compiled: OnceLock::new() }
+    }
+
+    pub fn source(&self) -> &Value {
+        &self.source
+    }
+
+    /// Whether the schema itself can be used.
+    pub fn compile(&self) -> Result<&Validator, SchemaError> {
+        let compiled = self.compiled.get_or_init(|| {
+            jsonschema::options()
+                .offline()
+                // Linear time: a pattern may come from anywhere.
+                .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN))
+                .build(&self.source)
+                .map_err(|e| cut(&e.to_string()))
+        });
+        compiled.as_ref().map_err(|e| SchemaError::Broken(e.clone()))
+    }
+
+    /// Checks the parameters of a call.
+    pub fn check(&self, parameters: &Value) -> Result<(), SchemaError> {
+        let validator = self.compile()?;
+        let mut named = Vec::new();
+        let mut more = false;
+        for error in validator.iter_errors(parameters) {
+            if named.len() == MAX_NAMED {
+                more = true;
+                break;
+            }
+            named.push(self.sentence(&error));
+        }
+        if named.is_empty() {
+            return Ok(());
+        }
+        let mut text = named.join("; ");
+        if more {
+            text.push_str("; and more");
+        }
+        Err(SchemaError::Mismatch(text))
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "of a foreign enum's forty kinds the rest speak for themselves")]
+    fn sentence(&self, error: &ValidationError<'_>) -> String {
+        let at = place(error.instance_path().as_str());
+        let said = match error.kind() {
+            ValidationErrorKind::Required { property } => {
+                let name = property.as_str().unwrap_or_default();
+                return if at.is_empty() {
+                    format!("`{name}` is missing")
+                } else {
+                    format!("`{at}.{name}` is missing")
+                };
+            }
+            ValidationErrorKind::AdditionalProperties { unexpected } => {
+                let names: Vec<String> = unexpected.iter().take(MAX_NAMED).map(|n| format!("`{}`", cut(n))).collect();
+                let known = if at.is_empty() { self.known() } else { String::new() };
+                return format!("there is no parameter {}{known}", names.join(", "));
+            }
+            ValidationErrorKind::Type { kind } => match kind {
+                TypeKind::Single(t) => format!("must be {t}, not {}", describe(error.instance())),
+                TypeKind::Multiple(_) => error.masked().to_string(),
+            },
+            ValidationErrorKind::Enum { options } => format!("must be one of {}", cut(&options.to_string())),
+            ValidationErrorKind::Minimum { limit } => format!("must be at least {limit}"),
+            ValidationErrorKind::Maximum { limit } => format!("must be at most {limit}"),
+            ValidationErrorKind::MinLength { limit: 1 } => "must not be empty".to_owned(),
+            _ => error.masked().to_string(),
+        };
+        if at.is_empty() { cut(&said) } else { format!("`{at}` {}", cut(&said)) }
+    }
+
+    fn known(&self) -> String {
+        let Some(properties) = self.source.get("properties").and_then(Value::as_object) else { return String::new() };
+        if properties.is_empty() {
+            return "; this tool takes none".to_owned();
+        }
+        let names: Vec<&str> = properties.keys().map(String::as_str).take(20).collect();
+        format!("; known are {}", names.join(", "))
+    }
+}
+
+/// A JSON pointer as a path: `/a/0/b` → `a.0.b`.
+fn place(pointer: &str) -> String {
+    cut(&pointer.trim_start_matches('/').replace('/', ".").replace("~1", "/").replace("~0", "~"))
+}
+
+fn describe(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(b) => b.to_string(),
+        Value::Number(n) => n.to_string(),
+        Value::String(s) => format!("the text `{}`", cut(s)),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+    }
+}
+
+fn cut(text: &str) -> String {
+    const MOST: usize = 120;
+    if text.chars().count() <= MOST {
+        return text.to_owned();
+    }
+    text.chars().take(MOST).chain(['…']).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn refuse(schema: Value, parameters: &Value) -> String {
+        Schema::new(schema).check(parameters).unwrap_err().to_string()
+    }
+
+    fn read() -> Value {
+        json!({"type":"object","additionalProperties":false,"required":["path"],"properties":{
+            "path":{"type":"string","minLength":1},"limit":{"type":"integer","minimum":1},"mode":{"enum":["a","b"]}}})
+    }
+
+    #[test]
+    fn messages_name_the_parameter_and_the_fix() {
+        assert_eq!(refuse(read(), &json!({})), "`path` is missing");
+        assert_eq!(refuse(read(), &json!({"path": ""})), "`path` must not be empty");
+        assert_eq!(refuse(read(), &json!({"path": 3})), "`path` must be string, not 3");
+        assert_eq!(refuse(read(), &json!({"path": "x", "limit": 0})), "`limit` must be at least 1");
+        assert_eq!(refuse(read(), &json!({"path": "x", "limit": "5"})), "`limit` must be integer, not the text `5`");
+        assert_eq!(refuse(read(), &json!({"path": "x", "mode": "c"})), "`mode` must be one of [\"a\",\"b\"]");
+        assert_eq!(
+            refuse(read(), &json!({"path": "x", "file": 1})),
+            "there is no parameter `file`; known are path, limit, mode"
+        );
+        assert!(Schema::new(read()).check(&json!({"path": "x"})).is_ok());
+    }
+
+    #[test]
+    fn a_huge_value_gives_a_short_message() {
+        assert!(refuse(read(), &json!({"path": "x", "limit": "9".repeat(100_000)})).len() < 300);
+        let many: serde_json::Map<String, Value> = (0..10_000).map(|n| (format!("k{n}"), json!(1))).collect();
+        assert!(refuse(read(), &Value::Object(many)).len() < 600);
+    }
+
+    #[test]
+    fn a_broken_schema_is_the_tools_fault() {
+        let broken = Schema::new(json!({"type": "objekt"}));
+        assert!(matches!(broken.check(&json!({})), Err(SchemaError::Broken(_))));
+        let outside = Schema::new(json!({"$ref": "https://example.com/schema.json"}));
+        assert!(matches!(outside.check(&json!({})), Err(SchemaError::Broken(_))));
+        let file = Schema::new(json!({"$ref": "file:///etc/passwd"}));
+        assert!(matches!(file.check(&json!({})), Err(SchemaError::Broken(_))));
+    }
+
+    #[test]
+    fn patterns_cannot_run_away() {
+        let schema = json!({"properties": {"a": {"pattern": "^(a+)+$"}}});
+        let text = format!("{}!", "a".repeat(50_000));
+        assert!(refuse(schema, &json!({ "a": text })).starts_with("`a` "));
+        let bomb = Schema::new(json!({"properties": {"a": {"pattern": "((a{100}){100}){100}"}}}));
+        assert!(matches!(bomb.check(&json!({"a": "x"})), Err(SchemaError::Broken(_))));
+    }
+}
