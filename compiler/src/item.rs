@@ -1,15 +1,21 @@
 //! Items: what a file of a space means by itself, typed, with the span of everything that was written. What several
 //! files mean together is `compose`.
 
+mod cache;
+mod config;
+mod data;
 pub mod directive;
 pub mod hook;
+mod id;
 pub mod knowledge;
 pub mod tool;
+mod xml;
 
 use std::sync::Arc;
 
 use rye_grammar::{ItemId, SourceId};
 
+pub use cache::{HookFiles, Items};
 pub use directive::{
     Acknowledged, Context, DeclaredLimit, Directive, Field, GrantDecl, LimitText, ModelRequest, Permissions,
 };
@@ -29,3 +35,6 @@ pub struct FileRef {
     pub path: Arc<str>,
     pub source: SourceId,
 }
+
+#[cfg(test)]
+mod tests;

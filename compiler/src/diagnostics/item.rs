@@ -46,8 +46,8 @@ pub enum ItemError {
     #[error("{} `{id}` stands in two files: `{first}` and `{second}`", kind.word())]
     Ambiguous { kind: ItemKind, id: String, first: String, second: String },
     /// The content is not what was signed.
-    #[error("the signature of this file does not fit its content")]
-    Signature { reason: String, span: Span },
+    #[error("the signature of `{path}` does not hold")]
+    Signature { path: String, reason: String, span: Option<Span> },
 }
 
 impl Problem for ItemError {
@@ -88,8 +88,8 @@ impl Problem for ItemError {
             Self::ToolKey { help, .. } | Self::ToolMissing { help, .. } | Self::ToolValue { help, .. } => help.clone(),
             Self::Unreadable { .. } => Some("make the file readable as UTF-8 text, or remove it".into()),
             Self::Ambiguous { .. } => Some("remove or rename one of them: an id is the path without its extension".into()),
-            Self::Signature { .. } => {
-                Some("sign the file again if the change is yours, or restore the file that was signed".into())
+            Self::Signature { reason, .. } => {
+                Some(format!("{reason}: sign the file again if the change is yours, or restore what was signed"))
             }
         }
     }
@@ -99,9 +99,8 @@ impl Problem for ItemError {
             Self::Unknown { kind, span, .. } => vec![label(*span, format!("no {} has this id", kind.word()))],
             Self::UnknownKey { what, of, span, .. } => vec![label(*span, format!("no {what} of {of}"))],
             Self::NameMismatch { expected, span, .. } => vec![label(*span, format!("expected `{expected}`"))],
-            Self::EscapesSpace { span, reason, .. } | Self::Signature { span, reason } => {
-                vec![label(*span, reason.clone())]
-            }
+            Self::EscapesSpace { span, reason, .. } => vec![label(*span, reason.clone())],
+            Self::Signature { span, reason, .. } => span.iter().map(|s| label(*s, reason.clone())).collect(),
             Self::InvalidValue { span, expected, .. } => vec![label(*span, format!("expected {expected}"))],
             Self::Missing { what, span, .. } => vec![label(*span, format!("{what} is missing here"))],
             Self::Repeated { first, second, .. } => {

@@ -1,5 +1,9 @@
 //! A directive as its own file states it (`language.md` 2), aliases normalised, the vocabulary checked.
 
+pub mod fields;
+mod permissions;
+mod read;
+
 use std::sync::Arc;
 
 use indexmap::IndexMap;
@@ -7,6 +11,8 @@ use rye_grammar::capability::Pattern;
 use rye_grammar::template::InputsText;
 use rye_grammar::{ItemId, Span, Spanned};
 use serde_json::Value;
+
+pub use read::read;
 
 use super::{FileRef, HookDecl};
 use crate::plan::{FieldType, NudgePolicy};

@@ -1,12 +1,21 @@
 //! A hook as it was written, in YAML or XML (`language.md` 7): everything about it that does not depend on which
 //! thread it serves.
 
+pub mod action;
+pub mod read;
+
+use std::sync::Arc;
+
 use rye_grammar::capability::Pattern;
 use rye_grammar::condition::{Expr, Path};
-use rye_grammar::{Span, Spanned};
+use rye_grammar::xml::Element;
+use rye_grammar::{Span, Spanned, SyntaxError};
 use serde_json::Value;
 
+use super::FileRef;
+use crate::diagnostics::Diagnostics;
 use crate::hook::{HookAction, HookPoint, HookSource, OnFailure, Position};
+use crate::semantics::condition::{Condition, ConditionFault};
 use crate::world::Space;
 
 #[derive(Debug, Clone)]
@@ -22,6 +31,8 @@ pub struct HookDecl {
     pub condition_source: Option<Value>,
     /// `None` = always.
     pub condition: Option<Spanned<Expr>>,
+    /// [`HookDecl::condition`], ready to be evaluated.
+    pub compiled: Option<Condition>,
     /// Missing only where the hook is disabled.
     pub action: Option<Spanned<HookAction>>,
     pub holes: HookHoles,
@@ -58,4 +69,23 @@ impl HookDecl {
     pub fn has_static_id(&self) -> bool {
         self.holes.facts.iter().all(|h| h.field != "item_id") && self.holes.inputs.is_empty()
     }
+}
+
+/// The hooks of a directive's `<hooks>`.
+pub fn from_xml(element: &Element, file: &FileRef, found: &mut Diagnostics) -> Vec<Arc<HookDecl>> {
+    let parsed = rye_grammar::hooks::from_xml(element);
+    found.syntax(parsed.errors);
+    let source = HookSource::Directive { id: file.id.to_string() };
+    let hooks = read::list(&parsed.tree, &source, file.space, found);
+    read::unique(&hooks, found);
+    hooks
+}
+
+/// Static errors of a condition, as every other syntax error.
+pub fn faults(faults: Vec<ConditionFault>) -> Vec<SyntaxError> {
+    let mut errors = Vec::with_capacity(faults.len());
+    for ConditionFault { span, message, help } in faults {
+        errors.push(SyntaxError::Condition { message, span, label: "in this part".into(), help });
+    }
+    errors
 }

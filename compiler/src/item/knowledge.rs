@@ -1,9 +1,29 @@
 //! A knowledge item: its metadata and the body that is injected (`language.md` 2).
 
 use rye_grammar::Spanned;
+use rye_grammar::data::{Kind, Node};
+use rye_grammar::knowledge::KnowledgeTree;
 use serde_json::{Map, Value};
 
-use super::FileRef;
+use super::{FileRef, data};
+use crate::diagnostics::Diagnostics;
+
+/// Keys of knowledge metadata; `id` is what older files call their own place.
+const KEYS: [&str; 13] = [
+    "id",
+    "name",
+    "title",
+    "description",
+    "category",
+    "tags",
+    "entry_type",
+    "version",
+    "author",
+    "created_at",
+    "references",
+    "extends",
+    "used_by",
+];
 
 #[derive(Debug, Clone)]
 pub struct Knowledge {
@@ -25,4 +45,49 @@ impl Knowledge {
     pub fn tag(&self) -> &str {
         self.name.as_ref().map_or(self.file.id.name(), |n| &n.node)
     }
+}
+
+/// From the tree of a knowledge file. A pure YAML file is metadata and body at once, so its keys are its own.
+pub fn read(file: FileRef, tree: KnowledgeTree, found: &mut Diagnostics) -> Knowledge {
+    let metadata = tree.metadata;
+    let entries = metadata.as_ref().map(Node::entries).unwrap_or_default();
+    if file.path.ends_with(".md") {
+        data::keys(found, entries, &KEYS, "knowledge metadata");
+    }
+    let get = |key: &str| metadata.as_ref().and_then(|m| m.get(key)).filter(|n| !matches!(n.kind, Kind::Null));
+    let mut text = |key: &str| get(key).and_then(|n| data::string(found, key, n));
+    let name = text("name");
+    let title = text("title").map(|t| t.node);
+    let description = text("description").map(|t| t.node);
+    let category = text("category").map(|t| t.node);
+    let name = name.filter(|n| {
+        let tag = is_tag(&n.node);
+        if !tag {
+            let node = Node::new(Kind::String(n.node.clone()), n.span);
+            data::invalid(
+                found,
+                "name",
+                &node,
+                "a name that can be a tag: letters, digits, `_`, `-` and `.`, beginning with a letter",
+            );
+        }
+        tag
+    });
+    let tags = match get("tags").map(|n| &n.kind) {
+        Some(Kind::List(items)) => items.iter().filter_map(|i| i.as_str().map(str::to_owned)).collect(),
+        Some(Kind::String(one)) => one.split(',').map(|t| t.trim().to_owned()).collect(),
+        Some(Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::Map(_)) | None => Vec::new(),
+    };
+    let metadata = match metadata.as_ref().map(Node::to_value) {
+        Some(Value::Object(map)) => map,
+        Some(_) | None => Map::new(),
+    };
+    Knowledge { file, name, title, description, category, tags, metadata, body: tree.body }
+}
+
+/// What can stand between `<` and `>` without breaking out of it.
+fn is_tag(text: &str) -> bool {
+    let mut chars = text.chars();
+    chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+        && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
 }

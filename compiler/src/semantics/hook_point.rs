@@ -3,8 +3,8 @@
 
 use rye_grammar::condition::{Path, Segment};
 
+use super::value::Type;
 use crate::hook::HookPoint;
-use crate::plan::FieldType as Type;
 
 /// How the answers of a point's hooks combine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

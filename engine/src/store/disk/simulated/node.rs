@@ -74,9 +74,8 @@ impl FileNode {
     }
 
     pub fn sync(&mut self) {
-        for write in std::mem::take(&mut self.pending) {
-            write.apply(&mut self.durable);
-        }
+        self.pending.clear();
+        self.durable.clone_from(&self.current);
     }
 
     fn keep_some(&mut self, dice: &mut Dice) {

@@ -1,0 +1,86 @@
+//! Settings files: merged over the spaces, every value still knowing where it was written (`language.md` 1).
+
+use rye_grammar::data::{Entry, Kind, Node};
+
+/// Lays `over` on `under`: mappings deep, lists of things with an `id` by id, anything else replaced. Spans stay those
+/// of the file each value came from.
+pub fn merge(over: Node, under: Node) -> Node {
+    match (over.kind, under.kind) {
+        (Kind::Map(over_entries), Kind::Map(under_entries)) => {
+            Node::new(Kind::Map(merge_maps(over_entries, under_entries)), over.span)
+        }
+        (Kind::List(over_items), Kind::List(under_items))
+            if have_ids(&over_items) && have_ids(&under_items) && !over_items.is_empty() =>
+        {
+            Node::new(Kind::List(merge_lists(over_items, under_items)), over.span)
+        }
+        (kind, _) => Node::new(kind, over.span),
+    }
+}
+
+/// The order is that of the lower file, then what only the higher one has.
+fn merge_maps(over: Vec<Entry>, mut merged: Vec<Entry>) -> Vec<Entry> {
+    for entry in over {
+        match merged.iter_mut().find(|e| e.key.node == entry.key.node) {
+            Some(slot) => {
+                let under = std::mem::replace(&mut slot.value, Node::new(Kind::Null, entry.value.span));
+                slot.value = merge(entry.value, under);
+                slot.key = entry.key;
+            }
+            None => merged.push(entry),
+        }
+    }
+    merged
+}
+
+fn merge_lists(over: Vec<Node>, mut merged: Vec<Node>) -> Vec<Node> {
+    for item in over {
+        match merged.iter_mut().find(|m| id(m) == id(&item)) {
+            Some(slot) => {
+                let under = std::mem::replace(slot, Node::new(Kind::Null, item.span));
+                *slot = merge(item, under);
+            }
+            None => merged.push(item),
+        }
+    }
+    merged
+}
+
+fn have_ids(items: &[Node]) -> bool {
+    items.iter().all(|item| id(item).is_some())
+}
+
+fn id(node: &Node) -> Option<&str> {
+    node.get("id").and_then(Node::as_str)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use rye_grammar::{SourceId, yaml};
+    use serde_json::json;
+
+    use super::*;
+
+    fn node(source: u32, text: &str) -> Node {
+        yaml::parse(SourceId(source), text).tree
+    }
+
+    #[test]
+    fn maps_merge_deep_and_remember_their_files() {
+        let merged =
+            merge(node(1, "limits: {turns: 30}\nx: [1]"), node(0, "limits: {turns: 15, spend: 0.5}\nx: [2, 3]"));
+        assert_eq!(merged.to_value(), json!({"limits": {"turns": 30, "spend": 0.5}, "x": [1]}));
+        let limits = merged.get("limits").unwrap();
+        assert_eq!(limits.get("turns").unwrap().span.source, SourceId(1));
+        assert_eq!(limits.get("spend").unwrap().span.source, SourceId(0));
+    }
+
+    #[test]
+    fn lists_of_things_with_ids_merge_by_id() {
+        let merged = merge(node(1, "[{id: b, x: 9}, {id: c}]"), node(0, "[{id: a}, {id: b, x: 1, y: 2}]"));
+        assert_eq!(merged.to_value(), json!([{"id": "a"}, {"id": "b", "x": 9, "y": 2}, {"id": "c"}]));
+        assert_eq!(merge(node(1, "[]"), node(0, "[{id: a}]")).to_value(), json!([]));
+        assert_eq!(merge(node(1, "~"), node(0, "{a: 1}")).to_value(), json!(null));
+    }
+}

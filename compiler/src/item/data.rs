@@ -1,0 +1,97 @@
+//! Reading data (YAML, or XML hooks turned into it) with a closed vocabulary.
+
+use rye_grammar::Spanned;
+use rye_grammar::data::{Entry, Kind, Node};
+
+use super::xml::shorten;
+use crate::diagnostics::{Diagnostics, ItemError, closest};
+
+/// Complains about every key outside `known`; `of` is what the mapping is, for the message.
+pub fn keys(found: &mut Diagnostics, entries: &[Entry], known: &[&str], of: &str) {
+    for entry in entries {
+        let key = entry.key.node.as_str();
+        if !known.contains(&key) {
+            found.push(ItemError::UnknownKey {
+                what: "key",
+                key: key.to_owned(),
+                of: of.to_owned(),
+                span: entry.key.span,
+                suggestion: closest(key, known.iter().copied()),
+                known: known.iter().map(|k| (*k).to_owned()).collect(),
+            });
+        }
+    }
+}
+
+/// A value that is not what is needed here.
+pub fn invalid(found: &mut Diagnostics, what: &str, node: &Node, expected: &str) {
+    found.push(ItemError::InvalidValue {
+        what: format!("`{what}`"),
+        found: describe(node),
+        expected: expected.to_owned(),
+        span: node.span,
+    });
+}
+
+/// "the string `x`", "a list"…
+pub fn describe(node: &Node) -> String {
+    match &node.kind {
+        Kind::String(text) if text.is_empty() => "an empty string".into(),
+        Kind::String(text) => format!("`{}`", shorten(text)),
+        Kind::Number(number) => format!("`{number}`"),
+        Kind::Bool(value) => format!("`{value}`"),
+        Kind::Null | Kind::List(_) | Kind::Map(_) => node.describe().to_owned(),
+    }
+}
+
+/// A string, or a diagnostic.
+pub fn string(found: &mut Diagnostics, what: &str, node: &Node) -> Option<Spanned<String>> {
+    match node.as_str() {
+        Some(text) => Some(Spanned::new(text.to_owned(), node.span)),
+        None => {
+            invalid(found, what, node, "a string");
+            None
+        }
+    }
+}
+
+/// A boolean; XML can only write it as text.
+pub fn truth(found: &mut Diagnostics, what: &str, node: &Node) -> Option<bool> {
+    let value = match &node.kind {
+        Kind::Bool(value) => Some(*value),
+        Kind::String(text) if text == "true" => Some(true),
+        Kind::String(text) if text == "false" => Some(false),
+        Kind::String(_) | Kind::Null | Kind::Number(_) | Kind::List(_) | Kind::Map(_) => None,
+    };
+    if value.is_none() {
+        invalid(found, what, node, "`true` or `false`");
+    }
+    value
+}
+
+/// A finite number, from XML too.
+pub fn number(found: &mut Diagnostics, what: &str, node: &Node) -> Option<f64> {
+    let value = match &node.kind {
+        Kind::Number(number) => number.as_f64(),
+        Kind::String(text) => text.trim().parse().ok(),
+        Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Map(_) => None,
+    };
+    let value = value.filter(|v: &f64| v.is_finite());
+    if value.is_none() {
+        invalid(found, what, node, "a number");
+    }
+    value
+}
+
+/// A whole number from 0 up, from XML too.
+pub fn count(found: &mut Diagnostics, what: &str, node: &Node) -> Option<u64> {
+    let value = match &node.kind {
+        Kind::Number(number) => number.as_u64(),
+        Kind::String(text) => text.trim().parse().ok(),
+        Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Map(_) => None,
+    };
+    if value.is_none() {
+        invalid(found, what, node, "a whole number, 0 or more");
+    }
+    value
+}

@@ -1,0 +1,191 @@
+//! `<inputs>` and `<outputs>`: names, types, defaults and choices, each value already of its field's type.
+
+use indexmap::IndexMap;
+use rye_grammar::xml::Element;
+use rye_grammar::{Span, Spanned};
+use serde_json::Value;
+
+use super::Field;
+use crate::diagnostics::{Diagnostics, InterfaceError, ItemError, closest};
+use crate::item::xml::{attributes, children, no_text, shorten, text_only};
+use crate::plan::FieldType;
+
+/// Reads `<inputs>` (`name` is `input`) or `<outputs>` (`output`).
+pub fn read(element: &Element, name: &str, found: &mut Diagnostics) -> IndexMap<String, Field> {
+    attributes(found, element, &[]);
+    children(found, element, &[name]);
+    no_text(found, element);
+    let mut fields: IndexMap<String, Field> = IndexMap::new();
+    for child in element.elements().filter(|e| e.name.node == name) {
+        let Some(field) = field(child, name, found) else { continue };
+        if let Some(first) = fields.get(&field.name.node) {
+            found.push(ItemError::Repeated {
+                what: format!("the {name} `{}`", field.name.node),
+                first: first.name.span,
+                second: field.name.span,
+            });
+            continue;
+        }
+        fields.insert(field.name.node.clone(), field);
+    }
+    fields
+}
+
+fn field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<Field> {
+    let description = text_only(found, element, &["name", "type", "required", "default", "enum"]).node;
+    let Some(name) = element.attribute("name") else {
+        found.push(ItemError::Missing {
+            what: "`name`".into(),
+            of: format!("`<{word}>`"),
+            span: element.name.span,
+            help: "give it a name of letters, digits and `_`".into(),
+        });
+        return None;
+    };
+    if !is_name(&name.node) {
+        found.push(ItemError::InvalidValue {
+            what: format!("the name of an {word}"),
+            found: format!("`{}`", shorten(&name.node)),
+            expected: "letters, digits and `_`, not beginning with a digit".into(),
+            span: name.span,
+        });
+        return None;
+    }
+    let kind = element.attribute("type").map_or(Some(FieldType::String), |t| field_type(t, found))?;
+    let required = element.attribute("required").is_some_and(|r| truth(r, found));
+    let choices = element.attribute("enum").map(|e| choices(e, kind, &name.node, found)).unwrap_or_default();
+    let default = element.attribute("default").and_then(|text| {
+        let value = value(&text.node, kind);
+        let fits = value.as_ref().is_some_and(|v| choices.is_empty() || choices.contains(v));
+        if !fits {
+            found.push(InterfaceError::Type {
+                what: format!("the default of `{}`", name.node),
+                expected: expected(kind, &choices),
+                found: format!("`{}`", shorten(&text.node)),
+                span: Some(text.span),
+                declared: element.attribute("type").map(|t| t.span),
+            });
+        }
+        value.filter(|_| fits)
+    });
+    let span = element.span;
+    Some(Field { name: name.clone(), kind, required, default, choices, description, span })
+}
+
+/// `{input:…}` could not name anything else.
+pub fn is_name(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
+        && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+fn field_type(text: &Spanned<String>, found: &mut Diagnostics) -> Option<FieldType> {
+    let kind = ALL.into_iter().find(|(word, _)| *word == text.node.trim());
+    if kind.is_none() {
+        let near = closest(text.node.trim(), ALL.iter().map(|(word, _)| *word));
+        found.push(ItemError::InvalidValue {
+            what: "`type`".into(),
+            found: format!("`{}`", shorten(&text.node)),
+            expected: near.map_or_else(
+                || "`string`, `integer`, `number`, `boolean`, `array` or `object`".to_owned(),
+                |word| format!("`{word}`"),
+            ),
+            span: text.span,
+        });
+    }
+    kind.map(|(_, kind)| kind)
+}
+
+const ALL: [(&str, FieldType); 6] = [
+    ("string", FieldType::String),
+    ("integer", FieldType::Integer),
+    ("number", FieldType::Number),
+    ("boolean", FieldType::Boolean),
+    ("array", FieldType::Array),
+    ("object", FieldType::Object),
+];
+
+fn truth(text: &Spanned<String>, found: &mut Diagnostics) -> bool {
+    match text.node.trim() {
+        "true" => true,
+        "false" => false,
+        other => {
+            found.push(ItemError::InvalidValue {
+                what: "`required`".into(),
+                found: format!("`{}`", shorten(other)),
+                expected: "`true` or `false`".into(),
+                span: text.span,
+            });
+            false
+        }
+    }
+}
+
+fn choices(text: &Spanned<String>, kind: FieldType, name: &str, found: &mut Diagnostics) -> Vec<Value> {
+    let mut values = Vec::new();
+    for part in text.node.split(',').map(str::trim) {
+        match value(part, kind) {
+            Some(value) if !part.is_empty() => values.push(value),
+            Some(_) | None => found.push(InterfaceError::Type {
+                what: format!("a choice of `{name}`"),
+                expected: expected(kind, &[]),
+                found: if part.is_empty() { "empty".into() } else { format!("`{}`", shorten(part)) },
+                span: Some(text.span),
+                declared: None,
+            }),
+        }
+    }
+    values
+}
+
+/// A text as a value of a type; `None` where it is none. Arrays and objects are JSON.
+pub fn value(text: &str, kind: FieldType) -> Option<Value> {
+    let parsed = || serde_json::from_str::<Value>(text.trim()).ok();
+    let value = if kind == FieldType::String { Some(Value::String(text.to_owned())) } else { parsed() };
+    value.filter(|v| fits(v, kind))
+}
+
+/// Whether a value is of a field's type; `2.0` is an integer, because numbers compare by value.
+pub fn fits(value: &Value, kind: FieldType) -> bool {
+    match kind {
+        FieldType::String => value.is_string(),
+        FieldType::Integer => value.as_number().is_some_and(is_whole),
+        FieldType::Number => value.is_number(),
+        FieldType::Boolean => value.is_boolean(),
+        FieldType::Array => value.is_array(),
+        FieldType::Object => value.is_object(),
+    }
+}
+
+fn is_whole(number: &serde_json::Number) -> bool {
+    number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|f| f.fract() == 0.0 && f.abs() < 9.0e15)
+}
+
+/// "an integer", "one of `a`, `b`".
+pub fn expected(kind: FieldType, choices: &[Value]) -> String {
+    if !choices.is_empty() {
+        let words = choices.iter().map(|c| format!("`{}`", c.as_str().map_or_else(|| c.to_string(), str::to_owned)));
+        return format!("one of {}", words.collect::<Vec<_>>().join(", "));
+    }
+    match kind {
+        FieldType::String => "a string",
+        FieldType::Integer => "an integer",
+        FieldType::Number => "a number",
+        FieldType::Boolean => "`true` or `false`",
+        FieldType::Array => "a JSON list",
+        FieldType::Object => "a JSON object",
+    }
+    .to_owned()
+}
+
+/// Checks a value against a field; `span` is where it was written, if anywhere.
+pub fn check(field: &Field, value: &Value, span: Option<Span>) -> Option<InterfaceError> {
+    let allowed = fits(value, field.kind) && (field.choices.is_empty() || field.choices.contains(value));
+    (!allowed).then(|| InterfaceError::Type {
+        what: format!("`{}`", field.name.node),
+        expected: expected(field.kind, &field.choices),
+        found: format!("`{}`", shorten(&value.to_string())),
+        span,
+        declared: Some(field.span),
+    })
+}

@@ -1,0 +1,114 @@
+//! `<permissions>`: grants as whole patterns, acknowledgements beside them (`language.md` 2 and 9).
+
+use rye_grammar::capability::{self, Pattern};
+use rye_grammar::xml::Element;
+use rye_grammar::{Span, Spanned};
+
+use super::{Acknowledged, GrantDecl, Permissions};
+use crate::diagnostics::{Diagnostics, ItemError};
+use crate::item::xml::{attributes, children, no_text, shorten, tag};
+
+const PRIMARIES: [&str; 6] = ["execute", "fetch", "sign", "search", "load", "acknowledge"];
+const TYPES: [&str; 3] = ["tool", "directive", "knowledge"];
+
+pub fn read(element: &Element, found: &mut Diagnostics) -> Permissions {
+    attributes(found, element, &[]);
+    children(found, element, &PRIMARIES);
+    let mut permissions = Permissions { span: element.span, grants: Vec::new(), acknowledged: Vec::new() };
+    if let Some(span) = star(element, found) {
+        permissions.grants.push(grant(Pattern("rye.*".into()), span));
+    }
+    for child in element.elements() {
+        match child.name.node.as_str() {
+            "acknowledge" => permissions.acknowledged.extend(acknowledge(child, found)),
+            "execute" => primary(child, "execute", &mut permissions.grants, found),
+            "fetch" | "search" | "load" => primary(child, "fetch", &mut permissions.grants, found),
+            "sign" => primary(child, "sign", &mut permissions.grants, found),
+            _ => {}
+        }
+    }
+    permissions
+}
+
+fn primary(element: &Element, word: &str, grants: &mut Vec<GrantDecl>, found: &mut Diagnostics) {
+    attributes(found, element, &[]);
+    children(found, element, &TYPES);
+    if let Some(span) = star(element, found) {
+        grants.push(grant(Pattern(format!("rye.{word}.*")), span));
+    }
+    for child in element.elements() {
+        let kind = child.name.node.as_str();
+        if !TYPES.contains(&kind) {
+            continue;
+        }
+        attributes(found, child, if kind == "tool" { &["net", "write"] } else { &[] });
+        children(found, child, &[]);
+        let text = child.text();
+        match capability::parse_item(text.span.source, &text.node, text.span.start as usize) {
+            Ok(Pattern(item)) => grants.push(GrantDecl {
+                pattern: Pattern(format!("rye.{word}.{kind}.{item}")),
+                span: text.span,
+                net: list(child, "net"),
+                write: list(child, "write"),
+            }),
+            Err(error) => {
+                found.push(if text.span.len() == text.node.len() { error } else { error.within(text.span) });
+            }
+        }
+    }
+}
+
+fn grant(pattern: Pattern, span: Span) -> GrantDecl {
+    GrantDecl { pattern, span, net: Vec::new(), write: Vec::new() }
+}
+
+/// The span of a `*` that stands for everything; other text is a mistake.
+fn star(element: &Element, found: &mut Diagnostics) -> Option<Span> {
+    let text = element.text();
+    match text.node.as_str() {
+        "" => None,
+        "*" => Some(text.span),
+        other => {
+            if element.elements().next().is_some() {
+                no_text(found, element);
+            } else {
+                found.push(ItemError::InvalidValue {
+                    what: tag(element),
+                    found: format!("`{}`", shorten(other)),
+                    expected: "`*` for everything, or elements such as `<tool>rye.file-system.*</tool>`".into(),
+                    span: text.span,
+                });
+            }
+            None
+        }
+    }
+}
+
+fn list(element: &Element, name: &str) -> Vec<String> {
+    let value = element.attribute(name).map(|v| v.node.as_str()).unwrap_or_default();
+    value.split(',').map(str::trim).filter(|s| !s.is_empty()).map(str::to_owned).collect()
+}
+
+fn acknowledge(element: &Element, found: &mut Diagnostics) -> Option<Acknowledged> {
+    attributes(found, element, &["risk"]);
+    children(found, element, &[]);
+    let why = element.text();
+    let Some(risk) = element.attribute("risk") else {
+        found.push(ItemError::Missing {
+            what: "`risk`".into(),
+            of: "`<acknowledge>`".into(),
+            span: element.name.span,
+            help: "write the tier that is acknowledged: `risk=\"elevated\"`".into(),
+        });
+        return None;
+    };
+    if why.node.is_empty() {
+        found.push(ItemError::Missing {
+            what: "reason".into(),
+            of: "`<acknowledge>`".into(),
+            span: element.name.span,
+            help: "write why the grant is needed, between the tags".into(),
+        });
+    }
+    Some(Acknowledged { risk: Spanned::new(risk.node.trim().to_owned(), risk.span), why: why.node })
+}

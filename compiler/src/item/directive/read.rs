@@ -1,0 +1,298 @@
+//! From the tree of a directive file to a [`Directive`]: the closed vocabulary of `language.md` 2, element by element.
+
+use rye_grammar::directive::DirectiveTree;
+use rye_grammar::template::{InputsPart, InputsText};
+use rye_grammar::xml::{Element, Node};
+use rye_grammar::{Span, Spanned, template};
+
+use super::{Context, DeclaredLimit, Directive, LimitText, ModelRequest, fields, permissions};
+use crate::diagnostics::{Diagnostics, ItemError};
+use crate::item::xml::{attributes, children, no_text, once, tag, text_only};
+use crate::item::{FileRef, hook, id};
+use crate::plan::NudgePolicy;
+
+const INSIDE: [&str; 8] = ["metadata", "inputs", "outputs", "process", "context", "permissions", "limits", "hooks"];
+const METADATA: [&str; 10] = [
+    "description",
+    "category",
+    "author",
+    "model",
+    "limits",
+    "context",
+    "permissions",
+    "hooks",
+    "continuation_directive",
+    "nudge",
+];
+
+/// The directive, or `None` where the file has no readable `<directive>` (the grammar has said why).
+pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Option<Directive> {
+    let root = tree.root?;
+    attributes(found, &root, &["name", "version", "extends"]);
+    children(found, &root, &INSIDE);
+    no_text(found, &root);
+    let name_span = name(&file, &root, found);
+    let metadata = Metadata::find(&root, found);
+
+    let description = metadata.element("description", found).map(|e| text_only(found, e, &[]).node);
+    let described = description.filter(|d| !d.is_empty());
+    let title = tree.title.clone();
+    let description = described
+        .or_else(|| tree.prose.map(|p| p.node))
+        .or_else(|| title.as_ref().map(|t| t.node.clone()))
+        .unwrap_or_default();
+
+    let category = metadata.element("category", found).map(|e| text_only(found, e, &[]));
+    if let Some(written) = &category
+        && written.node != file.id.category()
+    {
+        found.push(ItemError::NameMismatch {
+            field: "category",
+            written: written.node.clone(),
+            expected: file.id.category().to_owned(),
+            span: written.span,
+        });
+    }
+    let author = metadata.element("author", found).map(|e| text_only(found, e, &[]));
+    let model = metadata.element("model", found).map(|e| model(e, found));
+    let limits = metadata.element("limits", found).map(|e| limits(e, found)).unwrap_or_default();
+    let context = metadata.element("context", found).map(|e| context(e, found)).unwrap_or_default();
+    let permissions = metadata.element("permissions", found).map(|e| permissions::read(e, found));
+    let hooks = match metadata.element("hooks", found) {
+        Some(e) => hook::from_xml(e, &file, found),
+        None => Vec::new(),
+    };
+    let continuation = metadata
+        .element("continuation_directive", found)
+        .map(|e| text_only(found, e, &[]))
+        .and_then(|text| id::read(found, &text));
+    let nudge = metadata.element("nudge", found).and_then(|e| nudge(e, found));
+    let inputs = once(found, &root, "inputs").map(|e| fields::read(e, "input", found)).unwrap_or_default();
+    let outputs = once(found, &root, "outputs").map(|e| fields::read(e, "output", found)).unwrap_or_default();
+    let (body, body_template) = body(&root, tree.body, found);
+    Some(Directive {
+        span: name_span,
+        version: root.attribute("version").cloned(),
+        extends: root.attribute("extends").and_then(|text| id::read(found, text)),
+        title,
+        description,
+        category,
+        author,
+        model,
+        limits,
+        context,
+        permissions,
+        hooks,
+        continuation,
+        nudge,
+        inputs,
+        outputs,
+        body,
+        body_template,
+        file,
+    })
+}
+
+/// The metadata sections, wherever they may stand: inside `<metadata>`, four of them also directly under the root.
+struct Metadata<'e> {
+    root: &'e Element,
+    metadata: Option<&'e Element>,
+}
+
+impl<'e> Metadata<'e> {
+    fn find(root: &'e Element, found: &mut Diagnostics) -> Self {
+        let metadata = once(found, root, "metadata");
+        if let Some(element) = metadata {
+            attributes(found, element, &[]);
+            children(found, element, &METADATA);
+            no_text(found, element);
+        }
+        Self { root, metadata }
+    }
+
+    fn element(&self, name: &str, found: &mut Diagnostics) -> Option<&'e Element> {
+        let inside = self.metadata.and_then(|m| once(found, m, name));
+        let aliased = INSIDE.contains(&name);
+        let outside = if aliased { once(found, self.root, name) } else { None };
+        if let (Some(first), Some(second)) = (inside, outside) {
+            found.push(ItemError::Repeated { what: tag(first), first: first.name.span, second: second.name.span });
+        }
+        inside.or(outside)
+    }
+}
+
+/// Checks `name` and answers where to point at "this directive".
+fn name(file: &FileRef, root: &Element, found: &mut Diagnostics) -> Span {
+    let Some(name) = root.attribute("name") else {
+        found.push(ItemError::Missing {
+            what: "`name`".into(),
+            of: "`<directive>`".into(),
+            span: root.name.span,
+            help: format!("write `name=\"{}\"`, the last part of its id", file.id.name()),
+        });
+        return root.name.span;
+    };
+    if name.node != file.id.name() {
+        found.push(ItemError::NameMismatch {
+            field: "name",
+            written: name.node.clone(),
+            expected: file.id.name().to_owned(),
+            span: name.span,
+        });
+    }
+    name.span
+}
+
+fn model(element: &Element, found: &mut Diagnostics) -> ModelRequest {
+    attributes(found, element, &["tier", "id", "provider", "fallback"]);
+    children(found, element, &[]);
+    no_text(found, element);
+    let mut read = |name: &str| {
+        let value = element.attribute(name)?;
+        let text = value.node.trim();
+        if text.is_empty() {
+            found.push(ItemError::InvalidValue {
+                what: format!("`{name}` of `<model>`"),
+                found: "empty".into(),
+                expected: "a name from the provider files, or leave the attribute out".into(),
+                span: value.span,
+            });
+            return None;
+        }
+        Some(Spanned::new(text.to_owned(), value.span))
+    };
+    ModelRequest { tier: read("tier"), id: read("id"), provider: read("provider"), fallback: read("fallback") }
+}
+
+/// Names and values are the limits' own business; here only the aliases are resolved.
+fn limits(element: &Element, found: &mut Diagnostics) -> Vec<DeclaredLimit> {
+    children(found, element, &[]);
+    no_text(found, element);
+    let mut limits: Vec<DeclaredLimit> = Vec::new();
+    for attribute in &element.attributes {
+        let name = match attribute.name.node.as_str() {
+            "max_turns" => "turns",
+            "max_tokens" => "tokens",
+            other => other,
+        };
+        if let Some(first) = limits.iter().find(|l| l.name.node == name) {
+            let (first, second) = (first.name.span, attribute.name.span);
+            found.push(ItemError::Repeated { what: format!("the limit `{name}`"), first, second });
+            continue;
+        }
+        limits.push(DeclaredLimit {
+            name: Spanned::new(name.to_owned(), attribute.name.span),
+            value: attribute.value.clone().map(|v| LimitText::Text(v.trim().to_owned())),
+        });
+    }
+    limits
+}
+
+fn context(element: &Element, found: &mut Diagnostics) -> Context {
+    attributes(found, element, &[]);
+    children(found, element, &["system", "before", "after", "suppress"]);
+    no_text(found, element);
+    let mut context = Context::default();
+    for child in element.elements() {
+        match child.name.node.as_str() {
+            "system" => context.system.extend(item(child, found)),
+            "before" => context.before.extend(item(child, found)),
+            "after" => context.after.extend(item(child, found)),
+            // A hook id is a single segment, so both kinds of name read as an id.
+            "suppress" => context.suppress.extend(item(child, found).map(|i| i.map(|id| id.to_string()))),
+            _ => {}
+        }
+    }
+    context
+}
+
+fn item(element: &Element, found: &mut Diagnostics) -> Option<Spanned<rye_grammar::ItemId>> {
+    let text = text_only(found, element, &[]);
+    id::read(found, &text)
+}
+
+fn nudge(element: &Element, found: &mut Diagnostics) -> Option<Spanned<NudgePolicy>> {
+    let text = text_only(found, element, &[]);
+    let policy = match text.node.as_str() {
+        "auto" => NudgePolicy::Auto,
+        "never" => NudgePolicy::Never,
+        "always" => NudgePolicy::Always,
+        other => {
+            found.push(ItemError::InvalidValue {
+                what: "`<nudge>`".into(),
+                found: format!("`{other}`"),
+                expected: "`auto`, `never` or `always`".into(),
+                span: text.span,
+            });
+            return None;
+        }
+    };
+    Some(Spanned::new(policy, text.span))
+}
+
+/// The body: what a `<process>` says, then what follows the fence.
+fn body(root: &Element, after: Spanned<String>, found: &mut Diagnostics) -> (Spanned<String>, InputsText) {
+    let mut parts = Vec::new();
+    let mut text = String::new();
+    for element in root.elements().filter(|e| e.name.node == "process") {
+        attributes(found, element, &[]);
+        let process = process(element);
+        if process.node.is_empty() {
+            continue;
+        }
+        inputs_text(&mut parts, &process, found);
+        parts.push(InputsPart::Text("\n\n".into()));
+        text.push_str(&process.node);
+        text.push_str("\n\n");
+    }
+    inputs_text(&mut parts, &after, found);
+    if after.node.is_empty() && parts.last() == Some(&InputsPart::Text("\n\n".into())) {
+        parts.pop();
+        text.truncate(text.trim_end().len());
+    }
+    text.push_str(&after.node);
+    (Spanned::new(text, after.span), InputsText { parts })
+}
+
+fn inputs_text(parts: &mut Vec<InputsPart>, text: &Spanned<String>, found: &mut Diagnostics) {
+    match template::parse_inputs(text.span.source, &text.node, text.span.start as usize) {
+        Ok(mut read) => parts.append(&mut read.parts),
+        Err(error) => {
+            let inside = text.span.len() == text.node.len();
+            found.push(if inside { error } else { error.within(text.span) });
+        }
+    }
+}
+
+/// The text of a `<process>`; elements inside it are part of the prompt and stay as they were read.
+fn process(element: &Element) -> Spanned<String> {
+    if element.elements().next().is_none() {
+        return element.text();
+    }
+    let mut text = String::new();
+    write_children(element, &mut text);
+    Spanned::new(text.trim().to_owned(), element.span)
+}
+
+fn write_children(element: &Element, out: &mut String) {
+    for child in &element.children {
+        match child {
+            Node::Text(text) => out.push_str(&text.node),
+            Node::Comment(_) => {}
+            Node::Element(inner) => {
+                out.push('<');
+                out.push_str(&inner.name.node);
+                for attribute in &inner.attributes {
+                    out.push_str(&format!(" {}=\"{}\"", attribute.name.node, attribute.value.node));
+                }
+                if inner.children.is_empty() {
+                    out.push_str("/>");
+                } else {
+                    out.push('>');
+                    write_children(inner, out);
+                    out.push_str(&format!("</{}>", inner.name.node));
+                }
+            }
+        }
+    }
+}

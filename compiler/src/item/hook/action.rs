@@ -1,0 +1,389 @@
+//! The `action` of a hook: which one it is, its fields, and every hole its strings leave open. The engine reads the
+//! answers of `execute` hooks with the same function.
+
+use rye_grammar::data::{Entry, Kind, Node};
+use rye_grammar::template::{InputsPart, TemplatePart};
+use rye_grammar::{Span, Spanned, SyntaxError, template};
+use serde_json::Value;
+
+use super::{HookHole, HookHoles};
+use crate::diagnostics::{Diagnostics, HookError, ItemError, closest};
+use crate::hook::{HookAction, Position};
+use crate::item::{data, id};
+use crate::semantics::hook_point::{ActionName, Point};
+use crate::world::ItemKind;
+
+/// Reads an action that hooks of this point may have.
+pub fn read(node: &Node, point: &Point, holes: &mut HookHoles, found: &mut Diagnostics) -> Option<HookAction> {
+    let shape = shape(node, point, found)?;
+    let action = ActionName::from_word(&shape.word.node);
+    let Some(name) = action.filter(|a| allowed(point, *a)) else {
+        found.push(wrong(&shape.word, point, action.is_some()));
+        return None;
+    };
+    let mut fields = Fields { name, of: format!("`{}`", name.word()), entries: shape.fields, holes, found };
+    fields.action(shape.word.span)
+}
+
+/// Whether a point takes an action. Signing is allowed wherever executing is: both act on exactly one named item.
+fn allowed(point: &Point, action: ActionName) -> bool {
+    point.actions.contains(&action) || (action == ActionName::Sign && point.actions.contains(&ActionName::Execute))
+}
+
+fn wrong(word: &Spanned<String>, point: &Point, exists: bool) -> HookError {
+    let words: Vec<&str> = point.actions.iter().map(|a| a.word()).collect();
+    HookError::WrongAction {
+        action: word.node.clone(),
+        event: point.name.to_owned(),
+        span: word.span,
+        suggestion: if exists { None } else { closest(&word.node, words.iter().copied()) },
+        allowed: words.into_iter().map(str::to_owned).collect(),
+    }
+}
+
+/// An action taken apart: its word and its fields.
+struct Shape {
+    word: Spanned<String>,
+    fields: Vec<Entry>,
+}
+
+/// The spellings: `terminate`, `{primary: execute, …}`, `{action: block, …}`, `{block: {…}}`, `{block: text}`.
+fn shape(node: &Node, point: &Point, found: &mut Diagnostics) -> Option<Shape> {
+    let entries = match &node.kind {
+        Kind::String(word) => {
+            return Some(Shape { word: Spanned::new(word.clone(), node.span), fields: Vec::new() });
+        }
+        Kind::Map(entries) => entries,
+        Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::List(_) => {
+            data::invalid(found, "action", node, "an action and its fields, such as `{ block: { reason: … } }`");
+            return None;
+        }
+    };
+    if let Some(named) = entries.iter().find(|e| matches!(e.key.node.as_str(), "primary" | "action")) {
+        let word = data::string(found, &named.key.node, &named.value)?;
+        let fields = entries.iter().filter(|e| e.key.node != named.key.node).cloned().collect();
+        return Some(Shape { word, fields });
+    }
+    let [only] = entries.as_slice() else {
+        let allowed = point.actions.iter().map(|a| a.word().to_owned()).collect::<Vec<_>>();
+        let unknown = entries.iter().find(|e| ActionName::from_word(&e.key.node).is_none());
+        match unknown {
+            Some(entry) => found.push(ItemError::UnknownKey {
+                what: "key",
+                key: entry.key.node.clone(),
+                of: "an action".into(),
+                span: entry.key.span,
+                suggestion: closest(&entry.key.node, ["primary", "item_type", "item_id", "params"]),
+                known: allowed,
+            }),
+            None => data::invalid(found, "action", node, "exactly one action"),
+        }
+        return None;
+    };
+    let word = Spanned::new(only.key.node.clone(), only.key.span);
+    let fields = match &only.value.kind {
+        Kind::Map(fields) => fields.clone(),
+        Kind::Null => Vec::new(),
+        Kind::Bool(true) if main_field(&word.node).is_none() => Vec::new(),
+        Kind::Bool(_) | Kind::Number(_) | Kind::String(_) | Kind::List(_) => match main_field(&word.node) {
+            Some(field) => {
+                let key = Spanned::new(field.to_owned(), only.value.span);
+                vec![Entry { key, value: only.value.clone() }]
+            }
+            None if ActionName::from_word(&word.node).is_some() => {
+                data::invalid(found, &word.node, &only.value, "its fields as a mapping");
+                return None;
+            }
+            None => Vec::new(),
+        },
+    };
+    Some(Shape { word, fields })
+}
+
+/// The field that a bare value stands for.
+fn main_field(word: &str) -> Option<&'static str> {
+    Some(match ActionName::from_word(word)? {
+        ActionName::SetExtends | ActionName::Fetch | ActionName::Execute | ActionName::Sign => "item_id",
+        ActionName::Transform | ActionName::SystemPrompt => "text",
+        ActionName::Message | ActionName::Inject | ActionName::Modify | ActionName::FollowUp => "content",
+        ActionName::Replace => "messages",
+        ActionName::Drop => "kinds",
+        ActionName::KeepLast => "n",
+        ActionName::Block => "reason",
+        ActionName::Retry => "delay_ms",
+        ActionName::Terminate => "error",
+        ActionName::Raise => "limit",
+        ActionName::Handled
+        | ActionName::Continue
+        | ActionName::Escalate
+        | ActionName::Handoff
+        | ActionName::Compact => return None,
+    })
+}
+
+struct Fields<'f> {
+    name: ActionName,
+    of: String,
+    entries: Vec<Entry>,
+    holes: &'f mut HookHoles,
+    found: &'f mut Diagnostics,
+}
+
+impl Fields<'_> {
+    fn action(&mut self, span: Span) -> Option<HookAction> {
+        let known: &[&str] = match self.name {
+            ActionName::SetExtends => &["item_id"],
+            ActionName::Fetch | ActionName::Execute | ActionName::Sign => &["item_type", "item_id", "params"],
+            ActionName::Transform => &["text"],
+            ActionName::Message => &["content", "type", "display"],
+            ActionName::SystemPrompt => &["text", "append"],
+            ActionName::Drop => &["kinds", "n"],
+            ActionName::KeepLast => &["n"],
+            ActionName::Inject => &["content", "position"],
+            ActionName::Replace => &["messages"],
+            ActionName::Block => &["reason"],
+            ActionName::Modify => &["content", "is_error", "details"],
+            ActionName::Retry => &["delay_ms"],
+            ActionName::Terminate => &["status", "error"],
+            ActionName::Raise => &["limit", "value"],
+            ActionName::FollowUp => &["content"],
+            ActionName::Handled
+            | ActionName::Continue
+            | ActionName::Escalate
+            | ActionName::Handoff
+            | ActionName::Compact => &[],
+        };
+        data::keys(self.found, &self.entries, known, &self.of);
+        Some(match self.name {
+            ActionName::SetExtends => HookAction::SetExtends { item_id: self.static_id(span)? },
+            ActionName::Fetch => {
+                let (item_type, item_id, params) = self.item(span)?;
+                HookAction::Fetch { item_type, item_id, params }
+            }
+            ActionName::Execute => {
+                let (item_type, item_id, params) = self.item(span)?;
+                HookAction::Execute { item_type, item_id, params }
+            }
+            ActionName::Sign => {
+                let (item_type, item_id, _) = self.item(span)?;
+                HookAction::Sign { item_type, item_id }
+            }
+            ActionName::Transform => HookAction::Transform { text: self.needed("text", span)? },
+            ActionName::Handled => HookAction::Handled,
+            ActionName::Message => HookAction::Message {
+                content: self.needed("content", span)?,
+                custom_type: self.text("type").unwrap_or_else(|| "hook".into()),
+                display: self.truth("display").unwrap_or(true),
+            },
+            ActionName::SystemPrompt => {
+                let (text, append) = (self.text("text"), self.text("append"));
+                if text.is_none() && append.is_none() {
+                    self.missing("text", span);
+                    return None;
+                }
+                HookAction::SystemPrompt { text, append }
+            }
+            ActionName::Drop => HookAction::Drop { kinds: self.words("kinds"), n: self.count("n") },
+            ActionName::KeepLast => match self.count("n") {
+                Some(n) => HookAction::KeepLast { n },
+                None => {
+                    if self.get("n").is_none() {
+                        self.missing("n", span);
+                    }
+                    return None;
+                }
+            },
+            ActionName::Inject => HookAction::Inject {
+                content: self.needed("content", span)?,
+                position: self.position().unwrap_or(Position::After),
+            },
+            ActionName::Replace => HookAction::Replace { messages: self.needed_value("messages", span)? },
+            ActionName::Block => HookAction::Block { reason: self.needed("reason", span)? },
+            ActionName::Modify => HookAction::Modify {
+                content: self.value("content"),
+                is_error: self.truth("is_error"),
+                details: self.value("details"),
+            },
+            ActionName::Retry => HookAction::Retry { delay_ms: self.count("delay_ms") },
+            ActionName::Continue => HookAction::Continue,
+            ActionName::Terminate => HookAction::Terminate { status: self.text("status"), error: self.text("error") },
+            ActionName::Escalate => HookAction::Escalate,
+            ActionName::Raise => {
+                let (limit, value) = (self.needed("limit", span)?, self.needed_value("value", span)?);
+                HookAction::Raise { limit, value }
+            }
+            ActionName::Handoff => HookAction::Handoff,
+            ActionName::Compact => HookAction::Compact,
+            ActionName::FollowUp => HookAction::FollowUp { content: self.needed("content", span)? },
+        })
+    }
+
+    fn get(&self, key: &str) -> Option<Node> {
+        self.entries.iter().find(|e| e.key.node == key).map(|e| e.value.clone())
+    }
+
+    fn missing(&mut self, what: &str, span: Span) {
+        self.found.push(ItemError::Missing {
+            what: format!("`{what}`"),
+            of: self.of.clone(),
+            span,
+            help: format!("add `{what}: …` to the action"),
+        });
+    }
+
+    fn text(&mut self, key: &str) -> Option<String> {
+        let node = self.get(key)?;
+        let text = data::string(self.found, key, &node)?.node;
+        self.scan(&node, key);
+        Some(text)
+    }
+
+    fn needed(&mut self, key: &str, span: Span) -> Option<String> {
+        if self.get(key).is_none() {
+            self.missing(key, span);
+        }
+        self.text(key)
+    }
+
+    fn value(&mut self, key: &str) -> Option<Value> {
+        let node = self.get(key)?;
+        self.scan(&node, key);
+        Some(node.to_value())
+    }
+
+    fn needed_value(&mut self, key: &str, span: Span) -> Option<Value> {
+        if self.get(key).is_none() {
+            self.missing(key, span);
+        }
+        self.value(key)
+    }
+
+    fn truth(&mut self, key: &str) -> Option<bool> {
+        let node = self.get(key)?;
+        data::truth(self.found, key, &node)
+    }
+
+    fn count(&mut self, key: &str) -> Option<u64> {
+        let node = self.get(key)?;
+        data::count(self.found, key, &node)
+    }
+
+    fn words(&mut self, key: &str) -> Vec<String> {
+        let Some(node) = self.get(key) else { return Vec::new() };
+        match &node.kind {
+            Kind::String(text) => text.split([',', ' ']).filter(|s| !s.is_empty()).map(str::to_owned).collect(),
+            Kind::List(items) => {
+                items.iter().filter_map(|i| data::string(self.found, key, i)).map(|s| s.node).collect()
+            }
+            Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::Map(_) => {
+                data::invalid(self.found, key, &node, "a list of words");
+                Vec::new()
+            }
+        }
+    }
+
+    fn position(&mut self) -> Option<Position> {
+        let node = self.get("position")?;
+        super::read::position(&node, self.found)
+    }
+
+    /// An id without holes: the chain is walked before there are facts to fill any in.
+    fn static_id(&mut self, span: Span) -> Option<String> {
+        let Some(node) = self.get("item_id") else {
+            self.missing("item_id", span);
+            return None;
+        };
+        let text = data::string(self.found, "set_extends", &node)?;
+        id::read(self.found, &text).map(|id| id.node.to_string())
+    }
+
+    fn item(&mut self, span: Span) -> Option<(ItemKind, String, Value)> {
+        let kind = match self.get("item_type") {
+            None => {
+                self.missing("item_type", span);
+                None
+            }
+            Some(node) => {
+                let word = data::string(self.found, "item_type", &node)?;
+                let kind = ItemKind::from_word(&word.node).filter(|k| *k != ItemKind::Config);
+                if kind.is_none() {
+                    data::invalid(self.found, "item_type", &node, "`tool`, `directive` or `knowledge`");
+                }
+                kind
+            }
+        };
+        let item_id = match self.get("item_id") {
+            None => {
+                self.missing("item_id", span);
+                None
+            }
+            Some(node) => {
+                let text = data::string(self.found, "item_id", &node)?;
+                let before = (self.holes.facts.len(), self.holes.inputs.len(), self.found.len());
+                self.scan(&node, "item_id");
+                if before == (self.holes.facts.len(), self.holes.inputs.len(), self.found.len()) {
+                    id::read(self.found, &text).map(|id| id.node.to_string())
+                } else {
+                    Some(text.node)
+                }
+            }
+        };
+        let params = match self.get("params") {
+            None => Value::Object(serde_json::Map::new()),
+            Some(node) => {
+                if !matches!(node.kind, Kind::Map(_) | Kind::Null) {
+                    data::invalid(self.found, "params", &node, "a mapping of parameters");
+                    return None;
+                }
+                self.scan(&node, "params");
+                if matches!(node.kind, Kind::Null) { Value::Object(serde_json::Map::new()) } else { node.to_value() }
+            }
+        };
+        Some((kind?, item_id?, params))
+    }
+
+    /// Notes every hole of every string in a value; keys are no templates.
+    fn scan(&mut self, node: &Node, field: &str) {
+        match &node.kind {
+            Kind::String(text) => self.scan_text(node, text, field),
+            Kind::List(items) => {
+                for (i, item) in items.iter().enumerate() {
+                    self.scan(item, &format!("{field}.{i}"));
+                }
+            }
+            Kind::Map(entries) => {
+                for entry in entries {
+                    self.scan(&entry.value, &format!("{field}.{}", entry.key.node));
+                }
+            }
+            Kind::Null | Kind::Bool(_) | Kind::Number(_) => {}
+        }
+    }
+
+    fn scan_text(&mut self, node: &Node, text: &str, field: &str) {
+        if !text.contains("${") && !text.contains("{input:") {
+            return;
+        }
+        let (source, base) = (node.span.source, node.content_start());
+        let place = |span: Span| if node.is_verbatim() { span } else { node.span };
+        let mut complain = |error: SyntaxError| {
+            self.found.push(if node.is_verbatim() { error } else { error.within(node.span) });
+        };
+        match template::parse(source, text, base) {
+            Ok(read) => self.holes.facts.extend(read.parts.into_iter().filter_map(|part| match part {
+                TemplatePart::Hole(hole) => {
+                    Some(HookHole { path: hole.path, span: place(hole.span), field: field.to_owned() })
+                }
+                TemplatePart::Text(_) => None,
+            })),
+            Err(error) => complain(error),
+        }
+        match template::parse_inputs(source, text, base) {
+            Ok(read) => self.holes.inputs.extend(read.parts.into_iter().filter_map(|part| match part {
+                InputsPart::Input(hole) => Some(Spanned::new(hole.name, place(hole.span))),
+                InputsPart::Text(_) => None,
+            })),
+            Err(error) => complain(error),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! From data to a [`HookDecl`]: one reader for hooks in YAML and hooks in XML (`language.md` 7).
+
+use std::sync::Arc;
+
+use rye_grammar::data::{Kind, Node};
+use rye_grammar::{Spanned, SyntaxError, capability, condition};
+
+use super::{HookDecl, HookHoles, action};
+use crate::diagnostics::{Diagnostics, HookError, ItemError, closest};
+use crate::hook::{HookPoint, HookSource, OnFailure, Position};
+use crate::item::data;
+use crate::semantics::condition::Condition;
+use crate::semantics::hook_point::{self, Found, Point};
+use crate::world::Space;
+
+const KEYS: [&str; 11] = [
+    "id",
+    "event",
+    "layer",
+    "position",
+    "wrap",
+    "condition",
+    "action",
+    "description",
+    "enabled",
+    "grants",
+    "on_failure",
+];
+
+/// Reads a list of hooks of one source; two with one id are a diagnostic.
+pub fn list(node: &Node, source: &HookSource, space: Space, found: &mut Diagnostics) -> Vec<Arc<HookDecl>> {
+    let items = match &node.kind {
+        Kind::Null => return Vec::new(),
+        Kind::List(items) => items,
+        Kind::Bool(_) | Kind::Number(_) | Kind::String(_) | Kind::Map(_) => {
+            data::invalid(found, "hooks", node, "a list of hooks");
+            return Vec::new();
+        }
+    };
+    items.iter().filter_map(|item| hook(item, source, space, found)).map(Arc::new).collect()
+}
+
+/// Complains about ids that stand twice in one source.
+pub fn unique(hooks: &[Arc<HookDecl>], found: &mut Diagnostics) {
+    let mut seen: std::collections::BTreeMap<&str, rye_grammar::Span> = std::collections::BTreeMap::new();
+    for hook in hooks {
+        if let Some(first) = seen.insert(&hook.id.node, hook.id.span) {
+            found.push(HookError::DuplicateId { id: hook.id.node.clone(), first, second: hook.id.span });
+        }
+    }
+}
+
+fn hook(node: &Node, source: &HookSource, space: Space, found: &mut Diagnostics) -> Option<HookDecl> {
+    let Kind::Map(entries) = &node.kind else {
+        data::invalid(found, "hook", node, "a mapping with `id`, `event` and `action`");
+        return None;
+    };
+    data::keys(found, entries, &KEYS, "a hook");
+    let enabled = node.get("enabled").and_then(|n| data::truth(found, "enabled", n)).unwrap_or(true);
+    let id = needed(node, "id", "a hook", found).and_then(|n| data::string(found, "id", n));
+    let id = id.filter(|id| {
+        let empty = id.node.trim().is_empty();
+        if empty {
+            found.push(ItemError::InvalidValue {
+                what: "the `id` of a hook".into(),
+                found: "empty".into(),
+                expected: "a name that is unique in its file".into(),
+                span: id.span,
+            });
+        }
+        !empty
+    });
+    // `{id: …, enabled: false}` is enough to take a hook of another source out.
+    let event = match node.get("event") {
+        None if !enabled => None,
+        _ => needed(node, "event", "a hook", found).and_then(|n| data::string(found, "event", n)),
+    };
+    let point = event.as_ref().and_then(|e| point(e, found));
+    let layer = node.get("layer").and_then(|n| data::number(found, "layer", n));
+    let position = node.get("position").and_then(|n| position(n, found));
+    let wrap = node.get("wrap").and_then(|n| data::truth(found, "wrap", n));
+    let description = node.get("description").and_then(|n| data::string(found, "description", n)).map(|d| d.node);
+    let on_failure = node.get("on_failure").and_then(|n| on_failure(n, found));
+    let grants = node.get("grants").map(|n| grants(n, found)).unwrap_or_default();
+    let read = node.get("condition").map(|n| (n, condition::from_data(n)));
+    let mut expr = None;
+    let mut broken = false;
+    if let Some((_, parsed)) = read {
+        broken = !parsed.errors.is_empty();
+        found.syntax(parsed.errors);
+        expr = parsed.tree;
+    }
+    let mut holes = HookHoles::default();
+    let action_node = node.get("action");
+    if action_node.is_none() && enabled && point.is_some() {
+        needed(node, "action", "a hook", found);
+    }
+    let action = match (action_node, point) {
+        (Some(n), Some(point)) => action::read(n, point, &mut holes, found).map(|action| Spanned::new(action, n.span)),
+        (Some(_), None) | (None, _) => None,
+    };
+    let point = match point {
+        Some(point) => point,
+        None if event.is_none() && !enabled => hook_point::of(HookPoint::ResolveExtends),
+        None => return None,
+    };
+    let compiled = match &expr {
+        Some(expr) => match compile(expr, point) {
+            Ok(condition) => Some(condition),
+            Err(faults) => {
+                found.syntax(faults);
+                broken = true;
+                None
+            }
+        },
+        None => None,
+    };
+    let id = id?;
+    // A hook that could not be read is no hook; but one that is switched off needs nothing besides its id.
+    if broken || (enabled && action.is_none()) {
+        return None;
+    }
+    Some(HookDecl {
+        span: id.span,
+        id,
+        event: point.point,
+        layer,
+        position: position.unwrap_or(Position::Before),
+        wrap: wrap.unwrap_or(true),
+        enabled,
+        condition_source: node.get("condition").filter(|_| expr.is_some()).map(Node::to_value),
+        condition: expr.zip(node.get("condition")).map(|(expr, n)| Spanned::new(expr, n.span)),
+        compiled,
+        action,
+        holes,
+        grants,
+        on_failure: on_failure.unwrap_or(OnFailure::Warn),
+        description,
+        source: source.clone(),
+        space,
+    })
+}
+
+fn needed<'n>(node: &'n Node, key: &str, of: &str, found: &mut Diagnostics) -> Option<&'n Node> {
+    let value = node.get(key);
+    if value.is_none() {
+        found.push(ItemError::Missing {
+            what: format!("`{key}`"),
+            of: of.to_owned(),
+            span: node.get("id").map_or(node.span, |id| id.span),
+            help: format!("add `{key}: …`"),
+        });
+    }
+    value
+}
+
+fn point(event: &Spanned<String>, found: &mut Diagnostics) -> Option<&'static Point> {
+    let point = hook_point::by_name(&event.node);
+    if point.is_none() {
+        found.push(HookError::UnknownEvent {
+            event: event.node.clone(),
+            span: event.span,
+            suggestion: closest(&event.node, hook_point::event_names()),
+        });
+    }
+    point
+}
+
+/// `before` or `after`.
+pub fn position(node: &Node, found: &mut Diagnostics) -> Option<Position> {
+    match node.as_str() {
+        Some("before") => Some(Position::Before),
+        Some("after") => Some(Position::After),
+        Some(_) | None => {
+            data::invalid(found, "position", node, "`before` or `after`");
+            None
+        }
+    }
+}
+
+fn on_failure(node: &Node, found: &mut Diagnostics) -> Option<OnFailure> {
+    match node.as_str() {
+        Some("warn") => Some(OnFailure::Warn),
+        Some("fail") => Some(OnFailure::Fail),
+        Some(_) | None => {
+            data::invalid(found, "on_failure", node, "`warn` or `fail`");
+            None
+        }
+    }
+}
+
+fn grants(node: &Node, found: &mut Diagnostics) -> Vec<Spanned<capability::Pattern>> {
+    let Kind::List(items) = &node.kind else {
+        data::invalid(found, "grants", node, "a list of capability patterns");
+        return Vec::new();
+    };
+    let mut grants = Vec::new();
+    for item in items {
+        let Some(text) = data::string(found, "grants", item) else { continue };
+        match capability::parse(item.span.source, &text.node, item.content_start()) {
+            Ok(pattern) => grants.push(Spanned::new(pattern, item.span)),
+            Err(error) => found.push(if item.is_verbatim() { error } else { error.within(item.span) }),
+        }
+    }
+    grants
+}
+
+/// Compiles against the types of the point's facts; inputs have no type here, because each directive has its own.
+fn compile(expr: &condition::Expr, point: &Point) -> Result<Condition, Vec<SyntaxError>> {
+    let types = |path: &condition::Path| match point.find(path) {
+        Found::Fact(kind) => kind,
+        Found::Input | Found::Open | Found::Nothing => None,
+    };
+    Condition::compile_typed(expr, &types).map_err(super::faults)
+}

@@ -1,0 +1,88 @@
+//! Reading an item id where one was written: what would leave its space is told apart from what is merely misspelt.
+
+use rye_grammar::{ItemId, Spanned, SyntaxError};
+
+use crate::diagnostics::{Diagnostics, ItemError};
+
+/// The id, or `None` and a diagnostic.
+pub fn read(found: &mut Diagnostics, text: &Spanned<String>) -> Option<Spanned<ItemId>> {
+    match ItemId::parse(&text.node) {
+        Ok(id) => Some(Spanned::new(id, text.span)),
+        Err(invalid) => {
+            if leaves_its_space(&text.node) {
+                let reason = why(&text.node).unwrap_or(invalid.reason);
+                found.push(ItemError::EscapesSpace { text: text.node.clone(), reason, span: text.span });
+            } else {
+                let help = dotted_hint(&text.node);
+                found.push(SyntaxError::Reference {
+                    message: format!("`{}` is no item id", text.node.escape_debug()),
+                    span: text.span,
+                    label: invalid.reason,
+                    help: Some(help),
+                });
+            }
+            None
+        }
+    }
+}
+
+fn leaves_its_space(text: &str) -> bool {
+    text.starts_with(['/', '~', '\\'])
+        || text.split(['/', '\\']).any(|s| s == "." || s == "..")
+        || text.get(1..3).is_some_and(|s| s == ":\\" || s == ":/")
+}
+
+fn why(text: &str) -> Option<String> {
+    if text.starts_with(['/', '\\']) || text.get(1..2) == Some(":") {
+        Some("an absolute path".into())
+    } else if text.starts_with('~') {
+        Some("a path into a home folder".into())
+    } else {
+        let up = text.split(['/', '\\']).find(|s| *s == "." || *s == "..")?;
+        Some(format!("`{up}` is no segment of an item id"))
+    }
+}
+
+fn dotted_hint(text: &str) -> String {
+    let stem = text.strip_suffix(".md").or_else(|| text.strip_suffix(".yaml")).or_else(|| text.strip_suffix(".yml"));
+    match stem.map(ItemId::parse) {
+        Some(Ok(id)) => format!("leave the extension out: `{id}`"),
+        Some(Err(_)) | None => match ItemId::parse(&text.replace('.', "/")) {
+            Ok(id) => format!("ids are written with `/`: `{id}`"),
+            Err(_) => "an id is one or more parts of letters, digits, `_` and `-`, joined by `/`".into(),
+        },
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use rye_grammar::{SourceId, Span};
+
+    use super::*;
+
+    fn code(text: &str) -> Option<&'static str> {
+        let mut found = Diagnostics::new();
+        let id = read(&mut found, &Spanned::new(text.into(), Span::new(SourceId(0), 0, text.len())));
+        let code = found.iter().next().map(crate::diagnostics::Diagnostic::code);
+        assert_eq!(id.is_some(), code.is_none());
+        code
+    }
+
+    #[test]
+    fn ways_out_are_told_from_slips() {
+        for text in ["../x", "a/../b", "/etc/passwd", "~/x", "./x", "a\\..\\b", "C:\\x"] {
+            assert_eq!(code(text), Some("item::escapes-space"), "{text}");
+        }
+        for text in ["", "a b", "a//b", "base.md", "rye.agent.core.base", "ä", "a/"] {
+            assert_eq!(code(text), Some("syntax::reference"), "{text}");
+        }
+        assert_eq!(code("rye/agent/core/base"), None);
+    }
+
+    #[test]
+    fn hints_show_the_id_that_was_meant() {
+        assert!(dotted_hint("a/b.md").contains("`a/b`"));
+        assert!(dotted_hint("rye.agent.core").contains("`rye/agent/core`"));
+    }
+}

@@ -1,0 +1,277 @@
+//! What files become, through the cache: one test a rule.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use rye_grammar::ItemId;
+use serde_json::json;
+
+use super::*;
+use crate::diagnostics::Diagnostics;
+use crate::hook::{HookAction, HookPoint};
+use crate::plan::NudgePolicy;
+use crate::world::MapWorld;
+
+fn id(text: &str) -> ItemId {
+    ItemId::parse(text).unwrap()
+}
+
+fn directive_file(xml: &str, body: &str) -> String {
+    format!("# Title\n\nProse.\n\n```xml\n{xml}\n```\n\n{body}\n")
+}
+
+/// The directive `a/x` of that XML, and the codes of everything wrong with it.
+fn read(xml: &str, body: &str) -> (Option<Arc<Directive>>, Diagnostics) {
+    let world = MapWorld::new().project(".ai/directives/a/x.md", directive_file(xml, body));
+    let items = Items::new(&world);
+    let directive = items.directive(&id("a/x"));
+    (directive, items.diagnostics())
+}
+
+fn codes(xml: &str) -> Vec<String> {
+    read(xml, "body").1.iter().map(|d| d.code().to_owned()).collect()
+}
+
+fn hook_codes(yaml: &str) -> Vec<String> {
+    let world = MapWorld::new().project(".ai/config/agent/hooks.yaml", yaml);
+    let items = Items::new(&world);
+    items.hook_files();
+    items.diagnostics().iter().map(|d| d.code().to_owned()).collect()
+}
+
+fn hook(yaml: &str) -> Arc<HookDecl> {
+    let world = MapWorld::new().project(".ai/config/agent/hooks.yaml", yaml);
+    let items = Items::new(&world);
+    let hooks = items.hook_files().project.clone();
+    assert!(items.diagnostics().is_empty(), "{:?}", items.diagnostics());
+    hooks.into_iter().next().unwrap()
+}
+
+#[test]
+fn a_whole_directive_is_read() {
+    let (directive, found) = read(
+        r#"<directive name="x" version="1.0.0" extends="rye/agent/core/base">
+  <metadata>
+    <description>Does it.</description> <category>a</category>
+    <model tier="general" fallback="fast"/>
+    <limits max_turns="10" spend="0.10"/>
+    <context> <system>k/s</system> <before>k/b</before> <suppress>k/z</suppress> </context>
+    <permissions>
+      <execute> <tool net="a.b, *.c" write="out/">rye/file-system/*</tool> </execute>
+      <search>*</search>
+      <acknowledge risk="elevated">because</acknowledge>
+    </permissions>
+    <hooks><hook id="h" event="tool_call"><when>call.name == "x"</when><block reason="no"/></hook></hooks>
+    <continuation_directive>a/next</continuation_directive>
+    <nudge>never</nudge>
+  </metadata>
+  <inputs><input name="n" type="integer" enum="1,2" default="2">count</input></inputs>
+  <outputs><output name="url" required="true">where</output></outputs>
+</directive>"#,
+        "Do {input:n}.",
+    );
+    assert!(found.is_empty(), "{found:?}");
+    let directive = directive.unwrap();
+    assert_eq!(directive.extends.as_ref().unwrap().node, id("rye/agent/core/base"));
+    assert_eq!(directive.description, "Does it.");
+    assert_eq!(directive.limits.iter().map(|l| l.name.node.as_str()).collect::<Vec<_>>(), ["turns", "spend"]);
+    let grants = &directive.permissions.as_ref().unwrap().grants;
+    assert_eq!(grants[0].pattern.0, "rye.execute.tool.rye.file-system.*");
+    assert_eq!(grants[0].net, ["a.b", "*.c"]);
+    assert_eq!(grants[1].pattern.0, "rye.fetch.*");
+    assert_eq!(directive.hooks[0].event, HookPoint::ToolCall);
+    assert_eq!(directive.nudge.as_ref().unwrap().node, NudgePolicy::Never);
+    assert_eq!(directive.inputs["n"].default, Some(json!(2)));
+    assert_eq!(directive.inputs["n"].choices, [json!(1), json!(2)]);
+    assert!(directive.outputs["url"].required);
+    assert_eq!(directive.body.node, "Do {input:n}.");
+}
+
+#[test]
+fn the_description_falls_back_to_prose() {
+    let (directive, _) = read(r#"<directive name="x"/>"#, "");
+    assert_eq!(directive.unwrap().description, "Prose.");
+}
+
+#[test]
+fn a_process_joins_the_body() {
+    let (directive, found) =
+        read(r#"<directive name="x"><process><step id="1">Go {input:n}</step></process></directive>"#, "Then stop.");
+    assert!(found.is_empty(), "{found:?}");
+    let directive = directive.unwrap();
+    assert_eq!(directive.body.node, "<step id=\"1\">Go {input:n}</step>\n\nThen stop.");
+    assert_eq!(directive.body_template.parts.len(), 5);
+}
+
+#[test]
+fn the_vocabulary_is_closed() {
+    assert_eq!(codes(r#"<directive name="x" extend="y"/>"#), ["item::unknown-key"]);
+    assert_eq!(codes(r#"<directive name="x"><metadata><modle/></metadata></directive>"#), ["item::unknown-key"]);
+    assert_eq!(
+        codes(r#"<directive name="x"><metadata><model>fast</model></metadata></directive>"#),
+        ["item::unknown-key"]
+    );
+    let (_, found) = read(r#"<directive name="x" extend="y"/>"#, "");
+    assert_eq!(found.iter().next().unwrap().help().unwrap(), "did you mean `extends`?");
+}
+
+#[test]
+fn names_have_to_fit_the_place() {
+    assert_eq!(codes(r#"<directive name="y"/>"#), ["item::name-mismatch"]);
+    assert_eq!(
+        codes(r#"<directive name="x"><metadata><category>b</category></metadata></directive>"#),
+        ["item::name-mismatch"]
+    );
+    assert_eq!(codes("<directive/>"), ["item::missing"]);
+}
+
+#[test]
+fn ids_may_not_leave_their_space() {
+    assert_eq!(codes(r#"<directive name="x" extends="../y"/>"#), ["item::escapes-space"]);
+    assert_eq!(codes(r#"<directive name="x" extends="a b"/>"#), ["syntax::reference"]);
+    let context = r#"<directive name="x"><context><before>/etc/passwd</before></context></directive>"#;
+    assert_eq!(codes(context), ["item::escapes-space"]);
+}
+
+#[test]
+fn values_have_to_fit_their_types() {
+    let field = |attributes: &str| {
+        codes(&format!(r#"<directive name="x"><inputs><input name="n" {attributes}/></inputs></directive>"#))
+    };
+    assert_eq!(field(r#"type="integer" default="1.5""#), ["interface::type"]);
+    assert_eq!(field(r#"type="boolean" default="yes""#), ["interface::type"]);
+    assert_eq!(field(r#"enum="a,b" default="c""#), ["interface::type"]);
+    assert_eq!(field(r#"type="strng""#), ["item::invalid-value"]);
+    assert_eq!(field(r#"required="maybe""#), ["item::invalid-value"]);
+    assert!(field(r#"type="object" default='{"a":1}'"#).is_empty());
+    assert!(field(r#"type="integer" default="18446744073709551615""#).is_empty());
+}
+
+#[test]
+fn things_that_stand_once_stand_once() {
+    let twice = r#"<directive name="x"><metadata><model/></metadata><inputs><input name="a"/><input name="a"/></inputs></directive>"#;
+    assert_eq!(codes(twice), ["item::repeated"]);
+    let both = r#"<directive name="x"><metadata><limits turns="1"/></metadata><limits turns="2"/></directive>"#;
+    assert_eq!(codes(both), ["item::repeated"]);
+}
+
+#[test]
+fn an_empty_permissions_element_is_not_none() {
+    let (directive, _) = read(r#"<directive name="x"><permissions/></directive>"#, "");
+    assert!(directive.unwrap().permissions.as_ref().is_some_and(|p| p.grants.is_empty()));
+    assert_eq!(codes(r#"<directive name="x"><permissions>all</permissions></directive>"#), ["item::invalid-value"]);
+}
+
+#[test]
+fn hooks_are_read_in_every_spelling() {
+    let block = "hooks: [{id: h, event: tool_call, action: ACTION}]";
+    let action = |text: &str| hook(&block.replace("ACTION", text)).action.clone().unwrap().node;
+    let expected = HookAction::Block { reason: "no".into() };
+    for text in ["{block: no}", "{block: {reason: no}}", "{action: block, reason: no}"] {
+        assert_eq!(action(text), expected, "{text}");
+    }
+    let bare = hook("hooks: [{id: h, event: limit, action: abort}]");
+    assert_eq!(bare.action.as_ref().unwrap().node, HookAction::Terminate { status: None, error: None });
+    let fetch = "hooks: [{id: h, event: thread_started, action: {primary: load, item_type: knowledge, item_id: a/b}}]";
+    assert!(
+        matches!(&hook(fetch).action.as_ref().unwrap().node, HookAction::Fetch { item_id, .. } if item_id == "a/b")
+    );
+}
+
+#[test]
+fn holes_of_an_action_are_noted() {
+    let read = hook(
+        "hooks: [{id: h, event: after_step, action: {primary: execute, item_type: tool, item_id: a/b, \
+         params: {text: \"spent ${cost.spend} of {input:max}\"}}}]",
+    );
+    assert_eq!(read.holes.facts[0].path.to_string(), "cost.spend");
+    assert_eq!(read.holes.facts[0].field, "params.text");
+    assert_eq!(read.holes.inputs[0].node, "max");
+    assert!(!read.has_static_id());
+}
+
+#[test]
+fn hooks_that_cannot_work_say_why() {
+    let one = |fields: &str| hook_codes(&format!("hooks: [{{id: h, {fields}}}]"));
+    assert_eq!(one("event: thread_begun, action: handoff"), ["hook::unknown-event"]);
+    assert_eq!(one("event: tool_call, action: handoff"), ["hook::wrong-action"]);
+    assert_eq!(one("event: tool_call, action: {blok: no}"), ["hook::wrong-action"]);
+    assert_eq!(one("event: tool_call, action: {block: no}, when: x"), ["item::unknown-key"]);
+    assert_eq!(one("event: tool_call"), ["item::missing"]);
+    assert_eq!(one("event: tool_call, action: {block: no}, condition: 'a =='"), ["syntax::condition"]);
+    assert_eq!(one("event: tool_call, action: {block: no}, condition: 'directive > 3'"), ["syntax::condition"]);
+    assert_eq!(one("event: tool_call, action: {block: no}, layer: high"), ["item::invalid-value"]);
+    assert_eq!(one("event: resolve_extends, action: {set_extends: ../x}"), ["item::escapes-space"]);
+    assert_eq!(hook_codes("hook: []"), ["item::unknown-key"]);
+    assert_eq!(hook_codes("[]"), ["item::invalid-value"]);
+    assert!(hook_codes("hooks: [{id: stop_at_limit, enabled: false}]").is_empty());
+}
+
+#[test]
+fn ids_are_unique_per_source() {
+    let same = "hooks:\n- {id: h, event: limit, action: abort}\n- {id: h, event: error, action: abort}\n";
+    assert_eq!(hook_codes(same), ["hook::duplicate-id"]);
+}
+
+#[test]
+fn only_what_is_asked_for_is_parsed() {
+    let mut world = MapWorld::new();
+    for i in 0..1000 {
+        let text = directive_file(&format!(r#"<directive name="d{i}"/>"#), "x");
+        world.insert(crate::world::Space::Project, &format!(".ai/directives/d{i}.md"), text);
+    }
+    let items = Items::new(&world);
+    items.directive(&id("d7"));
+    items.directive(&id("d7"));
+    assert_eq!(items.list(ItemKind::Directive).len(), 1000);
+    assert!(items.exists(ItemKind::Directive, &id("d8")));
+    assert_eq!(items.parsed_files(), 1);
+}
+
+#[test]
+fn the_first_space_wins() {
+    let world = MapWorld::new().with(Space::System, ".ai/knowledge/k.md", "system").with(
+        Space::User,
+        ".ai/knowledge/k.md",
+        "user",
+    );
+    assert_eq!(Items::new(&world).knowledge(&id("k")).unwrap().body.node, "user");
+}
+
+#[test]
+fn broken_files_are_told_once_and_never_read_further() {
+    let world = MapWorld::new()
+        .project(".ai/knowledge/bytes.md", [0xff, 0xfe])
+        .project(".ai/knowledge/twice.md", "")
+        .project(".ai/knowledge/twice.yaml", "")
+        .project(".ai/knowledge/signed.md", "<!-- rye:signed:2026-01-01T00:00:00Z:00:00:00 -->\ntext");
+    let items = Items::new(&world);
+    for name in ["bytes", "twice", "signed", "bytes"] {
+        assert!(items.knowledge(&id(name)).is_none(), "{name}");
+    }
+    let codes: Vec<_> = items.diagnostics().iter().map(|d| d.code()).collect();
+    assert_eq!(codes, ["item::unreadable", "item::ambiguous", "item::signature"]);
+}
+
+#[test]
+fn knowledge_has_a_tag_and_a_closed_vocabulary() {
+    let world = MapWorld::new()
+        .project(".ai/knowledge/a/k.md", "---\nname: Env\ntags: [x, y]\n---\n\nBody.\n")
+        .project(".ai/knowledge/a/bad.md", "---\nnam: Env\nname: 'a b'\n---\nBody.\n");
+    let items = Items::new(&world);
+    let good = items.knowledge(&id("a/k")).unwrap();
+    assert_eq!((good.tag(), good.body.node.as_str()), ("Env", "Body."));
+    assert_eq!(items.knowledge(&id("a/bad")).unwrap().tag(), "bad");
+    let codes: Vec<_> = items.diagnostics().iter().map(|d| d.code()).collect();
+    assert_eq!(codes, ["item::unknown-key", "item::invalid-value"]);
+}
+
+#[test]
+fn settings_merge_over_the_spaces() {
+    let world = MapWorld::new()
+        .with(Space::System, ".ai/config/agent/resilience.yaml", "limits: {turns: 15, spend: 0.5}")
+        .project(".ai/config/agent/resilience.yaml", "limits: {turns: 30}");
+    let items = Items::new(&world);
+    let config = items.config_named("agent/resilience").unwrap();
+    assert_eq!(config.to_value(), json!({"limits": {"turns": 30, "spend": 0.5}}));
+    let turns = config.get("limits").and_then(|l| l.get("turns")).unwrap().span;
+    assert_eq!(items.sources().get(turns.source).unwrap().path.as_ref(), ".ai/config/agent/resilience.yaml");
+}
