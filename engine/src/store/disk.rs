@@ -3,6 +3,7 @@
 //! Paths are relative to the project's root, and no path leaves it.
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -79,6 +80,10 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Whether somebody holds the lock of this file; a missing file is nobody's.
     fn is_locked(&self, path: &Path) -> io::Result<bool>;
 
+    /// The file for a library that does its own I/O and shares it with other processes by locks; created if missing when
+    /// `access` is to write. `None` where such files do not exist: the library then goes through the other methods.
+    fn shared_file(&self, path: &Path, access: Access) -> io::Result<Option<File>>;
+
     /// What was done so far.
     fn counters(&self) -> Counters;
 
@@ -104,6 +109,13 @@ pub trait Disk: Send + Sync + fmt::Debug {
         }
         Ok(())
     }
+}
+
+/// How [`Disk::shared_file`] opens a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    ReadWrite,
 }
 
 /// A lock that ends when this is dropped.

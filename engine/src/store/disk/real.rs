@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, OpenOptions};
 
-use super::{Counters, Disk, DiskCounters, Entry, Held};
+use super::{Access, Counters, Disk, DiskCounters, Entry, Held};
 
 /// Unsynced files kept open at most: thousands of threads live in one process of 1,024 descriptors.
 const OPEN_FILES: usize = 256;
@@ -39,16 +39,6 @@ impl RealDisk {
     pub fn open(root: &Path) -> io::Result<Self> {
         let root = Dir::open_ambient_dir(root, ambient_authority())?;
         Ok(Self { root, counters: DiskCounters::default(), unsynced: Mutex::default() })
-    }
-
-    /// Opens a file for a library that does its own I/O (the registry); created if missing when `write`.
-    pub fn open_file(&self, path: &Path, access: Access) -> io::Result<std::fs::File> {
-        let mut options = OpenOptions::new();
-        match access {
-            Access::Read => options.read(true),
-            Access::ReadWrite => options.read(true).write(true).create(true).truncate(false),
-        };
-        self.root.open_with(path, &options).map(File::into_std)
     }
 
     fn unsynced(&self) -> MutexGuard<'_, Unsynced> {
@@ -86,13 +76,6 @@ impl RealDisk {
     fn forget(&self, path: &Path) -> Option<Arc<File>> {
         self.unsynced().files.remove(path).map(|(_, file)| file)
     }
-}
-
-/// How [`RealDisk::open_file`] opens a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    Read,
-    ReadWrite,
 }
 
 impl Disk for RealDisk {
@@ -225,6 +208,15 @@ impl Disk for RealDisk {
             Err(TryLockError::WouldBlock) => Ok(true),
             Err(TryLockError::Error(error)) => Err(error),
         }
+    }
+
+    fn shared_file(&self, path: &Path, access: Access) -> io::Result<Option<std::fs::File>> {
+        let mut options = OpenOptions::new();
+        match access {
+            Access::Read => options.read(true),
+            Access::ReadWrite => options.read(true).write(true).create(true),
+        };
+        self.root.open_with(path, &options).map(|file| Some(file.into_std()))
     }
 
     fn counters(&self) -> Counters {

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Counters, Disk, DiskCounters, Entry, Held};
+use super::{Access, Counters, Disk, DiskCounters, Entry, Held};
 
 mod node;
 
@@ -215,14 +215,18 @@ impl Disk for SimulatedDisk {
     }
 
     fn read_range(&self, path: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>> {
-        let bytes = self.read(path)?;
+        let mut state = self.state();
+        state.readable()?;
+        let bytes = &state.file(path)?.current;
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
         let end = start.saturating_add(length).min(bytes.len());
         Ok(bytes.get(start..end).unwrap_or_default().to_vec())
     }
 
     fn length(&self, path: &Path) -> io::Result<u64> {
-        self.read(path).map(|bytes| bytes.len() as u64)
+        let mut state = self.state();
+        state.readable()?;
+        Ok(state.file(path)?.current.len() as u64)
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -362,6 +366,10 @@ impl Disk for SimulatedDisk {
         state.readable()?;
         let locks = state.locks.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(locks.contains(path))
+    }
+
+    fn shared_file(&self, _path: &Path, _access: Access) -> io::Result<Option<std::fs::File>> {
+        Ok(None)
     }
 
     fn counters(&self) -> Counters {

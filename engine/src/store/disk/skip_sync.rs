@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Counters, Disk, Entry, Held};
+use super::{Access, Counters, Disk, Entry, Held};
 
 /// Passes everything on but one sync, of a file or of a folder, counted from 0.
 #[derive(Debug)]
@@ -96,6 +96,10 @@ impl Disk for SkipSync {
 
     fn is_locked(&self, path: &Path) -> io::Result<bool> {
         self.inner.is_locked(path)
+    }
+
+    fn shared_file(&self, path: &Path, access: Access) -> io::Result<Option<std::fs::File>> {
+        self.inner.shared_file(path, access)
     }
 
     fn counters(&self) -> Counters {

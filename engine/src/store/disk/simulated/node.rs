@@ -74,8 +74,9 @@ impl FileNode {
     }
 
     pub fn sync(&mut self) {
-        self.pending.clear();
-        self.durable.clone_from(&self.current);
+        for write in std::mem::take(&mut self.pending) {
+            write.apply(&mut self.durable);
+        }
     }
 
     fn keep_some(&mut self, dice: &mut Dice) {

@@ -1,0 +1,211 @@
+//! The registry: small rows that processes share (`engine.md` 4): threads, who spawned whom, who owns what, and the ledger
+//! with its answers. Rebuildable from the transcripts, which are the truth. The only place that names the database.
+//!
+//! Everything here blocks and may wait for other processes: async callers go through [`RegistryWriter`] or a blocking
+//! thread. A write transaction lives within one call of [`Registry::commit`], never over an await.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use redb::backends::FileBackend;
+use redb::{
+    Builder, ConcurrencyMode, Database, ReadOnlyDatabase, ReadTransaction, ReadableDatabase, ReadableTable,
+    WriteTransaction,
+};
+
+use super::disk::{Access, Disk};
+use super::layout::{self, REGISTRY, THREADS};
+use super::{StoreError, owner};
+
+mod backend;
+mod changes;
+mod read;
+mod rows;
+mod tables;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use changes::{Answered, Change};
+pub use rows::{Liveness, RowUpdate, ThreadRow};
+pub use writer::RegistryWriter;
+
+/// The format this program writes, and the newest it reads.
+pub const FORMAT: u64 = 1;
+
+/// How long a writer waits for another process before it gives up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An open registry. One in a process is enough; its methods may be called from any thread.
+pub struct Registry {
+    disk: Arc<dyn Disk>,
+    database: Opened,
+    /// Writers of one process queue here, so that only those of different processes poll for the database's lock.
+    writing: Mutex<()>,
+    commits: AtomicU64,
+}
+
+enum Opened {
+    Write(Database),
+    Read(ReadOnlyDatabase),
+}
+
+impl Registry {
+    /// Opens the registry to read and write, and makes it if there is none.
+    pub fn open(disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
+        layout::prepare(&*disk)?;
+        let path = Path::new(REGISTRY);
+        let fresh = !disk.exists(path).map_err(StoreError::io("look for", path))?;
+        let shared = disk.shared_file(path, Access::ReadWrite).map_err(StoreError::io("open", path))?;
+        let database = match shared {
+            Some(file) => FileBackend::new(file).and_then(|file| builder().create_with_backend(file)),
+            None => Builder::new().create_with_backend(backend::DiskBackend::open(Arc::clone(&disk), path)?),
+        };
+        let database = Opened::Write(database.map_err(failed("opening it"))?);
+        if fresh {
+            let folder = Path::new(THREADS);
+            disk.sync_dir(folder).map_err(StoreError::io("sync", folder))?;
+        }
+        let registry = Self { disk, database, writing: Mutex::default(), commits: AtomicU64::new(0) };
+        registry.check_format()?;
+        Ok(registry)
+    }
+
+    /// Opens the registry to read; `None` if there is none. Where every process that wrote it has died, it must be
+    /// recovered first, which takes an opening to write.
+    pub fn open_read_only(disk: Arc<dyn Disk>) -> Result<Option<Self>, StoreError> {
+        let path = Path::new(REGISTRY);
+        let shared = match disk.shared_file(path, Access::Read) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            shared => shared.map_err(StoreError::io("open", path))?,
+        };
+        let Some(file) = shared else {
+            return match disk.exists(path).map_err(StoreError::io("look for", path))? {
+                true => Self::open(disk).map(Some),
+                false => Ok(None),
+            };
+        };
+        let Ok(database) = open_shared(file) else { return Self::open(disk).map(Some) };
+        let database = Opened::Read(database);
+        let registry = Self { disk, database, writing: Mutex::default(), commits: AtomicU64::new(0) };
+        match registry.format()? {
+            // Made by a process that died before it wrote anything.
+            None => Ok(None),
+            Some(found) => supported(found).map(|()| Some(registry)),
+        }
+    }
+
+    /// Transactions this process has committed.
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    /// Whether somebody works on the thread of this row.
+    pub fn liveness(&self, row: &ThreadRow) -> Result<Liveness, StoreError> {
+        if row.status.is_over() {
+            return Ok(Liveness::Over);
+        }
+        match &row.owner {
+            Some(owner) if owner::is_alive(&*self.disk, owner)? => Ok(Liveness::Alive),
+            Some(_) | None => Ok(Liveness::Orphaned),
+        }
+    }
+
+    fn check_format(&self) -> Result<(), StoreError> {
+        if let Some(found) = self.format()? {
+            return supported(found);
+        }
+        self.write(|transaction| {
+            // Another process may have been faster; the same row again changes nothing.
+            let mut meta = transaction.open_table(tables::META).map_err(failed("making its tables"))?;
+            let found = meta.get(tables::FORMAT).map_err(failed("reading its format"))?.map(|found| found.value());
+            if let Some(found) = found {
+                return supported(found);
+            }
+            meta.insert(tables::FORMAT, FORMAT).map_err(failed("writing its format"))?;
+            drop(meta);
+            tables::create(transaction)
+        })
+    }
+
+    fn format(&self) -> Result<Option<u64>, StoreError> {
+        let transaction = self.begin_read()?;
+        let meta = match transaction.open_table(tables::META) {
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
+            meta => meta.map_err(failed("reading its format"))?,
+        };
+        let found = meta.get(tables::FORMAT).map_err(failed("reading its format"))?;
+        Ok(found.map(|found| found.value()))
+    }
+
+    fn begin_read(&self) -> Result<ReadTransaction, StoreError> {
+        match &self.database {
+            Opened::Write(database) => database.begin_read(),
+            Opened::Read(database) => database.begin_read(),
+        }
+        .map_err(failed("reading it"))
+    }
+
+    /// One transaction, committed and durable when this returns. An error of `change` leaves nothing behind.
+    fn write<T>(&self, change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let Opened::Write(database) = &self.database else {
+            let source = io::Error::new(io::ErrorKind::PermissionDenied, "it was opened to read");
+            return Err(failed("writing to it")(source));
+        };
+        // A panic while it was held has left no transaction behind: dropping one aborts it.
+        let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let transaction = begin_write(database)?;
+        let answer = change(&transaction)?;
+        transaction.commit().map_err(failed("committing to it"))?;
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        Ok(answer)
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry").field("commits", &self.commits()).finish_non_exhaustive()
+    }
+}
+
+fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder.set_concurrency_mode(ConcurrencyMode::MultiWriter).set_cache_size(4 * 1024 * 1024);
+    builder
+}
+
+fn open_shared(file: std::fs::File) -> Result<ReadOnlyDatabase, redb::DatabaseError> {
+    builder().open_read_only_with_backend(FileBackend::new(file)?)
+}
+
+/// Begins a write transaction as soon as no other process has one, for at most [`PATIENCE`].
+fn begin_write(database: &Database) -> Result<WriteTransaction, StoreError> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut pause = Duration::from_micros(200);
+    loop {
+        match database.try_begin_write() {
+            Ok(transaction) => return Ok(transaction),
+            Err(redb::TransactionError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(pause),
+            Err(redb::TransactionError::WouldBlock) => return Err(StoreError::Busy { seconds: PATIENCE.as_secs() }),
+            Err(error) => return Err(failed("writing to it")(error)),
+        }
+        pause = (pause * 2).min(Duration::from_millis(5));
+    }
+}
+
+fn supported(found: u64) -> Result<(), StoreError> {
+    if found > FORMAT {
+        return Err(StoreError::Newer { path: REGISTRY.into(), found, supported: FORMAT });
+    }
+    Ok(())
+}
+
+/// For `map_err`: what was tried when the database failed.
+fn failed<E: std::error::Error + Send + Sync + 'static>(doing: &'static str) -> impl FnOnce(E) -> StoreError {
+    move |source| StoreError::Registry { doing, source: Box::new(source) }
+}

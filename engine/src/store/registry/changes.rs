@@ -1,0 +1,157 @@
+//! Writing to the registry: changes as data, several to a transaction.
+
+use redb::{ReadableTable, Table, WriteTransaction};
+use serde::Serialize;
+
+use super::read::{id, parse};
+use super::{Registry, RowUpdate, ThreadRow, failed, tables};
+use crate::store::StoreError;
+use crate::store::owner::{self, OwnerId};
+use crate::thread_id::ThreadId;
+
+const DOING: &str = "writing to it";
+
+/// One thing to write. Times are in milliseconds since 1970.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// A thread's row, new or in place of the old one.
+    Put(Box<ThreadRow>),
+    /// Some fields of a row.
+    Update { thread: ThreadId, update: Box<RowUpdate>, now: i64 },
+    /// The row of a thread's n-th child. If that child was spawned before, nothing changes and the answer names it.
+    Spawn { parent: ThreadId, spawn: u64, child: Box<ThreadRow> },
+    /// Makes a process the owner of a thread, unless another one that lives owns it.
+    Own { thread: ThreadId, owner: OwnerId, now: i64 },
+}
+
+/// What became of a change.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answered {
+    Done,
+    /// The child that this spawn has: the one given, or the one from before.
+    Child(ThreadId),
+    /// Refused: this owner lives and works on the thread.
+    OwnedBy(OwnerId),
+    /// Refused: the registry has no such thread.
+    NoThread(ThreadId),
+}
+
+impl Answered {
+    /// Whether the change was refused, and with it everything behind it.
+    pub fn is_refused(&self) -> bool {
+        match self {
+            Self::Done | Self::Child(_) => false,
+            Self::OwnedBy(_) | Self::NoThread(_) => true,
+        }
+    }
+}
+
+impl Registry {
+    /// Makes changes in one transaction, durable when this returns, and answers each. The first that is refused ends
+    /// the list: those before it are made, those behind it have no answer.
+    pub fn commit(&self, changes: &[Change]) -> Result<Vec<Answered>, StoreError> {
+        let mut answers = self.commit_all(&[changes])?;
+        Ok(answers.pop().unwrap_or_default())
+    }
+
+    /// Several independent lists in one transaction: a refusal ends its own list only.
+    pub fn commit_all(&self, lists: &[&[Change]]) -> Result<Vec<Vec<Answered>>, StoreError> {
+        self.write(|transaction| {
+            let mut answers = Vec::with_capacity(lists.len());
+            for list in lists {
+                let mut answered = Vec::with_capacity(list.len());
+                for change in *list {
+                    let answer = self.change(transaction, change)?;
+                    let refused = answer.is_refused();
+                    answered.push(answer);
+                    if refused {
+                        break;
+                    }
+                }
+                answers.push(answered);
+            }
+            Ok(answers)
+        })
+    }
+
+    fn change(&self, transaction: &WriteTransaction, change: &Change) -> Result<Answered, StoreError> {
+        match change {
+            Change::Put(row) => put(transaction, row),
+            Change::Update { thread, update, now } => edit(transaction, thread, |row| update.apply(row, *now)),
+            Change::Spawn { parent, spawn, child } => spawned(transaction, parent, *spawn, child),
+            Change::Own { thread, owner, now } => self.own(transaction, thread, owner, *now),
+        }
+    }
+
+    fn own(
+        &self,
+        transaction: &WriteTransaction,
+        thread: &ThreadId,
+        owner: &OwnerId,
+        now: i64,
+    ) -> Result<Answered, StoreError> {
+        let Some(row) = find(transaction, thread)? else { return Ok(Answered::NoThread(thread.clone())) };
+        if let Some(other) = row.owner.filter(|other| other != owner)
+            && owner::is_alive(&*self.disk, &other)?
+        {
+            return Ok(Answered::OwnedBy(other));
+        }
+        edit(transaction, thread, |row| {
+            row.owner = Some(owner.clone());
+            row.updated_at = now;
+        })
+    }
+}
+
+fn spawned(
+    transaction: &WriteTransaction,
+    parent: &ThreadId,
+    spawn: u64,
+    child: &ThreadRow,
+) -> Result<Answered, StoreError> {
+    let mut edges = transaction.open_table(tables::CHILDREN).map_err(failed(DOING))?;
+    let known = edges.get((parent.as_str(), spawn)).map_err(failed(DOING))?.map(|known| id(known.value()));
+    if let Some(known) = known {
+        return known.map(Answered::Child);
+    }
+    edges.insert((parent.as_str(), spawn), child.id.as_str()).map_err(failed(DOING))?;
+    drop(edges);
+    let row = ThreadRow { parent: Some(parent.clone()), spawn: Some(spawn), ..child.clone() };
+    put(transaction, &row)?;
+    Ok(Answered::Child(child.id.clone()))
+}
+
+fn find(transaction: &WriteTransaction, thread: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {
+    let table = transaction.open_table(tables::THREADS).map_err(failed(DOING))?;
+    let row = table.get(thread.as_str()).map_err(failed(DOING))?;
+    row.map(|bytes| parse(bytes.value())).transpose()
+}
+
+fn edit(
+    transaction: &WriteTransaction,
+    thread: &ThreadId,
+    change: impl FnOnce(&mut ThreadRow),
+) -> Result<Answered, StoreError> {
+    let Some(mut row) = find(transaction, thread)? else { return Ok(Answered::NoThread(thread.clone())) };
+    change(&mut row);
+    put(transaction, &row)
+}
+
+fn put(transaction: &WriteTransaction, row: &ThreadRow) -> Result<Answered, StoreError> {
+    let mut threads = transaction.open_table(tables::THREADS).map_err(failed(DOING))?;
+    insert(&mut threads, row.id.as_str(), row)?;
+    let mut active = transaction.open_table(tables::ACTIVE).map_err(failed(DOING))?;
+    if row.status.is_over() {
+        active.remove(row.id.as_str()).map_err(failed(DOING))?;
+    } else {
+        active.insert(row.id.as_str(), ()).map_err(failed(DOING))?;
+    }
+    Ok(Answered::Done)
+}
+
+/// Writes a row as JSON.
+pub fn insert<T: Serialize>(table: &mut Table<'_, &str, &[u8]>, key: &str, row: &T) -> Result<(), StoreError> {
+    let bytes = serde_json::to_vec(row).map_err(failed("writing a row of it"))?;
+    table.insert(key, bytes.as_slice()).map_err(failed(DOING))?;
+    Ok(())
+}

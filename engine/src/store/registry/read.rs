@@ -1,0 +1,85 @@
+//! Reading the registry. Each call sees one moment of it.
+
+use redb::{ReadableTable, TableDefinition};
+use serde::de::DeserializeOwned;
+
+use super::{Registry, ThreadRow, failed, tables};
+use crate::store::StoreError;
+use crate::thread_id::ThreadId;
+
+const DOING: &str = "reading it";
+
+impl Registry {
+    /// One thread's row.
+    pub fn thread(&self, thread: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {
+        self.row(tables::THREADS, thread.as_str())
+    }
+
+    /// Every thread, by id.
+    pub fn threads(&self) -> Result<Vec<ThreadRow>, StoreError> {
+        let transaction = self.begin_read()?;
+        let table = transaction.open_table(tables::THREADS).map_err(failed(DOING))?;
+        let mut rows = Vec::new();
+        for row in table.iter().map_err(failed(DOING))? {
+            let (_, bytes) = row.map_err(failed(DOING))?;
+            rows.push(parse(bytes.value())?);
+        }
+        Ok(rows)
+    }
+
+    /// The threads that are not over, by id.
+    pub fn active(&self) -> Result<Vec<ThreadRow>, StoreError> {
+        let transaction = self.begin_read()?;
+        let active = transaction.open_table(tables::ACTIVE).map_err(failed(DOING))?;
+        let threads = transaction.open_table(tables::THREADS).map_err(failed(DOING))?;
+        let mut rows = Vec::new();
+        for id in active.iter().map_err(failed(DOING))? {
+            let (id, _) = id.map_err(failed(DOING))?;
+            if let Some(bytes) = threads.get(id.value()).map_err(failed(DOING))? {
+                rows.push(parse(bytes.value())?);
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The children a thread has spawned, with their numbers, in order.
+    pub fn children(&self, parent: &ThreadId) -> Result<Vec<(u64, ThreadId)>, StoreError> {
+        let transaction = self.begin_read()?;
+        let table = transaction.open_table(tables::CHILDREN).map_err(failed(DOING))?;
+        let mut children = Vec::new();
+        for edge in table.range((parent.as_str(), 0)..=(parent.as_str(), u64::MAX)).map_err(failed(DOING))? {
+            let (key, child) = edge.map_err(failed(DOING))?;
+            children.push((key.value().1, id(child.value())?));
+        }
+        Ok(children)
+    }
+
+    /// The parent's n-th child, if it was spawned.
+    pub fn child(&self, parent: &ThreadId, spawn: u64) -> Result<Option<ThreadId>, StoreError> {
+        let transaction = self.begin_read()?;
+        let table = transaction.open_table(tables::CHILDREN).map_err(failed(DOING))?;
+        let child = table.get((parent.as_str(), spawn)).map_err(failed(DOING))?;
+        child.map(|child| id(child.value())).transpose()
+    }
+
+    pub(super) fn row<T: DeserializeOwned>(
+        &self,
+        table: TableDefinition<'_, &str, &[u8]>,
+        key: &str,
+    ) -> Result<Option<T>, StoreError> {
+        let transaction = self.begin_read()?;
+        let table = transaction.open_table(table).map_err(failed(DOING))?;
+        let row = table.get(key).map_err(failed(DOING))?;
+        row.map(|bytes| parse(bytes.value())).transpose()
+    }
+}
+
+/// A row as it was written.
+pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, StoreError> {
+    serde_json::from_slice(bytes).map_err(failed("reading a row of it"))
+}
+
+/// An id as it was written.
+pub fn id(text: &str) -> Result<ThreadId, StoreError> {
+    ThreadId::parse(text).map_err(failed("reading a row of it"))
+}

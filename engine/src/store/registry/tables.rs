@@ -1,0 +1,32 @@
+//! The tables of the registry. Rows are JSON, so that a later version can add a field.
+
+use redb::{TableDefinition, WriteTransaction};
+
+use super::failed;
+use crate::store::StoreError;
+
+/// Name → number: the format version.
+pub const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+/// The name of the format's row.
+pub const FORMAT: &str = "format";
+/// Thread id → [`super::ThreadRow`].
+pub const THREADS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("threads");
+/// The ids of threads that are not over.
+pub const ACTIVE: TableDefinition<'_, &str, ()> = TableDefinition::new("active");
+/// Parent and number of the spawn → child.
+pub const CHILDREN: TableDefinition<'_, (&str, u64), &str> = TableDefinition::new("children");
+/// Thread id → its account in the ledger.
+pub const ACCOUNTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("accounts");
+/// Thread id and step → the answer that the ledger gave.
+pub const ANSWERS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("answers");
+
+/// Makes all tables, so that readers find them.
+pub fn create(transaction: &WriteTransaction) -> Result<(), StoreError> {
+    let doing = "making its tables";
+    transaction.open_table(THREADS).map_err(failed(doing))?;
+    transaction.open_table(ACTIVE).map_err(failed(doing))?;
+    transaction.open_table(CHILDREN).map_err(failed(doing))?;
+    transaction.open_table(ACCOUNTS).map_err(failed(doing))?;
+    transaction.open_table(ANSWERS).map_err(failed(doing))?;
+    Ok(())
+}

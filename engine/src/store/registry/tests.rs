@@ -1,0 +1,307 @@
+//! The registry: shared by threads and processes, recovered after their deaths, versioned.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use super::super::disk::{RealDisk, SimulatedDisk};
+use super::super::owner::{OwnerId, OwnerLock};
+use super::*;
+use crate::thread::{Cost, Status};
+use crate::thread_id::ThreadId;
+
+fn id(text: &str) -> ThreadId {
+    ThreadId::parse(text).unwrap()
+}
+
+fn row(text: &str) -> ThreadRow {
+    ThreadRow::new(id(text), "hello", 1_000)
+}
+
+fn put(text: &str) -> Change {
+    Change::Put(Box::new(row(text)))
+}
+
+fn folder() -> (TempDir, Arc<dyn Disk>) {
+    let folder = TempDir::new().unwrap();
+    let disk = RealDisk::open(folder.path()).unwrap();
+    (folder, Arc::new(disk))
+}
+
+fn status(thread: &str, status: Status) -> Change {
+    let update = RowUpdate { status: Some(status), ..RowUpdate::default() };
+    Change::Update { thread: id(thread), update: Box::new(update), now: 2_000 }
+}
+
+/// The same on a real disk and on the simulated one.
+fn on_each_disk(test: impl Fn(Arc<dyn Disk>)) {
+    let (_folder, real) = folder();
+    test(real);
+    test(Arc::new(SimulatedDisk::new()));
+}
+
+#[test]
+fn rows_are_kept() {
+    on_each_disk(|disk| {
+        {
+            let registry = Registry::open(Arc::clone(&disk)).unwrap();
+            let before = registry.commits();
+            let answers = registry.commit(&[put("b/x-2"), put("a-1"), status("a-1", Status::Running)]).unwrap();
+            assert_eq!(answers, [Answered::Done, Answered::Done, Answered::Done]);
+            assert_eq!(registry.commits() - before, 1);
+        }
+        let registry = Registry::open(disk).unwrap();
+        assert_eq!(registry.commits(), 0, "opening an existing registry commits nothing");
+        let ids: Vec<String> = registry.threads().unwrap().iter().map(|row| row.id.to_string()).collect();
+        assert_eq!(ids, ["a-1", "b/x-2"]);
+        let changed = registry.thread(&id("a-1")).unwrap().unwrap();
+        assert_eq!((changed.status, changed.created_at, changed.updated_at), (Status::Running, 1_000, 2_000));
+        assert_eq!(registry.thread(&id("c-1")).unwrap(), None);
+    });
+}
+
+#[test]
+fn the_active_are_those_that_are_not_over() {
+    on_each_disk(|disk| {
+        let registry = Registry::open(disk).unwrap();
+        registry.commit(&[put("a-1"), put("a-2"), put("a-3"), status("a-2", Status::Completed)]).unwrap();
+        let active = |registry: &Registry| -> Vec<String> {
+            registry.active().unwrap().iter().map(|row| row.id.to_string()).collect()
+        };
+        assert_eq!(active(&registry), ["a-1", "a-3"]);
+        // A suspended thread goes on when somebody approves.
+        registry.commit(&[status("a-2", Status::Running), status("a-1", Status::Suspended)]).unwrap();
+        assert_eq!(active(&registry), ["a-2", "a-3"]);
+    });
+}
+
+#[test]
+fn a_refused_change_ends_its_list() {
+    on_each_disk(|disk| {
+        let registry = Registry::open(disk).unwrap();
+        let first = [put("a-1"), status("b-1", Status::Running), put("a-2")];
+        let second = [put("a-3")];
+        let answers = registry.commit_all(&[&first, &second]).unwrap();
+        assert_eq!(answers, [vec![Answered::Done, Answered::NoThread(id("b-1"))], vec![Answered::Done]]);
+        assert_eq!(registry.thread(&id("a-2")).unwrap(), None);
+        assert!(registry.thread(&id("a-3")).unwrap().is_some());
+    });
+}
+
+#[test]
+fn a_spawn_asked_for_again_is_the_same_child() {
+    on_each_disk(|disk| {
+        let registry = Registry::open(disk).unwrap();
+        registry.commit(&[put("p-1")]).unwrap();
+        let spawn = |spawn, child: &str| Change::Spawn { parent: id("p-1"), spawn, child: Box::new(row(child)) };
+        let ask = |n, child| registry.commit(&[spawn(n, child)]).unwrap();
+        assert_eq!(ask(1, "c-1"), [Answered::Child(id("c-1"))]);
+        assert_eq!(ask(1, "c-1-2"), [Answered::Child(id("c-1"))]);
+        assert_eq!(ask(2, "c-1-2"), [Answered::Child(id("c-1-2"))]);
+        assert_eq!(ask(1, "c-9"), [Answered::Child(id("c-1"))]);
+        assert_eq!(registry.children(&id("p-1")).unwrap(), [(1, id("c-1")), (2, id("c-1-2"))]);
+        assert_eq!(registry.child(&id("p-1"), 2).unwrap(), Some(id("c-1-2")));
+        assert_eq!(registry.child(&id("p-1"), 3).unwrap(), None);
+        assert_eq!(registry.children(&id("p-10")).unwrap(), []);
+        assert_eq!(registry.thread(&id("c-9")).unwrap(), None);
+        let child = registry.thread(&id("c-1")).unwrap().unwrap();
+        assert_eq!((child.parent, child.spawn), (Some(id("p-1")), Some(1)));
+    });
+}
+
+#[test]
+fn a_thread_has_one_living_owner() {
+    on_each_disk(|disk| {
+        let registry = Registry::open(Arc::clone(&disk)).unwrap();
+        let first = OwnerLock::take(Arc::clone(&disk), 1).unwrap();
+        let second = OwnerLock::take(Arc::clone(&disk), 2).unwrap();
+        let own = |lock: &OwnerLock| Change::Own { thread: id("a-1"), owner: lock.id().clone(), now: 5 };
+        assert_eq!(registry.commit(&[own(&first)]).unwrap(), [Answered::NoThread(id("a-1"))]);
+        registry.commit(&[put("a-1")]).unwrap();
+        let liveness = || registry.liveness(&registry.thread(&id("a-1")).unwrap().unwrap()).unwrap();
+        assert_eq!(liveness(), Liveness::Orphaned);
+        assert_eq!(registry.commit(&[own(&first)]).unwrap(), [Answered::Done]);
+        assert_eq!(registry.commit(&[own(&first)]).unwrap(), [Answered::Done]);
+        assert_eq!(liveness(), Liveness::Alive);
+        let refused = registry.commit(&[own(&second), put("a-2")]).unwrap();
+        assert_eq!(refused, [Answered::OwnedBy(first.id().clone())]);
+        assert_eq!(owner::living(&*disk).unwrap(), [first.id().clone(), second.id().clone()]);
+        assert_eq!(owner::info(&*disk, first.id()).unwrap().unwrap().pid, std::process::id());
+        drop(first);
+        assert_eq!(liveness(), Liveness::Orphaned);
+        assert_eq!(registry.commit(&[own(&second)]).unwrap(), [Answered::Done]);
+        assert_eq!(liveness(), Liveness::Alive);
+        registry.commit(&[status("a-1", Status::Error)]).unwrap();
+        assert_eq!(liveness(), Liveness::Over);
+    });
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    on_each_disk(|disk| {
+        let registry = Registry::open(Arc::clone(&disk)).unwrap();
+        registry
+            .write(|transaction| {
+                let mut meta = transaction.open_table(tables::META).unwrap();
+                meta.insert(tables::FORMAT, FORMAT + 6).unwrap();
+                Ok(())
+            })
+            .unwrap();
+        drop(registry);
+        let read = Registry::open_read_only(Arc::clone(&disk)).map(|registry| registry.is_some());
+        for opened in [Registry::open(disk).map(|_| true), read] {
+            match opened {
+                Err(error @ StoreError::Newer { found: 7, supported: 1, .. }) => {
+                    assert!(error.to_string().contains("a newer `rye` is needed"), "{error}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    });
+}
+
+#[test]
+fn readers_need_no_writer_and_follow_one() {
+    on_each_disk(|disk| {
+        assert!(Registry::open_read_only(Arc::clone(&disk)).unwrap().is_none());
+        drop(Registry::open(Arc::clone(&disk)).unwrap());
+        let reader = Registry::open_read_only(Arc::clone(&disk)).unwrap().unwrap();
+        assert_eq!(reader.threads().unwrap(), []);
+    });
+    let (_folder, disk) = folder();
+    let writer = Registry::open(Arc::clone(&disk)).unwrap();
+    let reader = Registry::open_read_only(Arc::clone(&disk)).unwrap().unwrap();
+    writer.commit(&[put("a-1")]).unwrap();
+    assert_eq!(reader.threads().unwrap().len(), 1);
+    assert!(matches!(reader.commit(&[put("a-2")]), Err(StoreError::Registry { .. })));
+    let other = Registry::open(disk).unwrap();
+    other.commit(&[put("a-3")]).unwrap();
+    assert_eq!((reader.threads().unwrap().len(), writer.threads().unwrap().len()), (2, 2));
+}
+
+#[test]
+fn what_is_no_registry_says_what_to_do() {
+    let (folder, disk) = folder();
+    layout::prepare(&*disk).unwrap();
+    std::fs::write(folder.path().join(REGISTRY), b"no database").unwrap();
+    for opened in [Registry::open(Arc::clone(&disk)).map(|_| ()), Registry::open_read_only(disk).map(|_| ())] {
+        let error = opened.unwrap_err();
+        assert!(error.to_string().contains("`rye threads repair` rebuilds it"), "{error}");
+    }
+}
+
+#[test]
+fn threads_share_a_registry() {
+    let (_folder, disk) = folder();
+    // Two handles stand for two processes: they know of each other only by the file's locks.
+    let registries: Vec<Registry> = (0..2).map(|_| Registry::open(Arc::clone(&disk)).unwrap()).collect();
+    registries[0].commit(&[put("p-1")]).unwrap();
+    let taken = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for worker in 0..4 {
+            let (registry, taken) = (&registries[worker % 2], &taken);
+            scope.spawn(move || {
+                for n in 1..=25 {
+                    let child = Box::new(row(&format!("c-{worker}-{n}")));
+                    let asked = Change::Spawn { parent: id("p-1"), spawn: n, child };
+                    let answer = registry.commit(&[asked]).unwrap();
+                    let [Answered::Child(child)] = answer.as_slice() else { panic!("{answer:?}") };
+                    taken.lock().unwrap().push((n, child.clone()));
+                }
+            });
+        }
+    });
+    let mut taken = taken.into_inner().unwrap();
+    taken.sort();
+    taken.dedup();
+    assert_eq!(taken.len(), 25, "every spawn has one child, whoever asks");
+    assert_eq!(registries[1].children(&id("p-1")).unwrap(), taken);
+    assert_eq!(registries[1].threads().unwrap().len(), 26);
+}
+
+/// Set for the processes that [`killed_writers_lose_nothing`] starts and kills.
+const CHILD: &str = "RYE_TEST_REGISTRY_WRITER";
+
+#[test]
+fn killed_writers_lose_nothing() {
+    if let Some(folder) = std::env::var_os(CHILD) {
+        write_until_killed(Path::new(&folder));
+    }
+    let (folder, disk) = folder();
+    drop(Registry::open(Arc::clone(&disk)).unwrap());
+    let mut acknowledged = Vec::new();
+    for round in 0..3 {
+        let mut children: Vec<_> = (0..2)
+            .map(|_| {
+                Command::new(std::env::current_exe().unwrap())
+                    .args(["--exact", "store::registry::tests::killed_writers_lose_nothing", "--nocapture"])
+                    .env(CHILD, folder.path())
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::piped())
+                    .spawn()
+                    .unwrap()
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(300 + 70 * round));
+        for child in &mut children {
+            child.kill().unwrap();
+        }
+        for child in children {
+            let output = child.wait_with_output().unwrap();
+            let text = String::from_utf8(output.stderr).unwrap();
+            let whole = text.lines().filter_map(|line| line.strip_prefix("committed ")?.strip_suffix('.'));
+            acknowledged.extend(whole.map(id));
+        }
+        // All writers died: a reader gets the registry recovered.
+        let reader = Registry::open_read_only(Arc::clone(&disk)).unwrap().unwrap();
+        for thread in &acknowledged {
+            let row = reader.thread(thread).unwrap().unwrap();
+            assert_eq!(reader.liveness(&row).unwrap(), Liveness::Orphaned);
+        }
+    }
+    assert!(acknowledged.len() > 20, "{} commits are too few to show anything", acknowledged.len());
+    assert_eq!(owner::living(&*disk).unwrap(), Vec::<OwnerId>::new());
+    assert_eq!(owner::sweep(&*disk, i64::MAX).unwrap(), 6);
+}
+
+#[expect(clippy::print_stderr, reason = "how the killed process has said what it did")]
+fn write_until_killed(folder: &Path) -> ! {
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(folder).unwrap());
+    let registry = Registry::open(Arc::clone(&disk)).unwrap();
+    let owner = OwnerLock::take(disk, 1).unwrap();
+    for n in 1_u64.. {
+        let thread = format!("t-{}-{n}", std::process::id());
+        let own = Change::Own { thread: id(&thread), owner: owner.id().clone(), now: 1 };
+        assert_eq!(registry.commit(&[put(&thread), own]).unwrap(), [Answered::Done, Answered::Done]);
+        eprintln!("committed {thread}.");
+    }
+    unreachable!("it is killed long before")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_that_wait_together_share_commits() {
+    let (_folder, disk) = folder();
+    let writer = Arc::new(RegistryWriter::start(Arc::new(Registry::open(disk).unwrap())).unwrap());
+    let before = writer.registry().commits();
+    let tasks: Vec<_> = (0..200)
+        .map(|n| {
+            let writer = Arc::clone(&writer);
+            tokio::spawn(async move {
+                let cost = Cost { turns: n, ..Cost::default() };
+                let update = RowUpdate { cost: Some(cost), ..RowUpdate::default() };
+                let thread = format!("t-{n}");
+                let update = Change::Update { thread: id(&thread), update: Box::new(update), now: 3 };
+                writer.commit(vec![put(&thread), update]).await.unwrap()
+            })
+        })
+        .collect();
+    for task in tasks {
+        assert_eq!(task.await.unwrap(), [Answered::Done, Answered::Done]);
+    }
+    assert_eq!(writer.registry().threads().unwrap().len(), 200);
+    let commits = writer.registry().commits() - before;
+    assert!(commits <= 50, "200 tasks took {commits} commits");
+    assert_eq!(writer.registry().thread(&id("t-7")).unwrap().unwrap().cost.turns, 7);
+}

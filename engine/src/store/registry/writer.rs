@@ -1,0 +1,90 @@
+//! One thread that writes to the registry for a whole process: async tasks send changes and await the answers, and
+//! those that wait at the same time share a commit.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use tokio::sync::oneshot;
+
+use super::{Answered, Change, Registry};
+use crate::store::StoreError;
+
+/// Lists in one transaction at most, so that no answer waits for ever.
+const BATCH: usize = 512;
+
+/// A handle that any number of tasks may use.
+#[derive(Debug)]
+pub struct RegistryWriter {
+    registry: Arc<Registry>,
+    /// `None` only while it is dropped.
+    jobs: Option<Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Job {
+    changes: Vec<Change>,
+    answer: oneshot::Sender<Result<Vec<Answered>, StoreError>>,
+}
+
+impl RegistryWriter {
+    /// Starts the thread.
+    pub fn start(registry: Arc<Registry>) -> Result<Self, StoreError> {
+        let (jobs, received) = channel();
+        let writing = Arc::clone(&registry);
+        let thread = std::thread::Builder::new()
+            .name("registry".to_string())
+            .spawn(move || work(&writing, &received))
+            .map_err(super::failed("starting its writer"))?;
+        Ok(Self { registry, jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    /// Makes changes in one transaction, perhaps together with those of others: see [`Registry::commit`]. They are made
+    /// whether or not the answer is awaited.
+    pub async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Answered>, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        if let Some(jobs) = &self.jobs {
+            // A thread that is gone drops the job, and with it the sender of the answer.
+            let _ = jobs.send(Job { changes, answer });
+        }
+        answered.await.unwrap_or_else(|gone| Err(super::failed("writing to it")(gone)))
+    }
+
+    /// The registry, to read.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+}
+
+impl Drop for RegistryWriter {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            // A writer that panicked has told its callers, whose answers were dropped.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn work(registry: &Registry, jobs: &Receiver<Job>) {
+    while let Ok(first) = jobs.recv() {
+        let mut batch = vec![first];
+        batch.extend(jobs.try_iter().take(BATCH - 1));
+        let lists: Vec<&[Change]> = batch.iter().map(|job| job.changes.as_slice()).collect();
+        match registry.commit_all(&lists) {
+            Ok(answers) => {
+                for (job, answers) in batch.into_iter().zip(answers) {
+                    // Nobody waits any more; the changes are made all the same.
+                    let _ = job.answer.send(Ok(answers));
+                }
+            }
+            // Nothing was written. Each alone gets an error of its own, and one that was at fault spoils no other.
+            Err(_) => {
+                for job in batch {
+                    let _ = job.answer.send(registry.commit(&job.changes));
+                }
+            }
+        }
+    }
+}
