@@ -2,6 +2,7 @@
 
 pub mod anthropic;
 pub mod catalog;
+pub mod cost;
 pub mod environment;
 #[cfg(test)]
 mod fixture;

@@ -167,6 +167,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::PathBuf;
 
+    use rye_compiler::semantics::money::Nanos;
     use rye_grammar::{Source, Sources, yaml};
 
     use super::*;
@@ -194,7 +195,7 @@ mod tests {
 
     #[test]
     fn the_standard_files_are_complete() {
-        let decimal = |text: &str| text.chars().all(|c| c.is_ascii_digit() || c == '.') && !text.is_empty();
+        let decimal = |text: &str| Nanos::parse(text).is_ok_and(|price| price > Nanos(0));
         for definition in standard() {
             let ids: BTreeSet<&str> = definition.models.iter().map(|model| model.id.as_str()).collect();
             assert_eq!(ids.len(), definition.models.len(), "{}", definition.id);
