@@ -301,6 +301,13 @@ impl Ledger {
     }
 }
 
+/// A ledger of some accounts: enough for an operation are the thread it names and that thread's ancestors.
+impl FromIterator<(String, Account)> for Ledger {
+    fn from_iter<I: IntoIterator<Item = (String, Account)>>(accounts: I) -> Self {
+        Self { accounts: accounts.into_iter().collect() }
+    }
+}
+
 fn positive(amount: Nanos) -> Result<Nanos, Refusal> {
     if amount.is_negative() { Err(Refusal::Negative) } else { Ok(amount) }
 }
