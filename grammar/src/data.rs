@@ -56,6 +56,11 @@ impl Node {
         if let Kind::Bool(b) = self.kind { Some(b) } else { None }
     }
 
+    /// Where the text of a string begins in its source: the base to parse it at.
+    pub fn content_start(&self) -> usize {
+        self.span.range().start
+    }
+
     /// Whether the bytes of a string stand in the source as they are, so that an offset into the string is an offset
     /// from the start of its span. Escapes, entities and folded lines break that.
     pub fn is_verbatim(&self) -> bool {

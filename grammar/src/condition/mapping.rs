@@ -39,7 +39,7 @@ impl Reader {
             return None;
         }
         match &node.kind {
-            Kind::String(text) => match parse_line(node.span.source, text, node.span.range().start) {
+            Kind::String(text) => match parse_line(node.span.source, text, node.content_start()) {
                 Ok(mut expr) => {
                     if !node.is_verbatim() {
                         expr.move_to(node.span);
@@ -197,7 +197,7 @@ impl Reader {
             self.complain(node.span, format!("a path is a string, not {}", node.describe()), "not a path", None);
             return None;
         };
-        match parse_path(node.span.source, text, node.span.range().start) {
+        match parse_path(node.span.source, text, node.content_start()) {
             Ok(path) => Some((path, node.span)),
             Err(error) => {
                 self.errors.push(if node.is_verbatim() { error } else { error.within(node.span) });
