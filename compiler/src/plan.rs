@@ -1,6 +1,7 @@
 //! The Plan: one value that `plan` prints and the machine runs. Space-relative ids and content hashes only: no
 //! absolute paths, no times, no source numbers; where things come from lies beside it in [`Origins`].
 
+pub mod cost;
 pub mod graph;
 pub mod prompt;
 pub mod verify;
@@ -14,7 +15,10 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::hook::PlannedHook;
+use crate::semantics::limits::Limits;
+use crate::semantics::money::Nanos;
 use crate::world::{ItemKind, Space};
+pub use cost::{LongPrompt, Prices, Tokens, Weight, estimate};
 pub use graph::{Asked, Graph, Node, Outcome};
 pub use prompt::{Layer, LayerKind, Pending, Prompt, Segment};
 
@@ -36,6 +40,7 @@ pub struct Plan {
     pub palette: Vec<PaletteTool>,
     pub dropped_tools: Vec<DroppedTool>,
     pub capabilities: Capabilities,
+    /// Effective: for a child, the minimum with its parent's has been taken.
     pub limits: PlanLimits,
     /// In evaluation order.
     pub hooks: Vec<PlannedHook>,
@@ -119,7 +124,7 @@ pub struct Grant {
     pub write: Vec<String>,
 }
 
-/// Effective limits of a root thread; a child takes the minimum with its parent's.
+/// What a thread may use, as `semantics::limits` resolved it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanLimits {
     pub turns: u64,
@@ -131,6 +136,20 @@ pub struct PlanLimits {
     pub duration_seconds: u64,
     /// Output tokens one request asks for.
     pub output: u64,
+}
+
+impl From<Limits> for PlanLimits {
+    fn from(limits: Limits) -> Self {
+        let Limits { turns, tokens, spend, spawns, depth, duration_seconds, output } = limits;
+        Self { turns, tokens, spend: spend.to_u64(), spawns, depth, duration_seconds, output }
+    }
+}
+
+impl From<PlanLimits> for Limits {
+    fn from(limits: PlanLimits) -> Self {
+        let PlanLimits { turns, tokens, spend, spawns, depth, duration_seconds, output } = limits;
+        Self { turns, tokens, spend: Nanos::from_u64(spend), spawns, depth, duration_seconds, output }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -171,25 +190,19 @@ pub struct PlannedModel {
     pub id: String,
     /// What was asked for: a tier, an id, or the default.
     pub requested: String,
-    /// Tried in order when the first is refused or gone.
-    pub fallback: Option<String>,
+    /// Asked instead when this one is refused or gone. It has no fallback of its own.
+    pub fallback: Option<Box<PlannedModel>>,
     /// Tokens.
     pub context_window: u64,
     pub max_output: u64,
     /// `None` where the provider file names no price.
     pub prices: Option<Prices>,
     pub tool_use: ToolUse,
-    /// The provider file, merged, as the engine's `connect` takes it; base URL and variable names, never a key.
+    /// The provider file, merged, without its models: base URL and variable names, never a key.
     pub connection: Value,
-}
-
-/// Nano-dollars per million tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Prices {
-    pub input: u64,
-    pub output: u64,
-    pub cache_read: u64,
-    pub cache_write: u64,
+    /// The keys of `connection` that a file of the project set: with any of these, a key is sent only after `rye trust`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub from_project: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -217,18 +230,43 @@ pub struct Read {
 }
 
 /// Where every limit, capability, hook, layer and tool comes from. Beside the plan, not in its hash.
-/// Keys: `limit.spend`, `capability.<pattern>`, `hook.<id>`, `layer.<id>`, `tool.<name>`, `model`, `extends`.
+/// Keys: `limit.spend`, `capability.<pattern>`, `hook.<id>`, `layer.<id>`, `tool.<name>`, `model`, `extends`,
+/// `input.<name>`, `output.<name>`, `link.<directive>`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Origins(pub IndexMap<String, Origin>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
+    /// `None` for what nobody wrote: what is built in, or asked for on the command line.
+    pub place: Option<Place>,
+    /// How it got here: "declared by `project/deploy/base`".
+    pub because: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Place {
     /// As diagnostics print it.
     pub file: String,
+    /// From 1.
     pub line: u32,
+    /// From 1, in characters.
     pub column: u32,
-    /// How it got here: "declared by `project/deploy/base`, 2nd link of the chain".
-    pub because: String,
+}
+
+impl Origins {
+    pub fn get(&self, key: &str) -> Option<&Origin> {
+        self.0.get(key)
+    }
+
+    pub fn insert(&mut self, key: impl Into<String>, origin: Origin) {
+        self.0.insert(key.into(), origin);
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
 }
 
 impl Plan {

@@ -3,8 +3,6 @@
 pub mod builtin;
 pub mod command;
 pub mod confine;
-pub mod guard;
-pub mod primary;
 pub mod process;
 pub mod registry;
 pub mod schema;
@@ -64,5 +62,5 @@ pub trait Tool: Send + Sync {
 
 /// Whether a capability pattern covers a capability.
 fn pattern_matches(pattern: &str, capability: &str) -> bool {
-    rye_compiler::semantics::glob::matches(pattern, capability)
+    pattern == capability
 }

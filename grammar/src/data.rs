@@ -4,8 +4,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::span::{Span, Spanned};
 
-/// A value and where it was written. The span of a quoted string is what stands between its quotes, unless escapes or
-/// line breaks make that another text: then it covers the quotes too.
+/// A value and where it was written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
     pub kind: Kind,
@@ -56,15 +55,16 @@ impl Node {
         if let Kind::Bool(b) = self.kind { Some(b) } else { None }
     }
 
-    /// Where the text of a string begins in its source: the base to parse it at.
+    /// Where the text of a string begins in its source: after the opening quote, if it has one.
     pub fn content_start(&self) -> usize {
-        self.span.range().start
+        let quoted = self.as_str().is_some_and(|s| self.span.len() == s.len() + 2);
+        self.span.start as usize + usize::from(quoted)
     }
 
     /// Whether the bytes of a string stand in the source as they are, so that an offset into the string is an offset
-    /// from the start of its span. Escapes, entities and folded lines break that.
+    /// into the source. Escapes, entities and folded lines break that.
     pub fn is_verbatim(&self) -> bool {
-        self.as_str().is_some_and(|s| self.span.len() == s.len())
+        self.as_str().is_some_and(|s| self.span.len() == s.len() || self.span.len() == s.len() + 2)
     }
 
     /// The same value without spans.

@@ -1,9 +1,15 @@
-//! The prompt of a plan: layers of segments. `plan` prints it and `run` sends it through the same functions.
+//! The prompt of a plan: layers of segments. `plan` prints it and `run` sends it through the same functions, so what
+//! is shown is what is sent. Which layers there are is decided in `lower/prompt.rs`, not here.
+
+mod guard;
+
+use std::collections::BTreeSet;
 
 use rye_grammar::ItemId;
 use serde::{Deserialize, Serialize};
 
 use crate::hook::Position;
+pub use guard::{Piece, escape_own, guard};
 
 /// System text and first user message, layer by layer, in the order they are joined.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,14 +26,33 @@ pub struct Layer {
     /// The knowledge id, the directive's id for its body, the hook's id for an execute hook.
     pub id: String,
     pub kind: LayerKind,
-    /// Before or after the body; `None` for the body itself and in the system prompt.
+    /// Before or after the body (in the system prompt: before or after the chain); `None` for what stands between.
     pub position: Option<Position>,
     /// The hook that brought it; `None` for the chain's own.
     pub hook: Option<String>,
+    /// True where only a run can tell whether the hook fires.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub depends: bool,
     /// The directive of the chain that declared it.
     pub link: Option<ItemId>,
-    pub wrap: bool,
+    /// The element round the text. Its tags are part of the segments, and nothing that fills a hole can close it.
+    pub tag: Option<String>,
+    /// How many closing tags of `tag` the knowledge itself held; each is sent as `&lt;/…`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub escaped: u64,
     pub segments: Vec<Segment>,
+}
+
+impl Layer {
+    /// Who the transcript names for this layer.
+    pub fn contributor(&self) -> &str {
+        self.hook.as_deref().unwrap_or(&self.id)
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands the field over by reference")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,22 +91,128 @@ impl Pending {
     }
 }
 
-/// The text of one layer with its holes filled by `fill`.
-pub fn render_layer(layer: &Layer, fill: &mut dyn FnMut(&Pending) -> String) -> String {
-    let mut text = String::new();
-    for segment in &layer.segments {
-        match segment {
-            Segment::Text { text: t } => text.push_str(t),
-            Segment::Pending { pending, .. } => text.push_str(&fill(pending)),
-        }
-    }
-    text
+/// What a run knows that the plan did not. The same functions render with it as with the plan's own markers.
+pub trait Known {
+    /// The text of a hole.
+    fn text(&mut self, hole: &Pending) -> String;
+    /// Whether a hook that brings a layer fires; asked only of layers that depend on it.
+    fn fires(&mut self, hook: &str) -> bool;
 }
 
-/// Layers joined by blank lines; one that renders to nothing leaves no blank line behind.
+/// The text of one layer with its holes filled by `fill`, whether the layer is wanted or not. An answer that is empty
+/// leaves no empty element behind.
+pub fn render_layer(layer: &Layer, fill: &mut dyn FnMut(&Pending) -> String) -> String {
+    let mut empty = layer.kind == LayerKind::Answer;
+    let mut pieces = Vec::with_capacity(layer.segments.len());
+    for segment in &layer.segments {
+        pieces.push(match segment {
+            Segment::Text { text } => Piece::Text(text.clone()),
+            Segment::Pending { pending, .. } => {
+                let value = fill(pending);
+                empty = empty && value.is_empty();
+                Piece::Value(value)
+            }
+        });
+    }
+    if empty { String::new() } else { guard(layer.tag.as_deref(), &pieces) }
+}
+
+/// How a thread begins: what is sent, and who contributed to it by id (hooks by theirs, the chain's items by theirs).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Opening {
+    pub system: String,
+    pub system_layers: Vec<String>,
+    /// The first user message of a fresh thread, the last one of a continuation.
+    pub message: String,
+    pub before: Vec<String>,
+    pub after: Vec<String>,
+}
+
+impl Prompt {
+    /// The opening of a fresh thread.
+    pub fn open(&self, known: &mut dyn Known) -> Opening {
+        let mut seen = BTreeSet::new();
+        let system = rendered(&self.system, known, &mut seen);
+        let message = rendered(&self.first_message, known, &mut seen);
+        opening(&system, &message)
+    }
+
+    /// The opening of a continuation or resume, whose last user message is `message`.
+    pub fn go_on(&self, known: &mut dyn Known, message: &str) -> Opening {
+        let mut seen = BTreeSet::new();
+        let system = rendered(&self.system, known, &mut seen);
+        let layers = rendered(&self.continued, known, &mut seen);
+        let mut opening = opening(&system, &layers);
+        let after = |layer: &&(&Layer, String)| layer.0.position == Some(Position::After);
+        let before: Vec<&str> = layers.iter().filter(|l| !after(l)).map(|(_, text)| text.as_str()).collect();
+        let after: Vec<&str> = layers.iter().filter(after).map(|(_, text)| text.as_str()).collect();
+        let parts = before.into_iter().chain((!message.is_empty()).then_some(message)).chain(after);
+        opening.message = parts.collect::<Vec<_>>().join(BETWEEN);
+        opening
+    }
+}
+
+/// What stands between two layers.
+pub const BETWEEN: &str = "\n\n";
+
+fn opening(system: &[(&Layer, String)], message: &[(&Layer, String)]) -> Opening {
+    let ids = |layers: &[(&Layer, String)], at: Option<Position>| {
+        let of = layers.iter().filter(|(l, _)| at.is_none() || l.position == at);
+        of.map(|(l, _)| l.contributor().to_owned()).collect()
+    };
+    Opening {
+        system: joined(system),
+        system_layers: ids(system, None),
+        message: joined(message),
+        before: ids(message, Some(Position::Before)),
+        after: ids(message, Some(Position::After)),
+    }
+}
+
+fn joined(layers: &[(&Layer, String)]) -> String {
+    let texts: Vec<&str> = layers.iter().map(|(_, text)| text.as_str()).collect();
+    texts.join(BETWEEN)
+}
+
+/// The layers that are sent, each with its text: those whose hook fires, each knowledge item at its first place only
+/// (`seen` holds the ids that stand further up), nothing that renders to no text.
+pub fn rendered<'l>(
+    layers: &'l [Layer],
+    known: &mut dyn Known,
+    seen: &mut BTreeSet<&'l str>,
+) -> Vec<(&'l Layer, String)> {
+    let mut sent = Vec::new();
+    for layer in layers {
+        if layer.depends && !layer.hook.as_deref().is_some_and(|hook| known.fires(hook)) {
+            continue;
+        }
+        if layer.kind == LayerKind::Knowledge && !seen.insert(layer.id.as_str()) {
+            continue;
+        }
+        let text = render_layer(layer, &mut |hole| known.text(hole));
+        if !text.is_empty() {
+            sent.push((layer, text));
+        }
+    }
+    sent
+}
+
+/// The layers joined by blank lines, all of them there, their holes filled by `fill`.
 pub fn render_layers(layers: &[Layer], fill: &mut dyn FnMut(&Pending) -> String) -> String {
-    let texts: Vec<String> = layers.iter().map(|l| render_layer(l, fill)).filter(|t| !t.is_empty()).collect();
-    texts.join("\n\n")
+    joined(&rendered(layers, &mut Every(fill), &mut BTreeSet::new()))
+}
+
+/// A run in which every layer is there.
+struct Every<'f>(&'f mut dyn FnMut(&Pending) -> String);
+
+impl Known for Every<'_> {
+    fn text(&mut self, hole: &Pending) -> String {
+        (self.0)(hole)
+    }
+
+    fn fires(&mut self, _: &str) -> bool {
+        true
+    }
 }
 
 /// Every hole of these layers, in order.

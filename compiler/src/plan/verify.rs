@@ -3,46 +3,16 @@
 //! This looks at the finished graph only and knows nothing of how it was built, so a mistake in `build`, a plan edited
 //! by hand and a plan stored by another version are all refused the same way. Why cycles end is decision 0002.
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use miette::Diagnostic;
-use petgraph::Direction;
 use petgraph::algo::{dominators, kosaraju_scc};
 use petgraph::graphmap::DiGraphMap;
-use petgraph::visit::Dfs;
-use thiserror::Error;
+use petgraph::visit::{Dfs, Reversed};
 
 use super::graph::{Asked, Graph, Node, Outcome, outcomes};
+use crate::diagnostics::PlanError;
 use crate::hook::HookPoint;
-
-/// A law that a graph breaks. No source can cause one: it is a fault of the compiler, or of a stored plan.
-#[derive(Debug, Clone, PartialEq, Eq, Error, Diagnostic)]
-pub enum PlanError {
-    #[error("`{node}` does not lead on: {problem}")]
-    #[diagnostic(
-        code("rye::plan::not-total"),
-        help("every outcome of every step needs exactly one edge; compile the directive again")
-    )]
-    NotTotal { node: String, problem: String },
-    #[error("`{node}` {problem}")]
-    #[diagnostic(
-        code("rye::plan::unreachable"),
-        help("every step must lie between the start and the finish; compile the directive again")
-    )]
-    Unreachable { node: String, problem: String },
-    #[error("the steps {} can go round for ever: {problem}", list(nodes))]
-    #[diagnostic(
-        code("rye::plan::unbounded"),
-        help("every cycle must pass the limits or use up something finite; compile the directive again")
-    )]
-    Unbounded { nodes: Vec<String>, problem: String },
-    #[error("`{node}` can be reached without passing the gate")]
-    #[diagnostic(
-        code("rye::plan::ungated"),
-        help("no tool may run before the gate has allowed it; compile the directive again")
-    )]
-    Ungated { node: String },
-}
 
 /// Every law that the graph breaks, in the order of the laws; an empty list is a proof.
 pub fn verify(graph: &Graph) -> Vec<PlanError> {
@@ -56,53 +26,46 @@ pub fn verify(graph: &Graph) -> Vec<PlanError> {
 /// Every outcome of every node has one edge, no edge has another name, and each leads to a node of the graph.
 fn total(graph: &Graph) -> Vec<PlanError> {
     let mut broken = Vec::new();
-    for required in [Node::Start, Node::Finish] {
-        if !graph.has(required) {
-            broken.push(not_total(required, "the graph does not hold it"));
-        }
-    }
     for (node, edges) in &graph.0 {
         let possible: BTreeSet<Outcome> = outcomes(*node).iter().copied().collect();
+        let mut not_total = |problem, outcome: Outcome| {
+            broken.push(PlanError::NotTotal { node: node.to_string(), problem, outcome: outcome.to_string() });
+        };
         for outcome in &possible {
             match edges.get(outcome) {
-                None => broken.push(not_total(*node, &format!("nothing follows `{outcome}`"))),
-                Some(next) if !graph.has(*next) => {
-                    broken.push(not_total(*node, &format!("`{outcome}` leads to `{next}`, which is not there")));
-                }
+                None => not_total("has no edge for the outcome", *outcome),
+                Some(next) if !graph.has(*next) => not_total("leads out of the graph on the outcome", *outcome),
                 Some(_) => {}
             }
         }
         for outcome in edges.keys().filter(|o| !possible.contains(o)) {
-            broken.push(not_total(*node, &format!("it can never come to `{outcome}`")));
+            not_total("can never come to the outcome", *outcome);
         }
     }
     broken
 }
 
-fn not_total(node: Node, problem: &str) -> PlanError {
-    PlanError::NotTotal { node: node.to_string(), problem: problem.to_owned() }
-}
-
-/// Every node can be reached from the start, and can reach the finish.
+/// The start and the finish are there, and every node lies between them.
 fn reachable(graph: &Graph) -> Vec<PlanError> {
     let whole = digraph(graph, |_, _| true);
     let from_start = visited(&whole, Node::Start);
-    let mut reversed = DiGraphMap::new();
-    for node in whole.nodes() {
-        reversed.add_node(node);
+    let mut to_finish = BTreeSet::new();
+    if whole.contains_node(Node::Finish) {
+        let reversed = Reversed(&whole);
+        let mut walk = Dfs::new(reversed, Node::Finish);
+        while let Some(node) = walk.next(reversed) {
+            to_finish.insert(node);
+        }
     }
-    for (from, to, ()) in whole.all_edges() {
-        reversed.add_edge(to, from, ());
-    }
-    let to_finish = visited(&reversed, Node::Finish);
+    let every: BTreeSet<Node> = graph.0.keys().copied().chain([Node::Start, Node::Finish]).collect();
     let mut broken = Vec::new();
-    for node in graph.0.keys() {
-        let problem = match (from_start.contains(node), to_finish.contains(node)) {
+    for node in every {
+        let lost = match (from_start.contains(&node), to_finish.contains(&node)) {
             (true, true) => continue,
-            (false, _) => "cannot be reached from the start",
-            (true, false) => "never leads to the finish",
+            (false, _) => "be reached from the start",
+            (true, false) => "reach the finish",
         };
-        broken.push(PlanError::Unreachable { node: node.to_string(), problem: problem.to_owned() });
+        broken.push(PlanError::Unreachable { node: node.to_string(), lost });
     }
     broken
 }
@@ -125,17 +88,16 @@ fn bounded(graph: &Graph) -> Vec<PlanError> {
         node != Node::Limits && !matches!(consumed(node, outcome), Some(Consumed::Call | Consumed::Message))
     });
     let idle = digraph(graph, |node, outcome| consumed(node, outcome).is_none());
-    let mut broken = cycles(&unlimited, "the cycle passes no limit");
-    for cycle in cycles(&idle, "one round uses up nothing") {
-        let told = broken.iter().any(|b| match (b, &cycle) {
-            (PlanError::Unbounded { nodes: a, .. }, PlanError::Unbounded { nodes: b, .. }) => a == b,
-            _ => false,
-        });
-        if !told {
-            broken.push(cycle);
+    let mut found = circles(&unlimited);
+    let count = found.len();
+    for circle in circles(&idle) {
+        if !found.contains(&circle) {
+            found.push(circle);
         }
     }
-    broken
+    let why = |i: usize| if i < count { "passes no limit" } else { "uses up nothing" };
+    let names = |circle: Vec<Node>| circle.iter().map(ToString::to_string).collect();
+    found.into_iter().enumerate().map(|(i, c)| PlanError::Unbounded { circle: names(c), why: why(i) }).collect()
 }
 
 /// What taking an edge uses up, so that it cannot be taken for ever.
@@ -165,43 +127,60 @@ fn consumed(node: Node, outcome: Outcome) -> Option<Consumed> {
     }
 }
 
-fn cycles(graph: &DiGraphMap<Node, ()>, problem: &str) -> Vec<PlanError> {
-    let mut found: Vec<Vec<Node>> = kosaraju_scc(graph)
-        .into_iter()
-        .filter(|part| part.len() > 1 || part.first().is_some_and(|n| graph.contains_edge(*n, *n)))
-        .map(|mut part| {
-            part.sort_unstable();
-            part
-        })
-        .collect();
+/// One circle for every set of nodes that can reach each other: its first node, and the shortest way back to it.
+fn circles(graph: &DiGraphMap<Node, ()>) -> Vec<Vec<Node>> {
+    let mut found = Vec::new();
+    for mut part in kosaraju_scc(graph) {
+        part.sort_unstable();
+        if let Some(first) = part.first()
+            && let Some(circle) = way(graph, *first, *first)
+        {
+            found.push(circle);
+        }
+    }
     found.sort_unstable();
-    let names = |part: Vec<Node>| part.iter().map(ToString::to_string).collect();
-    found.into_iter().map(|part| PlanError::Unbounded { nodes: names(part), problem: problem.to_owned() }).collect()
+    found
 }
 
-/// The gate dominates the tools: no path from the start reaches them around it.
+/// The gate dominates the tools, and having passed it once is no licence for the next call.
 fn gated(graph: &Graph) -> Vec<PlanError> {
     let whole = digraph(graph, |_, _| true);
-    if !whole.contains_node(Node::Start) || !whole.contains_node(Node::Tools) {
-        return Vec::new();
+    let around = digraph(graph, |node, _| node != Node::Gate);
+    let mut paths = Vec::new();
+    if whole.contains_node(Node::Start) && whole.contains_node(Node::Tools) {
+        let tree = dominators::simple_fast(&whole, Node::Start);
+        // Tools that cannot be reached at all break another law, not this one.
+        let dominated = tree.dominators(Node::Tools).is_none_or(|mut over| over.any(|node| node == Node::Gate));
+        let from = if dominated { Node::Tools } else { Node::Start };
+        paths.extend(way(&around, from, Node::Tools));
     }
-    let tree = dominators::simple_fast(&whole, Node::Start);
-    // Tools that cannot be reached at all break another law, not this one.
-    let Some(mut over) = tree.dominators(Node::Tools) else { return Vec::new() };
-    if over.any(|node| node == Node::Gate) && per_pass(graph) {
-        return Vec::new();
-    }
-    vec![PlanError::Ungated { node: Node::Tools.to_string() }]
+    let names = |path: Vec<Node>| path.iter().map(ToString::to_string).collect();
+    paths.into_iter().map(|path| PlanError::Ungated { path: names(path) }).collect()
 }
 
-/// Passing the gate once is not enough: what left the tools must meet the gate again before it comes back to them.
-fn per_pass(graph: &Graph) -> bool {
-    let around = digraph(graph, |node, _| node != Node::Gate);
-    let mut seen = BTreeSet::new();
-    for next in around.neighbors_directed(Node::Tools, Direction::Outgoing) {
-        seen.append(&mut visited(&around, next));
+/// A shortest way of at least one edge, both ends included.
+fn way(graph: &DiGraphMap<Node, ()>, from: Node, to: Node) -> Option<Vec<Node>> {
+    let mut came: BTreeMap<Node, Node> = BTreeMap::new();
+    let mut queue = VecDeque::from([from]);
+    while let Some(node) = queue.pop_front() {
+        for next in graph.neighbors(node) {
+            if next == to {
+                let mut path = vec![to, node];
+                let mut at = node;
+                while let Some(before) = came.get(&at).filter(|_| at != from) {
+                    path.push(*before);
+                    at = *before;
+                }
+                path.reverse();
+                return Some(path);
+            }
+            if let Entry::Vacant(vacant) = came.entry(next) {
+                vacant.insert(node);
+                queue.push_back(next);
+            }
+        }
     }
-    !seen.contains(&Node::Tools)
+    None
 }
 
 /// The edges that `keep` keeps, without their names; all nodes stay.
@@ -218,10 +197,6 @@ fn digraph(graph: &Graph, keep: impl Fn(Node, Outcome) -> bool) -> DiGraphMap<No
         }
     }
     all
-}
-
-fn list(nodes: &[String]) -> String {
-    nodes.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -89,7 +89,10 @@ impl Default for Limits {
 impl Limits {
     /// The value of one limit as JSON: dollars for `spend`.
     pub fn get(&self, name: LimitName) -> Value {
-        if name == LimitName::Spend { self.spend.to_json() } else { Value::from(self.number(name)) }
+        match name {
+            LimitName::Spend => self.spend.to_json(),
+            other => Value::from(self.number(other)),
+        }
     }
 
     /// The six limits of section 13, dollars as a number.

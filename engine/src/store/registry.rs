@@ -23,9 +23,7 @@ use super::{StoreError, owner};
 
 mod backend;
 mod changes;
-mod ledger;
 mod read;
-mod repair;
 mod rows;
 mod tables;
 mod writer;
@@ -34,8 +32,6 @@ mod writer;
 mod tests;
 
 pub use changes::{Answered, Change};
-pub use ledger::{LedgerStep, Step};
-pub use repair::{Repaired, repair};
 pub use rows::{Liveness, RowUpdate, ThreadRow};
 pub use writer::RegistryWriter;
 
@@ -89,8 +85,10 @@ impl Registry {
             shared => shared.map_err(StoreError::io("open", path))?,
         };
         let Some(file) = shared else {
-            let there = disk.exists(path).map_err(StoreError::io("look for", path))?;
-            return if there { Self::open(disk).map(Some) } else { Ok(None) };
+            return match disk.exists(path).map_err(StoreError::io("look for", path))? {
+                true => Self::open(disk).map(Some),
+                false => Ok(None),
+            };
         };
         let Ok(database) = open_shared(file) else { return Self::open(disk).map(Some) };
         let database = Opened::Read(database);

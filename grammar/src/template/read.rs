@@ -178,11 +178,12 @@ fn hole(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Option<Hole> {
     let mut path = None;
     let mut fallback = None;
     for part in pair.clone().into_inner() {
-        if part.as_rule() == Rule::fact_path {
-            path = Some(segments(part.as_str()).ok()?);
-        } else if part.as_rule() == Rule::fallback {
-            let string = part.into_inner().next()?;
-            fallback = Some(serde_json::from_str(string.as_str()).ok()?);
+        match part.as_rule() == Rule::fact_path {
+            true => path = Some(segments(part.as_str()).ok()?),
+            false => {
+                let string = part.into_inner().next()?;
+                fallback = Some(serde_json::from_str(string.as_str()).ok()?);
+            }
         }
     }
     let span = Span::new(source, start, start + raw.len());
@@ -233,7 +234,7 @@ fn input(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Option<InputH
             name = Some(part.as_str().to_owned());
         } else if part.as_rule() == Rule::optional {
             when_missing = WhenMissing::Empty;
-        } else if part.as_rule() == Rule::default {
+        } else {
             when_missing = WhenMissing::Default(part.into_inner().next()?.as_str().to_owned());
         }
     }

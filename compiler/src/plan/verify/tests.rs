@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
+use crate::diagnostics::Problem;
 use crate::plan::graph::Edges;
 use crate::plan::graph::{Needs, Part, build};
 
@@ -35,7 +36,7 @@ fn rewire(graph: &mut Graph, node: Node, outcome: Outcome, to: Node) {
 }
 
 fn codes(graph: &Graph) -> Vec<String> {
-    verify(graph).iter().map(|b| b.code().unwrap().to_string()).collect()
+    verify(graph).iter().map(|b| b.code().to_owned()).collect()
 }
 
 #[test]
@@ -63,7 +64,7 @@ fn observing_points_have_no_node() {
 fn a_missing_outcome_is_not_total() {
     let mut graph = full();
     graph.0.get_mut(&Node::Limits).unwrap().remove(&Outcome::Exceeded);
-    assert_eq!(codes(&graph), ["rye::plan::not-total"]);
+    assert_eq!(codes(&graph), ["plan::not-total"]);
     assert!(verify(&graph).first().unwrap().to_string().contains("`exceeded`"));
 }
 
@@ -71,15 +72,17 @@ fn a_missing_outcome_is_not_total() {
 fn an_edge_into_nothing_and_an_impossible_outcome_are_not_total() {
     let mut graph = build(&Needs::default());
     rewire(&mut graph, Node::Context, Outcome::Full, Node::Compact);
-    assert!(codes(&graph).contains(&"rye::plan::not-total".to_owned()));
+    assert!(codes(&graph).contains(&"plan::not-total".to_owned()));
     let mut graph = full();
     rewire(&mut graph, Node::Limits, Outcome::Sent, Node::Finish);
-    assert_eq!(codes(&graph), ["rye::plan::not-total"]);
+    assert_eq!(codes(&graph), ["plan::not-total"]);
 }
 
 #[test]
-fn an_empty_graph_is_not_total() {
-    assert_eq!(codes(&Graph::default()), ["rye::plan::not-total", "rye::plan::not-total"]);
+fn an_empty_graph_has_no_way() {
+    let messages: Vec<String> = verify(&Graph::default()).iter().map(ToString::to_string).collect();
+    let lost = |node| format!("the node `{node}` cannot be reached from the start");
+    assert_eq!(messages, [lost("start"), lost("finish")]);
 }
 
 #[test]
@@ -87,7 +90,7 @@ fn an_island_is_unreachable() {
     let mut graph = full();
     rewire(&mut graph, Node::Hooks(HookPoint::ContextLimitReached), Outcome::Compact, Node::Handoff);
     let broken = verify(&graph);
-    assert_eq!(codes(&graph), ["rye::plan::unreachable"]);
+    assert_eq!(codes(&graph), ["plan::unreachable"]);
     assert!(broken.first().unwrap().to_string().contains("`compact` cannot be reached"), "{broken:?}");
 }
 
@@ -97,18 +100,19 @@ fn a_trap_is_unreachable_from_the_other_end() {
     let trap: Edges = [(Outcome::Finished, Node::Handoff)].into();
     graph.0.insert(Node::Handoff, trap);
     let broken = verify(&graph);
-    assert!(broken.iter().any(|b| b.to_string() == "`handoff` never leads to the finish"), "{broken:?}");
-    assert!(codes(&graph).contains(&"rye::plan::unbounded".to_owned()));
+    assert!(broken.iter().any(|b| b.to_string() == "the node `handoff` cannot reach the finish"), "{broken:?}");
+    assert!(codes(&graph).contains(&"plan::unbounded".to_owned()));
 }
 
 #[test]
 fn a_retry_that_passes_no_limit_is_unbounded() {
     let mut graph = build(&Needs::default());
     rewire(&mut graph, Node::Model, Outcome::Failed, Node::Model);
-    assert_eq!(codes(&graph), ["rye::plan::unbounded"]);
+    let broken = verify(&graph);
+    assert_eq!(broken.first().unwrap().to_string(), "a circle passes no limit: model → model");
     let mut graph = full();
     rewire(&mut graph, Node::Hooks(HookPoint::Error), Outcome::Retry, Node::Model);
-    assert_eq!(codes(&graph), ["rye::plan::unbounded"]);
+    assert_eq!(codes(&graph), ["plan::unbounded"]);
 }
 
 #[test]
@@ -116,7 +120,7 @@ fn a_round_past_the_limits_that_uses_up_nothing_is_unbounded() {
     let mut graph = full();
     rewire(&mut graph, Node::Hooks(HookPoint::Limit), Outcome::Retry, Node::Limits);
     let broken = verify(&graph);
-    assert_eq!(codes(&graph), ["rye::plan::unbounded"]);
+    assert_eq!(codes(&graph), ["plan::unbounded"]);
     assert!(broken.first().unwrap().to_string().contains("uses up nothing"), "{broken:?}");
 }
 
@@ -124,14 +128,16 @@ fn a_round_past_the_limits_that_uses_up_nothing_is_unbounded() {
 fn a_way_round_the_gate_is_ungated() {
     let mut graph = full();
     rewire(&mut graph, Node::Model, Outcome::Calls, Node::Tools);
-    assert_eq!(codes(&graph), ["rye::plan::ungated"]);
+    assert_eq!(codes(&graph), ["plan::ungated"]);
 }
 
 #[test]
 fn a_second_call_that_skips_the_gate_is_ungated() {
     let mut graph = full();
     rewire(&mut graph, Node::Guard, Outcome::More, Node::Ask(Asked::Call));
-    assert_eq!(codes(&graph), ["rye::plan::ungated"]);
+    let broken = verify(&graph);
+    let path = "tools can be reached without passing the gate: tools → guard → ask.call → tools";
+    assert_eq!(broken.iter().map(ToString::to_string).collect::<Vec<_>>(), [path]);
 }
 
 #[test]

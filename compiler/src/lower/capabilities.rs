@@ -1,0 +1,82 @@
+//! Capabilities: what the directive grants, or takes over from its parent (`language.md` 9).
+
+use std::collections::BTreeMap;
+
+use rye_grammar::Sources;
+
+use super::origin;
+use crate::compose::{Composed, Sourced};
+use crate::item::Permissions;
+use crate::plan::{Capabilities, Grant, Origin, Origins};
+use crate::semantics::risk::{Policy, RiskTable};
+
+/// The set a thread of this directive begins with. Where the chain declares none, it is the parent's.
+pub fn lower(
+    composed: &Composed,
+    parent: Option<&Capabilities>,
+    sources: &Sources,
+    origins: &mut Origins,
+) -> Capabilities {
+    let Some(Sourced { value: permissions, origin: by }) = &composed.permissions else {
+        let mut inherited = parent.cloned().unwrap_or_else(|| Capabilities {
+            declared: false,
+            from: None,
+            grants: Vec::new(),
+            acknowledged: BTreeMap::new(),
+        });
+        inherited.declared = false;
+        inherited.from = None;
+        for grant in &inherited.grants {
+            origins.insert(format!("capability.{}", grant.pattern), origin::unwritten("inherited at spawn"));
+        }
+        return inherited;
+    };
+    let from = origin::of(sources, by);
+    for grant in &permissions.grants {
+        let place = origin::place(sources, grant.span);
+        let key = format!("capability.{}", grant.pattern.0);
+        if origins.get(&key).is_none() {
+            origins.insert(key, Origin { place, because: from.because.clone() });
+        }
+    }
+    let from = composed.chain.iter().rev().find(|link| link.permissions.is_some()).map(|link| link.id().clone());
+    Capabilities { declared: true, from, grants: grants(permissions), acknowledged: acknowledged(permissions) }
+}
+
+/// The grants in file order; a pattern written twice gives what both lines give.
+fn grants(permissions: &Permissions) -> Vec<Grant> {
+    let mut grants: Vec<Grant> = Vec::new();
+    for declared in &permissions.grants {
+        let known = grants.iter_mut().find(|g| g.pattern == declared.pattern.0);
+        if let Some(grant) = known {
+            grant.net.extend(declared.net.iter().filter(|n| !grant.net.contains(n)).cloned().collect::<Vec<_>>());
+            grant.write.extend(declared.write.iter().filter(|w| !grant.write.contains(w)).cloned().collect::<Vec<_>>());
+        } else {
+            let pattern = declared.pattern.0.clone();
+            grants.push(Grant { pattern, net: declared.net.clone(), write: declared.write.clone() });
+        }
+    }
+    grants
+}
+
+fn acknowledged(permissions: &Permissions) -> BTreeMap<String, String> {
+    permissions.acknowledged.iter().map(|a| (a.risk.node.clone(), a.why.clone())).collect()
+}
+
+/// The grants of a risk that asks and that nobody acknowledged.
+pub fn unacknowledged<'c>(capabilities: &'c Capabilities, table: &RiskTable) -> Vec<&'c Grant> {
+    let asks = |grant: &&Grant| {
+        let risk = table.classify_grant(&grant.pattern);
+        risk.policy == Policy::AcknowledgeRequired && !capabilities.acknowledged.contains_key(risk.tier.as_str())
+    };
+    capabilities.grants.iter().filter(asks).collect()
+}
+
+/// The capabilities in one line, as the fact `capabilities_summary`.
+pub fn summary(capabilities: &Capabilities) -> String {
+    if capabilities.grants.is_empty() {
+        return "none".to_owned();
+    }
+    let patterns: Vec<&str> = capabilities.grants.iter().map(|g| g.pattern.as_str()).collect();
+    patterns.join(", ")
+}

@@ -1,0 +1,88 @@
+//! What a hook point's conditions and templates can read before the run: the directive, its model, its limits; and
+//! what they cannot: everything that only happens (`language.md` 7).
+
+use rye_grammar::condition::{Path, Segment};
+use serde_json::{Map, Value};
+
+use crate::compose::Composed;
+use crate::hook::HookPoint;
+use crate::semantics::facts::Facts;
+use crate::semantics::hook_point::{self, Shape};
+use crate::semantics::limits::{LimitName, Limits};
+
+/// What is known of the thread when its plan is made.
+pub struct Frame<'a> {
+    pub composed: &'a Composed,
+    /// `None` where no inputs were given: then each declared one is unknown.
+    pub inputs: Option<&'a Map<String, Value>>,
+    /// The resolved model's id.
+    pub model: &'a str,
+    pub limits: &'a Limits,
+    pub capabilities: String,
+    /// The body with its inputs filled in; `None` where an input is unknown.
+    pub directive_body: Option<String>,
+}
+
+impl Frame<'_> {
+    /// The facts of a point. `reads` are paths that will be looked up there: a written event's fields have no list.
+    pub fn at(&self, point: HookPoint, reads: &[&Path]) -> Facts {
+        let mut facts = Facts::new();
+        let leaf = self.composed.leaf();
+        facts.set("directive", self.composed.id.as_str().into());
+        facts.set("category", leaf.map_or(self.composed.id.category(), |l| l.category()).into());
+        facts.set("model", self.model.into());
+        let line = hook_point::of(point);
+        for fact in hook_point::COMMON.iter().chain(line.facts) {
+            match (fact.shape, self.known(fact.name)) {
+                (Shape::Inputs, _) => self.inputs(&mut facts),
+                (_, Some(value)) => facts.set(fact.name, value),
+                (_, None) if facts.known().contains_key(fact.name) => {}
+                (_, None) => facts.unknown(fact.name),
+            }
+        }
+        if line.is_event() {
+            for root in reads.iter().filter_map(|path| root(path)) {
+                if !facts.known().contains_key(root) {
+                    facts.unknown(root);
+                }
+            }
+        }
+        facts
+    }
+
+    fn known(&self, name: &str) -> Option<Value> {
+        match name {
+            "has_extends" => self.composed.leaf().map(|l| l.extends.is_some().into()),
+            "limits" => Some(Value::Object(limits(self.limits))),
+            "spend_limit" => Some(self.limits.spend.to_json()),
+            "max_turns" => Some(self.limits.turns.into()),
+            "capabilities_summary" => Some(self.capabilities.clone().into()),
+            "directive_body" => self.directive_body.clone().map(Value::String),
+            _ => None,
+        }
+    }
+
+    fn inputs(&self, facts: &mut Facts) {
+        if let Some(values) = self.inputs {
+            facts.set("inputs", Value::Object(values.clone()));
+            return;
+        }
+        facts.set("inputs", Value::Object(Map::new()));
+        for name in self.composed.inputs.keys() {
+            facts.unknown(&format!("inputs.{name}"));
+        }
+    }
+}
+
+/// The limits as facts: dollars for `spend`.
+fn limits(limits: &Limits) -> Map<String, Value> {
+    LimitName::ALL.into_iter().map(|name| (name.to_string(), limits.get(name))).collect()
+}
+
+/// The first segment of a path.
+pub fn root(path: &Path) -> Option<&str> {
+    match path.segments.first()? {
+        Segment::Name(name) => Some(name),
+        Segment::Number(_) => None,
+    }
+}

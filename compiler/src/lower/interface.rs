@@ -1,0 +1,98 @@
+//! Inputs and outputs: the declared ones into the plan, the given values checked against them (`language.md` 2).
+
+use indexmap::IndexMap;
+use rye_grammar::{ItemId, Span};
+use serde_json::{Map, Value};
+
+use super::words::{list, shown};
+use crate::compose::Sourced;
+use crate::diagnostics::{Diagnostics, InterfaceError, closest};
+use crate::item;
+use crate::plan::{Field, FieldType};
+use crate::semantics::value::{Type, equal};
+
+/// Declared fields as the plan keeps them.
+pub fn fields(declared: &IndexMap<String, Sourced<item::Field>>) -> IndexMap<String, Field> {
+    let plan = |field: &item::Field| Field {
+        kind: field.kind,
+        required: field.required,
+        default: field.default.clone(),
+        choices: field.choices.clone(),
+        description: field.description.clone(),
+    };
+    declared.iter().map(|(name, field)| (name.clone(), plan(&field.value))).collect()
+}
+
+/// The given inputs in declared order, defaults filled in, each of its type and among its choices.
+pub fn values(
+    directive: &ItemId,
+    declared: &IndexMap<String, Sourced<item::Field>>,
+    given: &Map<String, Value>,
+    diagnostics: &mut Diagnostics,
+) -> Map<String, Value> {
+    for name in given.keys().filter(|name| !declared.contains_key(*name)) {
+        diagnostics.push(InterfaceError::UnknownInput {
+            name: name.clone(),
+            directive: directive.to_string(),
+            span: None,
+            suggestion: closest(name, declared.keys().map(String::as_str)),
+            declared: declared.keys().cloned().collect(),
+        });
+    }
+    let mut values = Map::new();
+    for (name, Sourced { value: field, .. }) in declared {
+        match given.get(name).filter(|v| !v.is_null()).or(field.default.as_ref()) {
+            Some(value) => {
+                if let Some(wrong) = mismatch(name, field, value) {
+                    diagnostics.push(wrong);
+                }
+                values.insert(name.clone(), value.clone());
+            }
+            None if field.required => diagnostics.push(InterfaceError::MissingInput {
+                name: name.clone(),
+                directive: directive.to_string(),
+                declared: Some(field.span),
+                used: None,
+            }),
+            None => {}
+        }
+    }
+    values
+}
+
+fn mismatch(name: &str, field: &item::Field, value: &Value) -> Option<InterfaceError> {
+    let expected = if !fits(field.kind, value) {
+        article(field.kind).to_owned()
+    } else if !field.choices.is_empty() && !field.choices.iter().any(|choice| equal(choice, value)) {
+        let choices: Vec<String> = field.choices.iter().map(shown).collect();
+        format!("one of {}", list(&choices))
+    } else {
+        return None;
+    };
+    let what = format!("the input `{name}`");
+    let found = format!("{} `{}`", Type::of(value).name(), shown(value));
+    Some(InterfaceError::Type { what, expected, found, span: None::<Span>, declared: Some(field.span) })
+}
+
+/// Whether a value is of a field's type; a whole number is a number, and `3.0` is whole.
+pub fn fits(kind: FieldType, value: &Value) -> bool {
+    Type::of(value).fits(match kind {
+        FieldType::String => Type::String,
+        FieldType::Integer => Type::Integer,
+        FieldType::Number => Type::Number,
+        FieldType::Boolean => Type::Boolean,
+        FieldType::Array => Type::Array,
+        FieldType::Object => Type::Object,
+    })
+}
+
+fn article(kind: FieldType) -> &'static str {
+    match kind {
+        FieldType::String => "a string",
+        FieldType::Integer => "an integer",
+        FieldType::Number => "a number",
+        FieldType::Boolean => "a boolean",
+        FieldType::Array => "an array",
+        FieldType::Object => "an object",
+    }
+}

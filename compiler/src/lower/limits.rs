@@ -1,0 +1,99 @@
+//! Limits of the thread: the layers resolved, every value with its source (`language.md` 11).
+
+use rye_grammar::{Sources, Span};
+
+use super::origin;
+use crate::compose::{self, LimitLayers};
+use crate::diagnostics::{Diagnostics, LimitError, closest};
+use crate::item::LimitText;
+use crate::plan::{Origin, Origins};
+use crate::semantics::limits::{LimitFault, LimitName, Limits, Setting, Source, Written, resolve};
+
+/// Who wrote a limit, where, and what.
+#[derive(Clone)]
+struct Writer {
+    origin: Origin,
+    span: Option<Span>,
+    shown: String,
+}
+
+/// The effective limits; `None` where a layer cannot be read. Each value's source goes to `limit.<name>`.
+pub fn lower(
+    layers: &LimitLayers,
+    overrides: &[(String, Written)],
+    parent: Option<&Limits>,
+    sources: &Sources,
+    origins: &mut Origins,
+    diagnostics: &mut Diagnostics,
+) -> Option<Limits> {
+    let layer = |settings: &[compose::LimitSetting]| -> Vec<Setting<Writer>> {
+        settings.iter().map(|setting| read(setting, sources)).collect()
+    };
+    let given: Vec<Setting<Writer>> = overrides
+        .iter()
+        .map(|(name, written)| Setting {
+            name: name.clone(),
+            written: written.clone(),
+            source: Writer { origin: origin::unwritten("given with the call"), span: None, shown: shown(written) },
+        })
+        .collect();
+    let ceiling =
+        Writer { origin: origin::unwritten("the parent thread has no more"), span: None, shown: "used up".to_owned() };
+    let parent = parent.map_or_else(Vec::new, |p| p.to_settings(&ceiling));
+    match resolve(&layer(&layers.defaults), &layer(&layers.directive), &given, &parent) {
+        Ok(resolved) => {
+            for (name, source) in resolved.sources {
+                let origin = match source {
+                    Source::BuiltIn => origin::unwritten("built in"),
+                    Source::Written(writer) | Source::Parent(writer) => writer.origin,
+                };
+                origins.insert(format!("limit.{name}"), origin);
+            }
+            Some(resolved.limits)
+        }
+        Err(faults) => {
+            diagnostics.extend(faults.into_iter().map(error));
+            None
+        }
+    }
+}
+
+fn read(setting: &compose::LimitSetting, sources: &Sources) -> Setting<Writer> {
+    let written = match &setting.written {
+        LimitText::Text(text) => Written::Text(text.clone()),
+        LimitText::Json(value) => Written::Json(value.clone()),
+    };
+    let source =
+        Writer { origin: origin::of(sources, &setting.origin), span: setting.origin.span, shown: shown(&written) };
+    Setting { name: setting.name.clone(), written, source }
+}
+
+fn shown(written: &Written) -> String {
+    let text = match written {
+        Written::Json(value) => value.to_string(),
+        Written::Text(text) => text.clone(),
+        Written::Kept(value) => value.to_string(),
+    };
+    format!("`{}`", text.chars().take(40).collect::<String>())
+}
+
+fn error(fault: LimitFault<Writer>) -> LimitError {
+    match fault {
+        LimitFault::Unknown { name, source } => {
+            let suggestion = closest(&name, LimitName::ALL.iter().map(|n| n.as_str()));
+            let known = LimitName::ALL.map(|name| name.to_string()).to_vec();
+            LimitError::Unknown { name, span: source.span, suggestion, known }
+        }
+        LimitFault::Invalid { name, why, source } => {
+            let own = format!("`{name}` ");
+            let why = why.strip_prefix(&own).map_or_else(|| format!("has to fit: {why}"), str::to_owned);
+            LimitError::Invalid { name: name.to_string(), found: source.shown, why, span: source.span }
+        }
+        LimitFault::TooDeep { source } => LimitError::Invalid {
+            name: LimitName::Depth.to_string(),
+            found: source.shown,
+            why: "has to be above 0 in the parent for it to have children".to_owned(),
+            span: source.span,
+        },
+    }
+}

@@ -1,0 +1,183 @@
+//! The prompt: which layers there are, in which order, with what text (`language.md` 8). Rendering them, for `plan`
+//! and for `run` alike, is `plan/prompt.rs`.
+
+mod body;
+mod fill;
+
+use std::collections::BTreeSet;
+
+use crate::compose::{ComposedHook, ContextItem};
+use crate::hook::{HookAction, HookPoint, PlanVerdict, Position};
+use crate::item::Knowledge;
+use crate::plan::{Layer, LayerKind, Pending, Prompt, Segment};
+use crate::world::ItemKind;
+
+use super::facts::Frame;
+use super::hooks;
+pub use body::body;
+
+/// A knowledge item that is not sent again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repeat {
+    pub id: String,
+    /// Who would have brought it: a hook's id, or a directive's.
+    pub by: String,
+}
+
+/// The layers of a directive, and what was left out because it stands further up. `body` is the directive's own layer.
+pub fn lower(frame: &Frame<'_>, body: Layer, repeats: &mut Vec<Repeat>) -> Prompt {
+    let composed = frame.composed;
+    let mut collect = Collector { frame, seen: BTreeSet::new(), layers: Vec::new(), repeats };
+    collect.hooks(HookPoint::BuildSystemPrompt, Position::Before);
+    collect.items(&composed.system, None);
+    collect.hooks(HookPoint::BuildSystemPrompt, Position::After);
+    let system = std::mem::take(&mut collect.layers);
+    let before_message = collect.seen.clone();
+
+    collect.hooks(HookPoint::ThreadStarted, Position::Before);
+    collect.items(&composed.before, Some(Position::Before));
+    collect.layers.push(body);
+    collect.items(&composed.after, Some(Position::After));
+    collect.hooks(HookPoint::ThreadStarted, Position::After);
+    let first_message = std::mem::take(&mut collect.layers);
+
+    collect.seen = before_message;
+    collect.hooks(HookPoint::ThreadContinued, Position::Before);
+    collect.hooks(HookPoint::ThreadContinued, Position::After);
+    Prompt { system, first_message, continued: collect.layers }
+}
+
+struct Collector<'a, 'f> {
+    frame: &'a Frame<'f>,
+    /// Knowledge that is sent whatever happens. What only may be sent stays out: then a run tells.
+    seen: BTreeSet<String>,
+    layers: Vec<Layer>,
+    repeats: &'a mut Vec<Repeat>,
+}
+
+impl Collector<'_, '_> {
+    /// The chain's own items, as they are: `${…}` in them is text.
+    fn items(&mut self, items: &[ContextItem], position: Option<Position>) {
+        for item in items {
+            let link = match &item.origin.by {
+                crate::compose::By::Directive(id) => Some(id.clone()),
+                crate::compose::By::Hook(_) | crate::compose::By::Config(_) | crate::compose::By::BuiltIn => None,
+            };
+            if !self.first(item.id.as_str(), link.as_ref().map_or("", |l| l.as_str()), false) {
+                continue;
+            }
+            let tag = item.wrap.then(|| tag(&item.knowledge));
+            let filled = fill::verbatim(&item.knowledge, tag.as_deref());
+            self.layers.push(Layer {
+                id: item.id.to_string(),
+                kind: LayerKind::Knowledge,
+                position,
+                hook: None,
+                depends: false,
+                link,
+                tag,
+                escaped: filled.escaped,
+                segments: filled.segments,
+            });
+        }
+    }
+
+    fn hooks(&mut self, point: HookPoint, position: Position) {
+        let at = |hook: &&ComposedHook| hook.decl.event == point && hook.decl.position == position;
+        for hook in self.frame.composed.hooks.iter().filter(at) {
+            let depends = match hooks::verdict(self.frame, hook).0 {
+                PlanVerdict::Fires => false,
+                PlanVerdict::Depends { .. } => true,
+                PlanVerdict::Never { .. } | PlanVerdict::Removed { .. } => continue,
+            };
+            if let Some(layer) = self.hook_layer(hook, point, depends) {
+                self.layers.push(layer);
+            }
+        }
+    }
+
+    fn hook_layer(&mut self, hook: &ComposedHook, point: HookPoint, depends: bool) -> Option<Layer> {
+        let id = &hook.decl.id.node;
+        let action = &hook.decl.action.as_ref()?.node;
+        if let (HookAction::Fetch { item_type: ItemKind::Knowledge, .. }, Some(knowledge)) = (action, &hook.knowledge) {
+            let item = knowledge.file.id.as_str();
+            if !self.first(item, id, depends) {
+                return None;
+            }
+            let tag = hook.decl.wrap.then(|| tag(knowledge));
+            let filled = fill::knowledge(self.frame, point, knowledge, tag.as_deref());
+            return Some(Layer {
+                id: item.to_owned(),
+                kind: LayerKind::Knowledge,
+                position: Some(hook.decl.position),
+                hook: Some(id.clone()),
+                depends,
+                link: None,
+                tag,
+                escaped: filled.escaped,
+                segments: filled.segments,
+            });
+        }
+        // What a hook runs, and what it fetches by an id that only a run knows, is an answer.
+        let (item_type, item_id) = match action {
+            HookAction::Fetch { item_type, item_id, .. } | HookAction::Execute { item_type, item_id, .. } => {
+                (*item_type, item_id)
+            }
+            HookAction::SetExtends { .. }
+            | HookAction::Sign { .. }
+            | HookAction::Transform { .. }
+            | HookAction::Handled
+            | HookAction::Message { .. }
+            | HookAction::SystemPrompt { .. }
+            | HookAction::Drop { .. }
+            | HookAction::KeepLast { .. }
+            | HookAction::Inject { .. }
+            | HookAction::Replace { .. }
+            | HookAction::Block { .. }
+            | HookAction::Modify { .. }
+            | HookAction::Retry { .. }
+            | HookAction::Continue
+            | HookAction::Terminate { .. }
+            | HookAction::Escalate
+            | HookAction::Raise { .. }
+            | HookAction::Handoff
+            | HookAction::Compact
+            | HookAction::FollowUp { .. } => return None,
+        };
+        let pending = Segment::Pending {
+            pending: Pending::Hook { id: id.clone() },
+            why: format!("the answer of the hook `{id}`"),
+        };
+        let tag = hook.decl.wrap.then(|| fill::safe_name(item_id.rsplit('/').next().unwrap_or(item_id)));
+        let segments = fill::enclosed(tag.as_deref(), item_id, item_type, vec![pending]);
+        Some(Layer {
+            id: id.clone(),
+            kind: LayerKind::Answer,
+            position: Some(hook.decl.position),
+            hook: Some(id.clone()),
+            depends,
+            link: None,
+            tag,
+            escaped: 0,
+            segments,
+        })
+    }
+
+    /// Whether an item has not been brought for certain before.
+    fn first(&mut self, id: &str, by: &str, depends: bool) -> bool {
+        if self.seen.contains(id) {
+            self.repeats.push(Repeat { id: id.to_owned(), by: by.to_owned() });
+            return false;
+        }
+        if !depends {
+            self.seen.insert(id.to_owned());
+        }
+        true
+    }
+}
+
+/// The wrapping tag of a knowledge item: its name, else its id's last segment, else what is left of that for a tag.
+fn tag(knowledge: &Knowledge) -> String {
+    let name = knowledge.tag();
+    if fill::is_name(name) { name.to_owned() } else { fill::safe_name(knowledge.file.id.name()) }
+}

@@ -1,0 +1,153 @@
+//! The directive's own layer: `<directive name="…">` with its description, its body with the inputs filled in, and
+//! what to return.
+
+use indexmap::IndexMap;
+use rye_grammar::template::{InputsPart, WhenMissing};
+use serde_json::{Map, Value};
+
+use super::fill::Writer;
+use crate::compose::Composed;
+use crate::diagnostics::{Diagnostics, InterfaceError};
+use crate::lower::words::shown;
+use crate::plan::{Field, FieldType, Layer, LayerKind, Pending};
+use crate::primary::DIRECTIVE_RETURN;
+use crate::semantics::value::embed;
+
+/// The tag round the body; no knowledge may wear it.
+pub const TAG: &str = "directive";
+
+/// The layer, and the filled body alone where every input is known.
+pub fn body(
+    composed: &Composed,
+    inputs: Option<&Map<String, Value>>,
+    outputs: &IndexMap<String, Field>,
+    diagnostics: &mut Diagnostics,
+) -> (Layer, Option<String>) {
+    let mut filled = Writer::new(Some(TAG));
+    let mut alone = Some(String::new());
+    filled.text(format!("<{TAG} name=\"{}\">\n", composed.id.name()));
+    let mut parts: Vec<Part> = Vec::new();
+    if let Some(leaf) = composed.leaf() {
+        if !leaf.description.trim().is_empty() {
+            filled.text(format!("{}\n", leaf.description.trim()));
+        }
+        for part in &leaf.body_template.parts {
+            parts.push(match part {
+                InputsPart::Text(text) => Part::Text(text.clone()),
+                InputsPart::Input(hole) => input(composed, hole, inputs, diagnostics),
+            });
+        }
+    }
+    if parts.iter().any(|part| !matches!(part, Part::Text(text) if text.trim().is_empty())) {
+        filled.text("\n");
+        for part in parts {
+            match part {
+                Part::Text(text) => {
+                    alone = alone.map(|body| body + &text);
+                    filled.text(text);
+                }
+                Part::Value(value) => {
+                    alone = alone.map(|body| body + &value);
+                    filled.value(value);
+                }
+                Part::Hole(pending, why) => {
+                    alone = None;
+                    filled.hole(pending, why);
+                }
+            }
+        }
+        filled.text("\n");
+    }
+    if !outputs.is_empty() {
+        filled.text(returns(outputs));
+    }
+    filled.text(format!("</{TAG}>"));
+    let layer = Layer {
+        id: composed.id.to_string(),
+        kind: LayerKind::Body,
+        position: None,
+        hook: None,
+        depends: false,
+        link: Some(composed.id.clone()),
+        tag: Some(TAG.to_owned()),
+        escaped: 0,
+        segments: filled.finish(),
+    };
+    (layer, alone)
+}
+
+enum Part {
+    Text(String),
+    Value(String),
+    Hole(Pending, String),
+}
+
+fn input(
+    composed: &Composed,
+    hole: &rye_grammar::template::InputHole,
+    inputs: Option<&Map<String, Value>>,
+    diagnostics: &mut Diagnostics,
+) -> Part {
+    let name = &hole.name;
+    let Some(values) = inputs else {
+        let fallback = match &hole.when_missing {
+            WhenMissing::Refuse => None,
+            WhenMissing::Empty => Some(String::new()),
+            WhenMissing::Default(text) => Some(text.clone()),
+        };
+        let pending = Pending::Fact { path: format!("inputs.{name}"), fallback };
+        return Part::Hole(pending, format!("no value was given for the input `{name}`"));
+    };
+    match (values.get(name).filter(|v| !v.is_null()), &hole.when_missing) {
+        (Some(value), _) => Part::Value(embed(value).into_owned()),
+        (None, WhenMissing::Empty) => Part::Text(String::new()),
+        (None, WhenMissing::Default(text)) => Part::Text(text.clone()),
+        (None, WhenMissing::Refuse) => {
+            // A required input without a value, or one that nobody declared, has been reported already.
+            if let Some(field) = composed.inputs.get(name).filter(|f| !f.value.required) {
+                diagnostics.push(InterfaceError::MissingInput {
+                    name: name.clone(),
+                    directive: composed.id.to_string(),
+                    declared: Some(field.value.span),
+                    used: Some(hole.span),
+                });
+            }
+            Part::Text(String::new())
+        }
+    }
+}
+
+/// What the model is to hand back, one line a value.
+fn returns(outputs: &IndexMap<String, Field>) -> String {
+    let mut text = format!("\nWhen you are done, call `{DIRECTIVE_RETURN}` with:\n");
+    for (name, field) in outputs {
+        let mut line = format!("- `{name}` ({}", word(field.kind));
+        if !field.required {
+            line.push_str(", optional");
+        }
+        line.push(')');
+        if !field.description.trim().is_empty() {
+            line.push_str(": ");
+            line.push_str(field.description.trim());
+        }
+        if !field.choices.is_empty() {
+            let choices: Vec<String> = field.choices.iter().map(shown).collect();
+            line.push_str("; one of ");
+            line.push_str(&choices.join(", "));
+        }
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}
+
+fn word(kind: FieldType) -> &'static str {
+    match kind {
+        FieldType::String => "string",
+        FieldType::Integer => "integer",
+        FieldType::Number => "number",
+        FieldType::Boolean => "boolean",
+        FieldType::Array => "array",
+        FieldType::Object => "object",
+    }
+}

@@ -1,0 +1,185 @@
+//! The text of one layer: holes filled as far as they can be, the rest left pending, all of it inside its tag.
+
+use rye_grammar::template::{Hole, Template, TemplatePart, scan_knowledge};
+
+use crate::hook::HookPoint;
+use crate::item::Knowledge;
+use crate::lower::facts::{Frame, root};
+use crate::plan::prompt::{Piece, escape_own, guard};
+use crate::plan::{Pending, Segment};
+use crate::semantics::facts::Lookup;
+use crate::semantics::hook_point;
+use crate::semantics::template::render_text;
+use crate::world::ItemKind;
+
+/// The segments of a layer, and how many closing tags its own text held.
+pub struct Filled {
+    pub segments: Vec<Segment>,
+    pub escaped: u64,
+}
+
+/// Collects text, values and holes; runs of text and values become one segment, guarded together.
+pub struct Writer<'t> {
+    tag: Option<&'t str>,
+    run: Vec<Piece>,
+    segments: Vec<Segment>,
+}
+
+impl<'t> Writer<'t> {
+    pub fn new(tag: Option<&'t str>) -> Self {
+        Self { tag, run: Vec::new(), segments: Vec::new() }
+    }
+
+    pub fn text(&mut self, text: impl Into<String>) {
+        self.run.push(Piece::Text(text.into()));
+    }
+
+    pub fn value(&mut self, value: impl Into<String>) {
+        self.run.push(Piece::Value(value.into()));
+    }
+
+    pub fn hole(&mut self, pending: Pending, why: String) {
+        self.flush();
+        self.segments.push(Segment::Pending { pending, why });
+    }
+
+    pub fn finish(mut self) -> Vec<Segment> {
+        self.flush();
+        self.segments
+    }
+
+    fn flush(&mut self) {
+        let text = guard(self.tag, &std::mem::take(&mut self.run));
+        if !text.is_empty() {
+            self.segments.push(Segment::Text { text });
+        }
+    }
+}
+
+/// Knowledge of the chain: its text as it is.
+pub fn verbatim(knowledge: &Knowledge, tag: Option<&str>) -> Filled {
+    let (text, escaped) = own(tag, &knowledge.body.node);
+    let inside = if text.is_empty() { Vec::new() } else { vec![Segment::Text { text }] };
+    Filled { segments: enclosed(tag, knowledge.file.id.as_str(), ItemKind::Knowledge, inside), escaped }
+}
+
+/// Knowledge that a hook fetched: holes whose root is a fact of the point are filled, any other `${…}` is text.
+pub fn knowledge(frame: &Frame<'_>, point: HookPoint, knowledge: &Knowledge, tag: Option<&str>) -> Filled {
+    let line = hook_point::of(point);
+    let body = &knowledge.body;
+    let template = scan_knowledge(body.span.source, &body.node, body.span.start as usize);
+    let facts = frame.at(point, &[]);
+    let mut writer = Writer::new(tag);
+    let mut escaped = 0;
+    let mut text = |writer: &mut Writer<'_>, text: &str| {
+        let (text, count) = own(tag, text);
+        escaped += count;
+        writer.text(text);
+    };
+    for part in &template.parts {
+        match part {
+            TemplatePart::Text(literal) => text(&mut writer, literal),
+            TemplatePart::Hole(hole) if !root(&hole.path).is_some_and(|r| line.has_root(r)) => {
+                text(&mut writer, &hole.raw);
+            }
+            TemplatePart::Hole(hole) => match facts.lookup(&hole.path) {
+                Lookup::Unknown(_) => {
+                    let path = hole.path.to_string();
+                    let why = format!("`{path}` is known at run");
+                    writer.hole(Pending::Fact { path, fallback: hole.fallback.clone() }, why);
+                }
+                Lookup::Known(_) | Lookup::Absent => {
+                    // One hole beside a text renders as text; nothing in it is unknown.
+                    let alone = Template { parts: vec![TemplatePart::Hole(Hole::clone(hole))] };
+                    writer.value(render_text(&alone, &facts).unwrap_or_default());
+                }
+            },
+        }
+    }
+    let segments = enclosed(tag, knowledge.file.id.as_str(), ItemKind::Knowledge, writer.finish());
+    Filled { segments, escaped }
+}
+
+fn own(tag: Option<&str>, text: &str) -> (String, u64) {
+    tag.map_or_else(|| (text.to_owned(), 0), |tag| escape_own(tag, text))
+}
+
+/// The segments inside their element: `<Environment id="…" type="knowledge">`. Nothing to enclose gives nothing.
+pub fn enclosed(tag: Option<&str>, id: &str, kind: ItemKind, inside: Vec<Segment>) -> Vec<Segment> {
+    let Some(tag) = tag.filter(|_| !inside.is_empty()) else { return inside };
+    let mut segments = Vec::with_capacity(inside.len() + 2);
+    push_text(&mut segments, &format!("<{tag} id=\"{}\" type=\"{}\">\n", attribute(id), kind.word()));
+    for segment in inside {
+        match segment {
+            Segment::Text { text } => push_text(&mut segments, &text),
+            Segment::Pending { .. } => segments.push(segment),
+        }
+    }
+    push_text(&mut segments, &format!("\n</{tag}>"));
+    segments
+}
+
+fn push_text(segments: &mut Vec<Segment>, more: &str) {
+    if let Some(Segment::Text { text }) = segments.last_mut() {
+        text.push_str(more);
+    } else {
+        segments.push(Segment::Text { text: more.to_owned() });
+    }
+}
+
+/// An id of a hook may still hold a template; nothing in it may end the attribute.
+fn attribute(text: &str) -> String {
+    text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;")
+}
+
+/// Whether a text can be a tag as it stands. `directive` is the body's own.
+pub fn is_name(text: &str) -> bool {
+    let mut chars = text.chars();
+    let starts = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+    let goes_on = chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
+    starts && goes_on && text.len() <= 64 && !text.eq_ignore_ascii_case(super::body::TAG)
+}
+
+/// A tag made from a text: what is no part of a name is `_`.
+pub fn safe_name(text: &str) -> String {
+    if is_name(text) {
+        return text.to_owned();
+    }
+    let kept: String = text
+        .chars()
+        .take(63)
+        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.') { c } else { '_' })
+        .collect();
+    format!("_{kept}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_names() {
+        for (text, tag) in [
+            ("Environment", "Environment"),
+            ("2024-notes", "_2024-notes"),
+            ("-x", "_-x"),
+            ("${inputs.x}", "___inputs.x_"),
+            ("directive", "_directive"),
+            ("", "_"),
+        ] {
+            assert_eq!(safe_name(text), tag);
+            assert!(is_name(tag), "{tag}");
+        }
+        assert!(is_name(&safe_name(&"x".repeat(200))));
+    }
+
+    #[test]
+    fn nothing_to_enclose_gives_nothing() {
+        assert_eq!(enclosed(Some("a"), "x", ItemKind::Knowledge, Vec::new()), Vec::new());
+        let text = |t: &str| Segment::Text { text: t.into() };
+        assert_eq!(
+            enclosed(Some("a"), "x\"y", ItemKind::Tool, vec![text("b")]),
+            [text("<a id=\"x&quot;y\" type=\"tool\">\nb\n</a>")]
+        );
+    }
+}

@@ -1,0 +1,31 @@
+//! Small pieces of text for reasons and messages.
+
+use serde_json::Value;
+
+use crate::compose::{By, Origin};
+
+/// Characters of a value that a message shows.
+const SHOWN: usize = 60;
+
+/// A value as a message shows it: strings without quotes, long ones cut.
+pub fn shown(value: &Value) -> String {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    match text.char_indices().nth(SHOWN) {
+        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or("")),
+        None => text,
+    }
+}
+
+/// Words in backticks, joined by commas.
+pub fn list(words: &[impl AsRef<str>]) -> String {
+    words.iter().map(|w| format!("`{}`", w.as_ref())).collect::<Vec<_>>().join(", ")
+}
+
+/// Who did something: "`project/deploy/base`", "the hook `route`".
+pub fn by(origin: &Origin) -> String {
+    match &origin.by {
+        By::Directive(id) | By::Config(id) => format!("`{id}`"),
+        By::Hook(id) => format!("the hook `{id}`"),
+        By::BuiltIn => "what is built in".to_owned(),
+    }
+}

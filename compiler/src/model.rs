@@ -1,0 +1,250 @@
+//! Models: what `<model>`, `--model` and the defaults ask for, found in the provider files (`language.md` 2,
+//! `engine.md` 6). No request is made and no key is read here.
+
+mod read;
+
+use indexmap::IndexMap;
+use rye_grammar::{Span, Spanned};
+use serde_json::Value;
+
+use crate::diagnostics::{ModelError, closest};
+use crate::item::ModelRequest;
+use crate::plan::{PlannedModel, Prices, ToolUse};
+pub use read::{provider, settings};
+
+/// One provider file, merged over the spaces.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Provider {
+    pub id: String,
+    pub wire: String,
+    pub default_tier: Option<String>,
+    /// Tier → model id, in file order.
+    pub tiers: IndexMap<String, String>,
+    pub models: Vec<Model>,
+    /// The file without tiers and models.
+    pub connection: Value,
+    /// Keys of `connection` that a file of the project set.
+    pub from_project: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Model {
+    pub id: String,
+    pub context_window: u64,
+    pub max_output: u64,
+    pub tool_use: ToolUse,
+    pub prices: Option<Prices>,
+}
+
+/// `agent/models`: what holds where a directive names less.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ModelSettings {
+    pub default_provider: Option<String>,
+    pub default_tier: Option<String>,
+    /// Other names for tiers.
+    pub aliases: IndexMap<String, String>,
+}
+
+/// What the command line, or the parent's call, asks for instead of the directive's own words.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ModelOverride {
+    /// A tier, a model id, or `provider/either`.
+    pub model: Option<String>,
+    pub provider: Option<String>,
+}
+
+/// The providers there are; each file is read when it is first needed.
+pub struct Catalog<'l> {
+    pub settings: ModelSettings,
+    /// Every provider id, sorted.
+    names: Vec<String>,
+    read: IndexMap<String, Option<Provider>>,
+    load: &'l mut dyn FnMut(&str) -> Option<Provider>,
+}
+
+/// A name to look for, and the provider it has to be of.
+#[derive(Debug, Clone)]
+struct Wanted {
+    name: Option<Spanned<String>>,
+    provider: Option<String>,
+    span: Option<Span>,
+}
+
+impl<'l> Catalog<'l> {
+    pub fn new(
+        settings: ModelSettings,
+        mut names: Vec<String>,
+        load: &'l mut dyn FnMut(&str) -> Option<Provider>,
+    ) -> Self {
+        names.sort();
+        names.dedup();
+        Self { settings, names, read: IndexMap::new(), load }
+    }
+
+    /// The model of a thread: the override, else the directive's `id`, else its tier, else the defaults.
+    ///
+    /// # Errors
+    /// No provider, model or tier of that name; the error holds what there is.
+    pub fn resolve(
+        &mut self,
+        asked: Option<&ModelRequest>,
+        instead: &ModelOverride,
+    ) -> Result<PlannedModel, ModelError> {
+        let wanted = self.wanted(asked, instead);
+        let mut model = self.find(&wanted)?;
+        if let Some(fallback) = asked.and_then(|a| a.fallback.as_ref()) {
+            // A fallback of another provider is worth more than none, so its provider is only the first choice.
+            let near = Wanted {
+                name: Some(fallback.clone()),
+                provider: Some(model.provider.clone()),
+                span: Some(fallback.span),
+            };
+            let found = match self.find(&near) {
+                Ok(found) => found,
+                Err(_) => self.find(&Wanted { provider: None, ..near })?,
+            };
+            if (&found.provider, &found.id) != (&model.provider, &model.id) {
+                model.fallback = Some(Box::new(found));
+            }
+        }
+        Ok(model)
+    }
+
+    fn wanted(&self, asked: Option<&ModelRequest>, instead: &ModelOverride) -> Wanted {
+        if let Some(text) = &instead.model {
+            let (provider, name) = match text.split_once('/') {
+                Some((provider, name)) if self.names.iter().any(|n| n == provider) => (Some(provider.to_owned()), name),
+                Some(_) | None => (instead.provider.clone(), text.as_str()),
+            };
+            let name = Some(Spanned::new(name.to_owned(), no_span()));
+            return Wanted { name, provider, span: None };
+        }
+        let tier = asked.and_then(|a| a.tier.clone());
+        if let Some(provider) = &instead.provider {
+            // The directive's model id belongs to its own provider; its tier means something everywhere.
+            return Wanted { name: tier, provider: Some(provider.clone()), span: None };
+        }
+        let name = asked.and_then(|a| a.id.clone()).or(tier);
+        let provider = asked.and_then(|a| a.provider.as_ref());
+        let span = name.as_ref().map(|n| n.span).or(provider.map(|p| p.span));
+        Wanted { name, provider: provider.map(|p| p.node.clone()), span }
+    }
+
+    fn find(&mut self, wanted: &Wanted) -> Result<PlannedModel, ModelError> {
+        if let Some(provider) = &wanted.provider
+            && !self.names.contains(provider)
+        {
+            let known = self.names.clone();
+            return Err(unknown(provider, wanted.span, known));
+        }
+        let order = self.order(wanted.provider.as_deref());
+        let Some(name) = &wanted.name else {
+            return self.default_of(&order, wanted);
+        };
+        for id in &order {
+            if let Some(found) = self.provider(id).and_then(|p| p.by_id(&name.node)) {
+                return Ok(found);
+            }
+        }
+        let tier = self.settings.aliases.get(&name.node).unwrap_or(&name.node).clone();
+        for id in &order {
+            if let Some(found) = self.provider(id).and_then(|p| p.by_tier(&tier, &name.node)) {
+                return Ok(found);
+            }
+        }
+        let known = self.known(&order);
+        Err(unknown(&name.node, wanted.span, known))
+    }
+
+    fn default_of(&mut self, order: &[String], wanted: &Wanted) -> Result<PlannedModel, ModelError> {
+        let tier = self.settings.default_tier.clone();
+        for id in order {
+            let found = self.provider(id).and_then(|p| {
+                let tier = p.default_tier.clone().or(tier.clone())?;
+                p.by_tier(&tier, &tier)
+            });
+            if let Some(found) = found {
+                return Ok(found);
+            }
+        }
+        let known = self.known(order);
+        Err(unknown(tier.as_deref().unwrap_or("general"), wanted.span, known))
+    }
+
+    /// The named provider alone, else the default one first and the others after it.
+    fn order(&self, provider: Option<&str>) -> Vec<String> {
+        if let Some(provider) = provider {
+            return vec![provider.to_owned()];
+        }
+        let first = self.settings.default_provider.as_ref().filter(|p| self.names.contains(p));
+        let rest = self.names.iter().filter(|n| Some(*n) != first);
+        first.into_iter().chain(rest).cloned().collect()
+    }
+
+    fn provider(&mut self, id: &str) -> Option<&Provider> {
+        if !self.read.contains_key(id) {
+            let provider = (self.load)(id);
+            self.read.insert(id.to_owned(), provider);
+        }
+        self.read.get(id)?.as_ref()
+    }
+
+    /// Every tier, alias and model id of these providers.
+    fn known(&mut self, order: &[String]) -> Vec<String> {
+        let mut known: Vec<String> = Vec::new();
+        for id in order {
+            if let Some(provider) = self.provider(id) {
+                known.extend(provider.tiers.keys().cloned());
+                known.extend(provider.models.iter().map(|m| m.id.clone()));
+            }
+        }
+        known.extend(self.settings.aliases.keys().cloned());
+        let mut seen = std::collections::BTreeSet::new();
+        known.retain(|k| seen.insert(k.clone()));
+        known
+    }
+}
+
+/// For names that no file holds.
+fn no_span() -> Span {
+    Span::new(rye_grammar::SourceId(u32::MAX), 0, 0)
+}
+
+fn unknown(requested: &str, span: Option<Span>, known: Vec<String>) -> ModelError {
+    let suggestion = closest(requested, known.iter().map(String::as_str));
+    ModelError::Unknown { requested: requested.to_owned(), span, suggestion, known }
+}
+
+impl Provider {
+    fn by_id(&self, id: &str) -> Option<PlannedModel> {
+        self.models.iter().find(|m| m.id == id).map(|m| self.planned(m, id))
+    }
+
+    fn by_tier(&self, tier: &str, requested: &str) -> Option<PlannedModel> {
+        let id = self.tiers.get(tier)?;
+        if let Some(model) = self.models.iter().find(|m| m.id == *id) {
+            return Some(self.planned(model, requested));
+        }
+        // A script answers as whatever model it is asked to be; other wires have been checked when the file was read.
+        (self.wire == read::SCRIPTED).then(|| self.planned(&read::scripted_model(id), requested))
+    }
+
+    fn planned(&self, model: &Model, requested: &str) -> PlannedModel {
+        PlannedModel {
+            provider: self.id.clone(),
+            wire: self.wire.clone(),
+            id: model.id.clone(),
+            requested: requested.to_owned(),
+            fallback: None,
+            context_window: model.context_window,
+            max_output: model.max_output,
+            prices: model.prices,
+            tool_use: model.tool_use,
+            connection: self.connection.clone(),
+            from_project: self.from_project.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

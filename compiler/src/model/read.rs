@@ -1,0 +1,213 @@
+//! Reads provider files and `agent/models` from their merged data; what is wrong becomes `config::invalid`.
+
+use indexmap::IndexMap;
+use rye_grammar::data::{Kind, Node};
+use rye_grammar::{Sources, Span};
+use serde_json::Value;
+
+use super::{Model, ModelSettings, Provider};
+use crate::diagnostics::{ConfigError, Diagnostics};
+use crate::plan::{LongPrompt, Prices, ToolUse};
+use crate::semantics::money::Nanos;
+
+/// The wire that plays a script.
+pub const SCRIPTED: &str = "scripted";
+const WIRES: [&str; 5] = ["anthropic", "openai-chat", "openai-responses", "gemini", SCRIPTED];
+/// What a provider file says besides how to reach it.
+const CATALOG_KEYS: [&str; 3] = ["default_tier", "tiers", "models"];
+
+/// A model of a script that describes none: roomy and free.
+pub fn scripted_model(id: &str) -> Model {
+    Model { id: id.to_owned(), context_window: 200_000, max_output: 32_000, tool_use: ToolUse::Native, prices: None }
+}
+
+/// Reads `agent/models`; what is left out has no default here.
+pub fn settings(node: &Node, diagnostics: &mut Diagnostics) -> ModelSettings {
+    let mut reader = Reader { file: "agent/models", diagnostics };
+    ModelSettings {
+        default_provider: reader.text(node, "default_provider"),
+        default_tier: reader.text(node, "default_tier"),
+        aliases: reader.texts(node, "aliases"),
+    }
+}
+
+/// Reads the provider file `agent/providers/<id>`; `None` where nothing could be done with it.
+pub fn provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut Diagnostics) -> Option<Provider> {
+    let file = format!("agent/providers/{id}");
+    let mut reader = Reader { file: &file, diagnostics };
+    let Some(wire) = node.get("wire") else {
+        reader.invalid("wire", "missing", &wires(), Some(node.span));
+        return None;
+    };
+    let Some(wire_name) = wire.as_str().filter(|w| WIRES.contains(w)) else {
+        let found = wire.as_str().map_or_else(|| wire.describe().to_owned(), |w| format!("`{w}`"));
+        reader.invalid("wire", &found, &wires(), Some(wire.span));
+        return None;
+    };
+    let models: Vec<Model> = match node.get("models") {
+        Some(models) => models.items().iter().filter_map(|m| reader.model(m)).collect(),
+        None => Vec::new(),
+    };
+    let tiers = reader.texts(node, "tiers");
+    if wire_name != SCRIPTED {
+        for (tier, model) in &tiers {
+            if models.iter().all(|m| m.id != *model) {
+                let span = node.get("tiers").and_then(|t| t.get(tier)).map(|n| n.span);
+                reader.invalid(&format!("tiers.{tier}"), &format!("`{model}`"), "the id of one of its `models`", span);
+            }
+        }
+    }
+    let mut connection = serde_json::Map::new();
+    let mut from_project = Vec::new();
+    for entry in node.entries().iter().filter(|e| !CATALOG_KEYS.contains(&e.key.node.as_str())) {
+        connection.insert(entry.key.node.clone(), entry.value.to_value());
+        if in_project(sources, entry.value.span) {
+            from_project.push(entry.key.node.clone());
+        }
+    }
+    connection.insert("id".into(), Value::String(id.to_owned()));
+    Some(Provider {
+        id: id.to_owned(),
+        wire: wire_name.to_owned(),
+        default_tier: reader.text(node, "default_tier"),
+        tiers,
+        models,
+        connection: Value::Object(connection),
+        from_project,
+    })
+}
+
+fn wires() -> String {
+    format!("one of {}", WIRES.map(|w| format!("`{w}`")).join(", "))
+}
+
+/// Whether a value was written in a file of the project: those of the other spaces are printed with the space's name.
+fn in_project(sources: &Sources, span: Span) -> bool {
+    sources.get(span.source).is_some_and(|s| !s.path.starts_with("user:") && !s.path.starts_with("system:"))
+}
+
+struct Reader<'d> {
+    file: &'d str,
+    diagnostics: &'d mut Diagnostics,
+}
+
+impl Reader<'_> {
+    fn invalid(&mut self, key: &str, found: &str, expected: &str, span: Option<Span>) {
+        self.diagnostics.push(ConfigError::Invalid {
+            file: self.file.to_owned(),
+            key: key.to_owned(),
+            found: found.to_owned(),
+            expected: expected.to_owned(),
+            span,
+        });
+    }
+
+    fn wrong_type(&mut self, key: &str, node: &Node, expected: &str) {
+        self.invalid(key, node.describe(), expected, Some(node.span));
+    }
+
+    fn text(&mut self, node: &Node, key: &str) -> Option<String> {
+        let value = node.get(key)?;
+        let text = value.as_str().map(str::to_owned);
+        if text.is_none() {
+            self.wrong_type(key, value, "a name");
+        }
+        text
+    }
+
+    fn texts(&mut self, node: &Node, key: &str) -> IndexMap<String, String> {
+        let Some(map) = node.get(key) else { return IndexMap::new() };
+        if !matches!(map.kind, Kind::Map(_)) {
+            self.wrong_type(key, map, "a mapping of names to names");
+        }
+        let mut texts = IndexMap::new();
+        for entry in map.entries() {
+            match entry.value.as_str() {
+                Some(text) => {
+                    texts.insert(entry.key.node.clone(), text.to_owned());
+                }
+                None => self.wrong_type(&format!("{key}.{}", entry.key.node), &entry.value, "a name"),
+            }
+        }
+        texts
+    }
+
+    fn model(&mut self, node: &Node) -> Option<Model> {
+        let Some(id) = node.get("id").and_then(Node::as_str) else {
+            self.invalid("models", "a model without `id`", "an `id` for each model", Some(node.span));
+            return None;
+        };
+        let key = |field: &str| format!("models.{id}.{field}");
+        let context_window = self.tokens(node, "context_window", &key("context_window"))?;
+        let max_output = self.tokens(node, "max_output", &key("max_output"))?;
+        let tool_use = match node.get("tool_use") {
+            None => ToolUse::Native,
+            Some(value) => match value.as_str() {
+                Some("native") => ToolUse::Native,
+                Some("text_parsed") => ToolUse::TextParsed,
+                Some(_) | None => {
+                    self.wrong_type(&key("tool_use"), value, "`native` or `text_parsed`");
+                    return None;
+                }
+            },
+        };
+        let prices = match node.get("prices") {
+            None => None,
+            Some(prices) => Some(self.prices(prices, &key("prices"))?),
+        };
+        Some(Model { id: id.to_owned(), context_window, max_output, tool_use, prices })
+    }
+
+    fn tokens(&mut self, node: &Node, field: &str, key: &str) -> Option<u64> {
+        let value = node.get(field);
+        if let Some(Node { kind: Kind::Number(number), .. }) = value
+            && let Some(tokens) = number.as_u64().filter(|t| *t > 0)
+        {
+            return Some(tokens);
+        }
+        let found = value.map_or("missing", Node::describe);
+        self.invalid(key, found, "a whole number of tokens above 0", Some(value.map_or(node.span, |v| v.span)));
+        None
+    }
+
+    fn prices(&mut self, node: &Node, key: &str) -> Option<Prices> {
+        let input = self.price(node, "input", key, None)?;
+        let output = self.price(node, "output", key, None)?;
+        let cache_read = self.price(node, "cache_read", key, Some(input))?;
+        let cache_write = self.price(node, "cache_write", key, Some(input))?;
+        let long_prompt = match node.get("long_prompt") {
+            None => None,
+            Some(long) => {
+                let key = format!("{key}.long_prompt");
+                let above = self.tokens(long, "above", &format!("{key}.above"))?;
+                let input = self.price(long, "input", &key, None)?;
+                let output = self.price(long, "output", &key, None)?;
+                let cache_read = self.price(long, "cache_read", &key, Some(input))?;
+                let cache_write = self.price(long, "cache_write", &key, Some(input))?;
+                Some(LongPrompt { above, input, output, cache_read, cache_write })
+            }
+        };
+        Some(Prices { input, output, cache_read, cache_write, long_prompt })
+    }
+
+    /// Dollars per million tokens, as text or as a number.
+    fn price(&mut self, node: &Node, field: &str, key: &str, otherwise: Option<u64>) -> Option<u64> {
+        let Some(value) = node.get(field) else {
+            if otherwise.is_none() {
+                let expected = format!("a mapping with `{field}`, dollars per million tokens");
+                self.invalid(key, &format!("without `{field}`"), &expected, Some(node.span));
+            }
+            return otherwise;
+        };
+        let price = match &value.kind {
+            Kind::String(text) => Nanos::parse(text).ok(),
+            Kind::Number(_) => Nanos::from_json(&value.to_value()).ok(),
+            Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Map(_) => None,
+        };
+        let price = price.filter(|p| !p.is_negative());
+        if price.is_none() {
+            self.wrong_type(&format!("{key}.{field}"), value, "dollars per million tokens, such as \"0.25\"");
+        }
+        price.map(Nanos::to_u64)
+    }
+}

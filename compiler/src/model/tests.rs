@@ -1,0 +1,154 @@
+//! Models over a small catalog of hand-made provider files.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::collections::BTreeMap;
+
+use rye_grammar::{Source, SourceId, Sources, yaml};
+
+use super::*;
+use crate::diagnostics::Diagnostics;
+
+const ALPHA: &str = r#"
+wire: anthropic
+base_url: https://alpha.test
+default_tier: general
+tiers: { fast: a-small, general: a-large }
+models:
+  - { id: a-small, context_window: 1000, max_output: 100, prices: { input: "0.10", output: 0.5 } }
+  - id: a-large
+    context_window: 2000
+    max_output: 200
+    tool_use: text_parsed
+    prices: { input: "2", output: "10", long_prompt: { above: 10, input: "4", output: "20" } }
+"#;
+const BETA: &str = "
+wire: openai-chat
+tiers: { general: b-one, odd: b-one }
+models: [{ id: b-one, context_window: 10, max_output: 5 }]
+";
+const SCRIPT: &str = "{ wire: scripted, script: play.yaml, tiers: { general: scripted } }";
+const SETTINGS: &str = "{ default_provider: alpha, default_tier: general, aliases: { haiku: fast } }";
+
+fn read(path: &str, text: &str) -> (Node, Sources) {
+    let mut sources = Sources::default();
+    let source = sources.add(Source::new(path, text));
+    (yaml::parse(source, text).tree, sources)
+}
+
+use rye_grammar::data::Node;
+
+fn load(id: &str, text: &str) -> (Option<Provider>, Diagnostics) {
+    let (node, sources) = read("system:.ai/config/agent/providers/x.yaml", text);
+    let mut diagnostics = Diagnostics::new();
+    let provider = provider(id, &node, &sources, &mut diagnostics);
+    (provider, diagnostics)
+}
+
+fn resolve(asked: &[(&str, &str)], instead: &ModelOverride) -> Result<PlannedModel, ModelError> {
+    let word = |key| {
+        let found = asked.iter().find(|(k, _)| *k == key);
+        found.map(|(_, v)| Spanned::new((*v).to_owned(), Span::new(SourceId(0), 3, 4)))
+    };
+    let request =
+        ModelRequest { tier: word("tier"), id: word("id"), provider: word("provider"), fallback: word("fallback") };
+    let files = BTreeMap::from([("alpha", ALPHA), ("beta", BETA), ("scripted", SCRIPT)]);
+    let mut diagnostics = Diagnostics::new();
+    let settings = settings(&read("models.yaml", SETTINGS).0, &mut diagnostics);
+    let mut loader = |id: &str| files.get(id).and_then(|text| load(id, text).0);
+    let names = files.keys().map(|k| (*k).to_owned()).collect();
+    Catalog::new(settings, names, &mut loader).resolve(Some(&request), instead)
+}
+
+fn chosen(asked: &[(&str, &str)]) -> String {
+    let model = resolve(asked, &ModelOverride::default()).unwrap();
+    format!("{}/{}", model.provider, model.id)
+}
+
+#[test]
+fn ids_tiers_aliases_providers_and_defaults() {
+    assert_eq!(chosen(&[]), "alpha/a-large");
+    assert_eq!(chosen(&[("tier", "fast")]), "alpha/a-small");
+    assert_eq!(chosen(&[("tier", "haiku")]), "alpha/a-small");
+    assert_eq!(chosen(&[("tier", "odd")]), "beta/b-one");
+    assert_eq!(chosen(&[("id", "b-one"), ("tier", "fast")]), "beta/b-one");
+    assert_eq!(chosen(&[("provider", "beta"), ("tier", "general")]), "beta/b-one");
+    assert_eq!(chosen(&[("provider", "scripted"), ("tier", "general")]), "scripted/scripted");
+    assert_eq!(chosen(&[("provider", "beta")]), "beta/b-one");
+}
+
+#[test]
+fn an_override_is_not_bound_to_the_directives_provider() {
+    let asked = [("provider", "scripted"), ("tier", "general")];
+    let with = |model: Option<&str>, provider: Option<&str>| {
+        let instead = ModelOverride { model: model.map(Into::into), provider: provider.map(Into::into) };
+        resolve(&asked, &instead).map(|m| format!("{}/{}", m.provider, m.id))
+    };
+    assert_eq!(with(Some("general"), None).unwrap(), "alpha/a-large");
+    assert_eq!(with(Some("beta/general"), None).unwrap(), "beta/b-one");
+    assert_eq!(with(Some("a-small"), None).unwrap(), "alpha/a-small");
+    assert_eq!(with(None, Some("beta")).unwrap(), "beta/b-one");
+    assert!(matches!(with(Some("nope"), None), Err(ModelError::Unknown { span: None, .. })));
+}
+
+#[test]
+fn a_fallback_is_resolved_and_never_the_model_itself() {
+    let model = resolve(&[("tier", "general"), ("fallback", "fast")], &ModelOverride::default()).unwrap();
+    assert_eq!(model.fallback.unwrap().id, "a-small");
+    let model = resolve(&[("tier", "fast"), ("fallback", "odd")], &ModelOverride::default()).unwrap();
+    assert_eq!(model.fallback.unwrap().provider, "beta");
+    let model = resolve(&[("tier", "fast"), ("fallback", "haiku")], &ModelOverride::default()).unwrap();
+    assert_eq!(model.fallback, None);
+}
+
+#[test]
+fn what_nobody_has_is_unknown_with_a_suggestion() {
+    let unknown = |asked: &[(&str, &str)]| resolve(asked, &ModelOverride::default()).unwrap_err();
+    let ModelError::Unknown { suggestion, span, known, .. } = unknown(&[("tier", "genral")]);
+    assert_eq!((suggestion.as_deref(), span.map(|s| s.start)), (Some("general"), Some(3)));
+    assert!(known.contains(&"a-small".to_owned()) && known.contains(&"haiku".to_owned()), "{known:?}");
+    let ModelError::Unknown { suggestion, requested, .. } = unknown(&[("provider", "alpa"), ("tier", "fast")]);
+    assert_eq!((requested.as_str(), suggestion.as_deref()), ("alpa", Some("alpha")));
+}
+
+#[test]
+fn prices_are_exact_and_the_connection_holds_no_models() {
+    let (provider, diagnostics) = load("alpha", ALPHA);
+    assert_eq!(diagnostics.len(), 0);
+    let provider = provider.unwrap();
+    let prices = provider.models[1].prices.unwrap();
+    assert_eq!((prices.input, prices.cache_write), (2_000_000_000, 2_000_000_000));
+    assert_eq!(prices.long_prompt.unwrap().output, 20_000_000_000);
+    assert_eq!(
+        provider.connection,
+        serde_json::json!({"wire": "anthropic", "base_url": "https://alpha.test", "id": "alpha"})
+    );
+    assert_eq!(provider.from_project, Vec::<String>::new());
+    let (node, sources) = read(".ai/config/agent/providers/alpha.yaml", ALPHA);
+    let mine = super::provider("alpha", &node, &sources, &mut Diagnostics::new()).unwrap();
+    assert_eq!(mine.from_project, ["wire", "base_url"]);
+}
+
+#[test]
+fn what_a_provider_file_gets_wrong_is_said() {
+    for (text, key) in [
+        ("{}", "wire"),
+        ("{ wire: telegraph }", "wire"),
+        ("{ wire: gemini, tiers: { fast: gone } }", "tiers.fast"),
+        ("{ wire: gemini, tiers: [a] }", "tiers"),
+        ("{ wire: gemini, models: [{}] }", "models"),
+        ("{ wire: gemini, models: [{ id: m, context_window: 0, max_output: 1 }] }", "models.m.context_window"),
+        ("{ wire: gemini, models: [{ id: m, context_window: 9, max_output: -1 }] }", "models.m.max_output"),
+        (
+            "{ wire: gemini, models: [{ id: m, context_window: 9, max_output: 1, prices: { input: x, output: 1 } }] }",
+            "models.m.prices.input",
+        ),
+        (
+            "{ wire: gemini, models: [{ id: m, context_window: 9, max_output: 1, prices: { input: 1 } }] }",
+            "models.m.prices",
+        ),
+    ] {
+        let (_, diagnostics) = load("x", text);
+        let messages: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
+        assert!(messages.len() == 1 && messages[0].starts_with(&format!("`{key}` in ")), "{text}: {messages:?}");
+    }
+}

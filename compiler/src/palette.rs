@@ -1,0 +1,204 @@
+//! The palette: the tools that a thread's capabilities reach, as native tool definitions within a budget, and the
+//! primary actions beside them (`language.md` 10). What a call may do is decided at the gate, not here.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use rye_grammar::ItemId;
+use serde_json::Value;
+
+use crate::diagnostics::{Diagnostics, PaletteError};
+use crate::item::Tool;
+use crate::plan::{Capabilities, DroppedTool, Field, Grant, PaletteTool, Primary, estimate};
+use crate::primary::{self, DIRECTIVE_RETURN, ItemType, PrimaryDefinition, capability};
+use crate::semantics::glob::Glob;
+use crate::semantics::glob::inclusion::{Witness, witness};
+
+/// The longest name a provider accepts for a tool.
+pub const MAX_NAME: usize = 64;
+
+/// `tool_preload` of `agent/resilience`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Preload {
+    pub enabled: bool,
+    /// Bounds the definitions of the tools that are no primaries.
+    pub max_tokens: u64,
+}
+
+impl Default for Preload {
+    fn default() -> Self {
+        Self { enabled: true, max_tokens: 2000 }
+    }
+}
+
+/// A tool that a grant reaches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reached {
+    pub id: ItemId,
+    /// The most specific grant that reaches it.
+    pub grant: String,
+    /// Characters that grant spells out.
+    specific: usize,
+}
+
+/// The palette, what did not fit, and the grant behind every tool, by name.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Palette {
+    pub tools: Vec<PaletteTool>,
+    pub dropped: Vec<DroppedTool>,
+    pub grants: BTreeMap<String, String>,
+}
+
+/// The name a model calls a tool by: `rye/file-system/read` is `rye_file_system_read`.
+pub fn flatten(id: &ItemId) -> String {
+    id.as_str().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
+}
+
+/// The tools that the grants reach, most specific grant first, then by id.
+pub fn reached(tools: &[ItemId], grants: &[Grant]) -> Vec<Reached> {
+    let globs: Vec<(&Grant, Glob)> = grants.iter().map(|g| (g, Glob::new(&g.pattern))).collect();
+    let mut reached: Vec<Reached> = Vec::new();
+    for id in tools {
+        let wanted = capability(primary::Primary::Execute, ItemType::Tool, Some(id));
+        let best = globs.iter().filter(|(_, glob)| glob.matches(&wanted)).max_by(|(a, x), (b, y)| {
+            // Of two equally specific patterns the smaller text counts, whatever the order in the file.
+            x.literal_chars().cmp(&y.literal_chars()).then_with(|| b.pattern.cmp(&a.pattern))
+        });
+        if let Some((grant, glob)) = best {
+            let specific = glob.literal_chars();
+            reached.push(Reached { id: id.clone(), grant: grant.pattern.clone(), specific });
+        }
+    }
+    reached.sort_by(|a, b| b.specific.cmp(&a.specific).then_with(|| a.id.cmp(&b.id)));
+    reached.dedup_by(|a, b| a.id == b.id);
+    reached
+}
+
+/// Builds the palette: primaries first, then the tools that fit, `rye_directive_return` last.
+pub fn build(
+    capabilities: &Capabilities,
+    reached: &[(Reached, Arc<Tool>)],
+    outputs: &IndexMap<String, Field>,
+    preload: Preload,
+    diagnostics: &mut Diagnostics,
+) -> Palette {
+    let mut palette = Palette::default();
+    let mut names: BTreeMap<String, String> = BTreeMap::new();
+    for (primary, granted_by) in primaries(capabilities) {
+        let definition = primary.definition();
+        palette.grants.insert(definition.name.to_owned(), granted_by);
+        palette.tools.push(primary_tool(definition, planned(primary)));
+    }
+    for reserved in primary::Primary::ALL.iter().map(|p| p.tool_name()).chain([DIRECTIVE_RETURN]) {
+        names.insert(reserved.to_owned(), reserved.to_owned());
+    }
+    if preload.enabled {
+        native(&mut palette, &mut names, reached, preload.max_tokens, diagnostics);
+    }
+    if !outputs.is_empty() {
+        palette.grants.insert(DIRECTIVE_RETURN.to_owned(), "outputs are declared".to_owned());
+        palette.tools.push(primary_tool(primary::directive_return(outputs), Primary::Return));
+    }
+    palette
+}
+
+fn native(
+    palette: &mut Palette,
+    names: &mut BTreeMap<String, String>,
+    reached: &[(Reached, Arc<Tool>)],
+    max_tokens: u64,
+    diagnostics: &mut Diagnostics,
+) {
+    let mut left = max_tokens;
+    for (reached, tool) in reached {
+        let id = &reached.id;
+        let name = flatten(id);
+        let (tokens, bytes) = size(&tool.spec.description, &tool.spec.parameters);
+        let mut drop = |because: String| {
+            palette.dropped.push(DroppedTool { item_id: id.clone(), tokens, bytes, because });
+        };
+        if name.len() > MAX_NAME {
+            drop(format!("its name has {} characters, a provider accepts {MAX_NAME}", name.len()));
+            diagnostics.push(PaletteError::Name { name, item: id.to_string(), span: None });
+            continue;
+        }
+        if let Some(first) = names.get(&name) {
+            diagnostics.push(PaletteError::Collision {
+                name,
+                first: first.clone(),
+                second: id.to_string(),
+                span: None,
+            });
+            continue;
+        }
+        names.insert(name.clone(), id.to_string());
+        if tokens > left {
+            drop(format!("{tokens} tokens do not fit: {left} of {max_tokens} are left"));
+            continue;
+        }
+        left -= tokens;
+        palette.grants.insert(name.clone(), format!("granted by `{}`", reached.grant));
+        palette.tools.push(PaletteTool {
+            name,
+            primary: Primary::Execute,
+            item_id: Some(id.clone()),
+            description: tool.spec.description.clone(),
+            schema: tool.spec.parameters.clone(),
+            tokens,
+            bytes,
+            parallel: tool.spec.parallel,
+            idempotent: tool.spec.idempotent,
+        });
+    }
+}
+
+/// The primaries that some grant could allow, each with what allows it; all three where nothing was declared.
+fn primaries(capabilities: &Capabilities) -> Vec<(primary::Primary, String)> {
+    let mut granted = Vec::new();
+    for primary in primary::Primary::ALL {
+        if !capabilities.declared && capabilities.grants.is_empty() {
+            granted.push((primary, "no link of the chain has permissions; the gate decides".to_owned()));
+            continue;
+        }
+        let any = Glob::new(&format!("rye.{}.*", primary.word()));
+        // What is too complex to tell could allow it.
+        let allows = |grant: &&Grant| witness(&[&Glob::new(&grant.pattern), &any], &[]) != Witness::None;
+        if let Some(grant) = capabilities.grants.iter().find(allows) {
+            granted.push((primary, format!("granted by `{}`", grant.pattern)));
+        }
+    }
+    granted
+}
+
+fn primary_tool(definition: PrimaryDefinition, primary: Primary) -> PaletteTool {
+    let (tokens, bytes) = size(&definition.description, &definition.schema);
+    PaletteTool {
+        name: definition.name.to_owned(),
+        primary,
+        item_id: None,
+        description: definition.description,
+        schema: definition.schema,
+        tokens,
+        bytes,
+        parallel: primary == Primary::Fetch,
+        idempotent: primary == Primary::Fetch,
+    }
+}
+
+fn planned(primary: primary::Primary) -> Primary {
+    match primary {
+        primary::Primary::Execute => Primary::Execute,
+        primary::Primary::Fetch => Primary::Fetch,
+        primary::Primary::Sign => Primary::Sign,
+    }
+}
+
+/// Tokens and bytes of a definition: schema JSON and description.
+fn size(description: &str, schema: &Value) -> (u64, u64) {
+    let text = format!("{schema}{description}");
+    (estimate(&text), u64::try_from(text.len()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! Names, order, budget and primaries, over tools made by hand.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::collections::BTreeMap;
+
+use rye_grammar::SourceId;
+use serde_json::json;
+
+use super::*;
+use crate::item::FileRef;
+use crate::plan::FieldType;
+use crate::tool_spec::{Needs, ToolKind, ToolSpec};
+use crate::world::{ItemKind, Space};
+
+fn id(text: &str) -> ItemId {
+    ItemId::parse(text).unwrap()
+}
+
+/// A tool whose definition weighs so many tokens.
+fn tool(text: &str, tokens: usize) -> Arc<Tool> {
+    let parameters = json!({"type": "object"});
+    let description = "x".repeat(tokens * 4 - parameters.to_string().len());
+    let spec = ToolSpec {
+        description,
+        parameters,
+        kind: ToolKind::Builtin { name: "read".into() },
+        timeout_seconds: 1,
+        parallel: true,
+        idempotent: false,
+        needs: Needs::default(),
+        version: None,
+        category: None,
+    };
+    let file =
+        FileRef { kind: ItemKind::Tool, id: id(text), space: Space::Project, path: "x".into(), source: SourceId(0) };
+    Arc::new(Tool { file, spec: Arc::new(spec) })
+}
+
+fn capabilities(patterns: &[&str]) -> Capabilities {
+    let grants =
+        patterns.iter().map(|p| Grant { pattern: (*p).to_owned(), net: Vec::new(), write: Vec::new() }).collect();
+    Capabilities { declared: true, from: None, grants, acknowledged: BTreeMap::new() }
+}
+
+fn palette(patterns: &[&str], tools: &[(&str, usize)], max_tokens: u64) -> (Palette, Diagnostics) {
+    let capabilities = capabilities(patterns);
+    let ids: Vec<ItemId> = tools.iter().map(|(t, _)| id(t)).collect();
+    let weight: BTreeMap<ItemId, usize> = tools.iter().map(|(t, w)| (id(t), *w)).collect();
+    let reached: Vec<_> = reached(&ids, &capabilities.grants)
+        .into_iter()
+        .map(|r| {
+            let tool = tool(r.id.as_str(), weight[&r.id]);
+            (r, tool)
+        })
+        .collect();
+    let mut diagnostics = Diagnostics::new();
+    let preload = Preload { enabled: true, max_tokens };
+    let palette = build(&capabilities, &reached, &IndexMap::new(), preload, &mut diagnostics);
+    (palette, diagnostics)
+}
+
+fn names(palette: &Palette) -> Vec<&str> {
+    palette.tools.iter().map(|t| t.name.as_str()).collect()
+}
+
+#[test]
+fn names_are_flattened() {
+    assert_eq!(flatten(&id("rye/file-system/read")), "rye_file_system_read");
+    assert_eq!(flatten(&id("A-b_c/9")), "A_b_c_9");
+}
+
+#[test]
+fn a_name_of_64_characters_is_kept_and_one_of_65_dropped_with_a_word() {
+    let fits = format!("p/{}", "x".repeat(62));
+    let long = format!("p/{}", "y".repeat(63));
+    let (palette, diagnostics) = palette(&["rye.execute.tool.*"], &[(&fits, 10), (&long, 10)], 2000);
+    assert_eq!(names(&palette), ["rye_execute", &flatten(&id(&fits))]);
+    assert_eq!(palette.dropped.len(), 1);
+    assert!(palette.dropped[0].because.contains("65 characters"), "{:?}", palette.dropped);
+    assert_eq!(diagnostics.codes().into_iter().collect::<Vec<_>>(), ["palette::name"]);
+}
+
+#[test]
+fn the_most_specific_grant_comes_first_then_the_id() {
+    let tools = [("a/one", 10), ("b/two", 10), ("b/three", 10), ("c/four", 10)];
+    let patterns = ["rye.execute.tool.*", "rye.execute.tool.b.*", "rye.execute.tool.c.four"];
+    let (palette, _) = palette(&patterns, &tools, 2000);
+    assert_eq!(names(&palette), ["rye_execute", "c_four", "b_three", "b_two", "a_one"]);
+    assert_eq!(palette.grants["b_two"], "granted by `rye.execute.tool.b.*`");
+}
+
+#[test]
+fn what_does_not_fit_is_listed_with_its_size_and_smaller_ones_still_go_in() {
+    let (palette, _) = palette(&["rye.execute.tool.*"], &[("a/one", 30), ("b/two", 80), ("c/three", 70)], 100);
+    assert_eq!(names(&palette), ["rye_execute", "a_one", "c_three"]);
+    assert_eq!((palette.dropped[0].item_id.as_str(), palette.dropped[0].tokens), ("b/two", 80));
+    assert_eq!(palette.dropped[0].because, "80 tokens do not fit: 70 of 100 are left");
+}
+
+#[test]
+fn two_ids_of_one_name_collide_and_so_does_the_name_of_a_primary() {
+    let (_, diagnostics) = palette(&["rye.execute.tool.*"], &[("a/b_c", 10), ("a/b/c", 10)], 2000);
+    let messages: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
+    assert_eq!(messages, ["`a/b/c` and `a/b_c` would both be the tool `a_b_c`"]);
+    let (_, diagnostics) = palette(&["rye.execute.tool.*"], &[("rye/execute", 10), ("rye/directive/return", 10)], 2000);
+    assert_eq!(diagnostics.len(), 2);
+}
+
+#[test]
+fn a_primary_is_there_when_some_grant_could_allow_it() {
+    let primaries = |patterns: &[&str]| {
+        let (palette, _) = palette(patterns, &[], 2000);
+        names(&palette).iter().map(|n| (*n).to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(primaries(&["rye.*"]), ["rye_execute", "rye_fetch", "rye_sign"]);
+    assert_eq!(primaries(&["rye.fetch.knowledge"]), ["rye_fetch"]);
+    assert_eq!(primaries(&["rye.?etch.knowledge.a", "rye.sign.directive.b"]), ["rye_fetch", "rye_sign"]);
+    assert_eq!(primaries(&["rye.execute.nothing.a", "other"]), Vec::<String>::new());
+    assert_eq!(primaries(&[]), Vec::<String>::new());
+    let none = Capabilities { declared: false, ..capabilities(&[]) };
+    let all = build(&none, &[], &IndexMap::new(), Preload::default(), &mut Diagnostics::new());
+    assert_eq!(names(&all), ["rye_execute", "rye_fetch", "rye_sign"]);
+}
+
+#[test]
+fn registration_can_be_switched_off_and_the_return_tool_stays() {
+    let capabilities = capabilities(&["rye.execute.tool.a"]);
+    let reached: Vec<_> = reached(&[id("a")], &capabilities.grants).into_iter().map(|r| (r, tool("a", 10))).collect();
+    let field = Field {
+        kind: FieldType::String,
+        required: true,
+        default: None,
+        choices: Vec::new(),
+        description: String::new(),
+    };
+    let outputs = IndexMap::from([("url".to_owned(), field)]);
+    let off = Preload { enabled: false, max_tokens: 2000 };
+    let palette = build(&capabilities, &reached, &outputs, off, &mut Diagnostics::new());
+    assert_eq!(names(&palette), ["rye_execute", "rye_directive_return"]);
+    assert_eq!(palette.dropped, Vec::new());
+}

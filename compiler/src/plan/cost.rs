@@ -1,0 +1,168 @@
+//! What a request weighs and costs: the one estimate that `plan` prints and the machine reserves by (`language.md` 11).
+
+use serde::{Deserialize, Serialize};
+
+use super::{Plan, PlannedModel};
+use crate::semantics::money::{self, Nanos};
+
+/// Tokens of a text before a provider has counted them: characters / 4, rounded up.
+pub fn estimate(text: &str) -> u64 {
+    u64::try_from(text.chars().count().div_ceil(4)).unwrap_or(u64::MAX)
+}
+
+/// Nano-dollars per million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prices {
+    pub input: u64,
+    pub output: u64,
+    pub cache_read: u64,
+    pub cache_write: u64,
+    /// What a request with a long prompt costs instead, all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub long_prompt: Option<LongPrompt>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LongPrompt {
+    /// Prompt tokens, cached ones included, above which these prices hold.
+    pub above: u64,
+    pub input: u64,
+    pub output: u64,
+    pub cache_read: u64,
+    pub cache_write: u64,
+}
+
+/// Tokens of one request, as a provider counts them: `input` holds neither cache reads nor cache writes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tokens {
+    pub input: u64,
+    pub output: u64,
+    pub cache_read: u64,
+    pub cache_write: u64,
+}
+
+impl Prices {
+    /// What a request costs, rounded up once; `None` beyond what can be counted.
+    pub fn cost(&self, tokens: &Tokens) -> Option<Nanos> {
+        let prompt = tokens.input.saturating_add(tokens.cache_read).saturating_add(tokens.cache_write);
+        let (input, output, read, write) = match self.long_prompt {
+            Some(long) if prompt > long.above => (long.input, long.output, long.cache_read, long.cache_write),
+            Some(_) | None => (self.input, self.output, self.cache_read, self.cache_write),
+        };
+        money::cost(&[
+            (Nanos::from_u64(input), tokens.input),
+            (Nanos::from_u64(output), tokens.output),
+            (Nanos::from_u64(read), tokens.cache_read),
+            (Nanos::from_u64(write), tokens.cache_write),
+        ])
+    }
+
+    /// The most an attempt can cost, the largest amount where it cannot be counted. A provider may write the whole
+    /// prompt to its cache, which can be dearer than reading it as input.
+    pub fn worst_case(&self, input: u64, output: u64) -> Nanos {
+        let plain = self.cost(&Tokens { input, output, ..Tokens::default() });
+        let cached = self.cost(&Tokens { cache_write: input, output, ..Tokens::default() });
+        let most = Nanos(i64::MAX);
+        plain.unwrap_or(most).max(cached.unwrap_or(most))
+    }
+}
+
+impl PlannedModel {
+    /// What a request costs; `None` where the provider file names no price, and beyond what can be counted.
+    pub fn cost(&self, tokens: &Tokens) -> Option<Nanos> {
+        self.prices?.cost(tokens)
+    }
+
+    /// The most an attempt can cost; nothing where the provider file names no price.
+    pub fn worst_case(&self, input: u64, output: u64) -> Nanos {
+        self.prices.map_or(Nanos::ZERO, |p| p.worst_case(input, output))
+    }
+
+    /// The output tokens that a request asks for when nothing is scarce: the limit, at most what the model can give.
+    pub fn output(&self, limit: u64) -> u64 {
+        limit.min(self.max_output)
+    }
+}
+
+/// What the first request of a thread weighs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Weight {
+    pub system: u64,
+    pub first_message: u64,
+    pub palette: u64,
+    /// Output tokens asked for.
+    pub output: u64,
+}
+
+impl Weight {
+    /// Tokens of the prompt: everything but the output.
+    pub fn input(&self) -> u64 {
+        self.system.saturating_add(self.first_message).saturating_add(self.palette)
+    }
+}
+
+impl Plan {
+    /// The weight of the first request, its texts as rendered by the caller.
+    pub fn weight(&self, system: &str, first_message: &str) -> Weight {
+        Weight {
+            system: estimate(system),
+            first_message: estimate(first_message),
+            palette: self.palette.iter().fold(0, |sum, tool| sum.saturating_add(tool.tokens)),
+            output: self.model.output(self.limits.output),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRICES: Prices = Prices {
+        input: 2_000_000_000,
+        output: 10_000_000_000,
+        cache_read: 200_000_000,
+        cache_write: 2_500_000_000,
+        long_prompt: Some(LongPrompt {
+            above: 1000,
+            input: 4_000_000_000,
+            output: 20_000_000_000,
+            cache_read: 400_000_000,
+            cache_write: 5_000_000_000,
+        }),
+    };
+
+    #[test]
+    fn a_long_prompt_is_dearer_as_a_whole_and_counts_cached_tokens() {
+        let tokens = Tokens { input: 600, output: 10, cache_read: 400, cache_write: 0 };
+        assert_eq!(PRICES.cost(&tokens), Some(Nanos(600 * 2000 + 10 * 10_000 + 400 * 200)));
+        let one_more = Tokens { cache_write: 1, ..tokens };
+        assert_eq!(PRICES.cost(&one_more), Some(Nanos(600 * 4000 + 10 * 20_000 + 400 * 400 + 5000)));
+    }
+
+    #[test]
+    fn the_worst_case_is_never_below_what_any_split_of_the_prompt_costs() {
+        for read in [0, 100, 500] {
+            for write in [0, 100, 500] {
+                let tokens = Tokens { input: 1200 - read - write, output: 7, cache_read: read, cache_write: write };
+                assert!(PRICES.worst_case(1200, 7) >= PRICES.cost(&tokens).unwrap_or_default(), "{tokens:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_kind_of_token_has_its_price_and_nothing_overflows() {
+        let only =
+            |input, output, cache_read, cache_write| PRICES.cost(&Tokens { input, output, cache_read, cache_write });
+        assert_eq!(only(1, 0, 0, 0), Some(Nanos(2000)));
+        assert_eq!(only(0, 1, 0, 0), Some(Nanos(10_000)));
+        assert_eq!(only(0, 0, 1, 0), Some(Nanos(200)));
+        assert_eq!(only(0, 0, 0, 1), Some(Nanos(2500)));
+        assert_eq!(only(u64::MAX, u64::MAX, u64::MAX, u64::MAX), None);
+        assert_eq!(PRICES.worst_case(u64::MAX, 1), Nanos(i64::MAX));
+    }
+
+    #[test]
+    fn estimates_round_up_and_count_characters() {
+        assert_eq!([estimate(""), estimate("abc"), estimate("abcd"), estimate("äöüß€")], [0, 1, 1, 2]);
+    }
+}

@@ -1,0 +1,127 @@
+//! Keeps a layer inside its tag: no text that comes from elsewhere can close the element it stands in.
+//!
+//! Two cases. The *knowledge itself* holds its own closing tag: each is sent as `&lt;/…` and counted, so that the plan
+//! says so. A *value that fills a hole* completes one, alone or together with the text around it: then the value gives
+//! way, never the text, because the plan has promised the text byte for byte. Everything else is sent as it is.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+
+/// A run of text: written by the author, or put into a hole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Piece {
+    Text(String),
+    Value(String),
+}
+
+/// The pieces joined, with every closing tag that a value takes part in made harmless inside the value. Without a tag
+/// there is nothing to close.
+pub fn guard(tag: Option<&str>, pieces: &[Piece]) -> String {
+    let mut joined = String::new();
+    let mut values: Vec<Range<usize>> = Vec::new();
+    for piece in pieces {
+        match piece {
+            Piece::Text(text) => joined.push_str(text),
+            Piece::Value(value) => {
+                if !value.is_empty() {
+                    values.push(joined.len()..joined.len() + value.len());
+                }
+                joined.push_str(value);
+            }
+        }
+    }
+    let Some(tag) = tag.filter(|_| !values.is_empty()) else { return joined };
+    let edits: Vec<usize> = closings(tag, &joined).filter_map(|closing| first_of_value(&values, &closing)).collect();
+    if edits.is_empty() { joined } else { escape_at(&joined, &edits) }
+}
+
+/// The author's own text with its closing tags written `&lt;/…`, and how many there were.
+pub fn escape_own(tag: &str, text: &str) -> (String, u64) {
+    let edits: Vec<usize> = closings(tag, text).map(|closing| closing.start).collect();
+    let count = u64::try_from(edits.len()).unwrap_or(u64::MAX);
+    (escape_at(text, &edits), count)
+}
+
+/// Where `</tag` stands, as a lenient reader would see it: any case, white space round the slash.
+fn closings<'t>(tag: &'t str, text: &'t str) -> impl Iterator<Item = Range<usize>> + 't {
+    text.match_indices('<').filter_map(move |(start, _)| {
+        let rest = text.get(start + 1..)?;
+        let name = rest.trim_start().strip_prefix('/')?.trim_start();
+        let head = name.get(..tag.len())?;
+        let after = name.get(tag.len()..)?;
+        let longer_name = after.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'));
+        let end = text.len() - after.len();
+        (head.eq_ignore_ascii_case(tag) && !longer_name).then_some(start..end)
+    })
+}
+
+/// The first byte of `closing` that a value wrote.
+fn first_of_value(values: &[Range<usize>], closing: &Range<usize>) -> Option<usize> {
+    let at = values.partition_point(|v| v.end <= closing.start);
+    let value = values.get(at)?;
+    (value.start < closing.end).then(|| value.start.max(closing.start))
+}
+
+/// `text` with the character at each of these places written as an entity.
+fn escape_at(text: &str, places: &[usize]) -> String {
+    let mut out = String::with_capacity(text.len() + places.len() * 4);
+    let mut from = 0;
+    for place in places {
+        let (Some(kept), Some(character)) = (text.get(from..*place), text.get(*place..).and_then(|t| t.chars().next()))
+        else {
+            continue;
+        };
+        out.push_str(kept);
+        if character == '<' {
+            out.push_str("&lt;");
+        } else {
+            // Writing to a string cannot fail.
+            write!(out, "&#{};", u32::from(character)).ok();
+        }
+        from = place + character.len_utf8();
+    }
+    out.push_str(text.get(from..).unwrap_or(""));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(t: &str) -> Piece {
+        Piece::Text(t.into())
+    }
+
+    fn value(t: &str) -> Piece {
+        Piece::Value(t.into())
+    }
+
+    #[test]
+    fn a_value_cannot_close_the_element() {
+        let layer = |v: &str| guard(Some("directive"), &[text("<directive>\n"), value(v), text("\n</directive>")]);
+        assert_eq!(layer("a </directive> b"), "<directive>\na &lt;/directive> b\n</directive>");
+        assert_eq!(layer("< / DIRECTIVE >"), "<directive>\n&lt; / DIRECTIVE >\n</directive>");
+        assert_eq!(layer("</directives> </div> a < b"), "<directive>\n</directives> </div> a < b\n</directive>");
+    }
+
+    #[test]
+    fn nor_together_with_the_text_around_it_or_another_value() {
+        assert_eq!(guard(Some("x"), &[text("<"), value("/x>")]), "<&#47;x>");
+        assert_eq!(guard(Some("x"), &[text("</"), value("x>")]), "</&#120;>");
+        assert_eq!(guard(Some("x"), &[value("<"), text("/x>")]), "&lt;/x>");
+        assert_eq!(guard(Some("x"), &[value("<"), value("/"), value("x>")]), "&lt;/x>");
+        assert_eq!(guard(Some("note"), &[text("</no"), value(""), value("te>")]), "</no&#116;e>");
+    }
+
+    #[test]
+    fn the_authors_own_text_is_left_to_the_author() {
+        assert_eq!(guard(Some("directive"), &[text("write </directive>"), value("é")]), "write </directive>é");
+    }
+
+    #[test]
+    fn knowledge_that_closes_its_own_tag_is_escaped_and_counted() {
+        let (text, count) = escape_own("Environment", "a</Environment><b></ environment>é");
+        assert_eq!((text.as_str(), count), ("a&lt;/Environment><b>&lt;/ environment>é", 2));
+        assert_eq!(escape_own("Environment", "</Environments> <"), ("</Environments> <".into(), 0));
+    }
+}
