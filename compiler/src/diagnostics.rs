@@ -2,6 +2,7 @@
 //! the words are made here and nowhere else, and who prints them decides how.
 
 mod capability;
+mod codes;
 mod config;
 mod context;
 mod extends;
@@ -12,6 +13,7 @@ mod limit;
 mod model;
 mod palette;
 mod plan;
+mod report;
 mod suggest;
 mod syntax;
 
@@ -21,6 +23,7 @@ use rye_grammar::{Sources, Span, SyntaxError};
 use serde::{Deserialize, Serialize};
 
 pub use capability::CapabilityError;
+pub use codes::CODES;
 pub use config::ConfigError;
 pub use context::ContextError;
 pub use extends::ExtendsError;
@@ -31,6 +34,7 @@ pub use limit::LimitError;
 pub use model::ModelError;
 pub use palette::PaletteError;
 pub use plan::PlanError;
+pub use report::Report;
 pub use suggest::closest;
 
 /// One thing that is wrong, or worth a look.

@@ -1,0 +1,180 @@
+//! A diagnostic as `miette` takes it: one message over one text that holds every file it speaks of, so that both
+//! places are underlined when two files disagree. Which renderer prints it, and in what colours, is the printer's choice.
+
+mod view;
+
+use std::fmt;
+
+use miette::{LabeledSpan, MietteError, SourceCode, SourceSpan, SpanContents};
+use rye_grammar::Sources;
+
+use super::{Diagnostic, Severity};
+use view::{View, clean, shorten};
+
+/// The most lines one underlining covers; what is longer is shown by its beginning.
+const MOST_LINES: usize = 8;
+/// Bytes of a message or a label, longer ones end in `…`.
+const LONGEST_TEXT: usize = 1_000;
+
+/// One diagnostic with the texts it points into, ready for a `miette::ReportHandler`. Control and direction characters
+/// of a user's text never reach the terminal.
+#[derive(Debug)]
+pub struct Report {
+    code: String,
+    message: String,
+    help: Option<String>,
+    severity: miette::Severity,
+    labels: Vec<LabeledSpan>,
+    views: Vec<View>,
+}
+
+impl Report {
+    pub fn new(diagnostic: &Diagnostic, sources: &Sources) -> Self {
+        let (mut views, mut labels): (Vec<View>, Vec<LabeledSpan>) = (Vec::new(), Vec::new());
+        for label in diagnostic.labels() {
+            let Some(source) = sources.get(label.span.source) else { continue };
+            let known = views.iter().position(|v| v.source == label.span.source);
+            let at = known.unwrap_or_else(|| {
+                views.push(View::new(label.span.source, source, views.last().map_or(0, View::end)));
+                views.len() - 1
+            });
+            let Some(view) = views.get(at) else { continue };
+            let (offset, length) = view.place(label.span, MOST_LINES);
+            let text = Some(shorten(&clean(&label.text, "\u{fffd}"), LONGEST_TEXT));
+            let span = SourceSpan::new(offset.into(), length);
+            labels.push(if labels.is_empty() {
+                LabeledSpan::new_primary_with_span(text, span)
+            } else {
+                LabeledSpan::new_with_span(text, span)
+            });
+        }
+        let said = |text: String| shorten(&clean(&text, "\u{fffd}"), LONGEST_TEXT);
+        Self {
+            code: diagnostic.full_code(),
+            message: said(diagnostic.message()),
+            help: diagnostic.help().map(said),
+            severity: match diagnostic.severity() {
+                Severity::Error => miette::Severity::Error,
+                Severity::Warning => miette::Severity::Warning,
+                Severity::Advice => miette::Severity::Advice,
+            },
+            labels,
+            views,
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Report {}
+
+impl miette::Diagnostic for Report {
+    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        Some(Box::new(&self.code))
+    }
+
+    fn severity(&self) -> Option<miette::Severity> {
+        Some(self.severity)
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display + 'a>)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        (!self.views.is_empty()).then_some(self as &dyn SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        (!self.labels.is_empty()).then(|| Box::new(self.labels.iter().cloned()) as Box<_>)
+    }
+}
+
+impl SourceCode for Report {
+    /// The lines around a span. A span over two files is out of bounds, which is how the renderer learns that they
+    /// are two.
+    fn read_span<'a>(
+        &'a self,
+        span: &SourceSpan,
+        before: usize,
+        after: usize,
+    ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
+        let view = self.views.iter().find(|v| v.holds(span.offset(), span.len())).ok_or(MietteError::OutOfBounds)?;
+        view.read(span, before, after).map(|contents| Box::new(contents) as Box<_>).ok_or(MietteError::OutOfBounds)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use miette::Diagnostic as _;
+    use rye_grammar::{Source, Span};
+
+    use super::*;
+    use crate::diagnostics::ContextError;
+
+    fn report(first: &str, at: (usize, usize), second: &str, also: (usize, usize)) -> Report {
+        let mut sources = Sources::default();
+        let a = sources.add(Source::new("a.md", first));
+        let b = sources.add(Source::new("b.md", second));
+        let diagnostic = Diagnostic::from(ContextError::SuppressedAndDeclared {
+            id: "x\u{1b}[31m".into(),
+            suppressed: Span::new(a, at.0, at.1),
+            declared: Span::new(b, also.0, also.1),
+        });
+        Report::new(&diagnostic, &sources)
+    }
+
+    fn shown(report: &Report) -> Vec<(String, usize, usize, String)> {
+        let labels = report.labels().unwrap();
+        labels
+            .map(|l| {
+                let whole = report.read_span(l.inner(), 1, 1).unwrap();
+                let exact = report.read_span(l.inner(), 0, 0).unwrap();
+                let text = String::from_utf8(whole.data().to_vec()).unwrap();
+                (exact.name().unwrap().to_owned(), exact.line() + 1, exact.column() + 1, text)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn both_files_are_underlined_and_never_read_as_one() {
+        let report = report("one\ntwo\nthree\nfour\n", (4, 7), "uno\ndos\n", (4, 7));
+        let found = shown(&report);
+        assert_eq!(found.first().unwrap(), &("a.md".into(), 2, 1, "one\ntwo\nthree\n".into()));
+        assert_eq!(found.last().unwrap(), &("b.md".into(), 2, 1, "uno\ndos\n".into()));
+        let (first, last) = (report.labels.first().unwrap().offset(), report.labels.last().unwrap().offset());
+        assert!(report.read_span(&SourceSpan::new(first.into(), last - first + 1), 1, 1).is_err());
+    }
+
+    #[test]
+    fn what_could_steer_a_terminal_is_replaced() {
+        let report = report("a\u{1b}[2Jb\u{202e}c\rd", (8, 9), "", (0, 0));
+        assert!(!report.to_string().contains('\u{1b}'));
+        let text = shown(&report).first().unwrap().3.clone();
+        assert!(!text.contains(['\u{1b}', '\u{202e}', '\r']), "{text:?}");
+        assert_eq!(text.len(), "a\u{1b}[2Jb\u{202e}c\rd".len());
+    }
+
+    #[test]
+    fn long_lines_and_long_spans_are_cropped() {
+        let line = "é".repeat(100_000);
+        let at = 100_000;
+        let report = report(&line, (at, at + 60_000), &"x\n".repeat(500), (0, 900));
+        let found = shown(&report);
+        assert!(found.iter().all(|(.., text)| text.len() < 2_000));
+        assert_eq!(found.first().unwrap().2, at / 2 + 1);
+        assert_eq!(found.last().unwrap().3.lines().count(), MOST_LINES + 1);
+    }
+
+    #[test]
+    fn a_place_behind_the_last_line_is_its_end() {
+        let report = report("one\n\n", (5, 5), "", (0, 0));
+        assert_eq!(shown(&report).first().unwrap().1, 1);
+        assert_eq!(shown(&report).last().unwrap().3, "");
+    }
+}

@@ -1,0 +1,153 @@
+//! One file as a report shows it: its text at an offset of its own, cropped where lines are too long to print.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use miette::{MietteSpanContents, SourceSpan};
+use rye_grammar::{Source, SourceId, Span};
+
+/// Bytes of one underlining.
+const LONGEST_SPAN: usize = 600;
+/// Bytes shown before and after what is underlined.
+const MARGIN: usize = 400;
+
+/// A source behind the others: its first byte has the offset `base`.
+#[derive(Debug)]
+pub struct View {
+    pub source: SourceId,
+    name: String,
+    /// As long as the source, byte by byte.
+    text: Arc<str>,
+    /// For columns and line numbers.
+    original: Source,
+    base: usize,
+}
+
+impl View {
+    pub fn new(id: SourceId, source: &Source, base: usize) -> Self {
+        let text = match clean_in_place(&source.text) {
+            Cow::Borrowed(_) => source.text.clone(),
+            Cow::Owned(text) => text.into(),
+        };
+        Self { source: id, name: clean(&source.path, "\u{fffd}").into_owned(), text, original: source.clone(), base }
+    }
+
+    /// The first offset behind this view; one byte between two views belongs to none.
+    pub fn end(&self) -> usize {
+        self.base + self.text.len() + 2
+    }
+
+    pub fn holds(&self, offset: usize, length: usize) -> bool {
+        offset >= self.base && offset + length <= self.base + self.text.len()
+    }
+
+    /// Offset and length of what is underlined for a span: at most `lines` lines, never a place where no line is.
+    pub fn place(&self, span: Span, lines: usize) -> (usize, usize) {
+        let last = self.text.trim_end_matches(['\n', '\r']).len();
+        let start = self.floor((span.start as usize).min(last));
+        let end = self.floor((span.end as usize).clamp(start, last.max(start)).min(start + LONGEST_SPAN));
+        let covered = self.text.get(start..end).unwrap_or("");
+        let cut = covered.match_indices('\n').nth(lines - 1).map_or(covered.len(), |(at, _)| at);
+        (self.base + start, covered.get(..cut).unwrap_or("").trim_end_matches(['\n', '\r']).len())
+    }
+
+    /// The lines of a span and some around it; `None` where they are too far apart to be one snippet.
+    pub fn read(&self, span: &SourceSpan, before: usize, after: usize) -> Option<MietteSpanContents<'_>> {
+        let start = span.offset() - self.base;
+        let end = start + span.len();
+        if span.len() > LONGEST_SPAN * 4 {
+            return None;
+        }
+        let position = |offset: usize| self.original.position(u32::try_from(offset).unwrap_or(u32::MAX));
+        let from = if before == 0 { start } else { self.line_start(start, before).max(start.saturating_sub(MARGIN)) };
+        let to = self.line_end(end, after).min(end + MARGIN);
+        let (from, to) = (self.floor(from), self.floor(to).max(from));
+        let data = self.text.get(from..to)?;
+        let first = position(from);
+        Some(MietteSpanContents::new_named(
+            self.name.clone(),
+            data.as_bytes(),
+            (self.base + from, data.len()).into(),
+            first.line as usize - 1,
+            if before == 0 { first.column as usize - 1 } else { 0 },
+            data.lines().count(),
+        ))
+    }
+
+    /// Where the line `above` lines over the one of `offset` begins.
+    fn line_start(&self, offset: usize, above: usize) -> usize {
+        let text = self.text.get(..offset).unwrap_or("");
+        text.rmatch_indices('\n').nth(above).map_or(0, |(at, _)| at + 1)
+    }
+
+    /// Behind the line `below` lines under the one of `offset`.
+    fn line_end(&self, offset: usize, below: usize) -> usize {
+        let text = self.text.get(offset..).unwrap_or("");
+        text.match_indices('\n').nth(below).map_or(self.text.len(), |(at, _)| offset + at + 1)
+    }
+
+    fn floor(&self, mut offset: usize) -> usize {
+        offset = offset.min(self.text.len());
+        while !self.text.is_char_boundary(offset) {
+            offset -= 1;
+        }
+        offset
+    }
+}
+
+/// Whether a character could move the cursor, recolour the screen or reverse what is read.
+fn steers(c: char) -> bool {
+    (c.is_control() && !matches!(c, '\n' | '\t'))
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A text in which nothing steers a terminal, every such character replaced by `mark`; newlines count as such here.
+pub fn clean<'t>(text: &'t str, mark: &str) -> Cow<'t, str> {
+    if !text.contains(|c| steers(c) || c == '\n') {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c == '\n' {
+            out.push(' ');
+        } else if steers(c) {
+            out.push_str(mark);
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// The same for a whole file: every byte keeps its place, and the `\r` of a line's end stays.
+fn clean_in_place(text: &str) -> Cow<'_, str> {
+    let lone = |at: usize| !text.get(at + 1..).is_some_and(|rest| rest.starts_with('\n'));
+    if !text.char_indices().any(|(at, c)| steers(c) && (c != '\r' || lone(at))) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    for (at, c) in text.char_indices() {
+        if !steers(c) || (c == '\r' && !lone(at)) {
+            out.push(c);
+        } else {
+            out.push_str(match c.len_utf8() {
+                1 => "?",
+                2 => "\u{bf}",
+                _ => "\u{fffd}",
+            });
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// A text of at most `most` bytes and a bit.
+pub fn shorten(text: &str, most: usize) -> String {
+    let mut end = most.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    match text.get(..end) {
+        Some(head) if end < text.len() => format!("{head}…"),
+        Some(_) | None => text.to_owned(),
+    }
+}
