@@ -1,0 +1,65 @@
+//! The command line, as clap reads it. One variant a command, one struct for its flags; no command is listed before it
+//! works.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args as ArgGroup, Parser, Subcommand, ValueEnum};
+
+use crate::command::{completions, eval, schema};
+
+/// Declarative pipelines for language-model agents: check them, see what they will send, run them.
+#[derive(Debug, Parser)]
+#[command(name = "rye", version, arg_required_else_help = true, max_term_width = 100)]
+pub struct Args {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Clone, ArgGroup)]
+pub struct Global {
+    /// The project: a folder that holds `.ai/` (default: the nearest one upwards)
+    #[arg(long, global = true, value_name = "DIR")]
+    pub project: Option<PathBuf>,
+    /// How results are printed; JSON goes to stdout alone, prose to stderr
+    #[arg(long, global = true, value_enum, default_value_t = Format::Human)]
+    pub format: Format,
+    /// When to colour; NO_COLOR and a pipe switch colours off too
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    pub color: Color,
+    /// Print results and errors only
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Say more (repeatable)
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub verbose: u8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For a reader at a terminal
+    Human,
+    /// One fact a line, no colours, no drawing
+    Plain,
+    /// For programs
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Try the small languages: one JSON request per line in, one answer per line out
+    Eval(eval::EvalArgs),
+    /// Print the completion script of a shell
+    Completions(completions::CompletionsArgs),
+    /// Print the JSON Schema of a JSON output
+    Schema(schema::SchemaArgs),
+}

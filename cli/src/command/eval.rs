@@ -1,0 +1,167 @@
+//! `rye eval`: requests on stdin, one a line, or one by flags (`language.md` 13). What they mean is decided by
+//! `semantics::eval`; here is only the reading and the printing.
+
+use std::io::{BufRead, BufReader, BufWriter, Write};
+
+use clap::{ArgGroup, Args};
+use rye_compiler::semantics::eval::answer;
+use rye_compiler::semantics::value::parse_json;
+use serde_json::{Map, Value};
+
+use crate::Failure;
+use crate::args::Format;
+use crate::exit::Exit;
+use crate::report::Report;
+
+/// Without a flag, requests are read from stdin: {"condition": …, "facts": …}
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("request").multiple(false))]
+pub struct EvalArgs {
+    /// A condition: one line, or a mapping as JSON
+    #[arg(long, group = "request", value_name = "CONDITION")]
+    condition: Option<String>,
+    /// A `${…}` template: a text, or a list or mapping as JSON
+    #[arg(long, group = "request", value_name = "TEMPLATE")]
+    template: Option<String>,
+    /// A text with `{input:…}`
+    #[arg(long, group = "request", value_name = "TEXT")]
+    inputs_text: Option<String>,
+    /// A pattern and a text
+    #[arg(long, group = "request", num_args = 2, value_names = ["PATTERN", "TEXT"])]
+    glob: Option<Vec<String>>,
+    /// The risk of one capability
+    #[arg(long, group = "request", value_name = "CAPABILITY")]
+    risk: Option<String>,
+    /// {"grants": [[…]], "primary": …, "item_type": …, "item_id": …}
+    #[arg(long, group = "request", value_name = "JSON")]
+    capability: Option<String>,
+    /// {"parent": […], "child": […]}
+    #[arg(long, group = "request", value_name = "JSON")]
+    covers: Option<String>,
+    /// {"defaults": {…}, "directive": {…}, "overrides": {…}, "parent": {…}}
+    #[arg(long, group = "request", value_name = "JSON")]
+    limits: Option<String>,
+    /// {"limits": {…}, "cost": {…}}
+    #[arg(long, group = "request", value_name = "JSON")]
+    check_limits: Option<String>,
+    /// [["register", "root", 3.0], …]
+    #[arg(long, group = "request", value_name = "JSON")]
+    ledger: Option<String>,
+    /// {"status": 429, "headers": {…}, "error": {…}, "attempt": 1}
+    #[arg(long, group = "request", value_name = "JSON")]
+    classify: Option<String>,
+    /// What a condition or template reads, as a JSON object
+    #[arg(long, value_name = "JSON", requires = "request")]
+    facts: Option<String>,
+    /// A path that is not known yet (repeatable)
+    #[arg(long, value_name = "PATH", requires = "request")]
+    unknown: Vec<String>,
+    /// The inputs of a text, as a JSON object
+    #[arg(long, value_name = "JSON", requires = "inputs_text")]
+    inputs: Option<String>,
+    /// The risk table, as JSON
+    #[arg(long, value_name = "JSON", requires = "risk")]
+    table: Option<String>,
+}
+
+pub fn run(args: &EvalArgs, report: &Report) -> Result<Exit, Failure> {
+    match args.request()? {
+        Some(request) => single(&request, report),
+        None => lines(),
+    }
+}
+
+/// Answers every line of stdin. A bad line, one that is no UTF-8 included, is an error line and never the end.
+fn lines() -> Result<Exit, Failure> {
+    let mut input = BufReader::with_capacity(1 << 16, std::io::stdin().lock());
+    let mut output = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+    let mut line = Vec::new();
+    while input.read_until(b'\n', &mut line)? > 0 {
+        while matches!(line.last(), Some(b'\n' | b'\r')) {
+            line.pop();
+        }
+        output.write_all(answer(&String::from_utf8_lossy(&line)).as_bytes())?;
+        output.write_all(b"\n")?;
+        // Somebody who asks line by line waits for each answer.
+        if input.buffer().is_empty() {
+            output.flush()?;
+        }
+        line.clear();
+    }
+    output.flush()?;
+    Ok(Exit::Fine)
+}
+
+fn single(request: &Map<String, Value>, report: &Report) -> Result<Exit, Failure> {
+    let answered = answer(&Value::Object(request.clone()).to_string());
+    let fine = serde_json::from_str::<Map<String, Value>>(&answered).ok().and_then(|mut map| map.shift_remove("ok"));
+    match (report.format(), fine) {
+        (Format::Json, fine) => {
+            report.line(&answered)?;
+            Ok(if fine.is_some() { Exit::Fine } else { Exit::Failed })
+        }
+        (Format::Human | Format::Plain, Some(value)) => {
+            match &value {
+                Value::String(text) => report.line(text)?,
+                other => report.line(&other.to_string())?,
+            }
+            Ok(Exit::Fine)
+        }
+        (Format::Human | Format::Plain, None) => {
+            let error: Value = serde_json::from_str(&answered).unwrap_or_default();
+            let message = error.pointer("/error/message").and_then(Value::as_str).unwrap_or(&answered);
+            Err(Failure { exit: Exit::Failed, code: None, message: message.to_owned(), help: None })
+        }
+    }
+}
+
+impl EvalArgs {
+    /// The request that the flags make; `None` where there are none.
+    fn request(&self) -> Result<Option<Map<String, Value>>, Failure> {
+        let mut request = Map::new();
+        let mut put = |key: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                request.insert(key.to_owned(), value);
+            }
+        };
+        put("condition", self.condition.as_deref().map(text_or_json));
+        put("template", self.template.as_deref().map(text_or_json));
+        put("inputs_text", self.inputs_text.clone().map(Value::String));
+        put("risk", self.risk.clone().map(Value::String));
+        if let Some([pattern, text]) = self.glob.as_deref() {
+            put("glob", Some(serde_json::json!({ "pattern": pattern, "text": text })));
+        }
+        for (flag, value) in [
+            ("capability", &self.capability),
+            ("covers", &self.covers),
+            ("limits", &self.limits),
+            ("check_limits", &self.check_limits),
+            ("ledger", &self.ledger),
+            ("classify", &self.classify),
+            ("facts", &self.facts),
+            ("inputs", &self.inputs),
+            ("table", &self.table),
+        ] {
+            put(flag, value.as_deref().map(|value| json(flag, value)).transpose()?);
+        }
+        if !self.unknown.is_empty() {
+            put("unknown", Some(Value::from(self.unknown.clone())));
+        }
+        Ok(if request.is_empty() { None } else { Some(request) })
+    }
+}
+
+/// A list or a mapping is JSON, anything else is a text.
+fn text_or_json(written: &str) -> Value {
+    match parse_json(written) {
+        Ok(value @ (Value::Array(_) | Value::Object(_))) => value,
+        Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) | Err(_) => Value::from(written),
+    }
+}
+
+fn json(flag: &str, written: &str) -> Result<Value, Failure> {
+    parse_json(written).map_err(|error| {
+        let flag = flag.replace('_', "-");
+        Failure::usage(format!("`--{flag}` is no JSON: {error}"))
+    })
+}

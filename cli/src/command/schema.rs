@@ -1,0 +1,71 @@
+//! `rye schema [OUTPUT]`: the JSON Schemas of what `--format json` prints.
+
+use clap::{Args, ValueEnum};
+use schemars::{Schema, schema_for};
+
+use crate::Failure;
+use crate::exit::Exit;
+use crate::report::Report;
+use crate::report::diagnostic::DiagnosticOutput;
+
+#[derive(Debug, Args)]
+pub struct SchemaArgs {
+    /// Which output; without one, the names are listed
+    #[arg(value_enum)]
+    output: Option<Output>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Diagnostic,
+    Eval,
+}
+
+impl Output {
+    fn schema(self) -> Schema {
+        match self {
+            Self::Diagnostic => schema_for!(DiagnosticOutput),
+            Self::Eval => schema_for!(EvalOutput),
+        }
+    }
+}
+
+/// One line that `rye eval` answers.
+#[derive(schemars::JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "the schema is all that is used")]
+enum EvalOutput {
+    Fine {
+        /// The request's own, where it had one.
+        id: Option<serde_json::Value>,
+        ok: serde_json::Value,
+    },
+    Refused {
+        id: Option<serde_json::Value>,
+        error: EvalRefusal,
+    },
+}
+
+#[derive(schemars::JsonSchema)]
+#[expect(dead_code, reason = "the schema is all that is used")]
+struct EvalRefusal {
+    code: String,
+    message: String,
+}
+
+pub fn run(args: &SchemaArgs, report: &Report) -> Result<Exit, Failure> {
+    match args.output {
+        Some(output) => {
+            let text = serde_json::to_string_pretty(&output.schema()).map_err(std::io::Error::other)?;
+            report.line(&text)?;
+        }
+        None => {
+            for output in Output::value_variants() {
+                if let Some(value) = output.to_possible_value() {
+                    report.line(value.get_name())?;
+                }
+            }
+        }
+    }
+    Ok(Exit::Fine)
+}

@@ -1,0 +1,105 @@
+//! All printing: results to stdout, prose to stderr, and diagnostics in the format that was asked for.
+
+pub mod diagnostic;
+
+use std::io::Write;
+
+use anstream::ColorChoice;
+use anstyle::{AnsiColor, Style};
+use rye_compiler::diagnostics::{Diagnostics, Severity};
+use rye_grammar::Sources;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::Failure;
+use crate::args::{Color, Format, Global};
+use crate::exit::Exit;
+
+/// How this invocation prints.
+#[derive(Debug, Clone)]
+pub struct Report {
+    format: Format,
+    quiet: bool,
+    verbose: u8,
+}
+
+impl Report {
+    /// Also decides about colours for the whole process.
+    pub fn new(global: &Global) -> Self {
+        let choice = match (global.format, global.color) {
+            (Format::Plain | Format::Json, _) | (Format::Human, Color::Never) => ColorChoice::Never,
+            (Format::Human, Color::Always) => ColorChoice::Always,
+            (Format::Human, Color::Auto) => ColorChoice::Auto,
+        };
+        choice.write_global();
+        Self { format: global.format, quiet: global.quiet, verbose: global.verbose }
+    }
+
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    pub fn verbose(&self) -> u8 {
+        self.verbose
+    }
+
+    /// A line of the result, to stdout.
+    pub fn line(&self, text: &str) -> Result<(), Failure> {
+        Ok(writeln!(anstream::stdout().lock(), "{text}")?)
+    }
+
+    /// A whole result as JSON on one line, to stdout.
+    pub fn json(&self, value: &impl Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string(value).map_err(std::io::Error::other)?;
+        self.line(&text)
+    }
+
+    /// Prose, to stderr; `-q` leaves it out. Where even stderr is gone nobody is left to tell.
+    pub fn note(&self, text: &str) {
+        if !self.quiet {
+            writeln!(anstream::stderr().lock(), "{text}").ok();
+        }
+    }
+
+    /// Every diagnostic, to stderr, for people. JSON has them in its own result.
+    pub fn diagnostics(&self, diagnostics: &Diagnostics, sources: &Sources) {
+        let mut out = anstream::stderr().lock();
+        for one in diagnostics.iter() {
+            if self.quiet && one.severity() != Severity::Error {
+                continue;
+            }
+            let text = match self.format {
+                Format::Human => diagnostic::drawn(one, sources),
+                Format::Plain => diagnostic::plain(one, sources),
+                Format::Json => return,
+            };
+            write!(out, "{text}").ok();
+        }
+    }
+
+    /// What went wrong, and the exit code that says so.
+    pub fn failure(&self, failure: &Failure) -> Exit {
+        match (failure.exit, self.format) {
+            (Exit::Fine, _) => {}
+            (exit, Format::Json) => {
+                let code = failure.code.unwrap_or(if exit == Exit::Usage { "usage" } else { "failed" });
+                let error = json!({"error": {"code": code, "message": failure.message, "help": failure.help}});
+                writeln!(anstream::stdout().lock(), "{error}").ok();
+            }
+            (_, Format::Human | Format::Plain) => {
+                let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
+                let mut out = anstream::stderr().lock();
+                writeln!(out, "{red}error{red:#}: {}", printable(&failure.message)).ok();
+                if let Some(help) = &failure.help {
+                    writeln!(out, "  help: {}", printable(help)).ok();
+                }
+            }
+        }
+        failure.exit
+    }
+}
+
+/// Text from files and servers cannot move the cursor or recolour the terminal.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{FFFD}' } else { c }).collect()
+}

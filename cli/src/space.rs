@@ -1,0 +1,53 @@
+//! Where things are: the project's folder and the user's (`language.md` 1). What lies in them is the engine's world.
+
+use std::path::{Path, PathBuf};
+
+use crate::Failure;
+
+/// The folders of an invocation, each one that holds `.ai/`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spaces {
+    pub project: PathBuf,
+    /// `None` where there is no user space, or where the project is the user space itself.
+    pub user: Option<PathBuf>,
+}
+
+impl Spaces {
+    /// The project that `--project` names, else the nearest folder upwards that holds `.ai/`.
+    pub fn find(asked: Option<&Path>) -> Result<Self, Failure> {
+        let project = match asked {
+            Some(folder) => asked_project(folder)?,
+            None => nearest_project()?,
+        };
+        let user = user_space().filter(|user| *user != project);
+        Ok(Self { project, user })
+    }
+}
+
+fn asked_project(folder: &Path) -> Result<PathBuf, Failure> {
+    let found = folder
+        .canonicalize()
+        .map_err(|error| Failure::usage(format!("`{}` cannot be opened: {error}", folder.display())))?;
+    if found.join(".ai").is_dir() {
+        return Ok(found);
+    }
+    Err(Failure::usage(format!("`{}` is no project: it holds no `.ai/`", folder.display())))
+}
+
+fn nearest_project() -> Result<PathBuf, Failure> {
+    let here = std::env::current_dir()?.canonicalize()?;
+    let found = here.ancestors().find(|folder| folder.join(".ai").is_dir()).map(Path::to_path_buf);
+    found.ok_or_else(|| {
+        Failure::usage("there is no project here: no folder from here upwards holds `.ai/`")
+            .help("say which one with `--project DIR`")
+    })
+}
+
+/// `$RYE_USER_SPACE`, else `$USER_SPACE`, else the home folder; only where it holds `.ai/`.
+fn user_space() -> Option<PathBuf> {
+    let named = ["RYE_USER_SPACE", "USER_SPACE", "HOME"]
+        .into_iter()
+        .find_map(|name| std::env::var_os(name).filter(|value| !value.is_empty()))?;
+    let folder = PathBuf::from(named).canonicalize().ok()?;
+    folder.join(".ai").is_dir().then_some(folder)
+}
