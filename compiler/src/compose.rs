@@ -1,14 +1,23 @@
 //! A directive with everything that makes it what it is: its chain walked, its context ordered, its hooks in line
 //! (`language.md` 8). What a run needs on top of this is lowered from it.
 
+mod context;
+mod hooks;
+mod inherit;
+
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use rye_grammar::{ItemId, Span};
+use rye_grammar::{ItemId, Span, Spanned};
 
+use crate::diagnostics::{Checked, Diagnostics, InterfaceError, ItemError};
+use crate::extends;
 use crate::hook::{HookSource, PlanVerdict, PlannedHook};
-use crate::item::{Directive, Field, HookDecl, Knowledge, LimitText, ModelRequest, Permissions};
+use crate::item::{Directive, Field, HookDecl, Items, Knowledge, ModelRequest, Permissions};
 use crate::plan::NudgePolicy;
+use crate::resolve::{self, Launch, Routing};
+use crate::semantics::limits::Setting;
+use crate::world::ItemKind;
 
 /// INVARIANT: `chain` is root first, without repeats, and not empty; its last link is the directive itself.
 #[derive(Debug, Clone)]
@@ -100,16 +109,9 @@ pub struct Duplicate {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LimitLayers {
     /// From `agent/resilience`.
-    pub defaults: Vec<LimitSetting>,
+    pub defaults: Vec<Setting<Origin>>,
     /// From the chain: per name, the leaf's, else the nearest ancestor's.
-    pub directive: Vec<LimitSetting>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct LimitSetting {
-    pub name: String,
-    pub written: LimitText,
-    pub origin: Origin,
+    pub directive: Vec<Setting<Origin>>,
 }
 
 /// A hook with the place it has in this directive's order.
@@ -127,6 +129,102 @@ pub struct ComposedHook {
     pub origin: Origin,
 }
 
+/// Composes one directive for a plan or a run. Where the route depends on something that is not known, that is said
+/// and there is no value: a plan of a guess would be a lie.
+pub fn compose(items: &Items<'_>, id: &ItemId, launch: &Launch<'_>) -> Checked<Composed> {
+    let mut found = Diagnostics::new();
+    let value = leaf(items, id, &mut found).and_then(|leaf| {
+        let routing = resolve::route(items, &leaf, launch);
+        let Routing::Certain(route) = routing else {
+            for path in routing.open_questions() {
+                found.push(InterfaceError::MissingInput {
+                    name: path.strip_prefix("inputs.").unwrap_or(&path).to_owned(),
+                    directive: id.to_string(),
+                    declared: path.strip_prefix("inputs.").and_then(|n| leaf.inputs.get(n)).map(|f| f.span),
+                    used: routing.first_open_hook().map(|hook| hook.span),
+                });
+            }
+            return None;
+        };
+        with_route(items, leaf, route, launch, &mut found)
+    });
+    Checked::new(value, found)
+}
+
+/// Composes a directive once for every route it could take, for check.
+pub fn compose_all(items: &Items<'_>, id: &ItemId, launch: &Launch<'_>, found: &mut Diagnostics) -> Vec<Composed> {
+    let Some(leaf) = leaf(items, id, found) else { return Vec::new() };
+    let routes = match resolve::route(items, &leaf, launch) {
+        Routing::Certain(route) => vec![route],
+        Routing::Open { routes, .. } => routes,
+    };
+    routes.into_iter().filter_map(|route| with_route(items, leaf.clone(), route, launch, found)).collect()
+}
+
+fn leaf(items: &Items<'_>, id: &ItemId, found: &mut Diagnostics) -> Option<Arc<Directive>> {
+    let leaf = items.directive(id);
+    if leaf.is_none() && !items.exists(ItemKind::Directive, id) {
+        found.push(ItemError::Unknown {
+            kind: ItemKind::Directive,
+            id: id.to_string(),
+            span: None,
+            suggestion: items.nearest(ItemKind::Directive, id.as_str()),
+        });
+    }
+    leaf
+}
+
+fn with_route(
+    items: &Items<'_>,
+    leaf: Arc<Directive>,
+    route: Option<Route>,
+    launch: &Launch<'_>,
+    found: &mut Diagnostics,
+) -> Option<Composed> {
+    let routed = route.as_ref().map(Route::parent);
+    let id = leaf.id().clone();
+    let chain = extends::walk(items, leaf, routed.as_ref(), found)?;
+    let mut composed = Composed {
+        id,
+        route,
+        system: Vec::new(),
+        before: Vec::new(),
+        after: Vec::new(),
+        suppressions: context::suppressions(&chain),
+        duplicates: Vec::new(),
+        permissions: inherit::permissions(&chain),
+        limits: inherit::limits(items, &chain),
+        model: inherit::nearest(&chain, |d| d.model.clone()),
+        inputs: inherit::fields(&chain, |d| &d.inputs),
+        outputs: inherit::fields(&chain, |d| &d.outputs),
+        continuation: inherit::nearest_spanned(&chain, |d| d.continuation.as_ref()),
+        nudge: inherit::nearest_spanned(&chain, |d| d.nudge.as_ref())
+            .unwrap_or(Sourced { value: NudgePolicy::Auto, origin: Origin::built_in() }),
+        hooks: Vec::new(),
+        chain,
+    };
+    context::collect(items, &mut composed, found);
+    hooks::collect(items, &mut composed, launch);
+    Some(composed)
+}
+
+impl Origin {
+    pub fn built_in() -> Self {
+        Self { by: By::BuiltIn, span: None }
+    }
+
+    fn directive(directive: &Directive, span: Span) -> Self {
+        Self { by: By::Directive(directive.id().clone()), span: Some(span) }
+    }
+}
+
+impl Route {
+    fn parent(&self) -> extends::RoutedParent {
+        let span = self.hook.action.as_ref().map_or(self.hook.span, |a| a.span);
+        extends::RoutedParent { parent: Spanned::new(self.to.clone(), span), hook: self.hook.id.node.clone() }
+    }
+}
+
 impl Composed {
     /// The directive itself: the last link.
     pub fn leaf(&self) -> Option<&Arc<Directive>> {
@@ -135,6 +233,11 @@ impl Composed {
 }
 
 impl ComposedHook {
+    /// Whether a run has to look at it at all.
+    pub fn is_live(&self) -> bool {
+        matches!(self.verdict, PlanVerdict::Fires | PlanVerdict::Depends { .. })
+    }
+
     /// As the plan keeps it; `None` where the hook has no action because it is disabled.
     pub fn planned(&self) -> Option<PlannedHook> {
         let action = self.decl.action.as_ref()?.node.clone();
@@ -154,3 +257,6 @@ impl ComposedHook {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

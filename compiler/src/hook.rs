@@ -92,6 +92,30 @@ pub enum HookAction {
     FollowUp { content: String },
 }
 
+impl HookAction {
+    /// The parent that a routing action sets.
+    pub fn parent(&self) -> Option<&str> {
+        if let Self::SetExtends { item_id } = self { Some(item_id) } else { None }
+    }
+
+    /// The item that a fetching, executing or signing action names.
+    pub fn item(&self) -> Option<(ItemKind, &str)> {
+        if let Self::Fetch { item_type, item_id, .. }
+        | Self::Execute { item_type, item_id, .. }
+        | Self::Sign { item_type, item_id } = self
+        {
+            Some((*item_type, item_id))
+        } else {
+            None
+        }
+    }
+
+    /// The knowledge that a fetching action names.
+    pub fn knowledge(&self) -> Option<&str> {
+        if let Self::Fetch { item_type: ItemKind::Knowledge, item_id, .. } = self { Some(item_id) } else { None }
+    }
+}
+
 /// A hook of the plan, in evaluation order. Suppressed, replaced and disabled ones stay with their verdict.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlannedHook {

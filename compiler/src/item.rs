@@ -16,12 +16,11 @@ use std::sync::Arc;
 use rye_grammar::{ItemId, SourceId};
 
 pub use cache::{HookFiles, Items};
-pub use directive::{
-    Acknowledged, Context, DeclaredLimit, Directive, Field, GrantDecl, LimitText, ModelRequest, Permissions,
-};
-pub use hook::{HookDecl, HookHole, HookHoles};
+pub use directive::{Acknowledged, Context, DeclaredLimit, Directive, Field, GrantDecl, ModelRequest, Permissions};
+pub use hook::{HookDecl, HookHole, HookHoles, InputHole};
 pub use knowledge::Knowledge;
 pub use tool::Tool;
+pub use xml::shorten;
 
 use crate::world::{ItemKind, Space};
 

@@ -2,6 +2,7 @@
 
 pub mod compose;
 pub mod diagnostics;
+pub mod extends;
 pub mod hook;
 pub mod item;
 pub mod lower;
@@ -9,6 +10,7 @@ pub mod model;
 pub mod palette;
 pub mod plan;
 pub mod primary;
+pub mod resolve;
 pub mod semantics;
 pub mod tool_spec;
 pub mod world;

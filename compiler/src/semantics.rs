@@ -12,6 +12,7 @@ pub mod eval;
 pub mod facts;
 pub mod glob;
 pub mod hook_point;
+pub mod hook_table;
 pub mod ledger;
 pub mod limits;
 pub mod money;

@@ -9,7 +9,7 @@ use crate::world::ItemKind;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ItemError {
     #[error("there is no {} `{id}`", kind.word())]
-    Unknown { kind: ItemKind, id: String, span: Span, suggestion: Option<String> },
+    Unknown { kind: ItemKind, id: String, span: Option<Span>, suggestion: Option<String> },
     /// An element, attribute or key outside the closed vocabulary. `what` is that word, `of` what it stands in.
     #[error("unknown {what} `{key}` in {of}")]
     UnknownKey {
@@ -96,7 +96,9 @@ impl Problem for ItemError {
 
     fn labels(&self) -> Vec<Label> {
         match self {
-            Self::Unknown { kind, span, .. } => vec![label(*span, format!("no {} has this id", kind.word()))],
+            Self::Unknown { kind, span, .. } => {
+                span.iter().map(|s| label(*s, format!("no {} has this id", kind.word()))).collect()
+            }
             Self::UnknownKey { what, of, span, .. } => vec![label(*span, format!("no {what} of {of}"))],
             Self::NameMismatch { expected, span, .. } => vec![label(*span, format!("expected `{expected}`"))],
             Self::EscapesSpace { span, reason, .. } => vec![label(*span, reason.clone())],

@@ -46,13 +46,11 @@ pub fn describe(node: &Node) -> String {
 
 /// A string, or a diagnostic.
 pub fn string(found: &mut Diagnostics, what: &str, node: &Node) -> Option<Spanned<String>> {
-    match node.as_str() {
-        Some(text) => Some(Spanned::new(text.to_owned(), node.span)),
-        None => {
-            invalid(found, what, node, "a string");
-            None
-        }
+    let text = node.as_str().map(|text| Spanned::new(text.to_owned(), node.span));
+    if text.is_none() {
+        invalid(found, what, node, "a string");
     }
+    text
 }
 
 /// A boolean; XML can only write it as text.

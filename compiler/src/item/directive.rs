@@ -16,6 +16,7 @@ pub use read::read;
 
 use super::{FileRef, HookDecl};
 use crate::plan::{FieldType, NudgePolicy};
+use crate::semantics::limits::Written;
 
 #[derive(Debug, Clone)]
 pub struct Directive {
@@ -58,16 +59,7 @@ pub struct ModelRequest {
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeclaredLimit {
     pub name: Spanned<String>,
-    pub value: Spanned<LimitText>,
-}
-
-/// A limit's value as written.
-#[derive(Debug, Clone, PartialEq)]
-pub enum LimitText {
-    /// From an attribute or element: decimal text, to be read exactly.
-    Text(String),
-    /// From YAML.
-    Json(Value),
+    pub value: Spanned<Written>,
 }
 
 /// `<context>`: knowledge by position, and what is suppressed (a knowledge id or a hook id).

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use rye_grammar::capability::Pattern;
 use rye_grammar::condition::{Expr, Path};
 use rye_grammar::xml::Element;
-use rye_grammar::{Span, Spanned, SyntaxError};
+use rye_grammar::{ItemId, Span, Spanned, SyntaxError};
 use serde_json::Value;
 
 use super::FileRef;
 use crate::diagnostics::Diagnostics;
 use crate::hook::{HookAction, HookPoint, HookSource, OnFailure, Position};
 use crate::semantics::condition::{Condition, ConditionFault};
+use crate::semantics::hook_table::Candidate;
 use crate::world::Space;
 
 #[derive(Debug, Clone)]
@@ -51,8 +52,17 @@ pub struct HookDecl {
 pub struct HookHoles {
     /// `${…}` holes.
     pub facts: Vec<HookHole>,
-    /// Names of `{input:…}` holes, with their places.
-    pub inputs: Vec<Spanned<String>>,
+    /// `{input:…}` holes.
+    pub inputs: Vec<InputHole>,
+}
+
+/// One `{input:…}` of an action and where it would go.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InputHole {
+    pub name: String,
+    pub span: Span,
+    /// As [`HookHole::field`].
+    pub field: String,
 }
 
 /// One `${…}` of an action and where it would go.
@@ -67,7 +77,19 @@ pub struct HookHole {
 impl HookDecl {
     /// Whether which item it uses is known before the run.
     pub fn has_static_id(&self) -> bool {
-        self.holes.facts.iter().all(|h| h.field != "item_id") && self.holes.inputs.is_empty()
+        let facts = self.holes.facts.iter().map(|h| &h.field);
+        facts.chain(self.holes.inputs.iter().map(|h| &h.field)).all(|field| field != "item_id")
+    }
+
+    /// As the table of hooks orders it.
+    pub fn candidate(&self) -> Candidate<'_> {
+        Candidate { id: &self.id.node, layer: self.layer, source: &self.source, enabled: self.enabled }
+    }
+
+    /// The knowledge it fetches by a static id.
+    pub fn fetched(&self) -> Option<ItemId> {
+        let id = self.action.as_ref()?.node.knowledge()?;
+        if self.has_static_id() { ItemId::parse(id).ok() } else { None }
     }
 }
 

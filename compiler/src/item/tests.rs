@@ -184,8 +184,8 @@ fn holes_of_an_action_are_noted() {
     );
     assert_eq!(read.holes.facts[0].path.to_string(), "cost.spend");
     assert_eq!(read.holes.facts[0].field, "params.text");
-    assert_eq!(read.holes.inputs[0].node, "max");
-    assert!(!read.has_static_id());
+    assert_eq!(read.holes.inputs[0].name, "max");
+    assert!(read.has_static_id());
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn broken_files_are_told_once_and_never_read_further() {
     for name in ["bytes", "twice", "signed", "bytes"] {
         assert!(items.knowledge(&id(name)).is_none(), "{name}");
     }
-    let codes: Vec<_> = items.diagnostics().iter().map(|d| d.code()).collect();
+    let codes: Vec<_> = items.diagnostics().iter().map(crate::diagnostics::Diagnostic::code).collect();
     assert_eq!(codes, ["item::unreadable", "item::ambiguous", "item::signature"]);
 }
 
@@ -260,7 +260,7 @@ fn knowledge_has_a_tag_and_a_closed_vocabulary() {
     let good = items.knowledge(&id("a/k")).unwrap();
     assert_eq!((good.tag(), good.body.node.as_str()), ("Env", "Body."));
     assert_eq!(items.knowledge(&id("a/bad")).unwrap().tag(), "bad");
-    let codes: Vec<_> = items.diagnostics().iter().map(|d| d.code()).collect();
+    let codes: Vec<_> = items.diagnostics().iter().map(crate::diagnostics::Diagnostic::code).collect();
     assert_eq!(codes, ["item::unknown-key", "item::invalid-value"]);
 }
 

@@ -5,11 +5,12 @@ use rye_grammar::template::{InputsPart, InputsText};
 use rye_grammar::xml::{Element, Node};
 use rye_grammar::{Span, Spanned, template};
 
-use super::{Context, DeclaredLimit, Directive, LimitText, ModelRequest, fields, permissions};
+use super::{Context, DeclaredLimit, Directive, ModelRequest, fields, permissions};
 use crate::diagnostics::{Diagnostics, ItemError};
 use crate::item::xml::{attributes, children, no_text, once, tag, text_only};
 use crate::item::{FileRef, hook, id};
 use crate::plan::NudgePolicy;
+use crate::semantics::limits::Written;
 
 const INSIDE: [&str; 8] = ["metadata", "inputs", "outputs", "process", "context", "permissions", "limits", "hooks"];
 const METADATA: [&str; 10] = [
@@ -69,7 +70,7 @@ pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Opti
     let nudge = metadata.element("nudge", found).and_then(|e| nudge(e, found));
     let inputs = once(found, &root, "inputs").map(|e| fields::read(e, "input", found)).unwrap_or_default();
     let outputs = once(found, &root, "outputs").map(|e| fields::read(e, "output", found)).unwrap_or_default();
-    let (body, body_template) = body(&root, tree.body, found);
+    let (body, body_template) = body(&root, &tree.body, found);
     Some(Directive {
         span: name_span,
         version: root.attribute("version").cloned(),
@@ -182,7 +183,7 @@ fn limits(element: &Element, found: &mut Diagnostics) -> Vec<DeclaredLimit> {
         }
         limits.push(DeclaredLimit {
             name: Spanned::new(name.to_owned(), attribute.name.span),
-            value: attribute.value.clone().map(|v| LimitText::Text(v.trim().to_owned())),
+            value: attribute.value.clone().map(|v| Written::Text(v.trim().to_owned())),
         });
     }
     limits
@@ -231,7 +232,7 @@ fn nudge(element: &Element, found: &mut Diagnostics) -> Option<Spanned<NudgePoli
 }
 
 /// The body: what a `<process>` says, then what follows the fence.
-fn body(root: &Element, after: Spanned<String>, found: &mut Diagnostics) -> (Spanned<String>, InputsText) {
+fn body(root: &Element, after: &Spanned<String>, found: &mut Diagnostics) -> (Spanned<String>, InputsText) {
     let mut parts = Vec::new();
     let mut text = String::new();
     for element in root.elements().filter(|e| e.name.node == "process") {
@@ -245,7 +246,7 @@ fn body(root: &Element, after: Spanned<String>, found: &mut Diagnostics) -> (Spa
         text.push_str(&process.node);
         text.push_str("\n\n");
     }
-    inputs_text(&mut parts, &after, found);
+    inputs_text(&mut parts, after, found);
     if after.node.is_empty() && parts.last() == Some(&InputsPart::Text("\n\n".into())) {
         parts.pop();
         text.truncate(text.trim_end().len());
@@ -283,14 +284,18 @@ fn write_children(element: &Element, out: &mut String) {
                 out.push('<');
                 out.push_str(&inner.name.node);
                 for attribute in &inner.attributes {
-                    out.push_str(&format!(" {}=\"{}\"", attribute.name.node, attribute.value.node));
+                    for piece in [" ", &attribute.name.node, "=\"", &attribute.value.node, "\""] {
+                        out.push_str(piece);
+                    }
                 }
                 if inner.children.is_empty() {
                     out.push_str("/>");
                 } else {
                     out.push('>');
                     write_children(inner, out);
-                    out.push_str(&format!("</{}>", inner.name.node));
+                    for piece in ["</", &inner.name.node, ">"] {
+                        out.push_str(piece);
+                    }
                 }
             }
         }

@@ -6,7 +6,7 @@ use rye_grammar::template::{InputsPart, TemplatePart};
 use rye_grammar::{Span, Spanned, SyntaxError, template};
 use serde_json::Value;
 
-use super::{HookHole, HookHoles};
+use super::{HookHole, HookHoles, InputHole};
 use crate::diagnostics::{Diagnostics, HookError, ItemError, closest};
 use crate::hook::{HookAction, Position};
 use crate::item::{data, id};
@@ -184,15 +184,12 @@ impl Fields<'_> {
                 HookAction::SystemPrompt { text, append }
             }
             ActionName::Drop => HookAction::Drop { kinds: self.words("kinds"), n: self.count("n") },
-            ActionName::KeepLast => match self.count("n") {
-                Some(n) => HookAction::KeepLast { n },
-                None => {
-                    if self.get("n").is_none() {
-                        self.missing("n", span);
-                    }
-                    return None;
+            ActionName::KeepLast => {
+                if self.get("n").is_none() {
+                    self.missing("n", span);
                 }
-            },
+                HookAction::KeepLast { n: self.count("n")? }
+            }
             ActionName::Inject => HookAction::Inject {
                 content: self.needed("content", span)?,
                 position: self.position().unwrap_or(Position::After),
@@ -380,7 +377,9 @@ impl Fields<'_> {
         }
         match template::parse_inputs(source, text, base) {
             Ok(read) => self.holes.inputs.extend(read.parts.into_iter().filter_map(|part| match part {
-                InputsPart::Input(hole) => Some(Spanned::new(hole.name, place(hole.span))),
+                InputsPart::Input(hole) => {
+                    Some(InputHole { name: hole.name, span: place(hole.span), field: field.to_owned() })
+                }
                 InputsPart::Text(_) => None,
             })),
             Err(error) => complain(error),

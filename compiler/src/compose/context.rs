@@ -1,0 +1,122 @@
+//! The chain's knowledge in order, each item once, suppressed ones out (`language.md` 8, steps 3 and 4).
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use rye_grammar::{ItemId, Spanned};
+
+use super::{Composed, ContextItem, Duplicate, Origin, Suppression};
+use crate::diagnostics::{ContextError, Diagnostics};
+use crate::item::{Context, Directive, Items};
+use crate::world::ItemKind;
+
+/// The three places of the chain's knowledge, in the order in which an item's first one counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    System,
+    Before,
+    After,
+}
+
+impl Place {
+    const ALL: [Self; 3] = [Self::System, Self::Before, Self::After];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Before => "before",
+            Self::After => "after",
+        }
+    }
+
+    fn of(self, context: &Context) -> &[Spanned<ItemId>] {
+        match self {
+            Self::System => &context.system,
+            Self::Before => &context.before,
+            Self::After => &context.after,
+        }
+    }
+}
+
+/// Every `<suppress>` of the chain, root first, without what it removes yet.
+pub fn suppressions(chain: &[Arc<Directive>]) -> Vec<Suppression> {
+    let mut all: Vec<Suppression> = Vec::new();
+    for directive in chain {
+        for suppressed in &directive.context.suppress {
+            let origin = Origin::directive(directive, suppressed.span);
+            all.push(Suppression { id: suppressed.node.clone(), origin, removed: Vec::new() });
+        }
+    }
+    all
+}
+
+/// Fills the three lists of a composition.
+pub fn collect(items: &Items<'_>, composed: &mut Composed, found: &mut Diagnostics) {
+    let chain = composed.chain.clone();
+    let mut kept: HashMap<&ItemId, (Place, Origin)> = HashMap::new();
+    let mut unknown: HashSet<&ItemId> = HashSet::new();
+    for place in Place::ALL {
+        for directive in &chain {
+            for declared in place.of(&directive.context) {
+                let id = &declared.node;
+                let origin = Origin::directive(directive, declared.span);
+                if suppress(&mut composed.suppressions, id.as_str(), &origin) || unknown.contains(id) {
+                    continue;
+                }
+                if let Some((first_place, first)) = kept.get(id) {
+                    duplicate(id, (*first_place, first), (place, &origin), found);
+                    composed.duplicates.push(Duplicate { id: id.clone(), kept: first.clone(), dropped: origin });
+                    continue;
+                }
+                let Some(knowledge) = items.knowledge(id) else {
+                    unknown.insert(id);
+                    report_unknown(items, declared, None, found);
+                    continue;
+                };
+                kept.insert(id, (place, origin.clone()));
+                let item = ContextItem { id: id.clone(), knowledge, wrap: place != Place::System, origin };
+                match place {
+                    Place::System => composed.system.push(item),
+                    Place::Before => composed.before.push(item),
+                    Place::After => composed.after.push(item),
+                }
+            }
+        }
+    }
+}
+
+/// Notes the removal with every suppression of that id.
+pub fn suppress(suppressions: &mut [Suppression], id: &str, origin: &Origin) -> bool {
+    let mut any = false;
+    for suppression in suppressions.iter_mut().filter(|s| s.id == id) {
+        suppression.removed.push(origin.clone());
+        any = true;
+    }
+    any
+}
+
+/// Two positions disagree, or one file says it twice; the same position in two links is what chains are for.
+fn duplicate(id: &ItemId, kept: (Place, &Origin), dropped: (Place, &Origin), found: &mut Diagnostics) {
+    let ((kept_place, kept), (place, origin)) = (kept, dropped);
+    let same_file = kept.by == origin.by;
+    if kept_place == place && !same_file {
+        return;
+    }
+    if let (Some(first), Some(second)) = (kept.span, origin.span) {
+        let (kept, dropped) = (kept_place.word(), place.word());
+        found.push(ContextError::Duplicate { id: id.to_string(), kept, dropped, first, second });
+    }
+}
+
+/// Knowledge that no space has. One that exists and cannot be read has said so itself.
+pub fn report_unknown(items: &Items<'_>, id: &Spanned<ItemId>, by_hook: Option<&str>, found: &mut Diagnostics) {
+    if items.exists(ItemKind::Knowledge, &id.node) {
+        return;
+    }
+    found.push(ContextError::UnknownItem {
+        id: id.node.to_string(),
+        span: id.span,
+        suggestion: items.nearest(ItemKind::Knowledge, id.node.as_str()),
+        by_hook: by_hook.map(str::to_owned),
+    });
+}

@@ -1,0 +1,235 @@
+//! The hooks of a composition: ordered, judged by what is known, and rid of what the chain brings anyway
+//! (`language.md` 7, and 8 steps 4 and 5).
+
+use std::sync::Arc;
+
+use rye_grammar::ItemId;
+
+use super::context::suppress;
+use super::{By, Composed, ComposedHook, Duplicate, Origin};
+use crate::hook::{HookPoint, HookSource, PlanVerdict, Position};
+use crate::item::{HookDecl, Items};
+use crate::resolve::{Inputs, Known, Launch};
+use crate::semantics::condition::Verdict;
+use crate::semantics::hook_point::{self, Mode};
+use crate::semantics::hook_table::{self, Candidate, Removed};
+
+/// Fills `hooks` of a composition whose context is complete.
+pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) {
+    let all = candidates(items, composed);
+    let order: Vec<Candidate<'_>> = all.iter().map(|h| h.candidate()).collect();
+    let places = hook_table::order(&order);
+    let Some(leaf) = composed.leaf().cloned() else { return };
+    let request = composed.model.as_ref().map(|m| m.value.clone());
+    let inputs: Vec<_> = composed.inputs.values().map(|f| f.value.clone()).collect();
+    let mut known = Known::of_chain(&leaf, request.as_ref(), inputs.iter(), launch);
+    let mut at_routing = Known::before_the_chain(&leaf, launch);
+    let explain = matches!(launch.inputs, Inputs::Given(_));
+    let mut hooks = Vec::with_capacity(places.len());
+    for place in places {
+        let Some(decl) = all.get(place.index) else { continue };
+        let origin = Origin { by: By::Hook(decl.id.node.clone()), span: Some(decl.span) };
+        let removed = match place.removed {
+            Some(Removed::Disabled) => Some("`enabled: false`".to_owned()),
+            Some(Removed::Replaced { by }) => all.get(by).map(replaced_because),
+            None => suppressed_by(composed, decl, &origin),
+        };
+        let verdict = match removed {
+            Some(because) => PlanVerdict::Removed { because },
+            None if decl.event == HookPoint::ResolveExtends => {
+                routing_verdict(composed, decl, &mut at_routing, explain)
+            }
+            None => verdict(decl, &mut known, explain),
+        };
+        hooks.push(ComposedHook {
+            decl: decl.clone(),
+            layer: place.layer,
+            source: decl.source.clone(),
+            verdict,
+            knowledge: None,
+            origin,
+        });
+    }
+    shadow(&mut hooks);
+    brought_once(composed, &mut hooks);
+    for hook in hooks.iter_mut().filter(|h| h.is_live()) {
+        hook.knowledge = hook.decl.fetched().and_then(|id| items.knowledge(&id));
+    }
+    composed.hooks = hooks;
+}
+
+/// Every hook that could apply, in source order.
+fn candidates(items: &Items<'_>, composed: &Composed) -> Vec<Arc<HookDecl>> {
+    let files = items.hook_files();
+    let of_chain = composed.chain.iter().rev().enumerate().flat_map(|(i, directive)| {
+        // Routing happened before the chain was walked: an ancestor had no say in it.
+        directive.hooks.iter().filter(move |h| i == 0 || h.event != HookPoint::ResolveExtends)
+    });
+    let user = files.user.iter();
+    user.chain(of_chain).chain(&files.builtin).chain(&files.project).chain(&files.infra).cloned().collect()
+}
+
+fn replaced_because(by: &Arc<HookDecl>) -> String {
+    match by.source {
+        HookSource::User => "replaced by the user's hook of this id".into(),
+        HookSource::Project | HookSource::Builtin | HookSource::Infrastructure | HookSource::Directive { .. } => {
+            "replaced by the project's hook of this id".into()
+        }
+    }
+}
+
+/// What a hook would bring into the prompt can be suppressed, by its id or by the knowledge's. Hooks that guard or
+/// steer a run are not the chain's to remove, except its own.
+fn suppressed_by(composed: &mut Composed, decl: &HookDecl, origin: &Origin) -> Option<String> {
+    let collects = hook_point::of(decl.event).mode == Mode::Collect;
+    let own = matches!(decl.source, HookSource::Directive { .. });
+    if !collects && !own {
+        return None;
+    }
+    let by_id = suppress(&mut composed.suppressions, &decl.id.node, origin).then(|| decl.id.node.clone());
+    let knowledge = decl.fetched().filter(|_| collects).map(|id| id.to_string());
+    let by_knowledge = knowledge.filter(|id| suppress(&mut composed.suppressions, id, origin));
+    let id = by_id.or(by_knowledge)?;
+    let by = composed.suppressions.iter().find(|s| s.id == id).map(|s| &s.origin.by);
+    Some(match by {
+        Some(By::Directive(directive)) => format!("`{id}` is suppressed by `{directive}`"),
+        Some(By::Hook(_) | By::Config(_) | By::BuiltIn) | None => format!("`{id}` is suppressed"),
+    })
+}
+
+fn verdict(decl: &HookDecl, known: &mut Known, explain: bool) -> PlanVerdict {
+    match known.verdict(decl) {
+        Verdict::True => PlanVerdict::Fires,
+        Verdict::Unknown(on) => PlanVerdict::Depends { on },
+        Verdict::False => PlanVerdict::Never { because: if explain { known.because(decl) } else { String::new() } },
+    }
+}
+
+/// Routing is over: the hook that routed fired; the others are judged by what routing knew.
+fn routing_verdict(composed: &Composed, decl: &Arc<HookDecl>, known: &mut Known, explain: bool) -> PlanVerdict {
+    if composed.route.as_ref().is_some_and(|r| Arc::ptr_eq(&r.hook, decl)) {
+        return PlanVerdict::Fires;
+    }
+    if crate::resolve::target(decl).as_ref() == Some(&composed.id) {
+        return PlanVerdict::Never { because: format!("it names `{}` itself", composed.id) };
+    }
+    verdict(decl, known, explain)
+}
+
+/// In first-match points, what stands behind a hook that fires is never asked.
+fn shadow(hooks: &mut [ComposedHook]) {
+    let mut answered: Option<String> = None;
+    for hook in hooks.iter_mut() {
+        if hook_point::of(hook.decl.event).mode != Mode::FirstMatch || !hook.is_live() {
+            continue;
+        }
+        if let Some(by) = &answered {
+            hook.verdict = PlanVerdict::Removed { because: format!("`{by}` answers first") };
+        } else if hook.verdict == PlanVerdict::Fires {
+            answered = Some(hook.decl.id.node.clone());
+        }
+    }
+}
+
+/// An item that hooks and the chain bring appears once. What comes for certain stays, at its first place; a hook that
+/// only may fire gives way to it.
+fn brought_once(composed: &mut Composed, hooks: &mut [ComposedHook]) {
+    for steps in [FRESH.as_slice(), CONTINUED.as_slice()] {
+        let mut brought: Vec<Brought> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Hooks(event, position) => {
+                    for hook in hooks.iter_mut().filter(|h| h.verdict == PlanVerdict::Fires && h.at(*event, *position))
+                    {
+                        let Some(id) = hook.decl.fetched() else { continue };
+                        if !hook.give_way(&brought, &id) {
+                            brought.push(Brought { id, hook: Some(hook.decl.id.node.clone()) });
+                        }
+                    }
+                }
+                Step::Chain(part) => chain_step(composed, *part, &mut brought),
+            }
+        }
+        for step in steps {
+            let Step::Hooks(event, position) = step else { continue };
+            for hook in hooks.iter_mut().filter(|h| h.is_live() && h.at(*event, *position)) {
+                if let (PlanVerdict::Depends { .. }, Some(id)) = (&hook.verdict, hook.decl.fetched()) {
+                    hook.give_way(&brought, &id);
+                }
+            }
+        }
+    }
+}
+
+/// What the prompt has so far, and the hook that brought it; `None` = the chain.
+struct Brought {
+    id: ItemId,
+    hook: Option<String>,
+}
+
+impl ComposedHook {
+    fn at(&self, event: HookPoint, position: Position) -> bool {
+        self.decl.event == event && self.decl.position == position
+    }
+
+    /// Takes the hook out where its item is there already.
+    fn give_way(&mut self, brought: &[Brought], id: &ItemId) -> bool {
+        let Some(earlier) = brought.iter().find(|b| b.id == *id) else { return false };
+        let by = earlier.hook.as_ref().map_or("the chain".to_owned(), |hook| format!("the hook `{hook}`"));
+        self.verdict = PlanVerdict::Removed { because: format!("{by} brings `{id}` already") };
+        true
+    }
+}
+
+fn chain_step(composed: &mut Composed, part: ChainPart, brought: &mut Vec<Brought>) {
+    let list = match part {
+        ChainPart::System => &mut composed.system,
+        ChainPart::Before => &mut composed.before,
+        ChainPart::After => &mut composed.after,
+    };
+    let duplicates = &mut composed.duplicates;
+    list.retain(|item| match brought.iter().find(|b| b.id == item.id) {
+        Some(earlier) => {
+            let by = earlier.hook.clone().map_or(By::BuiltIn, By::Hook);
+            let kept = Origin { by, span: None };
+            duplicates.push(Duplicate { id: item.id.clone(), kept, dropped: item.origin.clone() });
+            false
+        }
+        None => {
+            brought.push(Brought { id: item.id.clone(), hook: None });
+            true
+        }
+    });
+}
+
+/// A stretch of the prompt in the order it is sent.
+#[derive(Clone, Copy)]
+enum Step {
+    Hooks(HookPoint, Position),
+    Chain(ChainPart),
+}
+
+#[derive(Clone, Copy)]
+enum ChainPart {
+    System,
+    Before,
+    After,
+}
+
+const FRESH: [Step; 7] = [
+    Step::Hooks(HookPoint::BuildSystemPrompt, Position::Before),
+    Step::Chain(ChainPart::System),
+    Step::Hooks(HookPoint::BuildSystemPrompt, Position::After),
+    Step::Hooks(HookPoint::ThreadStarted, Position::Before),
+    Step::Chain(ChainPart::Before),
+    Step::Chain(ChainPart::After),
+    Step::Hooks(HookPoint::ThreadStarted, Position::After),
+];
+
+/// A continuation has the same system prompt and its own hooks; the chain's message was sent before.
+const CONTINUED: [Step; 4] = [
+    Step::Hooks(HookPoint::BuildSystemPrompt, Position::Before),
+    Step::Chain(ChainPart::System),
+    Step::Hooks(HookPoint::ThreadContinued, Position::Before),
+    Step::Hooks(HookPoint::ThreadContinued, Position::After),
+];

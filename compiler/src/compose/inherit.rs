@@ -1,0 +1,76 @@
+//! What a chain hands down: the leaf's value, else the nearest ancestor's (`language.md` 8, step 6).
+
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use rye_grammar::{ItemId, Spanned};
+
+use super::{By, LimitLayers, Origin, Sourced};
+use crate::item::{Directive, Field, Items, Permissions};
+use crate::semantics::limits::{Setting, Written};
+
+/// The nearest link's value; the origin points at the directive itself.
+pub fn nearest<T>(chain: &[Arc<Directive>], of: impl Fn(&Directive) -> Option<T>) -> Option<Sourced<T>> {
+    chain.iter().rev().find_map(|d| of(d).map(|value| Sourced { value, origin: Origin::directive(d, d.span) }))
+}
+
+/// The nearest link's value; the origin points at the value.
+pub fn nearest_spanned<T: Clone>(
+    chain: &[Arc<Directive>],
+    of: impl Fn(&Directive) -> Option<&Spanned<T>>,
+) -> Option<Sourced<T>> {
+    chain.iter().rev().find_map(|d| {
+        of(d).map(|value| Sourced { value: value.node.clone(), origin: Origin::directive(d, value.span) })
+    })
+}
+
+pub fn permissions(chain: &[Arc<Directive>]) -> Option<Sourced<Permissions>> {
+    chain.iter().rev().find_map(|d| {
+        let value = d.permissions.clone()?;
+        Some(Sourced { origin: Origin::directive(d, value.span), value })
+    })
+}
+
+/// Fields merged by name: the order is root first, the declaration the leaf's.
+pub fn fields(
+    chain: &[Arc<Directive>],
+    of: impl Fn(&Directive) -> &IndexMap<String, Field>,
+) -> IndexMap<String, Sourced<Field>> {
+    let mut merged = IndexMap::new();
+    for directive in chain {
+        for (name, field) in of(directive) {
+            let origin = Origin::directive(directive, field.span);
+            merged.insert(name.clone(), Sourced { value: field.clone(), origin });
+        }
+    }
+    merged
+}
+
+pub fn limits(items: &Items<'_>, chain: &[Arc<Directive>]) -> LimitLayers {
+    let mut layers = LimitLayers::default();
+    if let Ok(id) = ItemId::parse("agent/resilience")
+        && let Some(config) = items.config(&id)
+        && let Some(defaults) = config.get("limits")
+    {
+        layers.defaults = defaults
+            .entries()
+            .iter()
+            .map(|e| {
+                let source = Origin { by: By::Config(id.clone()), span: Some(e.value.span) };
+                Setting { name: e.key.node.clone(), written: Written::Json(e.value.to_value()), source }
+            })
+            .collect();
+    }
+    // Root first: a nearer link's value takes the place of a farther one's.
+    for directive in chain {
+        for limit in &directive.limits {
+            let source = Origin::directive(directive, limit.value.span);
+            let setting = Setting { name: limit.name.node.clone(), written: limit.value.node.clone(), source };
+            match layers.directive.iter_mut().find(|s| s.name == setting.name) {
+                Some(slot) => *slot = setting,
+                None => layers.directive.push(setting),
+            }
+        }
+    }
+    layers
+}

@@ -1,0 +1,304 @@
+//! Composition, rule by rule (`language.md` 7 and 8).
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use serde_json::{Map, Value, json};
+
+use super::*;
+use crate::resolve::Inputs;
+use crate::world::{MapWorld, Space};
+
+fn id(text: &str) -> ItemId {
+    ItemId::parse(text).unwrap()
+}
+
+/// A directive file; `attributes` and `inside` are XML.
+fn directive(world: MapWorld<'static>, at: &str, attributes: &str, inside: &str) -> MapWorld<'static> {
+    let name = id(at).name().to_owned();
+    let text = format!("```xml\n<directive name=\"{name}\" {attributes}>{inside}</directive>\n```\n\nBody of {at}.\n");
+    world.project(&format!(".ai/directives/{at}.md"), text)
+}
+
+fn knowledge(mut world: MapWorld<'static>, ids: &[&str]) -> MapWorld<'static> {
+    for id in ids {
+        world.insert(Space::System, &format!(".ai/knowledge/{id}.md"), format!("About {id}."));
+    }
+    world
+}
+
+fn hooks(world: MapWorld<'static>, space: Space, yaml: &str) -> MapWorld<'static> {
+    let file = if space == Space::System { "hook_conditions" } else { "hooks" };
+    world.with(space, &format!(".ai/config/agent/{file}.yaml"), yaml)
+}
+
+fn given(world: &MapWorld<'_>, leaf: &str, inputs: Value) -> (Option<Composed>, Diagnostics) {
+    let Value::Object(inputs) = inputs else { return (None, Diagnostics::new()) };
+    let items = Items::new(world);
+    let launch = Launch { inputs: Inputs::Given(&inputs), model: &|_| None };
+    let checked = compose(&items, &id(leaf), &launch);
+    let mut found = items.diagnostics();
+    found.append(checked.diagnostics);
+    (checked.value, found)
+}
+
+fn composed(world: &MapWorld<'_>, leaf: &str) -> Composed {
+    let (composed, found) = given(world, leaf, json!({}));
+    assert!(!found.has_errors(), "{found:?}");
+    composed.unwrap()
+}
+
+fn ids(items: &[ContextItem]) -> Vec<&str> {
+    items.iter().map(|i| i.id.as_str()).collect()
+}
+
+fn verdict<'c>(composed: &'c Composed, hook: &str) -> &'c PlanVerdict {
+    &composed.hooks.iter().find(|h| h.decl.id.node == hook).unwrap().verdict
+}
+
+const FETCH: &str = "action: {primary: fetch, item_type: knowledge, item_id: ";
+
+#[test]
+fn context_composes_root_first_and_once() {
+    let world = knowledge(MapWorld::new(), &["s1", "s2", "b1", "b2", "a1"]);
+    let world = directive(world, "root", "", "<context><system>s1</system><before>b1</before></context>");
+    let world =
+        directive(world, "mid", "extends=\"root\"", "<context><before>b2</before><before>b1</before></context>");
+    let world = directive(world, "leaf", "extends=\"mid\"", "<context><system>s2</system><after>a1</after></context>");
+    let composed = composed(&world, "leaf");
+    assert_eq!(ids(&composed.system), ["s1", "s2"]);
+    assert_eq!(ids(&composed.before), ["b1", "b2"]);
+    assert_eq!(ids(&composed.after), ["a1"]);
+    assert!(!composed.system[0].wrap && composed.before[0].wrap);
+    assert_eq!(composed.duplicates.len(), 1);
+    assert_eq!(composed.chain.iter().map(|d| d.id().as_str()).collect::<Vec<_>>(), ["root", "mid", "leaf"]);
+}
+
+#[test]
+fn an_item_in_two_positions_stays_in_the_first() {
+    let world = knowledge(MapWorld::new(), &["k"]);
+    let world = directive(world, "root", "", "<context><before>k</before></context>");
+    let world = directive(world, "leaf", "extends=\"root\"", "<context><system>k</system></context>");
+    let (composed, found) = given(&world, "leaf", json!({}));
+    let composed = composed.unwrap();
+    assert_eq!((ids(&composed.system), ids(&composed.before)), (vec!["k"], vec![]));
+    assert_eq!(found.codes().into_iter().collect::<Vec<_>>(), ["context::duplicate"]);
+}
+
+#[test]
+fn suppression_reaches_the_whole_chain_and_hooks() {
+    let world = knowledge(MapWorld::new(), &["k", "h", "own"]);
+    let world = directive(world, "root", "", "<context><before>k</before><suppress>own</suppress></context>");
+    let inside =
+        "<context><after>own</after><suppress>k</suppress><suppress>h</suppress><suppress>by_id</suppress></context>";
+    let world = directive(world, "leaf", "extends=\"root\"", inside);
+    let yaml = format!(
+        "hooks:\n- {{id: by_item, event: thread_started, {FETCH}h}}}}\n- {{id: by_id, event: thread_started, {FETCH}k}}}}\n\
+         - {{id: guard, event: tool_call, action: {{block: no}}}}\n"
+    );
+    let world = hooks(world, Space::Project, &yaml);
+    let composed = composed(&world, "leaf");
+    assert!(composed.before.is_empty() && composed.after.is_empty());
+    for hook in ["by_item", "by_id"] {
+        assert!(matches!(verdict(&composed, hook), PlanVerdict::Removed { .. }), "{hook}");
+    }
+    assert_eq!(*verdict(&composed, "guard"), PlanVerdict::Fires);
+    assert!(composed.suppressions.iter().all(|s| !s.removed.is_empty()));
+}
+
+#[test]
+fn a_directive_cannot_suppress_what_guards_it() {
+    let world = directive(MapWorld::new(), "leaf", "", "<context><suppress>guard</suppress></context>");
+    let world = hooks(world, Space::User, "hooks: [{id: guard, event: tool_call, action: {block: no}}]");
+    let composed = composed(&world, "leaf");
+    assert_eq!(*verdict(&composed, "guard"), PlanVerdict::Fires);
+    assert!(composed.suppressions[0].removed.is_empty());
+}
+
+#[test]
+fn unknown_knowledge_is_an_error_with_a_suggestion() {
+    let world = knowledge(MapWorld::new(), &["deploy/rules"]);
+    let world = directive(world, "leaf", "", "<context><before>deploy/ruls</before></context>");
+    let (_, found) = given(&world, "leaf", json!({}));
+    let error = found.iter().next().unwrap();
+    assert_eq!(error.code(), "context::unknown-item");
+    assert_eq!(error.help().unwrap(), "did you mean `deploy/rules`?");
+}
+
+#[test]
+fn values_come_from_the_nearest_link() {
+    let world = directive(
+        MapWorld::new(),
+        "root",
+        "",
+        "<metadata><model tier=\"high\"/><limits turns=\"9\" spend=\"1\"/><permissions><fetch>*</fetch></permissions>\
+         <continuation_directive>next</continuation_directive><nudge>never</nudge></metadata>\
+         <inputs><input name=\"a\"/><input name=\"b\" type=\"integer\"/></inputs>",
+    );
+    let world = directive(
+        world,
+        "leaf",
+        "extends=\"root\"",
+        "<limits turns=\"3\"/><permissions/><inputs><input name=\"b\"/><input name=\"c\"/></inputs>",
+    );
+    let world = world.with(Space::System, ".ai/config/agent/resilience.yaml", "limits: {turns: 15}");
+    let composed = composed(&world, "leaf");
+    assert_eq!(composed.model.as_ref().unwrap().value.tier.as_ref().unwrap().node, "high");
+    let limits: Vec<_> = composed.limits.directive.iter().map(|l| (l.name.as_str(), &l.source.by)).collect();
+    assert_eq!(limits, [("turns", &By::Directive(id("leaf"))), ("spend", &By::Directive(id("root")))]);
+    assert_eq!(composed.limits.defaults[0].source.by, By::Config(id("agent/resilience")));
+    let permissions = composed.permissions.as_ref().unwrap();
+    assert!(permissions.value.grants.is_empty());
+    assert_eq!(permissions.origin.by, By::Directive(id("leaf")));
+    assert_eq!(composed.inputs.keys().collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert_eq!(composed.inputs["b"].origin.by, By::Directive(id("leaf")));
+    assert_eq!(composed.continuation.as_ref().unwrap().value, id("next"));
+    assert_eq!(composed.nudge.value, NudgePolicy::Never);
+}
+
+#[test]
+fn the_first_matching_hook_routes_over_a_declared_parent() {
+    let world = directive(MapWorld::new(), "base", "", "");
+    let world = directive(world, "web", "", "");
+    let world = directive(world, "deploy", "extends=\"web\"", "");
+    let yaml = "hooks:\n\
+        - {id: no, event: resolve_extends, condition: 'directive == \"x\"', action: {set_extends: web}}\n\
+        - {id: yes, event: resolve_extends, condition: {path: directive, op: contains, value: deploy}, action: {set_extends: base}}\n\
+        - {id: late, event: resolve_extends, condition: has_extends, action: {set_extends: web}}\n";
+    let world = hooks(world, Space::Project, yaml);
+    let composed = composed(&world, "deploy");
+    assert_eq!(composed.chain[0].id().as_str(), "base");
+    assert_eq!(composed.route.as_ref().unwrap().hook.id.node, "yes");
+    assert_eq!(*verdict(&composed, "no"), PlanVerdict::Never { because: "`directive` is `deploy`".into() });
+    assert_eq!(*verdict(&composed, "yes"), PlanVerdict::Fires);
+    assert_eq!(*verdict(&composed, "late"), PlanVerdict::Removed { because: "`yes` answers first".into() });
+}
+
+#[test]
+fn a_route_never_leads_a_directive_to_itself() {
+    let world = directive(MapWorld::new(), "contexts/deploy", "", "");
+    let world = directive(world, "deploy", "", "");
+    let yaml = "hooks: [{id: r, event: resolve_extends, condition: 'directive contains \"deploy\"', action: {set_extends: contexts/deploy}}]";
+    let world = hooks(world, Space::Project, yaml);
+    assert_eq!(composed(&world, "contexts/deploy").chain.len(), 1);
+    assert_eq!(composed(&world, "deploy").chain.len(), 2);
+}
+
+#[test]
+fn a_route_that_closes_a_circle_is_a_cycle() {
+    let world = directive(MapWorld::new(), "a", "", "");
+    let world = directive(world, "b", "extends=\"a\"", "");
+    let yaml = "hooks: [{id: r, event: resolve_extends, condition: 'directive == \"a\"', action: {set_extends: b}}]";
+    let (value, found) = given(&hooks(world, Space::Project, yaml), "a", json!({}));
+    assert!(value.is_none());
+    assert_eq!(found.codes().into_iter().collect::<Vec<_>>(), ["extends::cycle"]);
+}
+
+#[test]
+fn a_route_that_needs_an_input_asks_for_it() {
+    let inputs = "<inputs><input name=\"env\" required=\"true\"/></inputs>";
+    let world = directive(MapWorld::new(), "prod", "", "");
+    let world = directive(world, "x", "", inputs);
+    let yaml =
+        "hooks: [{id: r, event: resolve_extends, condition: 'inputs.env == \"prod\"', action: {set_extends: prod}}]";
+    let world = hooks(world, Space::Project, yaml);
+    let (value, found) = given(&world, "x", json!({}));
+    assert!(value.is_none());
+    assert_eq!(found.codes().into_iter().collect::<Vec<_>>(), ["interface::missing-input"]);
+    assert_eq!(given(&world, "x", json!({"env": "prod"})).0.unwrap().chain.len(), 2);
+    assert_eq!(given(&world, "x", json!({"env": "dev"})).0.unwrap().chain.len(), 1);
+
+    let items = Items::new(&world);
+    let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
+    let mut found = Diagnostics::new();
+    let all = compose_all(&items, &id("x"), &launch, &mut found);
+    assert_eq!(all.iter().map(|c| c.chain.len()).collect::<Vec<_>>(), [2, 1]);
+}
+
+#[test]
+fn verdicts_say_what_is_known() {
+    let inputs = "<inputs><input name=\"target\" default=\"staging\"/><input name=\"who\" required=\"true\"/></inputs>";
+    let world = knowledge(MapWorld::new(), &["k1", "k2", "k3", "k4"]);
+    let world = directive(world, "x", "", inputs);
+    let yaml = format!(
+        "hooks:\n\
+         - {{id: always, event: thread_started, {FETCH}k1}}}}\n\
+         - {{id: never, event: thread_started, condition: 'inputs.target == \"canary\"', {FETCH}k2}}}}\n\
+         - {{id: asks, event: thread_started, condition: 'inputs.who == \"me\"', {FETCH}k3}}}}\n\
+         - {{id: runs, event: thread_started, condition: 'depth > 2', {FETCH}k4}}}}\n\
+         - {{id: off, event: limit, enabled: false, action: abort}}\n"
+    );
+    let composed = composed(&hooks(world, Space::Project, &yaml), "x");
+    assert_eq!(*verdict(&composed, "always"), PlanVerdict::Fires);
+    assert_eq!(*verdict(&composed, "never"), PlanVerdict::Never { because: "`inputs.target` is `staging`".into() });
+    assert_eq!(*verdict(&composed, "asks"), PlanVerdict::Depends { on: vec!["inputs.who".into()] });
+    assert_eq!(*verdict(&composed, "runs"), PlanVerdict::Depends { on: vec!["depth".into()] });
+    assert_eq!(*verdict(&composed, "off"), PlanVerdict::Removed { because: "`enabled: false`".into() });
+    assert!(composed.hooks.iter().all(|h| h.knowledge.is_some() == h.is_live()));
+}
+
+#[test]
+fn hooks_stand_in_layer_order_with_the_leafs_before_its_ancestors() {
+    let hook = |id: &str| format!("<hooks><hook id=\"{id}\" event=\"after_step\"><continue/></hook></hooks>");
+    let world = directive(MapWorld::new(), "root", "", &hook("root"));
+    let world = directive(world, "leaf", "extends=\"root\"", &hook("leaf"));
+    let world = hooks(world, Space::User, "hooks: [{id: user, event: after_step, action: continue}]");
+    let world = hooks(
+        world,
+        Space::Project,
+        "hooks: [{id: project, event: after_step, action: continue}, {id: b, event: after_step, action: abort}]",
+    );
+    let world = hooks(
+        world,
+        Space::System,
+        "builtin_hooks: [{id: b, event: after_step, action: continue}]\ninfra_hooks: [{id: i, event: after_step, layer: 0, action: {primary: execute, item_type: tool, item_id: t}}]",
+    );
+    let composed = composed(&world, "leaf");
+    let order: Vec<_> = composed.hooks.iter().filter(|h| h.is_live()).map(|h| h.decl.id.node.as_str()).collect();
+    assert_eq!(order, ["user", "leaf", "root", "b", "project", "i"]);
+    let replaced = composed.hooks.iter().find(|h| h.decl.id.node == "b" && h.source == HookSource::Builtin).unwrap();
+    assert!(matches!(replaced.verdict, PlanVerdict::Removed { .. }));
+    assert!(composed.hooks.iter().filter_map(ComposedHook::planned).count() == 7);
+}
+
+#[test]
+fn what_a_hook_and_the_chain_bring_appears_once() {
+    let world = knowledge(MapWorld::new(), &["first", "last", "maybe", "s"]);
+    let context = "<context><system>s</system><before>first</before><after>maybe</after><after>last</after></context>";
+    let world = directive(world, "x", "", context);
+    let yaml = format!(
+        "hooks:\n\
+         - {{id: early, event: thread_started, position: before, {FETCH}first}}}}\n\
+         - {{id: again, event: thread_started, position: after, {FETCH}first}}}}\n\
+         - {{id: late, event: thread_started, position: after, {FETCH}last}}}}\n\
+         - {{id: if, event: thread_started, position: before, condition: 'depth > 1', {FETCH}maybe}}}}\n\
+         - {{id: sys, event: thread_continued, position: before, {FETCH}s}}}}\n"
+    );
+    let composed = composed(&hooks(world, Space::Project, &yaml), "x");
+    assert!(composed.before.is_empty());
+    assert_eq!(ids(&composed.after), ["maybe", "last"]);
+    assert_eq!(*verdict(&composed, "early"), PlanVerdict::Fires);
+    for hook in ["again", "late", "if", "sys"] {
+        assert!(matches!(verdict(&composed, hook), PlanVerdict::Removed { .. }), "{hook}");
+    }
+    assert_eq!(composed.duplicates.len(), 1);
+}
+
+#[test]
+fn a_missing_directive_is_unknown() {
+    let (value, found) = given(&directive(MapWorld::new(), "hello", "", ""), "helo", json!({}));
+    assert!(value.is_none());
+    let error = found.iter().next().unwrap();
+    assert_eq!((error.code(), error.help().unwrap().as_str()), ("item::unknown", "did you mean `hello`?"));
+}
+
+#[test]
+fn composing_one_of_a_thousand_parses_its_chain_only() {
+    let mut world = MapWorld::new();
+    for i in 0..1000 {
+        world = directive(world, &format!("d{i}"), "extends=\"base\"", "");
+    }
+    let world = directive(world, "base", "", "");
+    let items = Items::new(&world);
+    let launch = Launch { inputs: Inputs::Given(&Map::new()), model: &|_| None };
+    assert!(compose(&items, &id("d7"), &launch).value.is_some());
+    assert_eq!(items.parsed_files(), 2);
+}

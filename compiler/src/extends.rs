@@ -1,0 +1,133 @@
+//! The chain of a directive: leaf to root, without repeats (`language.md` 8). Who routed it is decided before.
+
+use std::sync::Arc;
+
+use rye_grammar::{ItemId, Span, Spanned};
+
+use crate::diagnostics::{Diagnostics, ExtendsError};
+use crate::item::{Directive, Items};
+use crate::world::ItemKind;
+
+/// The most links a chain may have, the leaf included.
+pub const MAX_LINKS: usize = 64;
+
+/// The parent a hook set, in place of the declared one.
+#[derive(Debug, Clone)]
+pub struct RoutedParent {
+    pub parent: Spanned<ItemId>,
+    pub hook: String,
+}
+
+/// Walks from the leaf to the root and answers root first; `None` where the chain cannot be walked. A parent whose
+/// file cannot be read has said so itself.
+pub fn walk(
+    items: &Items<'_>,
+    leaf: Arc<Directive>,
+    routed: Option<&RoutedParent>,
+    found: &mut Diagnostics,
+) -> Option<Vec<Arc<Directive>>> {
+    // The span that names each link's parent; the leaf's may be a hook's.
+    let mut chain: Vec<Arc<Directive>> = vec![leaf];
+    let mut parents: Vec<Span> = Vec::new();
+    loop {
+        let link = chain.last()?;
+        let routed = routed.filter(|_| chain.len() == 1);
+        let Some(parent) = routed.map(|r| &r.parent).or(link.extends.as_ref()) else { break };
+        if let Some(start) = chain.iter().position(|d| *d.id() == parent.node) {
+            parents.push(parent.span);
+            let circle = chain.iter().zip(&parents).skip(start).map(|(d, span)| (d.id().clone(), *span)).collect();
+            found.push(ExtendsError::Cycle { links: from_smallest(circle) });
+            return None;
+        }
+        if chain.len() == MAX_LINKS {
+            let leaf = chain.first()?.id().clone();
+            found.push(ExtendsError::TooDeep { leaf, limit: MAX_LINKS, span: parent.span });
+            return None;
+        }
+        let Some(directive) = items.directive(&parent.node) else {
+            if !items.exists(ItemKind::Directive, &parent.node) {
+                found.push(ExtendsError::Unknown {
+                    id: parent.node.to_string(),
+                    span: parent.span,
+                    suggestion: items.nearest(ItemKind::Directive, parent.node.as_str()),
+                    by_hook: routed.map(|r| r.hook.clone()),
+                });
+            }
+            return None;
+        };
+        parents.push(parent.span);
+        chain.push(directive);
+    }
+    chain.reverse();
+    Some(chain)
+}
+
+/// A circle is the same circle wherever one enters it, and is told once.
+fn from_smallest(mut circle: Vec<(ItemId, Span)>) -> Vec<(ItemId, Span)> {
+    let smallest = circle.iter().enumerate().min_by(|(_, (a, _)), (_, (b, _))| a.cmp(b)).map_or(0, |(i, _)| i);
+    circle.rotate_left(smallest);
+    circle
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::world::MapWorld;
+
+    fn world(links: &[(&str, Option<&str>)]) -> MapWorld<'static> {
+        let mut world = MapWorld::new();
+        for (id, parent) in links {
+            let extends = parent.map(|p| format!(" extends=\"{p}\"")).unwrap_or_default();
+            let text = format!("```xml\n<directive name=\"{id}\"{extends}/>\n```\n");
+            world = world.project(&format!(".ai/directives/{id}.md"), text);
+        }
+        world
+    }
+
+    fn walked(world: &MapWorld<'_>, leaf: &str) -> (Vec<String>, Diagnostics) {
+        let items = Items::new(world);
+        let leaf = items.directive(&ItemId::parse(leaf).unwrap()).unwrap();
+        let mut found = Diagnostics::new();
+        let chain = walk(&items, leaf, None, &mut found).unwrap_or_default();
+        (chain.iter().map(|d| d.id().to_string()).collect(), found)
+    }
+
+    #[test]
+    fn chains_are_root_first() {
+        let (chain, found) = walked(&world(&[("a", None), ("b", Some("a")), ("c", Some("b"))]), "c");
+        assert_eq!(chain, ["a", "b", "c"]);
+        assert!(found.is_empty());
+    }
+
+    #[test]
+    fn a_circle_underlines_every_extends_and_is_the_same_from_everywhere() {
+        let world = world(&[("a", Some("b")), ("b", Some("c")), ("c", Some("a")), ("x", Some("b"))]);
+        let (_, from_a) = walked(&world, "a");
+        let cycle = from_a.iter().next().unwrap();
+        assert_eq!(cycle.code(), "extends::cycle");
+        assert_eq!(cycle.labels().len(), 3);
+        assert_eq!(cycle.message(), "`extends` goes round in a circle: `a` → `b` → `c` → `a`");
+        assert_eq!(walked(&world, "x").1.iter().next().unwrap().message(), cycle.message());
+        assert_eq!(walked(&self::world(&[("s", Some("s"))]), "s").1.codes().len(), 1);
+    }
+
+    #[test]
+    fn an_unknown_parent_has_a_suggestion() {
+        let (_, found) = walked(&world(&[("base", None), ("x", Some("bse"))]), "x");
+        let unknown = found.iter().next().unwrap();
+        assert_eq!((unknown.code(), unknown.help().unwrap().as_str()), ("extends::unknown", "did you mean `base`?"));
+    }
+
+    #[test]
+    fn sixty_four_links_are_enough() {
+        let names: Vec<String> = (0..=MAX_LINKS).map(|i| format!("d{i}")).collect();
+        let mut links: Vec<(&str, Option<&str>)> = Vec::new();
+        for (i, name) in names.iter().enumerate() {
+            links.push((name, names.get(i + 1).map(String::as_str)));
+        }
+        let world = world(&links);
+        assert_eq!(walked(&world, "d1").0.len(), MAX_LINKS);
+        assert_eq!(walked(&world, "d0").1.iter().next().unwrap().code(), "extends::too-deep");
+    }
+}

@@ -1,0 +1,184 @@
+//! The order of hooks (`language.md` 7): layers, replacement by id, what is switched off. Which hooks there are and
+//! what their conditions say is the caller's business.
+
+use crate::hook::HookSource;
+
+/// A hook as far as its order is concerned, in source order: user, directive (leaf first), built-in, project,
+/// infrastructure.
+#[derive(Debug, Clone, Copy)]
+pub struct Candidate<'h> {
+    pub id: &'h str,
+    /// The `layer` that was written.
+    pub layer: Option<f64>,
+    pub source: &'h HookSource,
+    pub enabled: bool,
+}
+
+/// Where a candidate stands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Place {
+    /// Index into the candidates.
+    pub index: usize,
+    pub layer: f64,
+    pub removed: Option<Removed>,
+}
+
+/// Why a hook is out before any condition is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removed {
+    /// `enabled: false`.
+    Disabled,
+    /// The candidate of this index has its id and takes its place.
+    Replaced { by: usize },
+}
+
+/// The layer of a source whose hook names none.
+pub fn own_layer(source: &HookSource) -> f64 {
+    match source {
+        HookSource::User => 0.0,
+        HookSource::Directive { .. } => 1.0,
+        HookSource::Builtin => 2.0,
+        HookSource::Project => 3.0,
+        HookSource::Infrastructure => INFRASTRUCTURE,
+    }
+}
+
+/// Hooks of this layer always run and never answer.
+pub const INFRASTRUCTURE: f64 = 4.0;
+
+/// The candidates in evaluation order; removed ones stay, at the place they would have.
+pub fn order(candidates: &[Candidate<'_>]) -> Vec<Place> {
+    let mut keyed: Vec<((f64, usize), Place)> = Vec::with_capacity(candidates.len());
+    for (index, candidate) in candidates.iter().enumerate() {
+        let infrastructure = matches!(candidate.source, HookSource::Infrastructure);
+        let own = candidate.layer.filter(|_| !infrastructure).unwrap_or_else(|| own_layer(candidate.source));
+        let (layer, rank) = match replaced_built_in(candidates, candidate) {
+            // In the built-in's place, unless it names a layer of its own.
+            Some((built_in, its_layer)) if candidate.layer.is_none() => (its_layer, built_in),
+            Some(_) | None => (own, index),
+        };
+        let removed = match replacement(candidates, index, candidate) {
+            Some(by) => Some(Removed::Replaced { by }),
+            None if !candidate.enabled => Some(Removed::Disabled),
+            None => None,
+        };
+        keyed.push(((layer, rank), Place { index, layer, removed }));
+    }
+    // Stable: what shares a place stays in source order.
+    keyed.sort_by(|((a, i), _), ((b, j), _)| a.total_cmp(b).then(i.cmp(j)));
+    keyed.into_iter().map(|(_, place)| place).collect()
+}
+
+/// The built-in whose place a project or user hook takes: its index and layer.
+fn replaced_built_in(candidates: &[Candidate<'_>], hook: &Candidate<'_>) -> Option<(usize, f64)> {
+    if !replaces(hook.source) {
+        return None;
+    }
+    let (index, built_in) =
+        candidates.iter().enumerate().find(|(_, c)| matches!(c.source, HookSource::Builtin) && c.id == hook.id)?;
+    Some((index, built_in.layer.unwrap_or_else(|| own_layer(built_in.source))))
+}
+
+/// Who takes the place of a candidate: the project before the user, both before the built-in.
+fn replacement(candidates: &[Candidate<'_>], index: usize, hook: &Candidate<'_>) -> Option<usize> {
+    let named = |wanted: fn(&HookSource) -> bool| {
+        candidates.iter().enumerate().find(|(i, c)| *i != index && c.id == hook.id && wanted(c.source)).map(|(i, _)| i)
+    };
+    let project = || named(|s| matches!(s, HookSource::Project));
+    match hook.source {
+        HookSource::Builtin => project().or_else(|| named(|s| matches!(s, HookSource::User))),
+        // Two replacements of one built-in: the project's wins, as everywhere.
+        HookSource::User if replaced_built_in(candidates, hook).is_some() => project(),
+        HookSource::User | HookSource::Directive { .. } | HookSource::Project | HookSource::Infrastructure => None,
+    }
+}
+
+fn replaces(source: &HookSource) -> bool {
+    matches!(source, HookSource::Project | HookSource::User)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAF: fn() -> HookSource = || HookSource::Directive { id: "x".into() };
+
+    /// `(id, layer, source, enabled)` in, `id@layer` with a mark for removed ones out.
+    fn ordered(hooks: &[(&str, Option<f64>, HookSource, bool)]) -> Vec<String> {
+        let candidates: Vec<_> = hooks
+            .iter()
+            .map(|(id, layer, source, enabled)| Candidate { id, layer: *layer, source, enabled: *enabled })
+            .collect();
+        let show = |p: &Place| {
+            let mark = match p.removed {
+                None => "",
+                Some(Removed::Disabled) => " off",
+                Some(Removed::Replaced { .. }) => " replaced",
+            };
+            candidates.get(p.index).map(|c| format!("{}@{}{mark}", c.id, p.layer)).unwrap_or_default()
+        };
+        order(&candidates).iter().map(show).collect()
+    }
+
+    #[test]
+    fn sources_have_layers_and_equal_layers_keep_source_order() {
+        let hooks = [
+            ("u", None, HookSource::User, true),
+            ("d", None, LEAF(), true),
+            ("b", None, HookSource::Builtin, true),
+            ("p", None, HookSource::Project, true),
+            ("p2", Some(2.0), HookSource::Project, true),
+            ("i", Some(0.0), HookSource::Infrastructure, true),
+        ];
+        assert_eq!(ordered(&hooks), ["u@0", "d@1", "b@2", "p2@2", "p@3", "i@4"]);
+    }
+
+    #[test]
+    fn a_hook_moves_itself() {
+        let hooks = [
+            ("u", Some(2.5), HookSource::User, true),
+            ("b", None, HookSource::Builtin, true),
+            ("p", Some(-1.0), HookSource::Project, true),
+        ];
+        assert_eq!(ordered(&hooks), ["p@-1", "b@2", "u@2.5"]);
+    }
+
+    #[test]
+    fn a_project_hook_takes_a_built_ins_place() {
+        let hooks = [
+            ("a", Some(3.5), HookSource::Builtin, true),
+            ("z", Some(3.5), HookSource::Builtin, true),
+            ("p", None, HookSource::Project, true),
+            ("a", None, HookSource::Project, true),
+        ];
+        assert_eq!(ordered(&hooks), ["p@3", "a@3.5 replaced", "a@3.5", "z@3.5"]);
+        let moved = [("a", None, HookSource::Builtin, true), ("a", Some(0.5), HookSource::Project, true)];
+        assert_eq!(ordered(&moved), ["a@0.5", "a@2 replaced"]);
+    }
+
+    #[test]
+    fn the_projects_replacement_wins_over_the_users() {
+        let hooks = [
+            ("a", None, HookSource::User, true),
+            ("a", None, HookSource::Builtin, true),
+            ("a", None, HookSource::Project, true),
+        ];
+        assert_eq!(ordered(&hooks), ["a@2 replaced", "a@2 replaced", "a@2"]);
+    }
+
+    #[test]
+    fn disabled_removes_itself_and_what_it_replaces() {
+        let hooks = [("a", None, HookSource::Builtin, true), ("a", None, HookSource::Project, false)];
+        assert_eq!(ordered(&hooks), ["a@2 replaced", "a@2 off"]);
+    }
+
+    #[test]
+    fn a_directives_hook_and_infrastructure_are_not_replaced() {
+        let hooks = [
+            ("a", None, LEAF(), true),
+            ("a", None, HookSource::Project, true),
+            ("a", None, HookSource::Infrastructure, true),
+        ];
+        assert_eq!(ordered(&hooks), ["a@1", "a@3", "a@4"]);
+    }
+}
