@@ -188,17 +188,18 @@ fn chain_step(composed: &mut Composed, part: ChainPart, brought: &mut Vec<Brough
         ChainPart::After => &mut composed.after,
     };
     let duplicates = &mut composed.duplicates;
-    list.retain(|item| match brought.iter().find(|b| b.id == item.id) {
-        Some(earlier) => {
-            let by = earlier.hook.clone().map_or(By::BuiltIn, By::Hook);
-            let kept = Origin { by, span: None };
-            duplicates.push(Duplicate { id: item.id.clone(), kept, dropped: item.origin.clone() });
-            false
-        }
-        None => {
+    list.retain(|item| {
+        let Some(earlier) = brought.iter().find(|b| b.id == item.id) else {
             brought.push(Brought { id: item.id.clone(), hook: None });
-            true
-        }
+            return true;
+        };
+        let by = earlier.hook.clone().map_or(By::BuiltIn, By::Hook);
+        duplicates.push(Duplicate {
+            id: item.id.clone(),
+            kept: Origin { by, span: None },
+            dropped: item.origin.clone(),
+        });
+        false
     });
 }
 

@@ -5,7 +5,6 @@ use rye_grammar::{Sources, Span};
 use super::origin;
 use crate::compose::{self, LimitLayers};
 use crate::diagnostics::{Diagnostics, LimitError, closest};
-use crate::item::LimitText;
 use crate::plan::{Origin, Origins};
 use crate::semantics::limits::{LimitFault, LimitName, Limits, Setting, Source, Written, resolve};
 
@@ -26,7 +25,7 @@ pub fn lower(
     origins: &mut Origins,
     diagnostics: &mut Diagnostics,
 ) -> Option<Limits> {
-    let layer = |settings: &[compose::LimitSetting]| -> Vec<Setting<Writer>> {
+    let layer = |settings: &[Setting<compose::Origin>]| -> Vec<Setting<Writer>> {
         settings.iter().map(|setting| read(setting, sources)).collect()
     };
     let given: Vec<Setting<Writer>> = overrides
@@ -58,14 +57,13 @@ pub fn lower(
     }
 }
 
-fn read(setting: &compose::LimitSetting, sources: &Sources) -> Setting<Writer> {
-    let written = match &setting.written {
-        LimitText::Text(text) => Written::Text(text.clone()),
-        LimitText::Json(value) => Written::Json(value.clone()),
+fn read(setting: &Setting<compose::Origin>, sources: &Sources) -> Setting<Writer> {
+    let source = Writer {
+        origin: origin::of(sources, &setting.source),
+        span: setting.source.span,
+        shown: shown(&setting.written),
     };
-    let source =
-        Writer { origin: origin::of(sources, &setting.origin), span: setting.origin.span, shown: shown(&written) };
-    Setting { name: setting.name.clone(), written, source }
+    Setting { name: setting.name.clone(), written: setting.written.clone(), source }
 }
 
 fn shown(written: &Written) -> String {
