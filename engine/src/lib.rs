@@ -1,6 +1,7 @@
 //! Plans to events. The machine decides (pure), the driver acts (async), the store remembers.
 
 pub mod event;
+pub mod keys;
 pub mod message;
 pub mod provider;
 pub mod store;

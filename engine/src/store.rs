@@ -18,5 +18,5 @@ pub use disk::{Disk, RealDisk};
 pub use error::StoreError;
 pub use objects::{ObjectId, Objects};
 pub use owner::{OwnerId, OwnerLock};
-pub use registry::{Answered, Change, Registry, RegistryWriter, RowUpdate, ThreadRow};
+pub use registry::{Answered, Change, LedgerStep, Registry, RegistryWriter, RowUpdate, ThreadRow};
 pub use transcript::{Live, Reading, Record, Transcript};

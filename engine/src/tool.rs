@@ -3,6 +3,8 @@
 pub mod builtin;
 pub mod command;
 pub mod confine;
+pub mod guard;
+pub mod primary;
 pub mod process;
 pub mod registry;
 pub mod schema;
@@ -62,5 +64,5 @@ pub trait Tool: Send + Sync {
 
 /// Whether a capability pattern covers a capability.
 fn pattern_matches(pattern: &str, capability: &str) -> bool {
-    pattern == capability
+    rye_compiler::semantics::glob::matches(pattern, capability)
 }

@@ -4,7 +4,8 @@ use serde_json::{Map, Number, Value};
 
 use crate::span::{Span, Spanned};
 
-/// A value and where it was written.
+/// A value and where it was written. The span of a quoted string is what stands between its quotes, unless escapes or
+/// line breaks make that another text: then it covers the quotes too.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
     pub kind: Kind,
@@ -55,16 +56,15 @@ impl Node {
         if let Kind::Bool(b) = self.kind { Some(b) } else { None }
     }
 
-    /// Where the text of a string begins in its source: after the opening quote, if it has one.
+    /// Where the text of a string begins in its source: the base to parse it at.
     pub fn content_start(&self) -> usize {
-        let quoted = self.as_str().is_some_and(|s| self.span.len() == s.len() + 2);
-        self.span.start as usize + usize::from(quoted)
+        self.span.range().start
     }
 
     /// Whether the bytes of a string stand in the source as they are, so that an offset into the string is an offset
-    /// into the source. Escapes, entities and folded lines break that.
+    /// from the start of its span. Escapes, entities and folded lines break that.
     pub fn is_verbatim(&self) -> bool {
-        self.as_str().is_some_and(|s| self.span.len() == s.len() || self.span.len() == s.len() + 2)
+        self.as_str().is_some_and(|s| self.span.len() == s.len())
     }
 
     /// The same value without spans.

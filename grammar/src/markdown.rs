@@ -1,6 +1,6 @@
 //! The little of Markdown that decides where metadata stands: fences, headings, blank lines. Nothing is rendered.
 //!
-//! Fences follow CommonMark (three or more backticks or tildes, closed by at least as many of the same), and are found
+//! Fences follow `CommonMark` (three or more backticks or tildes, closed by at least as many of the same), and are found
 //! inside list items too; a fence inside a longer fence is text of the longer one.
 
 use std::ops::Range;

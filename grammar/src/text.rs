@@ -29,6 +29,26 @@ pub(crate) fn shorten(text: &str) -> String {
     }
 }
 
+/// The brackets of a text with their places, those inside `"…"` (with escapes) and `'…'` (without) left out.
+pub(crate) fn brackets(text: &str) -> impl Iterator<Item = (usize, char)> + '_ {
+    let mut quote = None;
+    let mut escaped = false;
+    text.char_indices().filter(move |(_, c)| {
+        if let Some(open) = quote {
+            let closes = *c == open && !escaped;
+            escaped = open == '"' && *c == '\\' && !escaped;
+            if closes {
+                quote = None;
+            }
+            return false;
+        }
+        if matches!(c, '"' | '\'') {
+            quote = Some(*c);
+        }
+        matches!(c, '(' | ')' | '[' | ']' | '{' | '}')
+    })
+}
+
 /// The candidate a misspelled word most likely meant; `None` where nothing is near.
 pub(crate) fn closest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str> {
     if word.len() > 64 {

@@ -60,9 +60,31 @@ pub fn parse(source: SourceId, text: &str, language: ToolLanguage) -> Parsed<Too
     Parsed { tree: ToolTree { signature, metadata }, errors }
 }
 
+/// The `# rye:` comment of a script, as YAML at its place in the file.
 struct Header {
     yaml: String,
     start: usize,
+    /// Brackets still open; a flow mapping goes on until there are none.
+    open: usize,
+}
+
+impl Header {
+    fn push(&mut self, text: &str) {
+        let mut quote = None;
+        let mut before = ' ';
+        for c in text.chars() {
+            match (quote, c) {
+                (Some(open), _) => quote = (open != c).then_some(open),
+                // Only at the start of a value does a quote begin a string: `don't` is a plain one.
+                (None, '"' | '\'') if matches!(before, ' ' | '\t' | '{' | '[' | ',' | ':') => quote = Some(c),
+                (None, '{' | '[') => self.open += 1,
+                (None, '}' | ']') => self.open = self.open.saturating_sub(1),
+                (None, _) => {}
+            }
+            before = c;
+        }
+        self.yaml.push_str(text);
+    }
 }
 
 /// The `# rye:` comment among the comments and blank lines a script begins with. Comment lines that continue it read
@@ -77,45 +99,25 @@ fn shell_header(text: &str, start: usize) -> Option<Header> {
             }
             break;
         };
-        match &mut header {
-            None => {
-                let Some(yaml) = comment.trim_start().strip_prefix("rye:") else { continue };
-                // `rye:signed:` is a signature line out of place, not metadata.
-                if !yaml.is_empty() && !yaml.starts_with([' ', '\t', '{']) {
-                    continue;
-                }
-                header = Some(Header { yaml: yaml.to_owned(), start: line.content_end - yaml.len() });
+        let Some(header) = &mut header else {
+            // `# rye:signed:` is a signature line out of place, not metadata.
+            let yaml = comment.trim_start().strip_prefix("rye:").unwrap_or("-");
+            if yaml.is_empty() || yaml.starts_with([' ', '\t', '{']) {
+                let mut new = Header { yaml: String::new(), start: line.content_end - yaml.len(), open: 0 };
+                new.push(yaml);
+                header = Some(new);
             }
-            Some(header) => {
-                let complete = !header.yaml.trim().is_empty() && brackets(&header.yaml) == 0;
-                let block = header.yaml.trim_start().is_empty() || !header.yaml.trim_start().starts_with('{');
-                let indented = comment.starts_with("  ") || comment.starts_with(" \t");
-                if complete && !(block && indented) {
-                    break;
-                }
-                let gap = line.start - (header.start + header.yaml.len());
-                header.yaml.push_str(if gap == 2 { "\r\n" } else { "\n" });
-                let indent = content.len() - comment.len();
-                header.yaml.push_str(&" ".repeat(indent));
-                header.yaml.push_str(comment);
-            }
+            continue;
+        };
+        let block = !header.yaml.trim_start().starts_with('{');
+        let indented = comment.starts_with("  ") || comment.starts_with(" \t");
+        if header.open == 0 && !(block && indented) {
+            break;
         }
+        let line_break = line.start - (header.start + header.yaml.len());
+        header.push(if line_break == 2 { "\r\n" } else { "\n" });
+        header.push(&" ".repeat(content.len() - comment.len()));
+        header.push(comment);
     }
     header
-}
-
-/// How many brackets a text leaves open, strings left out.
-fn brackets(text: &str) -> usize {
-    let mut open = 0usize;
-    let mut quote = None;
-    for c in text.chars() {
-        match (quote, c) {
-            (Some(q), c) if q == c => quote = None,
-            (None, '"' | '\'') => quote = Some(c),
-            (None, '{' | '[') => open += 1,
-            (None, '}' | ']') => open = open.saturating_sub(1),
-            (Some(_) | None, _) => {}
-        }
-    }
-    open
 }

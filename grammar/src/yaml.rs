@@ -18,6 +18,11 @@ pub const MAX_NODES: usize = 250_000;
 /// The most aliases one document may use.
 pub const MAX_ALIASES: usize = 1_000;
 
+/// Stack that reading [`MAX_DEPTH`] levels may take: the library recurses through large frames, and threads other than
+/// the main one have two megabytes.
+const STACK_NEEDED: usize = 6 * 1024 * 1024;
+const STACK_GIVEN: usize = 16 * 1024 * 1024;
+
 /// Reads one YAML document. An empty file is null; so is one that could not be read, beside its errors.
 pub fn parse(source: SourceId, text: &str) -> Parsed<Node> {
     parse_at(source, text, 0)
@@ -26,7 +31,8 @@ pub fn parse(source: SourceId, text: &str) -> Parsed<Node> {
 /// Reads a YAML document that stands at `base` in its source; spans are offsets into the source.
 pub fn parse_at(source: SourceId, text: &str, base: usize) -> Parsed<Node> {
     let spans = Spans { source, text, base };
-    match serde_saphyr::from_str_with_options::<Spanned<Raw>>(text, options()) {
+    let read = || serde_saphyr::from_str_with_options::<Spanned<Raw>>(text, options());
+    match stacker::maybe_grow(STACK_NEEDED, STACK_GIVEN, read) {
         Ok(raw) => spans.node(raw),
         Err(error) => Parsed {
             tree: Node::new(Kind::Null, Span::new(source, base, base + text.len())),

@@ -190,7 +190,7 @@ pub fn allows(chain: &[CapabilitySet], request: &Request<'_>) -> Decision {
 mod tests {
     use super::*;
 
-    fn tool<'a>(id: &'a ItemId, space: Option<Space>) -> Request<'a> {
+    fn tool(id: &ItemId, space: Option<Space>) -> Request<'_> {
         Request { primary: Primary::Execute, item_type: ItemType::Tool, item_id: Some(id), space }
     }
 

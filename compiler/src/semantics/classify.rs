@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use delay::Backoff;
-pub use table::{ClassifyTable, TableFault};
+pub use table::{ClassifyTable, TableFault, built_in, read_backoff};
 
 use super::facts::Facts;
 use super::value::Type;

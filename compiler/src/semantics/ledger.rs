@@ -77,6 +77,8 @@ pub enum Refusal {
     Released { thread: String },
     #[error("the thread is ending and takes on nothing new")]
     Draining { thread: String },
+    #[error("that is less than the thread has")]
+    NoRaise { thread: String },
     #[error("children are still live")]
     LiveChildren { children: Vec<String> },
     #[error("the new account is no ancestor of the thread's parent")]
@@ -178,9 +180,12 @@ impl Ledger {
         let spend = positive(spend)?;
         let account = self.open(thread)?;
         let asked = spend.saturating_sub(account.reserved());
+        if asked.is_negative() {
+            return Err(Refusal::NoRaise { thread: thread.to_owned() });
+        }
         if let Some(parent) = account.parent() {
             let left = self.known(parent)?.left_for_children();
-            if asked > Nanos::ZERO && asked > left {
+            if asked > left {
                 return Err(Refusal::MoreThanIsLeft { asked, left });
             }
         }
@@ -293,6 +298,13 @@ impl Ledger {
             child = id;
         }
         Ok(())
+    }
+}
+
+/// A ledger of some accounts: enough for an operation are the thread it names and that thread's ancestors.
+impl FromIterator<(String, Account)> for Ledger {
+    fn from_iter<I: IntoIterator<Item = (String, Account)>>(accounts: I) -> Self {
+        Self { accounts: accounts.into_iter().collect() }
     }
 }
 

@@ -89,10 +89,7 @@ impl Default for Limits {
 impl Limits {
     /// The value of one limit as JSON: dollars for `spend`.
     pub fn get(&self, name: LimitName) -> Value {
-        match name {
-            LimitName::Spend => self.spend.to_json(),
-            other => Value::from(self.number(other)),
-        }
+        if name == LimitName::Spend { self.spend.to_json() } else { Value::from(self.number(name)) }
     }
 
     /// The six limits of section 13, dollars as a number.

@@ -147,27 +147,27 @@ impl Num {
         }
     }
 
-    pub fn negate(self) -> Option<Self> {
+    pub fn checked_negate(self) -> Option<Self> {
         match self {
             Self::Int(n) => int(n.checked_neg()),
             Self::Float(f) => float(-f),
         }
     }
 
-    pub fn add(self, other: Self) -> Option<Self> {
+    pub fn checked_add(self, other: Self) -> Option<Self> {
         self.apply(other, i128::checked_add, |a, b| a + b)
     }
 
-    pub fn subtract(self, other: Self) -> Option<Self> {
+    pub fn checked_subtract(self, other: Self) -> Option<Self> {
         self.apply(other, i128::checked_sub, |a, b| a - b)
     }
 
-    pub fn multiply(self, other: Self) -> Option<Self> {
+    pub fn checked_multiply(self, other: Self) -> Option<Self> {
         self.apply(other, i128::checked_mul, |a, b| a * b)
     }
 
     /// The decimal quotient; two integers that divide evenly stay exact. `None` for a division by zero.
-    pub fn divide(self, other: Self) -> Option<Self> {
+    pub fn checked_divide(self, other: Self) -> Option<Self> {
         if other.is_zero() {
             return None;
         }
@@ -180,7 +180,7 @@ impl Num {
     }
 
     /// The remainder of the division rounded towards zero: it has the sign of the left side.
-    pub fn remainder(self, other: Self) -> Option<Self> {
+    pub fn checked_remainder(self, other: Self) -> Option<Self> {
         if other.is_zero() {
             return None;
         }

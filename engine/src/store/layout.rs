@@ -81,3 +81,31 @@ fn make(disk: &dyn Disk, folder: &Path) -> Result<(), StoreError> {
         Ok(()) | Err(_) => Ok(()),
     }
 }
+
+/// Every thread that has a transcript, by id. Folders whose names are no ids are none of ours.
+pub fn find_threads(disk: &dyn Disk) -> Result<Vec<ThreadId>, StoreError> {
+    let mut found = Vec::new();
+    let mut folders = vec![String::new()];
+    while let Some(folder) = folders.pop() {
+        let path = Path::new(THREADS).join(&folder);
+        let entries = match disk.list(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            listed => listed.map_err(StoreError::io("list", &path))?,
+        };
+        for entry in entries {
+            let name = if folder.is_empty() { entry.name } else { format!("{folder}/{}", entry.name) };
+            match ThreadId::parse(&name) {
+                Ok(thread) if entry.is_dir => {
+                    let record = transcript(&thread);
+                    if disk.exists(&record).map_err(StoreError::io("look for", &record))? {
+                        found.push(thread);
+                    }
+                    folders.push(name);
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}

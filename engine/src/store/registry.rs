@@ -23,7 +23,9 @@ use super::{StoreError, owner};
 
 mod backend;
 mod changes;
+mod ledger;
 mod read;
+mod repair;
 mod rows;
 mod tables;
 mod writer;
@@ -32,6 +34,8 @@ mod writer;
 mod tests;
 
 pub use changes::{Answered, Change};
+pub use ledger::{LedgerStep, Step};
+pub use repair::{Repaired, repair};
 pub use rows::{Liveness, RowUpdate, ThreadRow};
 pub use writer::RegistryWriter;
 
@@ -85,10 +89,8 @@ impl Registry {
             shared => shared.map_err(StoreError::io("open", path))?,
         };
         let Some(file) = shared else {
-            return match disk.exists(path).map_err(StoreError::io("look for", path))? {
-                true => Self::open(disk).map(Some),
-                false => Ok(None),
-            };
+            let there = disk.exists(path).map_err(StoreError::io("look for", path))?;
+            return if there { Self::open(disk).map(Some) } else { Ok(None) };
         };
         let Ok(database) = open_shared(file) else { return Self::open(disk).map(Some) };
         let database = Opened::Read(database);

@@ -6,7 +6,7 @@ use super::MAX_DEPTH;
 use super::one_line::Place;
 use crate::error::SyntaxError;
 use crate::span::Span;
-use crate::text::{name_char, shorten};
+use crate::text::{brackets, name_char, shorten};
 
 pub(super) fn condition(span: Span, message: String, label: &str, help: Option<&str>) -> SyntaxError {
     SyntaxError::Condition { message, span, label: label.to_owned(), help: help.map(str::to_owned) }
@@ -101,6 +101,18 @@ pub(super) fn unexpected(place: Place<'_>, at: usize) -> SyntaxError {
     let skipped = rest.len() - rest.trim_start().len();
     let at = at + skipped;
     let rest = rest.trim_start();
+    if before.ends_with('.') {
+        return condition(
+            place.span(before.len() - 1, before.len()),
+            "a path holds an empty segment".into(),
+            "no segment follows this dot",
+            Some(if rest.starts_with(|c: char| c.is_ascii_digit()) {
+                "a number in a path has no leading zeros"
+            } else {
+                "a segment is a name or a number: `call.item_id`, `items.0`"
+            }),
+        );
+    }
     let Some(c) = rest.chars().next() else { return ends_early(place, before) };
 
     if matches!(c, '"' | '\'') && operand_expected(before) {
@@ -113,10 +125,13 @@ pub(super) fn unexpected(place: Place<'_>, at: usize) -> SyntaxError {
     }
     let token = token(rest);
     let span = place.span(at, at + token.len());
-    let (message, label): (String, &str) = if operand_expected(before) {
+    let asks = before.strip_suffix('(').is_some_and(|b| b.trim_end().ends_with("exists"));
+    let (message, label): (String, &str) = if asks {
+        ("`exists` asks for a path".into(), "not a path")
+    } else if operand_expected(before) && c.is_ascii_digit() {
+        (format!("`{}` is no number", shorten(token)), "a number has no leading zeros and no letters")
+    } else if operand_expected(before) {
         (format!("a value is missing before `{}`", shorten(token)), "expected a value here")
-    } else if c == '.' {
-        ("a path holds an empty segment".into(), "nothing follows this dot")
     } else if matches!(c, ')' | ']') {
         (format!("`{c}` closes nothing"), "no bracket is open here")
     } else if c.is_control() || !c.is_ascii() {
@@ -143,7 +158,7 @@ fn ends_early(place: Place<'_>, before: &str) -> SyntaxError {
         place.span(end.saturating_sub(1), end),
         "the condition ends where a value is expected".into(),
         "something must follow",
-        before.ends_with('.').then_some("a path does not end in a dot"),
+        None,
     )
 }
 
@@ -159,27 +174,15 @@ fn operand_expected(before: &str) -> bool {
     !after_dot && matches!(word, "and" | "or" | "not" | "in" | "contains" | "matches" | "exists" | "length")
 }
 
-/// The bracket still open at the end, strings left out.
+/// The bracket still open at the end.
 fn last_open(text: &str) -> Option<(usize, char)> {
     let mut open = Vec::new();
-    let mut quote = None;
-    let mut escaped = false;
-    for (at, c) in text.char_indices() {
-        match quote {
-            Some('"') if c == '\\' && !escaped => {
-                escaped = true;
-                continue;
-            }
-            Some(q) if q == c && !escaped => quote = None,
-            Some(_) => {}
-            None if matches!(c, '"' | '\'') => quote = Some(c),
-            None if matches!(c, '(' | '[') => open.push((at, c)),
-            None if matches!(c, ')' | ']') => {
-                open.pop();
-            }
-            None => {}
+    for (at, bracket) in brackets(text) {
+        if matches!(bracket, '(' | '[') {
+            open.push((at, bracket));
+        } else {
+            open.pop();
         }
-        escaped = false;
     }
     open.pop()
 }
@@ -219,11 +222,7 @@ fn hint(before: &str, rest: &str, token: &str) -> Option<&'static str> {
         "gt" | "gte" | "lt" | "lte" => return Some("the one-line form writes `>`, `>=`, `<`, `<=`"),
         ">" if before.ends_with('<') => return Some("inequality is written `!=`"),
         "?" | "??" | "?:" => return Some("a condition is true or false; it does not choose between values"),
-        "." => return Some("a segment is a name or a number: `call.item_id`, `items.0`"),
         _ => {}
-    }
-    if token.starts_with(|c: char| c.is_ascii_digit()) && before.ends_with('.') {
-        return Some("a number in a path has no leading zeros");
     }
     if token.starts_with('"') || token.starts_with('\'') {
         return Some("an operator such as `==` or `contains` must stand between two values");

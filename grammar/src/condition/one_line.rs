@@ -13,7 +13,7 @@ use super::complaint;
 use super::{ArithmeticOp, CompareOp, Expr, ExprKind, MAX_DEPTH, Path, Segment};
 use crate::error::SyntaxError;
 use crate::span::{SourceId, Span};
-use crate::text::control_character;
+use crate::text::{brackets, control_character};
 
 /// The longest condition that is read, in bytes.
 const MAX_BYTES: usize = 64 * 1024;
@@ -86,30 +86,18 @@ pub fn parse_line(source: SourceId, text: &str, base: usize) -> Result<Expr, Syn
     Builder { place, table }.expression(expression.into_inner()).map(|built| built.expr)
 }
 
-/// The first bracket that opens more than [`MAX_DEPTH`] levels, strings left out.
+/// The first bracket that opens more than [`MAX_DEPTH`] levels.
 fn too_deep_at(text: &str) -> Option<usize> {
     let mut depth = 0usize;
-    let mut quote = None;
-    let mut escaped = false;
-    for (at, byte) in text.bytes().enumerate() {
-        match (quote, byte) {
-            (Some(b'"'), b'\\') if !escaped => {
-                escaped = true;
-                continue;
-            }
-            (Some(open), byte) if open == byte && !escaped => quote = None,
-            (Some(_), _) => {}
-            (None, b'"' | b'\'') => quote = Some(byte),
-            (None, b'(' | b'[') => {
-                depth += 1;
-                if depth > MAX_DEPTH {
-                    return Some(at);
-                }
-            }
-            (None, b')' | b']') => depth = depth.saturating_sub(1),
-            (None, _) => {}
+    for (at, bracket) in brackets(text) {
+        if matches!(bracket, '(' | '[' | '{') {
+            depth += 1;
+        } else {
+            depth = depth.saturating_sub(1);
         }
-        escaped = false;
+        if depth > MAX_DEPTH {
+            return Some(at);
+        }
     }
     None
 }
@@ -188,7 +176,7 @@ impl Builder<'_> {
             }
             Rule::length => {
                 let inner = self.inner(pair)?;
-                self.wrap(inner.depth + 1, Shape::Value, ExprKind::Length(Box::new(inner.expr)), span)
+                built(inner.depth + 1, Shape::Value, ExprKind::Length(Box::new(inner.expr)), span)
             }
             Rule::group => {
                 let inner = self.inner(pair)?;
@@ -198,11 +186,11 @@ impl Builder<'_> {
                 let mut items = Vec::new();
                 let mut depth = 0;
                 for item in pair.into_inner() {
-                    let built = self.expression(item.into_inner())?;
-                    depth = depth.max(built.depth);
-                    items.push(built.expr);
+                    let item = self.expression(item.into_inner())?;
+                    depth = depth.max(item.depth);
+                    items.push(item.expr);
                 }
-                self.wrap(depth + 1, Shape::Value, ExprKind::List(items), span)
+                built(depth + 1, Shape::Value, ExprKind::List(items), span)
             }
             _ => Err(complaint::unexpected(self.place, pair.as_span().start())),
         }
@@ -219,13 +207,15 @@ impl Builder<'_> {
     fn path(&self, pair: &Pair<'_, Rule>) -> Result<Path, SyntaxError> {
         let mut segments = Vec::new();
         for part in pair.clone().into_inner() {
-            segments.push(match part.as_rule() == Rule::path_index {
-                false => Segment::Name(part.as_str().to_owned()),
-                true => match part.as_str().parse() {
-                    Ok(number) => Segment::Number(number),
-                    Err(_) => return Err(complaint::number_out_of_range(self.place.of(&part), part.as_str())),
-                },
-            });
+            let text = part.as_str();
+            if part.as_rule() != Rule::path_index {
+                segments.push(Segment::Name(text.to_owned()));
+                continue;
+            }
+            match text.parse() {
+                Ok(number) => segments.push(Segment::Number(number)),
+                Err(_) => return Err(complaint::number_out_of_range(self.place.of(&part), text)),
+            }
         }
         Ok(Path { segments })
     }
@@ -233,16 +223,16 @@ impl Builder<'_> {
     fn prefix(&self, op: &Pair<'_, Rule>, right: Built) -> Result<Built, SyntaxError> {
         let span = self.place.of(op).join(right.expr.span);
         if op.as_rule() == Rule::not {
-            return self.wrap(right.depth + 1, Shape::Not, ExprKind::Not(Box::new(right.expr)), span);
+            return built(right.depth + 1, Shape::Not, ExprKind::Not(Box::new(right.expr)), span);
         }
-        self.refuse_not(&right)?;
+        refuse_not(&right)?;
         if let ExprKind::Literal(Value::Number(number)) = &right.expr.kind {
             return match negated(number) {
                 Some(value) => Ok(Built { expr: Expr { kind: ExprKind::Literal(value), span }, ..right }),
                 None => Err(complaint::number_out_of_range(span, &format!("-{number}"))),
             };
         }
-        self.wrap(right.depth + 1, Shape::Value, ExprKind::Negate(Box::new(right.expr)), span)
+        built(right.depth + 1, Shape::Value, ExprKind::Negate(Box::new(right.expr)), span)
     }
 
     fn infix(&self, left: Built, op: &Pair<'_, Rule>, right: Built) -> Result<Built, SyntaxError> {
@@ -250,8 +240,8 @@ impl Builder<'_> {
         let depth = left.depth.max(right.depth) + 1;
         #[expect(clippy::wildcard_enum_match_arm, reason = "the grammar lets no other rule stand as an operator")]
         let compare = match op.as_rule() {
-            Rule::or => return self.join(left, right, Shape::Or, span),
-            Rule::and => return self.join(left, right, Shape::And, span),
+            Rule::or => return join(left, right, Shape::Or, span),
+            Rule::and => return join(left, right, Shape::And, span),
             Rule::eq => CompareOp::Eq,
             Rule::ne => CompareOp::Ne,
             Rule::lt => CompareOp::Lt,
@@ -262,7 +252,7 @@ impl Builder<'_> {
             Rule::contains => CompareOp::Contains,
             Rule::matches => CompareOp::Matches,
             other => {
-                self.refuse_not(&right)?;
+                refuse_not(&right)?;
                 let op = match other {
                     Rule::add => ArithmeticOp::Add,
                     Rule::subtract => ArithmeticOp::Subtract,
@@ -271,10 +261,10 @@ impl Builder<'_> {
                     _ => ArithmeticOp::Remainder,
                 };
                 let kind = ExprKind::Arithmetic { op, left: Box::new(left.expr), right: Box::new(right.expr) };
-                return self.wrap(depth, Shape::Value, kind, span);
+                return built(depth, Shape::Value, kind, span);
             }
         };
-        self.refuse_not(&right)?;
+        refuse_not(&right)?;
         if left.shape == Shape::Comparison || right.shape == Shape::Comparison {
             return Err(complaint::chained(self.place.of(op), op.as_str()));
         }
@@ -282,34 +272,33 @@ impl Builder<'_> {
             return Err(complaint::pattern_not_literal(right.expr.span));
         }
         let kind = ExprKind::Compare { op: compare, left: Box::new(left.expr), right: Box::new(right.expr) };
-        self.wrap(depth, Shape::Comparison, kind, span)
+        built(depth, Shape::Comparison, kind, span)
     }
+}
 
-    /// `a || b || c` is one list of three, however long the chain.
-    fn join(&self, left: Built, right: Built, shape: Shape, span: Span) -> Result<Built, SyntaxError> {
-        let depth = if left.shape == shape { left.depth.max(right.depth + 1) } else { left.depth.max(right.depth) + 1 };
-        let mut items = match left.expr.kind {
-            ExprKind::All(items) if left.shape == shape && shape == Shape::And => items,
-            ExprKind::Any(items) if left.shape == shape && shape == Shape::Or => items,
-            kind => vec![Expr { kind, span: left.expr.span }],
-        };
-        items.push(right.expr);
-        let kind = if shape == Shape::And { ExprKind::All(items) } else { ExprKind::Any(items) };
-        self.wrap(depth, shape, kind, span)
-    }
+/// `a || b || c` is one list of three, however long the chain.
+fn join(left: Built, right: Built, shape: Shape, span: Span) -> Result<Built, SyntaxError> {
+    let joins = left.shape == shape;
+    let depth = if joins { left.depth.max(right.depth + 1) } else { left.depth.max(right.depth) + 1 };
+    let mut items = match left.expr {
+        Expr { kind: ExprKind::All(items) | ExprKind::Any(items), .. } if joins => items,
+        other => vec![other],
+    };
+    items.push(right.expr);
+    let kind = if shape == Shape::And { ExprKind::All(items) } else { ExprKind::Any(items) };
+    built(depth, shape, kind, span)
+}
 
-    /// `a == !b`: a `!` binds looser than what stands left of it, so it cannot be its operand.
-    fn refuse_not(&self, right: &Built) -> Result<(), SyntaxError> {
-        if right.shape == Shape::Not { Err(complaint::not_as_operand(right.expr.span)) } else { Ok(()) }
-    }
+/// `a == !b`: a `!` binds looser than what stands left of it, so it cannot be its operand.
+fn refuse_not(right: &Built) -> Result<(), SyntaxError> {
+    if right.shape == Shape::Not { Err(complaint::not_as_operand(right.expr.span)) } else { Ok(()) }
+}
 
-    #[expect(clippy::unused_self, reason = "reads like its siblings")]
-    fn wrap(&self, depth: usize, shape: Shape, kind: ExprKind, span: Span) -> Result<Built, SyntaxError> {
-        if depth > MAX_DEPTH {
-            return Err(complaint::too_deep(span));
-        }
-        Ok(Built { expr: Expr { kind, span }, depth, shape })
+fn built(depth: usize, shape: Shape, kind: ExprKind, span: Span) -> Result<Built, SyntaxError> {
+    if depth > MAX_DEPTH {
+        return Err(complaint::too_deep(span));
     }
+    Ok(Built { expr: Expr { kind, span }, depth, shape })
 }
 
 /// A number literal; `None` outside what is exact (integers) or finite (decimals).

@@ -178,12 +178,11 @@ fn hole(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Option<Hole> {
     let mut path = None;
     let mut fallback = None;
     for part in pair.clone().into_inner() {
-        match part.as_rule() == Rule::fact_path {
-            true => path = Some(segments(part.as_str()).ok()?),
-            false => {
-                let string = part.into_inner().next()?;
-                fallback = Some(serde_json::from_str(string.as_str()).ok()?);
-            }
+        if part.as_rule() == Rule::fact_path {
+            path = Some(segments(part.as_str()).ok()?);
+        } else if part.as_rule() == Rule::fallback {
+            let string = part.into_inner().next()?;
+            fallback = Some(serde_json::from_str(string.as_str()).ok()?);
         }
     }
     let span = Span::new(source, start, start + raw.len());
@@ -234,7 +233,7 @@ fn input(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Option<InputH
             name = Some(part.as_str().to_owned());
         } else if part.as_rule() == Rule::optional {
             when_missing = WhenMissing::Empty;
-        } else {
+        } else if part.as_rule() == Rule::default {
             when_missing = WhenMissing::Default(part.into_inner().next()?.as_str().to_owned());
         }
     }

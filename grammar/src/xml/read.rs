@@ -124,7 +124,7 @@ impl<'t> Builder<'t> {
     fn unreadable(&mut self, start: usize) -> Option<usize> {
         let rest = self.raw(start, self.end);
         if rest.starts_with('&') {
-            return self.stray_ampersand(start);
+            return Some(self.stray_ampersand(start));
         }
         let (what, close) = if rest.starts_with("<!--") {
             ("this comment", "-->")
@@ -135,7 +135,7 @@ impl<'t> Builder<'t> {
         } else if rest.starts_with("</") || rest.get(1..).is_some_and(|r| r.starts_with(is_name_start)) {
             ("this tag", ">")
         } else {
-            return self.stray_angle(start);
+            return Some(self.stray_angle(start));
         };
         let line = rest.lines().next().map_or(1, str::len);
         let help = format!("add `{close}`");
@@ -144,22 +144,22 @@ impl<'t> Builder<'t> {
     }
 
     /// A `<` that opens nothing is taken as text, and reading goes on behind it.
-    fn stray_angle(&mut self, start: usize) -> Option<usize> {
+    fn stray_angle(&mut self, start: usize) -> usize {
         self.complain(start, start + 1, "a `<` in text must be escaped".into(), "opens no tag", Some(ESCAPE_LT));
-        self.push_text(start, start + 1, |into, raw| into.push_str(raw));
-        Some(start + 1)
+        self.push_text(start, start + 1, String::push_str);
+        start + 1
     }
 
-    fn stray_ampersand(&mut self, start: usize) -> Option<usize> {
+    fn stray_ampersand(&mut self, start: usize) -> usize {
         self.errors.push(bad_reference(self.span(start, start + 1), None));
-        self.push_text(start, start + 1, |into, raw| into.push_str(raw));
-        Some(start + 1)
+        self.push_text(start, start + 1, String::push_str);
+        start + 1
     }
 
     fn start(&mut self, start: usize, end: usize) -> Option<usize> {
         let raw = self.raw(start, end);
         if !raw.get(1..).is_some_and(|r| r.starts_with(is_name_start)) {
-            return self.stray_angle(start);
+            return Some(self.stray_angle(start));
         }
         let empty = raw.ends_with("/>");
         if self.skipped > 0 {
@@ -204,9 +204,7 @@ impl<'t> Builder<'t> {
             let resume = inside.find('<').map(|at| start + 2 + at);
             let stop = resume.unwrap_or(end);
             self.complain(start, stop, "this is no end tag".into(), "not a name and `>`", Some("write `</name>`"));
-            if resume.is_none() {
-                return None;
-            }
+            resume?;
             let known = name.split(|c| is_space(c) || c == '<').next().unwrap_or_default().to_owned();
             self.close(&known, start, stop);
             return resume;
@@ -263,6 +261,9 @@ impl<'t> Builder<'t> {
             self.text_outside(start, end);
             return;
         }
+        if from >= to {
+            return;
+        }
         self.push_text(start, end, |into, raw| {
             push_text(into, raw.get(from - start..to.saturating_sub(start)).unwrap_or_default());
         });
@@ -273,7 +274,7 @@ impl<'t> Builder<'t> {
         let name = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
         let Some(c) = resolve(name) else {
             if name_len(name) != name.len() && !name.starts_with('#') {
-                return self.stray_ampersand(start);
+                return Some(self.stray_ampersand(start));
             }
             self.errors.push(bad_reference(self.span(start, end), Some(name)));
             return None;
@@ -291,7 +292,7 @@ impl<'t> Builder<'t> {
         }
         let Some(parent) = self.open.last_mut() else {
             let blank = raw.chars().all(is_space);
-            if !blank && !(raw == "<" || raw == "&") {
+            if !(blank || raw == "<" || raw == "&") {
                 self.text_outside(start, end);
             }
             return;

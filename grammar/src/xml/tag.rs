@@ -50,27 +50,26 @@ pub(super) fn read(source: SourceId, text: &str, start: usize, end: usize) -> Ta
                 "expected an attribute or the end of the tag",
                 help,
             );
-            // One complaint for one tag: the rest is no attributes either.
-            if let Some(next) = scan.rest().find('<') {
-                resume = Some(scan.at + next);
-            }
+            resume = scan.next_tag();
             break;
         }
         if !spaced {
             let at = scan.at;
             scan.complain(
                 at,
-                at + 1,
+                at + c.len_utf8(),
                 "attributes are separated by spaces".into(),
                 "a space is missing here",
                 "add a space",
             );
         }
-        let Some(attribute) = scan.attribute() else { break };
+        let Some(attribute) = scan.attribute() else {
+            resume = scan.next_tag();
+            break;
+        };
         if attributes.iter().any(|a| a.name.node == attribute.name.node) {
-            let span = attribute.name.span;
             scan.errors.push(xml_error(
-                span,
+                attribute.name.span,
                 format!("`{}` is given twice", shorten(&attribute.name.node)),
                 "second time",
                 Some("keep one of the two"),
@@ -109,6 +108,11 @@ impl<'t> Scan<'t> {
 
     fn span(&self, start: usize, end: usize) -> Span {
         Span::new(self.source, start, end)
+    }
+
+    /// Where the next `<` is: after a mistake, what follows it may be a tag, but the rest before it is no attributes.
+    fn next_tag(&self) -> Option<usize> {
+        self.rest().find('<').map(|at| self.at + at)
     }
 
     fn complain(&mut self, start: usize, end: usize, message: String, label: &str, help: &str) {
@@ -195,18 +199,16 @@ impl<'t> Scan<'t> {
             let tail = rest.get(at + 1..).unwrap_or_default();
             let offset = start + (raw.len() - tail.len());
             let reference = tail.find(';').and_then(|end| tail.get(..end));
-            match reference.and_then(|r| resolve(r).map(|c| (r, c))) {
-                Some((r, c)) => {
-                    value.push(c);
-                    rest = tail.get(r.len() + 1..).unwrap_or_default();
-                }
-                None => {
-                    let len = reference.filter(|r| name_len(r) == r.len()).map_or(0, |r| r.len() + 1);
-                    self.errors.push(bad_reference(self.span(offset - 1, offset + len), reference.filter(|_| len > 0)));
-                    value.push('&');
-                    rest = tail;
-                }
+            if let Some((name, c)) = reference.and_then(|r| resolve(r).map(|c| (r, c))) {
+                value.push(c);
+                rest = tail.get(name.len() + 1..).unwrap_or_default();
+                continue;
             }
+            let name = reference.filter(|r| !r.is_empty() && name_len(r) == r.len());
+            let end = offset + name.map_or(0, |n| n.len() + 1);
+            self.errors.push(bad_reference(self.span(offset - 1, end), name));
+            value.push('&');
+            rest = tail;
         }
         push_spaced(&mut value, rest);
         value

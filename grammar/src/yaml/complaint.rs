@@ -9,6 +9,9 @@ use crate::error::SyntaxError;
 use crate::span::Span;
 use crate::text::shorten;
 
+/// How nesting beyond the limit is reported from inside the library.
+pub(super) const TOO_DEEP: &str = "too deep";
+
 pub(super) fn yaml_error(span: Span, message: String, label: &str, help: Option<&str>) -> SyntaxError {
     SyntaxError::Yaml { message, span, label: label.to_owned(), help: help.map(str::to_owned) }
 }
@@ -94,7 +97,7 @@ fn budget(breach: &BudgetBreach) -> (String, &'static str, Option<&'static str>)
 fn cleaned(text: &str) -> String {
     let text = text.rsplit_once(" at line ").map_or(text, |(before, _)| before);
     let text = text.trim_end_matches('.');
-    if text == "recursion limit exceeded" {
+    if matches!(text, TOO_DEEP | "recursion limit exceeded") {
         return format!("values nest at most {MAX_DEPTH} deep");
     }
     let mut out = String::with_capacity(text.len());
@@ -105,12 +108,8 @@ fn cleaned(text: &str) -> String {
                 open = true;
                 out.push('`');
             }
-            '\'' if open => {
-                open = false;
-                out.push('`');
-            }
             '\'' => {
-                open = true;
+                open = !open;
                 out.push('`');
             }
             c => out.push(c),

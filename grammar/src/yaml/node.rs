@@ -1,10 +1,13 @@
 //! What serde hands over, and its conversion into spanned nodes.
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use std::cell::Cell;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 use serde_saphyr::{Location, Spanned};
 
-use super::complaint::yaml_error;
+use super::MAX_DEPTH;
+use super::complaint::{TOO_DEEP, yaml_error};
 use crate::Parsed;
 use crate::data::{Entry, Kind, Node};
 use crate::error::SyntaxError;
@@ -73,6 +76,7 @@ impl<'de> Visitor<'de> for RawVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Raw, A::Error> {
+        let _level = Level::enter()?;
         let mut items = Vec::new();
         while let Some(item) = access.next_element()? {
             items.push(item);
@@ -81,11 +85,36 @@ impl<'de> Visitor<'de> for RawVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Raw, A::Error> {
+        let _level = Level::enter()?;
         let mut entries = Vec::new();
         while let Some(entry) = access.next_entry()? {
             entries.push(entry);
         }
         Ok(Raw::Map(entries))
+    }
+}
+
+thread_local! {
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+}
+
+/// One level of nesting. The library counts what is written; what aliases stand for nests further, and is counted here.
+struct Level;
+
+impl Level {
+    fn enter<E: Error>() -> Result<Self, E> {
+        let depth = DEPTH.get() + 1;
+        if depth > MAX_DEPTH {
+            return Err(E::custom(TOO_DEEP));
+        }
+        DEPTH.set(depth);
+        Ok(Self)
+    }
+}
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
     }
 }
 
@@ -140,7 +169,10 @@ impl Spans<'_> {
             Raw::Bool(value) => (Kind::Bool(value), end),
             Raw::Integer(value) => (Kind::Number(value), end),
             Raw::Decimal(value) => (self.decimal(value, raw.defined, errors), end),
-            Raw::String(value) => (Kind::String(value), end),
+            Raw::String(value) => {
+                let (start, end) = self.between_quotes(start, end, &value);
+                return Node::new(Kind::String(value), self.span(start, end));
+            }
             Raw::List(items) => {
                 let items: Vec<Node> = items.into_iter().map(|item| self.convert(item, errors)).collect();
                 let last = items.last().map(|item| item.span);
@@ -159,6 +191,13 @@ impl Spans<'_> {
             }
         };
         Node::new(kind, self.span(start, end))
+    }
+
+    /// What stands between the quotes of a string, if that is its text byte by byte.
+    fn between_quotes(&self, start: usize, end: usize, value: &str) -> (usize, usize) {
+        let written = self.text.get(start..end).unwrap_or_default();
+        let inside = written.get(1..written.len().saturating_sub(1));
+        if written.starts_with(['"', '\'']) && inside == Some(value) { (start + 1, end - 1) } else { (start, end) }
     }
 
     /// A whole number too large to be exact arrives as a decimal; its spelling gives it away.
@@ -184,7 +223,7 @@ impl Spans<'_> {
     /// Where a container ends: with its last value, or with its closing bracket.
     fn container_end(&self, start: usize, end: usize, last: Option<Span>, close: u8) -> usize {
         let bytes = self.text.as_bytes();
-        let last = last.map(|s| s.range().end.saturating_sub(self.base)).unwrap_or(end).max(end);
+        let last = last.map_or(end, |s| s.range().end.saturating_sub(self.base)).max(end);
         if !matches!(bytes.get(start), Some(b'[' | b'{')) {
             return last;
         }

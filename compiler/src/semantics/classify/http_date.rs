@@ -6,13 +6,12 @@ const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Au
 pub(super) fn parse(text: &str) -> Option<i64> {
     let words: Vec<&str> = text.split([' ', ',']).filter(|word| !word.is_empty()).collect();
     match words.as_slice() {
-        [_, day, month, year, time, "GMT" | "UTC"] => instant(year, month, day, time),
+        [_, day, month, year, time, "GMT" | "UTC"] | [_, month, day, time, year] => instant(year, month, day, time),
         [_, date, time, "GMT" | "UTC"] => {
             let mut parts = date.splitn(3, '-');
             let (day, month, year) = (parts.next()?, parts.next()?, parts.next()?);
             instant(year, month, day, time)
         }
-        [_, month, day, time, year] => instant(year, month, day, time),
         _ => None,
     }
 }

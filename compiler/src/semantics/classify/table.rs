@@ -1,5 +1,7 @@
 //! The classification table: rules in order, the first whose condition holds names the failure.
 
+use std::sync::LazyLock;
+
 use rye_grammar::condition::from_data;
 use rye_grammar::{SourceId, Span};
 use serde_json::{Map, Value, json};
@@ -40,9 +42,13 @@ pub struct TableFault {
 
 impl ClassifyTable {
     /// The table that holds where no file says otherwise, with its own backoff.
-    pub fn built_in() -> Self {
-        let table = Self::from_value(&built_in(), Backoff::default());
-        table.unwrap_or_else(|_| Self { rules: Vec::new(), fallback: unclassified(Backoff::default()) })
+    pub fn built_in() -> &'static Self {
+        static TABLE: LazyLock<ClassifyTable> = LazyLock::new(|| {
+            // A test compiles the same content, so this cannot fall back.
+            let table = ClassifyTable::from_value(&built_in(), Backoff::default());
+            table.unwrap_or_else(|_| ClassifyTable { rules: Vec::new(), fallback: unclassified(Backoff::default()) })
+        });
+        &TABLE
     }
 
     /// Reads the content of `error_classification.yaml`. `backoff` is what holds where a rule says nothing: the
@@ -176,14 +182,9 @@ fn fault(at: &str, message: &str) -> TableFault {
 
 /// The content of the standard library's `error_classification.yaml`.
 pub fn built_in() -> Value {
-    let code = |pattern: &str| {
-        json!({"any": [
-            {"path": "error.code", "op": "regex", "value": pattern},
-            {"path": "error.type", "op": "regex", "value": pattern},
-        ]})
-    };
+    let code = |pattern: &str| format!("error.code matches '{pattern}' || error.type matches '{pattern}'");
     // Errors that came without a status of their own are told by their names.
-    let named = |pattern: &str| json!({"all": [{"any": ["status == null", "stage == 'stream_error'"]}, code(pattern)]});
+    let named = |pattern: &str| format!("(status == null || stage == 'stream_error') && ({})", code(pattern));
     json!({
         "patterns": [
             {"id": "cancelled", "category": "cancelled",

@@ -27,9 +27,10 @@ impl Compiler<'_> {
         if let Some(known) = self.known_type(expr)
             && known != Type::Boolean
         {
-            let message = match &expr.kind {
-                ExprKind::Path(path) => format!("`{path}` is {} and can never be true", article(known)),
-                _ => format!("{} can never be true", article(known)),
+            let message = if let ExprKind::Path(path) = &expr.kind {
+                format!("`{path}` is {} and can never be true", article(known))
+            } else {
+                format!("{} can never be true", article(known))
             };
             self.fault(expr, message, Some("only `true` is true: compare it with something".into()));
         }
@@ -146,13 +147,11 @@ fn article(known: Type) -> String {
 
 fn bad_pattern(pattern: &str, error: &regex::Error) -> String {
     let shown: String = pattern.chars().take(60).collect();
-    let why = match error {
-        regex::Error::CompiledTooBig(_) => "it is too large".to_owned(),
-        other => other
-            .to_string()
-            .lines()
-            .last()
-            .map_or_else(|| "it cannot be read".to_owned(), |line| line.trim_start_matches("error: ").to_owned()),
+    let text = error.to_string();
+    let why = if matches!(error, regex::Error::CompiledTooBig(_)) {
+        "it is too large"
+    } else {
+        text.lines().last().map_or("it cannot be read", |line| line.trim_start_matches("error: "))
     };
     format!("`{shown}` is no pattern: {why}")
 }

@@ -128,10 +128,13 @@ impl<'a> Evaluator<'a, '_> {
                 | Operand::Bool(_)
                 | Operand::Absent => Operand::Absent,
             },
-            Node::Negate(inner) => match self.operand(inner) {
-                Operand::Unknown(paths) => Operand::Unknown(paths),
-                known => number(&known).and_then(Num::negate).map_or(Operand::Absent, Operand::Number),
-            },
+            Node::Negate(inner) => {
+                let inner = self.operand(inner);
+                if let Operand::Unknown(paths) = inner {
+                    return Operand::Unknown(paths);
+                }
+                number(&inner).and_then(Num::checked_negate).map_or(Operand::Absent, Operand::Number)
+            }
             Node::Arithmetic { op, left, right } => {
                 let (left, right) = (self.operand(left), self.operand(right));
                 match both_known(left, right) {
@@ -222,10 +225,9 @@ fn text<'o>(operand: &'o Operand<'_>) -> Option<&'o str> {
     if let Operand::Value(Value::String(text)) = operand { Some(text) } else { None }
 }
 
-fn items<'o>(operand: &'o Operand<'_>) -> Option<&'o [Value]> {
+fn items<'o>(operand: &'o Operand<'_>) -> Option<&'o Vec<Value>> {
     match operand {
-        Operand::Value(Value::Array(items)) => Some(items),
-        Operand::List(items) => Some(items),
+        Operand::Value(Value::Array(items)) | Operand::List(items) => Some(items),
         Operand::Value(_) | Operand::Number(_) | Operand::Bool(_) | Operand::Absent | Operand::Unknown(_) => None,
     }
 }
@@ -233,11 +235,11 @@ fn items<'o>(operand: &'o Operand<'_>) -> Option<&'o [Value]> {
 fn calculate(op: ArithmeticOp, left: &Operand<'_>, right: &Operand<'_>) -> Option<Num> {
     let (left, right) = (number(left)?, number(right)?);
     match op {
-        ArithmeticOp::Add => left.add(right),
-        ArithmeticOp::Subtract => left.subtract(right),
-        ArithmeticOp::Multiply => left.multiply(right),
-        ArithmeticOp::Divide => left.divide(right),
-        ArithmeticOp::Remainder => left.remainder(right),
+        ArithmeticOp::Add => left.checked_add(right),
+        ArithmeticOp::Subtract => left.checked_subtract(right),
+        ArithmeticOp::Multiply => left.checked_multiply(right),
+        ArithmeticOp::Divide => left.checked_divide(right),
+        ArithmeticOp::Remainder => left.checked_remainder(right),
     }
 }
 
@@ -265,7 +267,7 @@ fn holds(whole: &Operand<'_>, part: &Operand<'_>) -> bool {
     matches!((text(whole), text(part)), (Some(whole), Some(part)) if whole.contains(part))
 }
 
-/// Deep equality; what is absent equals only null.
+/// Deep equality. What is absent equals null and no value else; two absences are equal, as two nulls are.
 fn equal(left: &Operand<'_>, right: &Operand<'_>) -> bool {
     match (left, right) {
         (Operand::Absent, other) | (other, Operand::Absent) => {

@@ -1,6 +1,6 @@
 //! Glob inclusion over well-formed capability strings, decided by walking a product of automata (`language.md` 9).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::sync::LazyLock;
 
 use super::{Glob, Token};
@@ -188,7 +188,7 @@ struct Search<'a> {
     excluded: &'a [Glob],
     characters: Vec<char>,
     states: Vec<State>,
-    seen: HashMap<Vec<u32>, ()>,
+    seen: HashSet<Vec<u32>>,
     queue: VecDeque<usize>,
 }
 
@@ -213,7 +213,7 @@ impl<'a> Search<'a> {
             excluded,
             characters: representatives(wanted.iter().flatten().chain(excluded)),
             states: Vec::new(),
-            seen: HashMap::new(),
+            seen: HashSet::new(),
             queue: VecDeque::new(),
         }
     }
@@ -260,7 +260,7 @@ impl<'a> Search<'a> {
         let Some(globs) = self.wanted.get(state.group) else { return Visit::Went };
         let hopeless = state.wanted.iter().any(Vec::is_empty)
             || self.excluded.iter().zip(&state.excluded).any(|(glob, at)| accepts_everything(glob, at));
-        if hopeless || self.seen.insert(key(&state), ()).is_some() {
+        if hopeless || !self.seen.insert(key(&state)) {
             return Visit::Went;
         }
         if self.states.len() >= MAX_STATES {

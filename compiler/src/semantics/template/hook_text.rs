@@ -4,6 +4,7 @@ use rye_grammar::template::{Hole, InputHole, InputsPart, Template, TemplatePart,
 use rye_grammar::{SourceId, Span, SyntaxError};
 use serde_json::{Map, Value};
 
+use super::tree::move_holes;
 use super::{MissingInput, fill_input, input_holes};
 
 /// A text with `${…}` holes in which `{input:…}` holes may stand anywhere, also inside a fallback.
@@ -47,19 +48,23 @@ impl HookText {
             match part {
                 InputsPart::Text(literal) => marked.push_str(literal),
                 InputsPart::Input(_) => {
-                    marked.push_str(&format!("{mark}{number}{mark}"));
+                    marked.extend([mark.to_string(), number.to_string(), mark.to_string()]);
                     number += 1;
                 }
             }
         }
         // Places in the marked text are not places in the source.
         let mut template = parse(source, &marked, base).map_err(|error| error.within(whole))?;
-        for part in &mut template.parts {
-            if let TemplatePart::Hole(hole) = part {
-                hole.span = whole;
-            }
-        }
+        move_holes(&mut template, whole);
         Ok(Self { template, inputs, mark })
+    }
+
+    /// Puts every hole at one place.
+    pub(super) fn move_to(&mut self, to: Span) {
+        move_holes(&mut self.template, to);
+        for hole in &mut self.inputs {
+            hole.span = to;
+        }
     }
 
     pub fn holes(&self) -> impl Iterator<Item = &Hole> {

@@ -1,8 +1,8 @@
 //! Whole values as templates: in a list or a mapping every string is one, keys are not (`language.md` 6).
 
 use rye_grammar::data::{Kind, Node};
-use rye_grammar::template::{Hole, InputHole, Template, parse};
-use rye_grammar::{Parsed, SyntaxError};
+use rye_grammar::template::{Hole, InputHole, Template, TemplatePart, parse};
+use rye_grammar::{Parsed, Span, SyntaxError};
 use serde_json::{Map, Value};
 
 use super::{HookText, MissingInput, Rendered, holes, render};
@@ -37,10 +37,15 @@ impl Tree {
     fn read_node(node: &Node, errors: &mut Vec<SyntaxError>) -> Self {
         match &node.kind {
             Kind::Null | Kind::Bool(_) | Kind::Number(_) => Self::Value(node.to_value()),
-            Kind::String(text) => match parse(node.span.source, text, node.span.start as usize) {
-                Ok(template) => Self::Template(template),
+            Kind::String(text) => match parse(node.span.source, text, node.content_start()) {
+                Ok(mut template) => {
+                    if !node.is_verbatim() {
+                        move_holes(&mut template, node.span);
+                    }
+                    Self::Template(template)
+                }
                 Err(error) => {
-                    errors.push(error.within(node.span));
+                    errors.push(if node.is_verbatim() { error } else { error.within(node.span) });
                     Self::Value(node.to_value())
                 }
             },
@@ -90,6 +95,15 @@ impl Tree {
     }
 }
 
+/// Offsets into the string are no offsets into the source: every hole stands where the string does.
+pub(super) fn move_holes(template: &mut Template, to: Span) {
+    for part in &mut template.parts {
+        if let TemplatePart::Hole(hole) = part {
+            hole.span = to;
+        }
+    }
+}
+
 impl HookTree {
     /// As [`Tree::read`].
     pub fn read(node: &Node) -> Parsed<Self> {
@@ -101,10 +115,15 @@ impl HookTree {
     fn read_node(node: &Node, errors: &mut Vec<SyntaxError>) -> Self {
         match &node.kind {
             Kind::Null | Kind::Bool(_) | Kind::Number(_) => Self::Value(node.to_value()),
-            Kind::String(text) => match HookText::parse(node.span.source, text, node.span.start as usize) {
-                Ok(text) => Self::Text(text),
+            Kind::String(text) => match HookText::parse(node.span.source, text, node.content_start()) {
+                Ok(mut text) => {
+                    if !node.is_verbatim() {
+                        text.move_to(node.span);
+                    }
+                    Self::Text(text)
+                }
                 Err(error) => {
-                    errors.push(error.within(node.span));
+                    errors.push(if node.is_verbatim() { error } else { error.within(node.span) });
                     Self::Value(node.to_value())
                 }
             },

@@ -1,10 +1,11 @@
 //! Writing to the registry: changes as data, several to a transaction.
 
 use redb::{ReadableTable, Table, WriteTransaction};
+use rye_compiler::semantics::ledger::Answer;
 use serde::Serialize;
 
 use super::read::{id, parse};
-use super::{Registry, RowUpdate, ThreadRow, failed, tables};
+use super::{LedgerStep, Registry, RowUpdate, ThreadRow, failed, ledger, tables};
 use crate::store::StoreError;
 use crate::store::owner::{self, OwnerId};
 use crate::thread_id::ThreadId;
@@ -22,6 +23,9 @@ pub enum Change {
     Spawn { parent: ThreadId, spawn: u64, child: Box<ThreadRow> },
     /// Makes a process the owner of a thread, unless another one that lives owns it.
     Own { thread: ThreadId, owner: OwnerId, now: i64 },
+    /// An operation on the ledger, as this step of this thread: a step is taken once, and asking again gets the answer
+    /// of the first time. A refusal has changed nothing and is not remembered.
+    Ledger(LedgerStep),
 }
 
 /// What became of a change.
@@ -34,6 +38,7 @@ pub enum Answered {
     OwnedBy(OwnerId),
     /// Refused: the registry has no such thread.
     NoThread(ThreadId),
+    Ledger(Answer),
 }
 
 impl Answered {
@@ -42,6 +47,7 @@ impl Answered {
         match self {
             Self::Done | Self::Child(_) => false,
             Self::OwnedBy(_) | Self::NoThread(_) => true,
+            Self::Ledger(answer) => matches!(answer, Answer::Refused { .. }),
         }
     }
 }
@@ -80,6 +86,7 @@ impl Registry {
             Change::Update { thread, update, now } => edit(transaction, thread, |row| update.apply(row, *now)),
             Change::Spawn { parent, spawn, child } => spawned(transaction, parent, *spawn, child),
             Change::Own { thread, owner, now } => self.own(transaction, thread, owner, *now),
+            Change::Ledger(step) => ledger::take(transaction, step).map(Answered::Ledger),
         }
     }
 
@@ -137,7 +144,7 @@ fn edit(
     put(transaction, &row)
 }
 
-fn put(transaction: &WriteTransaction, row: &ThreadRow) -> Result<Answered, StoreError> {
+pub fn put(transaction: &WriteTransaction, row: &ThreadRow) -> Result<Answered, StoreError> {
     let mut threads = transaction.open_table(tables::THREADS).map_err(failed(DOING))?;
     insert(&mut threads, row.id.as_str(), row)?;
     let mut active = transaction.open_table(tables::ACTIVE).map_err(failed(DOING))?;

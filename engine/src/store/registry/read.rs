@@ -1,6 +1,7 @@
 //! Reading the registry. Each call sees one moment of it.
 
 use redb::{ReadableTable, TableDefinition};
+use rye_compiler::semantics::ledger::Account;
 use serde::de::DeserializeOwned;
 
 use super::{Registry, ThreadRow, failed, tables};
@@ -62,7 +63,12 @@ impl Registry {
         child.map(|child| id(child.value())).transpose()
     }
 
-    pub(super) fn row<T: DeserializeOwned>(
+    /// A thread's account in the ledger.
+    pub fn account(&self, thread: &ThreadId) -> Result<Option<Account>, StoreError> {
+        self.row(tables::ACCOUNTS, thread.as_str())
+    }
+
+    fn row<T: DeserializeOwned>(
         &self,
         table: TableDefinition<'_, &str, &[u8]>,
         key: &str,

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 
+use rye_compiler::world::ItemKind;
 use rye_grammar::ItemId;
 
 /// What a place in the project is to a tool.
@@ -31,9 +32,9 @@ pub fn zone(segments: &[OsString]) -> Zone {
     match inside.first().map(String::as_str) {
         Some("state") => Zone::Hidden,
         Some("data") => zone(segments.get(at + 2..).unwrap_or_default()),
-        Some("directives") => item("directive", segments, at),
-        Some("knowledge") => item("knowledge", segments, at),
-        Some("tools") => item("tool", segments, at),
+        Some("directives") => item(ItemKind::Directive, segments, at),
+        Some("knowledge") => item(ItemKind::Knowledge, segments, at),
+        Some("tools") => item(ItemKind::Tool, segments, at),
         Some(_) | None => Zone::ReadOnly,
     }
 }
@@ -48,12 +49,12 @@ fn fold(name: &str) -> String {
     name.chars().map(|c| if c == 'ſ' { 's' } else { c }).flat_map(char::to_lowercase).collect()
 }
 
-fn item(kind: &str, segments: &[OsString], at: usize) -> Zone {
+fn item(kind: ItemKind, segments: &[OsString], at: usize) -> Zone {
     let rest = segments.get(at + 2..).unwrap_or_default();
     let words: Option<Vec<&str>> = rest.iter().map(|s| s.to_str()).collect();
     let Some((file, folders)) = words.as_deref().and_then(<[&str]>::split_last) else { return Zone::ReadOnly };
     let Some((stem, extension)) = file.rsplit_once('.') else { return Zone::ReadOnly };
-    if !extensions(kind).contains(&extension) {
+    if !kind.extensions().contains(&extension) {
         return Zone::ReadOnly;
     }
     let mut text = folders.join("/");
@@ -62,15 +63,7 @@ fn item(kind: &str, segments: &[OsString], at: usize) -> Zone {
     }
     text.push_str(stem);
     ItemId::parse(&text)
-        .map_or(Zone::ReadOnly, |id| Zone::Item { capability: format!("rye.sign.{kind}.{}", id.dotted()) })
-}
-
-fn extensions(kind: &str) -> &'static [&'static str] {
-    match kind {
-        "directive" => &["md"],
-        "knowledge" => &["md", "yaml", "yml"],
-        _ => &["yaml", "yml", "py", "js", "mjs", "ts", "sh"],
-    }
+        .map_or(Zone::ReadOnly, |id| Zone::Item { capability: format!("rye.sign.{}.{}", kind.word(), id.dotted()) })
 }
 
 #[cfg(test)]

@@ -1,0 +1,160 @@
+//! The user's key files: `private.pem` and `public.pem`, and trusted public keys in `trusted/`. Read and made here only.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use ed25519_dalek::pkcs8::spki::der::pem::LineEnding;
+use ed25519_dalek::pkcs8::{DecodePrivateKey, DecodePublicKey, EncodePrivateKey};
+use ed25519_dalek::{SigningKey, VerifyingKey};
+
+use super::{Identity, TrustStore, pem};
+
+/// Bytes of a key file.
+const MAX_KEY_FILE: u64 = 16 * 1024;
+const PRIVATE: &str = "private.pem";
+const PUBLIC: &str = "public.pem";
+const TRUSTED: &str = "trusted";
+
+/// The key folder of a user space: `.ai/keys`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Keys {
+    folder: PathBuf,
+}
+
+/// Why keys cannot be used. No text holds key material.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    #[error("the key `{}` can be read by others; run `chmod 600` on it", path.display())]
+    Exposed { path: PathBuf },
+    #[error("`{}` is no Ed25519 key in PEM form", path.display())]
+    NotAKey { path: PathBuf },
+    #[error("`{}`: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("this key is weak: anybody could sign with it")]
+    Weak,
+    #[error("the key cannot be written: {reason}")]
+    Encoding { reason: String },
+    #[error("there is no randomness to make a key of: {reason}")]
+    NoRandomness { reason: String },
+}
+
+impl Keys {
+    /// The keys of a user space, given its root (the folder that holds `.ai`).
+    pub fn of_user_space(root: &Path) -> Self {
+        Self { folder: root.join(".ai").join("keys") }
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The user's key, if there is one.
+    pub fn load(&self) -> Result<Option<Identity>, KeyError> {
+        let path = self.folder.join(PRIVATE);
+        let Some((file, text)) = read(&path)? else { return Ok(None) };
+        let metadata = file.metadata().map_err(|source| KeyError::Io { path: path.clone(), source })?;
+        if metadata.mode() & 0o077 != 0 {
+            return Err(KeyError::Exposed { path });
+        }
+        let key = SigningKey::from_pkcs8_pem(&text).map_err(|_| KeyError::NotAKey { path })?;
+        Identity::new(key).map(Some)
+    }
+
+    /// The user's key, made now if there is none. Two processes that ask at once get the same key.
+    pub fn load_or_generate(&self) -> Result<Identity, KeyError> {
+        if let Some(identity) = self.load()? {
+            return Ok(identity);
+        }
+        let mut secret = [0_u8; 32];
+        getrandom::fill(&mut secret).map_err(|e| KeyError::NoRandomness { reason: e.to_string() })?;
+        let identity = Identity::new(SigningKey::from_bytes(&secret))?;
+        let private =
+            identity.key.to_pkcs8_pem(LineEnding::LF).map_err(|e| KeyError::Encoding { reason: e.to_string() })?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).map_err(fail(&self.folder))?;
+        let fresh = publish(&self.folder, PRIVATE, private.as_bytes(), 0o600)?;
+        if !fresh {
+            let path = self.folder.join(PRIVATE);
+            return self.load()?.ok_or(KeyError::NotAKey { path });
+        }
+        publish(&self.folder, PUBLIC, identity.public_pem.as_bytes(), 0o644)?;
+        Ok(identity)
+    }
+
+    /// The keys the user trusts: the own one and those in `trusted/`.
+    pub fn trust_store(&self) -> Result<TrustStore, KeyError> {
+        let mut store = TrustStore::default();
+        if let Some(own) = self.load()? {
+            store.add(own.key.verifying_key())?;
+        }
+        let folder = self.folder.join(TRUSTED);
+        let entries = match fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(store),
+            Err(source) => return Err(KeyError::Io { path: folder, source }),
+        };
+        for entry in entries {
+            let path = entry.map_err(fail(&folder))?.path();
+            if path.extension().is_some_and(|e| e == "pem") {
+                store.add(public(&path)?)?;
+            }
+        }
+        Ok(store)
+    }
+
+    /// Trusts a public key given as PEM; answers its id.
+    pub fn trust(&self, public_pem: &str) -> Result<String, KeyError> {
+        let folder = self.folder.join(TRUSTED);
+        let not_a_key = |_| KeyError::NotAKey { path: PathBuf::from("the given text") };
+        let key = VerifyingKey::from_public_key_pem(public_pem.trim()).map_err(not_a_key)?;
+        let id = TrustStore::default().add(key)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(fail(&folder))?;
+        publish(&folder, &format!("{id}.pem"), pem(&key)?.as_bytes(), 0o644)?;
+        Ok(id)
+    }
+}
+
+/// Names the path in an error.
+fn fail(path: &Path) -> impl Fn(io::Error) -> KeyError + use<> {
+    let path = path.to_owned();
+    move |source| KeyError::Io { path: path.clone(), source }
+}
+
+fn public(path: &Path) -> Result<VerifyingKey, KeyError> {
+    let not_a_key = || KeyError::NotAKey { path: path.to_owned() };
+    let (_, text) = read(path)?.ok_or_else(not_a_key)?;
+    VerifyingKey::from_public_key_pem(&text).map_err(|_| not_a_key())
+}
+
+fn read(path: &Path) -> Result<Option<(File, String)>, KeyError> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(fail(path)(source)),
+    };
+    let mut text = String::new();
+    (&file).take(MAX_KEY_FILE).read_to_string(&mut text).map_err(|_| KeyError::NotAKey { path: path.to_owned() })?;
+    Ok(Some((file, text)))
+}
+
+/// Writes a file under a temporary name and gives it its own if that is free; false if it is not.
+fn publish(folder: &Path, name: &str, bytes: &[u8], mode: u32) -> Result<bool, KeyError> {
+    let path = folder.join(name);
+    let mut random = [0_u8; 8];
+    getrandom::fill(&mut random).map_err(|e| KeyError::NoRandomness { reason: e.to_string() })?;
+    let temporary = folder.join(format!(".{name}.{:016x}.tmp", u64::from_le_bytes(random)));
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&temporary)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()));
+    let linked = written.and_then(|()| fs::hard_link(&temporary, &path));
+    fs::remove_file(&temporary).ok();
+    match linked {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(e) => Err(fail(&path)(e)),
+    }
+}

@@ -1,0 +1,122 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+const NOW: &str = "2026-02-14T00:27:54Z";
+
+fn identity(seed: u8) -> Identity {
+    Identity::new(SigningKey::from_bytes(&[seed; 32])).unwrap()
+}
+
+fn trusting(who: &Identity) -> TrustStore {
+    let mut store = TrustStore::default();
+    store.add(who.key.verifying_key()).unwrap();
+    store
+}
+
+#[test]
+fn a_signed_file_verifies_and_is_signed_again_without_growing() {
+    let me = identity(1);
+    for (comment, start) in
+        [(Comment::Markup, "<!-- rye:signed:"), (Comment::Hash, "# rye:signed:"), (Comment::Slashes, "// rye:signed:")]
+    {
+        let signed = me.sign_file(b"line 1\r\nline 2", comment, NOW);
+        assert!(signed.starts_with(start.as_bytes()));
+        assert_eq!(unsigned(&signed), b"line 1\r\nline 2");
+        let standing = trusting(&me).standing(&signed).unwrap();
+        assert_eq!(standing, Standing::Signed { key_id: me.key_id().into(), timestamp: NOW.into() });
+        assert_eq!(me.sign_file(&signed, comment, NOW), signed);
+    }
+}
+
+#[test]
+fn any_changed_byte_is_noticed() {
+    let me = identity(1);
+    let trust = trusting(&me);
+    let signed = me.sign_file(b"# Title\n", Comment::Markup, NOW);
+    for at in 0..signed.len() {
+        let mut changed = signed.clone();
+        if let Some(byte) = changed.get_mut(at) {
+            *byte ^= 1;
+        }
+        // A line that no longer claims to be a signature leaves an unsigned file; it never counts as signed.
+        assert!(!matches!(trust.standing(&changed), Ok(Standing::Signed { .. })), "byte {at}");
+    }
+    let longer = [signed.as_slice(), b"x"].concat();
+    assert_eq!(trust.standing(&longer), Err(SignatureFault::Altered));
+}
+
+#[test]
+fn keys_that_are_not_trusted_and_lines_that_are_not_whole() {
+    let (me, other) = (identity(1), identity(2));
+    let signed = other.sign_file(b"x", Comment::Hash, NOW);
+    let unknown = SignatureFault::UnknownKey { key_id: other.key_id().into() };
+    assert_eq!(trusting(&me).standing(&signed), Err(unknown));
+    let borrowed = String::from_utf8(signed).unwrap().replace(other.key_id(), me.key_id());
+    assert_eq!(trusting(&me).standing(borrowed.as_bytes()), Err(SignatureFault::Forged { key_id: me.key_id().into() }));
+    assert_eq!(trusting(&me).standing(b"# rye:signed:oops\nx"), Err(SignatureFault::Malformed));
+    assert_eq!(trusting(&me).standing(b"# Title\nrye:signed:a:b:c:d"), Ok(Standing::Unsigned));
+    assert_eq!(trusting(&me).standing(b"\xff\xfe\nx"), Ok(Standing::Unsigned));
+    assert_eq!(trusting(&me).standing(b""), Ok(Standing::Unsigned));
+}
+
+#[test]
+fn a_weak_key_is_not_trusted() {
+    let mut identity_point = [0_u8; 32];
+    if let Some(first) = identity_point.first_mut() {
+        *first = 1;
+    }
+    let weak = VerifyingKey::from_bytes(&identity_point).unwrap();
+    assert!(matches!(TrustStore::default().add(weak), Err(KeyError::Weak)));
+}
+
+#[test]
+fn keys_are_made_once_for_the_owner_alone() {
+    let home = tempfile::tempdir().unwrap();
+    let keys = Keys::of_user_space(home.path());
+    assert!(keys.load().unwrap().is_none());
+    let made = keys.load_or_generate().unwrap();
+    let again = keys.load_or_generate().unwrap();
+    assert_eq!(made.key_id(), again.key_id());
+    let private = keys.folder().join("private.pem");
+    assert_eq!(fs::metadata(&private).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(keys.folder()).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(fs::read_to_string(keys.folder().join("public.pem")).unwrap(), made.public_pem());
+    assert!(keys.trust_store().unwrap().trusts(made.key_id()));
+    assert!(!format!("{made:?}").contains("key:"));
+
+    fs::set_permissions(&private, fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(matches!(keys.load(), Err(KeyError::Exposed { .. })));
+    fs::set_permissions(&private, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(&private, "no key").unwrap();
+    let e = keys.load().unwrap_err();
+    assert!(matches!(e, KeyError::NotAKey { .. }) && !e.to_string().contains("no key in"));
+}
+
+#[test]
+fn racing_processes_agree_on_one_key() {
+    let home = tempfile::tempdir().unwrap();
+    let keys = Keys::of_user_space(home.path());
+    let ids: Vec<String> = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..4).map(|_| scope.spawn(|| keys.load_or_generate().map(|i| i.key_id().to_owned()))).collect();
+        threads.into_iter().map(|t| t.join().unwrap().unwrap()).collect()
+    });
+    let on_disk = keys.load().unwrap().unwrap();
+    assert!(ids.iter().all(|id| id == on_disk.key_id()));
+}
+
+#[test]
+fn trusted_keys_are_read_from_the_user_space() {
+    let home = tempfile::tempdir().unwrap();
+    let keys = Keys::of_user_space(home.path());
+    let other = identity(2);
+    assert_eq!(keys.trust(other.public_pem()).unwrap(), other.key_id());
+    assert_eq!(keys.trust(other.public_pem()).unwrap(), other.key_id());
+    assert!(keys.trust("-----BEGIN PUBLIC KEY-----\nnonsense\n-----END PUBLIC KEY-----\n").is_err());
+    let ids: Vec<String> = keys.trust_store().unwrap().key_ids().map(str::to_owned).collect();
+    assert_eq!(ids, [other.key_id()]);
+}

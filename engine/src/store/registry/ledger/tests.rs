@@ -1,0 +1,215 @@
+//! The ledger in rows: each step once, rows equal to the pure ledger, nobody over the limit however many ask at once.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use rye_compiler::semantics::ledger::{Refusal, Standing};
+use tempfile::TempDir;
+
+use super::super::{Answered, Change, Registry};
+use super::*;
+use crate::store::disk::{RealDisk, SimulatedDisk};
+
+fn id(text: &str) -> ThreadId {
+    ThreadId::parse(text).unwrap()
+}
+
+fn registry() -> Registry {
+    Registry::open(Arc::new(SimulatedDisk::new())).unwrap()
+}
+
+fn ask(registry: &Registry, step: LedgerStep) -> Answer {
+    let answers = registry.commit(&[Change::Ledger(step)]).unwrap();
+    let [Answered::Ledger(answer)] = answers.as_slice() else { panic!("{answers:?}") };
+    answer.clone()
+}
+
+fn spent(registry: &Registry, thread: &str) -> i64 {
+    registry.account(&id(thread)).unwrap().unwrap().spent().0
+}
+
+#[test]
+fn a_step_is_taken_once() {
+    let registry = registry();
+    let root = id("a-1");
+    assert_eq!(ask(&registry, LedgerStep::register(&root, 1_000)), Answer::Done);
+    assert_eq!(ask(&registry, LedgerStep::register(&root, 9_000)), Answer::Done);
+    assert_eq!(registry.account(&root).unwrap().unwrap().reserved(), Nanos(1_000));
+    ask(&registry, LedgerStep::issue(&root, 1, 0, 300));
+    for _ in 0..3 {
+        assert_eq!(ask(&registry, LedgerStep::settle(&root, 1, 0, 120)), Answer::Done);
+        assert_eq!(spent(&registry, "a-1"), 120);
+    }
+    // Booked at the worst case by a process that did not know: the first booking stands.
+    assert_eq!(ask(&registry, LedgerStep::settle(&root, 1, 0, 300)), Answer::Done);
+    assert_eq!(spent(&registry, "a-1"), 120);
+    let child = |child: &str| LedgerStep::child(&root, 1, &id(child), None, 500);
+    assert_eq!(ask(&registry, child("b-1")), Answer::Reserved { amount: Nanos(500) });
+    assert_eq!(ask(&registry, child("b-2")), Answer::Reserved { amount: Nanos(500) });
+    assert_eq!(registry.account(&id("b-2")).unwrap(), None);
+}
+
+#[test]
+fn settle_and_the_next_issue_share_a_commit() {
+    let registry = registry();
+    let root = id("a-1");
+    let first =
+        [Change::Ledger(LedgerStep::register(&root, 1_000)), Change::Ledger(LedgerStep::issue(&root, 1, 0, 800))];
+    registry.commit(&first).unwrap();
+    let before = registry.commits();
+    let next =
+        [Change::Ledger(LedgerStep::settle(&root, 1, 0, 250)), Change::Ledger(LedgerStep::issue(&root, 2, 0, 750))];
+    let answers = registry.commit(&next).unwrap();
+    assert_eq!(answers, [Answered::Ledger(Answer::Done), Answered::Ledger(Answer::Done)]);
+    assert_eq!(registry.commits() - before, 1);
+    assert_eq!(registry.account(&root).unwrap().unwrap().remaining(), Nanos(0));
+}
+
+#[test]
+fn a_refusal_is_not_remembered() {
+    let registry = registry();
+    let root = id("a-1");
+    ask(&registry, LedgerStep::register(&root, 100));
+    let issue = LedgerStep::issue(&root, 1, 0, 101);
+    let refused = Answer::Refused { refusal: Refusal::MoreThanIsLeft { asked: Nanos(101), left: Nanos(100) } };
+    assert_eq!(ask(&registry, issue.clone()), refused);
+    let list = [Change::Ledger(issue.clone()), Change::Ledger(LedgerStep::settle(&root, 1, 0, 1))];
+    assert_eq!(registry.commit(&list).unwrap(), [Answered::Ledger(refused)], "what comes after it is not done");
+    let operation = Operation::Raise { thread: root.to_string(), spend: Nanos(101) };
+    ask(&registry, LedgerStep { thread: root.clone(), step: Step::Other("raise.1".to_string()), operation });
+    assert_eq!(ask(&registry, issue), Answer::Done);
+}
+
+#[test]
+fn an_ended_thread_leaves_one_answer() {
+    let registry = registry();
+    let root = id("a-1");
+    ask(&registry, LedgerStep::register(&root, 1_000));
+    ask(&registry, LedgerStep::register(&id("a-10"), 1_000));
+    for turn in 1..20 {
+        ask(&registry, LedgerStep::issue(&root, turn, 0, 30));
+        ask(&registry, LedgerStep::settle(&root, turn, 0, 20));
+    }
+    assert_eq!(ask(&registry, LedgerStep::end(&root)), Answer::Done);
+    assert_eq!(ask(&registry, LedgerStep::end(&root)), Answer::Done);
+    let transaction = registry.begin_read().unwrap();
+    let answers = transaction.open_table(tables::ANSWERS).unwrap();
+    let keys: Vec<(String, String)> = answers
+        .iter()
+        .unwrap()
+        .map(|row| {
+            let (key, _) = row.unwrap();
+            let (thread, step) = key.value();
+            (thread.to_string(), step.to_string())
+        })
+        .collect();
+    assert_eq!(keys, [("a-1".into(), "end".into()), ("a-10".into(), "register".into())]);
+    let account = registry.account(&root).unwrap().unwrap();
+    assert_eq!((account.spent(), account.standing()), (Nanos(380), Standing::Released));
+}
+
+#[test]
+fn three_levels_twice() {
+    let registry = registry();
+    for round in 1..=2 {
+        let [top, middle, low] = ["t", "m", "l"].map(|name| id(&format!("{name}-{round}")));
+        ask(&registry, LedgerStep::register(&top, 1_000));
+        ask(&registry, LedgerStep::child(&top, 1, &middle, Some(600), 0));
+        ask(&registry, LedgerStep::child(&middle, 1, &low, Some(400), 0));
+        ask(&registry, LedgerStep::issue(&low, 1, 0, 400));
+        // More than was set aside: booked in full, and seen all the way up.
+        ask(&registry, LedgerStep::settle(&low, 1, 0, 650));
+        for thread in [&low, &middle] {
+            assert_eq!(ask(&registry, LedgerStep::end(thread)), Answer::Done);
+        }
+        let top = registry.account(&top).unwrap().unwrap();
+        assert_eq!((top.spent(), top.remaining()), (Nanos(650), Nanos(350)));
+    }
+}
+
+#[test]
+fn nobody_gets_what_another_has() {
+    let folder = TempDir::new().unwrap();
+    let disk = Arc::new(RealDisk::open(folder.path()).unwrap());
+    let registries: Vec<Registry> = (0..2).map(|_| Registry::open(Arc::clone(&disk) as _).unwrap()).collect();
+    let root = id("a-1");
+    ask(&registries[0], LedgerStep::register(&root, 1_000));
+    let granted: u64 = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..4_u64)
+            .map(|worker| {
+                let (registry, root) = (&registries[usize::from(worker % 2 == 1)], &root);
+                scope.spawn(move || {
+                    let mut granted = 0;
+                    for n in 1..=10 {
+                        let child = id(&format!("c-{worker}-{n}"));
+                        let spawn = worker * 100 + n;
+                        match ask(registry, LedgerStep::child(root, spawn, &child, Some(70), 0)) {
+                            Answer::Reserved { amount } => granted += amount.to_u64(),
+                            Answer::Refused { refusal: Refusal::MoreThanIsLeft { .. } } => {}
+                            other => panic!("{other:?}"),
+                        }
+                    }
+                    granted
+                })
+            })
+            .collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).sum()
+    });
+    assert_eq!(granted, 980);
+    assert_eq!(registries[1].account(&root).unwrap().unwrap().remaining(), Nanos(20));
+}
+
+/// Operations on a few threads, sensible and not.
+fn operation() -> impl Strategy<Value = Operation> {
+    let thread = || prop::sample::select(vec!["a", "b", "c", "d", "e", "f"]).prop_map(|name| format!("{name}-1"));
+    let amount = || (-5_i64..400).prop_map(Nanos);
+    let attempt = || prop::sample::select(vec!["1.0", "1.1", "2.0"]).prop_map(str::to_owned);
+    prop_oneof![
+        (thread(), amount()).prop_map(|(thread, spend)| Operation::Register { thread, spend }),
+        (thread(), thread(), prop::option::of(amount()), amount())
+            .prop_map(|(thread, parent, amount, default)| Operation::Reserve { thread, parent, amount, default }),
+        (thread(), amount()).prop_map(|(thread, amount)| Operation::KeepBack { thread, amount }),
+        (thread(), attempt(), amount()).prop_map(|(thread, attempt, worst_case)| Operation::Issue {
+            thread,
+            attempt,
+            worst_case
+        }),
+        (thread(), prop::option::of(attempt()), amount()).prop_map(|(thread, attempt, spent)| Operation::Settle {
+            thread,
+            attempt,
+            spent
+        }),
+        (thread(), amount()).prop_map(|(thread, spend)| Operation::Raise { thread, spend }),
+        (thread(), thread()).prop_map(|(thread, to)| Operation::Move { thread, to }),
+        thread().prop_map(|thread| Operation::Drain { thread }),
+        thread().prop_map(|thread| Operation::Release { thread }),
+        thread().prop_map(|thread| Operation::Remaining { thread }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Reading only the accounts that an operation can touch comes to the same as having them all.
+    #[test]
+    fn rows_are_the_pure_ledger(operations in prop::collection::vec(operation(), 1..80)) {
+        let registry = registry();
+        let mut ledger = Ledger::new();
+        let mut expected = Vec::new();
+        let mut lists = Vec::new();
+        for (index, operation) in operations.into_iter().enumerate() {
+            expected.push(vec![Answered::Ledger(ledger.apply(&operation))]);
+            // Steps of a thread that never ends, so that no answer is forgotten.
+            let step = Step::Other(index.to_string());
+            lists.push([Change::Ledger(LedgerStep { thread: id("steps"), step, operation })]);
+        }
+        let lists: Vec<&[Change]> = lists.iter().map(<[Change; 1]>::as_slice).collect();
+        prop_assert_eq!(registry.commit_all(&lists).unwrap(), expected);
+        for name in ["a-1", "b-1", "c-1", "d-1", "e-1", "f-1"] {
+            let row = registry.account(&id(name)).unwrap();
+            prop_assert_eq!(row.as_ref(), ledger.account(name));
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! `rye threads repair`: the registry again, from the transcripts alone. Refused while anybody works on a thread.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use redb::WriteTransaction;
+use rye_compiler::semantics::ledger::{Answer, Ledger, Refusal};
+
+use super::changes::{insert, put};
+use super::ledger::{LedgerStep, Step, Taken};
+use super::{Registry, ThreadRow, failed, tables};
+use crate::store::disk::Disk;
+use crate::store::layout::{self, REGISTRY};
+use crate::store::{StoreError, owner, transcript};
+use crate::thread_id::ThreadId;
+
+mod fold;
+
+use fold::Folded;
+
+const DOING: &str = "rebuilding it";
+
+/// What a repair found.
+#[derive(Debug, Default)]
+pub struct Repaired {
+    /// Threads in the new registry.
+    pub threads: usize,
+    /// Threads whose transcripts cannot be read; they are not in it.
+    pub unreadable: Vec<(ThreadId, StoreError)>,
+    /// What transcripts say was done with money and the ledger does not take: the account of that thread is not exact.
+    pub refused: Vec<(ThreadId, Refusal)>,
+}
+
+/// Rebuilds the registry in one transaction. One that cannot be opened any more is kept beside it as `….damaged`.
+pub fn repair(disk: &Arc<dyn Disk>) -> Result<Repaired, StoreError> {
+    let living = owner::living(&**disk)?;
+    if !living.is_empty() {
+        return Err(StoreError::InUse { count: living.len() });
+    }
+    let registry = match Registry::open(Arc::clone(disk)) {
+        Err(StoreError::Registry { .. }) => {
+            let path = Path::new(REGISTRY);
+            let aside = path.with_extension("redb.damaged");
+            disk.rename(path, &aside).map_err(StoreError::io("move aside", path))?;
+            Registry::open(Arc::clone(disk))?
+        }
+        opened => opened?,
+    };
+    let mut repaired = Repaired::default();
+    let mut folds = BTreeMap::new();
+    for thread in layout::find_threads(&**disk)? {
+        match read(&**disk, &thread) {
+            Ok(Some(folded)) => {
+                folds.insert(thread, folded);
+            }
+            // Nothing of it was ever promised to anybody.
+            Ok(None) => {}
+            Err(error) => repaired.unreadable.push((thread, error)),
+        }
+    }
+    link(&mut folds);
+    let (ledger, answers, refused) = replay(&folds);
+    repaired.refused = refused;
+    repaired.threads = folds.len();
+    registry.write(|transaction| {
+        clear(transaction)?;
+        for folded in folds.values() {
+            put(transaction, &folded.row)?;
+        }
+        fill_edges(transaction, &folds)?;
+        fill_ledger(transaction, &ledger, &answers)
+    })?;
+    Ok(repaired)
+}
+
+fn read(disk: &dyn Disk, thread: &ThreadId) -> Result<Option<Folded>, StoreError> {
+    let reading = transcript::read(disk, thread, 0)?;
+    let events: Result<Vec<_>, _> = reading.records.iter().map(|record| record.event(thread)).collect();
+    let mut folded = fold::fold(thread, &events?);
+    if let (Some(folded), Some(last)) = (&mut folded, reading.records.last()) {
+        folded.row.synced = last.barrier;
+    }
+    Ok(folded)
+}
+
+/// Tells threads by which others they are continued.
+fn link(folds: &mut BTreeMap<ThreadId, Folded>) {
+    let links: Vec<(ThreadId, ThreadId)> =
+        folds.values().filter_map(|folded| Some((folded.row.continues.clone()?, folded.row.id.clone()))).collect();
+    for (earlier, later) in links {
+        if let Some(folded) = folds.get_mut(&earlier) {
+            folded.row.continued_by = Some(later);
+        }
+    }
+}
+
+type Answers = Vec<(ThreadId, String, Taken)>;
+
+/// Takes all steps of all threads again, by time. What is refused may have been waiting for a step whose clock was
+/// behind, so it is tried again for as long as that helps.
+fn replay(folds: &BTreeMap<ThreadId, Folded>) -> (Ledger, Answers, Vec<(ThreadId, Refusal)>) {
+    let mut by_time: Vec<&(i64, LedgerStep)> = folds.values().flat_map(|folded| &folded.steps).collect();
+    by_time.sort_by_key(|(ts, _)| *ts);
+    let mut waiting: Vec<&LedgerStep> = by_time.into_iter().map(|(_, step)| step).collect();
+    let mut ledger = Ledger::new();
+    let mut answers = Vec::new();
+    loop {
+        let mut refused = Vec::new();
+        let mut refusals = Vec::new();
+        let before = waiting.len();
+        for asked in waiting {
+            match ledger.apply(&asked.operation) {
+                Answer::Refused { refusal } => {
+                    refused.push(asked);
+                    refusals.push((asked.thread.clone(), refusal));
+                }
+                answer @ (Answer::Done | Answer::Reserved { .. } | Answer::Remaining { .. }) => {
+                    // The answers of a closed account are not asked for again, but for its end.
+                    if asked.step == Step::End {
+                        answers.retain(|(thread, _, _)| *thread != asked.thread);
+                    }
+                    let taken = Taken { operation: asked.operation.clone(), answer };
+                    answers.push((asked.thread.clone(), asked.step.to_string(), taken));
+                }
+            }
+        }
+        if refused.is_empty() || refused.len() == before {
+            return (ledger, answers, refusals);
+        }
+        waiting = refused;
+    }
+}
+
+fn clear(transaction: &WriteTransaction) -> Result<(), StoreError> {
+    transaction.delete_table(tables::THREADS).map_err(failed(DOING))?;
+    transaction.delete_table(tables::ACTIVE).map_err(failed(DOING))?;
+    transaction.delete_table(tables::CHILDREN).map_err(failed(DOING))?;
+    transaction.delete_table(tables::ACCOUNTS).map_err(failed(DOING))?;
+    transaction.delete_table(tables::ANSWERS).map_err(failed(DOING))?;
+    tables::create(transaction)
+}
+
+/// Spawns as the parent tells them, and as the child does where the parent's line was lost.
+fn fill_edges(transaction: &WriteTransaction, folds: &BTreeMap<ThreadId, Folded>) -> Result<(), StoreError> {
+    let mut table = transaction.open_table(tables::CHILDREN).map_err(failed(DOING))?;
+    let by_child = folds.values().filter_map(|folded| {
+        let ThreadRow { id, parent, spawn, .. } = &folded.row;
+        Some((parent.clone()?, (*spawn)?, id.clone()))
+    });
+    let by_parent = folds.iter().flat_map(|(parent, folded)| {
+        folded.children.iter().map(|(spawn, child)| (parent.clone(), *spawn, child.clone()))
+    });
+    for (parent, spawn, child) in by_child.chain(by_parent) {
+        table.insert((parent.as_str(), spawn), child.as_str()).map_err(failed(DOING))?;
+    }
+    Ok(())
+}
+
+fn fill_ledger(transaction: &WriteTransaction, ledger: &Ledger, answers: &Answers) -> Result<(), StoreError> {
+    let mut accounts = transaction.open_table(tables::ACCOUNTS).map_err(failed(DOING))?;
+    for (thread, account) in ledger.accounts() {
+        insert(&mut accounts, thread, account)?;
+    }
+    let mut table = transaction.open_table(tables::ANSWERS).map_err(failed(DOING))?;
+    for (thread, step, taken) in answers {
+        let bytes = serde_json::to_vec(taken).map_err(failed(DOING))?;
+        table.insert((thread.as_str(), step.as_str()), bytes.as_slice()).map_err(failed(DOING))?;
+    }
+    Ok(())
+}

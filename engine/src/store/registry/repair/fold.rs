@@ -1,0 +1,147 @@
+//! One transcript folded into what the registry knows of its thread. Pure.
+
+use std::collections::BTreeMap;
+
+use super::super::{LedgerStep, ThreadRow};
+use crate::event::{Event, EventBody};
+use crate::provider::Usage;
+use crate::thread::{Cost, Status};
+use crate::thread_id::ThreadId;
+
+/// A thread as its transcript tells it.
+#[derive(Debug)]
+pub struct Folded {
+    pub row: ThreadRow,
+    /// Number of the spawn → child.
+    pub children: BTreeMap<u64, ThreadId>,
+    /// What the thread did with money, each with its time in milliseconds since 1970.
+    pub steps: Vec<(i64, LedgerStep)>,
+}
+
+struct Fold {
+    row: ThreadRow,
+    children: BTreeMap<u64, ThreadId>,
+    steps: Vec<(i64, LedgerStep)>,
+    /// Attempts of which nothing is known but that they were meant: the call may have been made.
+    intended: BTreeMap<(u64, u32), (i64, u64)>,
+    over: Option<i64>,
+}
+
+/// Folds the events of a thread; `None` if it does not begin as a thread does.
+pub fn fold(thread: &ThreadId, events: &[Event]) -> Option<Folded> {
+    let first = events.first()?;
+    let EventBody::Opened(opened) = &first.body else { return None };
+    let mut row = ThreadRow::new(thread.clone(), opened.directive.clone(), first.ts);
+    row.root = ThreadId::parse(&opened.root).ok()?;
+    if let Some(link) = &opened.parent {
+        row.parent = Some(ThreadId::parse(&link.thread_id).ok()?);
+        row.spawn = Some(link.spawn);
+    }
+    let mut fold = Fold { row, children: BTreeMap::new(), steps: Vec::new(), intended: BTreeMap::new(), over: None };
+    if opened.parent.is_none() {
+        fold.steps.push((first.ts, LedgerStep::register(thread, opened.limits.spend)));
+    }
+    for event in events {
+        fold.event(event);
+    }
+    Some(fold.end())
+}
+
+impl Fold {
+    fn event(&mut self, event: &Event) {
+        let ts = event.ts;
+        self.row.updated_at = ts;
+        match &event.body {
+            EventBody::PlanBound(bound) => self.row.plan_id = Some(bound.plan_id.clone()),
+            EventBody::Continues(continues) => self.row.continues = ThreadId::parse(&continues.thread).ok(),
+            EventBody::AttemptIntended(attempt) => {
+                self.go_on();
+                self.intended.insert((attempt.turn, attempt.attempt), (ts, attempt.worst_case));
+            }
+            EventBody::Reserved(reserved) => {
+                self.intended.remove(&(reserved.turn, reserved.attempt));
+                self.issue(ts, (reserved.turn, reserved.attempt), reserved.amount);
+            }
+            EventBody::Settled(settled) => {
+                self.intended.remove(&(settled.turn, settled.attempt));
+                self.row.cost.spend = self.row.cost.spend.saturating_add(settled.amount);
+                self.add(settled.usage);
+                let step = LedgerStep::settle(&self.row.id, settled.turn, settled.attempt, settled.amount);
+                self.steps.push((ts, step));
+            }
+            EventBody::CognitionOut(_) => {
+                self.go_on();
+                self.row.cost.turns += 1;
+            }
+            EventBody::ChildSpawned(child) => {
+                let Ok(id) = ThreadId::parse(&child.thread_id) else { return };
+                let step = LedgerStep::child(&self.row.id, child.spawn, &id, Some(child.spend), 0);
+                self.steps.push((ts, step));
+                self.children.insert(child.spawn, id);
+            }
+            EventBody::ChildEnded(child) => {
+                let cost = &mut self.row.cost;
+                cost.input_tokens = cost.input_tokens.saturating_add(child.cost.input_tokens);
+                cost.output_tokens = cost.output_tokens.saturating_add(child.cost.output_tokens);
+                cost.cached_tokens = cost.cached_tokens.saturating_add(child.cost.cached_tokens);
+                cost.spend = cost.spend.saturating_add(child.cost.spend);
+            }
+            // What was meant and then stopped by a limit was never made.
+            EventBody::Limit(_) => self.intended.clear(),
+            EventBody::Ended(ended) => {
+                self.intended.clear();
+                self.row.status = ended.status;
+                self.row.cost = ended.cost;
+                self.over = Some(ts);
+            }
+            EventBody::Recovered(_)
+            | EventBody::ApprovalGiven(_)
+            | EventBody::CognitionIn(_)
+            | EventBody::ToolStarted(_) => self.go_on(),
+            EventBody::Opened(_)
+            | EventBody::SystemPrompt(_)
+            | EventBody::ContextInjected(_)
+            | EventBody::AttemptFailed(_)
+            | EventBody::HookPoint(_)
+            | EventBody::ToolCallResult(_)
+            | EventBody::ChildIntended(_)
+            | EventBody::Mail(_)
+            | EventBody::ApprovalAsked(_)
+            | EventBody::StateSet(_)
+            | EventBody::Compacted(_)
+            | EventBody::ArtifactStored(_)
+            | EventBody::Checkpoint(_) => {}
+        }
+    }
+
+    /// The thread works, perhaps again after it was suspended.
+    fn go_on(&mut self) {
+        self.row.status = Status::Running;
+        self.over = None;
+    }
+
+    fn issue(&mut self, ts: i64, (turn, attempt): (u64, u32), amount: u64) {
+        self.steps.push((ts, LedgerStep::issue(&self.row.id, turn, attempt, amount)));
+    }
+
+    fn add(&mut self, usage: Usage) {
+        let cost: &mut Cost = &mut self.row.cost;
+        let input = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
+        cost.input_tokens = cost.input_tokens.saturating_add(input);
+        cost.output_tokens = cost.output_tokens.saturating_add(usage.output);
+        cost.cached_tokens = cost.cached_tokens.saturating_add(usage.cache_read);
+    }
+
+    fn end(mut self) -> Folded {
+        for (attempt, (ts, worst_case)) in std::mem::take(&mut self.intended) {
+            self.issue(ts, attempt, worst_case);
+        }
+        // A suspended thread keeps its account: it goes on when it is approved.
+        if let Some(ts) = self.over
+            && self.row.status != Status::Suspended
+        {
+            self.steps.push((ts, LedgerStep::end(&self.row.id)));
+        }
+        Folded { row: self.row, children: self.children, steps: self.steps }
+    }
+}

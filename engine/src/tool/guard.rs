@@ -1,0 +1,265 @@
+//! What of a result reaches the conversation (`engine.md` 3, Guard): without wrapping, bounded, and never twice.
+
+use std::collections::BTreeMap;
+
+use rye_grammar::{SourceId, signature};
+use serde_json::{Map, Value, json};
+
+use super::ToolOutcome;
+use crate::store::{ObjectId, Objects, StoreError};
+
+/// `tool_result.max_bytes` when nothing else is set.
+pub const DEFAULT_MAX_BYTES: usize = 32 * 1024;
+/// Bytes of `details` that are kept.
+const MAX_DETAILS: usize = 8 * 1024;
+/// A result shorter than this is cheaper said twice than referred to.
+const WORTH_A_REFERENCE: usize = 512;
+
+/// Where large results go.
+pub trait ObjectStore: Send + Sync {
+    /// Stores bytes durably and answers their SHA-256, lowercase hex.
+    fn put(&self, bytes: &[u8]) -> Result<String, StoreError>;
+    /// The bytes of a hash.
+    fn get(&self, sha256: &str) -> Result<Vec<u8>, StoreError>;
+}
+
+impl ObjectStore for Objects {
+    fn put(&self, bytes: &[u8]) -> Result<String, StoreError> {
+        Self::put(self, bytes).map(|id| id.to_string())
+    }
+
+    fn get(&self, sha256: &str) -> Result<Vec<u8>, StoreError> {
+        Self::get(self, &ObjectId::parse(sha256)?)
+    }
+}
+
+/// A result as it enters the conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Guarded {
+    pub content: String,
+    pub is_error: bool,
+    pub details: Value,
+    /// Of the whole result.
+    pub bytes: u64,
+    /// SHA-256 of the whole result: the key under which the caller remembers the call.
+    pub sha256: String,
+    /// Where the whole result lies, when the content is a part of it.
+    pub object: Option<String>,
+}
+
+/// Bounds a result. `earlier` maps the hash of each result that is still in the conversation to its call's id.
+///
+/// # Errors
+/// The store cannot keep a large result.
+pub fn guard(
+    outcome: &ToolOutcome,
+    max_bytes: usize,
+    earlier: &BTreeMap<String, String>,
+    store: &dyn ObjectStore,
+) -> Result<Guarded, StoreError> {
+    let whole = text(&outcome.content);
+    let sha256 = ObjectId::of(whole.as_bytes()).to_string();
+    let bytes = whole.len() as u64;
+    let details = bounded_details(&outcome.details);
+    let is_error = outcome.is_error;
+    if whole.len() >= WORTH_A_REFERENCE
+        && let Some(call) = earlier.get(&sha256)
+    {
+        let content = format!("[the same {bytes} bytes as the result of call {call}]");
+        return Ok(Guarded { content, is_error, details, bytes, sha256, object: None });
+    }
+    if whole.len() <= max_bytes {
+        return Ok(Guarded { content: whole, is_error, details, bytes, sha256, object: None });
+    }
+    let object = store.put(whole.as_bytes())?;
+    let content = shortened(&whole, max_bytes, &object);
+    Ok(Guarded { content, is_error, details, bytes, sha256, object: Some(object) })
+}
+
+/// The text of a result without envelope and signature line.
+fn text(content: &Value) -> String {
+    match opened(content) {
+        Value::String(text) => without_signature(text).to_owned(),
+        Value::Null => String::new(),
+        other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => other.to_string(),
+    }
+}
+
+/// What an envelope holds. An envelope is an object that names an item, says how it went and has `data`; anything less
+/// sure is the result itself.
+fn opened(content: &Value) -> &Value {
+    let Value::Object(map) = content else { return content };
+    let names_item = map.get("item_id").is_some_and(Value::is_string);
+    let status = map.get("status").is_some_and(|s| matches!(s.as_str(), Some("success" | "error")));
+    if names_item && status && map.keys().all(|k| is_envelope_key(k)) {
+        return map.get("data").unwrap_or(content);
+    }
+    content
+}
+
+fn is_envelope_key(key: &str) -> bool {
+    matches!(
+        key,
+        "status"
+            | "type"
+            | "item_type"
+            | "item_id"
+            | "data"
+            | "metadata"
+            | "signature"
+            | "_signature"
+            | "source"
+            | "space"
+            | "path"
+            | "duration_ms"
+            | "execution_time_ms"
+            | "version"
+    )
+}
+
+fn without_signature(text: &str) -> &str {
+    signature::parse(SourceId(0), text).and_then(|s| text.get(s.node.content_start..)).unwrap_or(text)
+}
+
+/// Head, tail, and how to get at what lies between.
+fn shortened(whole: &str, max_bytes: usize, object: &str) -> String {
+    let head = before(whole, max_bytes / 4);
+    let tail = after(whole, max_bytes / 8);
+    let next = json!({"object": object, "offset": head.len(), "limit": max_bytes / 2});
+    let left_out = whole.len() - head.len() - tail.len();
+    format!("{head}\n[… {left_out} of {} bytes left out; page them with rye_fetch {next} …]\n{tail}", whole.len())
+}
+
+/// At most `most` bytes of the start, up to a line's end if there is one near.
+fn before(text: &str, most: usize) -> &str {
+    let cut = text.get(..floor(text, most)).unwrap_or_default();
+    match cut.rfind('\n') {
+        Some(at) if at >= cut.len() / 2 => cut.get(..=at).unwrap_or(cut),
+        Some(_) | None => cut,
+    }
+}
+
+/// At most `most` bytes of the end, from a line's start if there is one near.
+fn after(text: &str, most: usize) -> &str {
+    let from = ceil(text, text.len().saturating_sub(most));
+    let cut = text.get(from..).unwrap_or_default();
+    match cut.find('\n') {
+        Some(at) if at < cut.len() / 2 => cut.get(at + 1..).unwrap_or(cut),
+        Some(_) | None => cut,
+    }
+}
+
+/// The nearest character boundary at or below a byte.
+pub(super) fn floor(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0)
+}
+
+fn ceil(text: &str, at: usize) -> usize {
+    (at..=text.len()).find(|i| text.is_char_boundary(*i)).unwrap_or(text.len())
+}
+
+fn bounded_details(details: &Value) -> Value {
+    let size = details.to_string().len();
+    if size <= MAX_DETAILS {
+        return details.clone();
+    }
+    Value::Object(Map::from_iter([("left_out_bytes".to_owned(), json!(size))]))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Memory(Mutex<BTreeMap<String, Vec<u8>>>);
+
+    impl ObjectStore for Memory {
+        fn put(&self, bytes: &[u8]) -> Result<String, StoreError> {
+            let id = ObjectId::of(bytes).to_string();
+            self.0.lock().unwrap().insert(id.clone(), bytes.to_vec());
+            Ok(id)
+        }
+
+        fn get(&self, sha256: &str) -> Result<Vec<u8>, StoreError> {
+            let reason = || StoreError::InvalidId { reason: "not there".into() };
+            self.0.lock().unwrap().get(sha256).cloned().ok_or_else(reason)
+        }
+    }
+
+    fn run(content: Value, max: usize) -> (Guarded, Memory) {
+        let memory = Memory::default();
+        let guarded = guard(&ToolOutcome::ok(content), max, &BTreeMap::new(), &memory).unwrap();
+        (guarded, memory)
+    }
+
+    #[test]
+    fn small_results_pass_as_they_are() {
+        for (content, text) in [
+            (json!("plain"), "plain"),
+            (json!({"a": [1, 2]}), "{\"a\":[1,2]}"),
+            (json!(null), ""),
+            (json!(false), "false"),
+            (json!({"status": "success", "data": 1}), "{\"status\":\"success\",\"data\":1}"),
+            (
+                json!({"item_id": "x", "status": "success", "mine": 1}),
+                "{\"item_id\":\"x\",\"status\":\"success\",\"mine\":1}",
+            ),
+        ] {
+            let (g, _) = run(content, 100);
+            assert_eq!((g.content.as_str(), g.object), (text, None));
+        }
+    }
+
+    #[test]
+    fn wrapping_is_taken_off() {
+        let envelope = json!({"status": "success", "type": "tool", "item_id": "a/b", "metadata": {"version": "1"}, "data": {"x": 1}});
+        assert_eq!(run(envelope, 100).0.content, "{\"x\":1}");
+        let signed = json!("<!-- rye:signed:2026-02-14T00:27:54Z:aa:bb:cc -->\n# Title\n");
+        assert_eq!(run(signed, 100).0.content, "# Title\n");
+    }
+
+    #[test]
+    fn large_results_become_objects_with_both_ends() {
+        let whole: String = (0..2000).map(|n| format!("line {n} €\n")).collect::<Vec<_>>().concat();
+        let (g, memory) = run(json!(whole), 4096);
+        let object = g.object.unwrap();
+        assert_eq!(memory.get(&object).unwrap(), whole.as_bytes());
+        assert_eq!((g.sha256, g.bytes), (object.clone(), whole.len() as u64));
+        assert!(g.content.len() <= 4096, "{}", g.content.len());
+        assert!(g.content.starts_with("line 0 €\n") && g.content.ends_with("line 1999 €\n"));
+        assert!(g.content.contains(&format!("rye_fetch {{\"object\":\"{object}\",\"offset\":")), "{}", g.content);
+    }
+
+    #[test]
+    fn cuts_fall_between_characters_of_one_endless_line() {
+        let whole = "€".repeat(10_000);
+        for max in 64..90 {
+            assert!(run(json!(whole), max).0.object.is_some());
+        }
+    }
+
+    #[test]
+    fn an_equal_result_refers_to_the_first() {
+        let memory = Memory::default();
+        let outcome = ToolOutcome::ok("x".repeat(600));
+        let first = guard(&outcome, 1000, &BTreeMap::new(), &memory).unwrap();
+        let earlier = BTreeMap::from([(first.sha256.clone(), "call_1".to_owned())]);
+        let second = guard(&outcome, 1000, &earlier, &memory).unwrap();
+        assert_eq!(second.content, "[the same 600 bytes as the result of call call_1]");
+        let short = ToolOutcome::ok("ok");
+        let hash = guard(&short, 1000, &BTreeMap::new(), &memory).unwrap().sha256;
+        assert_eq!(guard(&short, 1000, &BTreeMap::from([(hash, "c".into())]), &memory).unwrap().content, "ok");
+    }
+
+    #[test]
+    fn details_are_bounded_too() {
+        let mut outcome = ToolOutcome::error("no");
+        outcome.details = json!({"big": "x".repeat(10_000)});
+        let g = guard(&outcome, 1000, &BTreeMap::new(), &Memory::default()).unwrap();
+        assert_eq!(g.details, json!({"left_out_bytes": 10_010}));
+        assert!(g.is_error);
+    }
+}

@@ -1,0 +1,85 @@
+//! `rye_fetch`: an item by id, items by words, a page of a stored result.
+
+use std::collections::BTreeSet;
+
+use rye_compiler::primary::{FetchRequest, ItemType};
+use rye_compiler::world::World;
+use rye_grammar::ItemId;
+use serde_json::json;
+
+use super::item_text::item_text;
+use super::search::search;
+use crate::tool::ToolOutcome;
+use crate::tool::guard::{ObjectStore, floor};
+
+/// Bytes of a page when nothing is said, and at most: a page fits into one result.
+const DEFAULT_PAGE: u64 = 16 * 1024;
+const MAX_PAGE: u64 = 28 * 1024;
+
+/// What a thread can fetch from.
+pub struct Library<'l> {
+    pub world: &'l dyn World,
+    pub objects: &'l dyn ObjectStore,
+    /// The results this thread itself was given as objects; no other object is shown to it.
+    pub own_objects: &'l BTreeSet<String>,
+}
+
+/// Answers a request. Reads files: call it where blocking is allowed.
+pub fn fetch(library: &Library<'_>, request: &FetchRequest) -> ToolOutcome {
+    let answer = match request {
+        FetchRequest::Item { item_type, item_id, offset, limit } => {
+            item(library.world, *item_type, item_id).and_then(|text| match (offset, limit) {
+                // An item goes out whole unless a page is asked for; the guard bounds it.
+                (0, None) => Ok(ToolOutcome::ok(text)),
+                _ => page(text.as_bytes(), *offset, *limit),
+            })
+        }
+        FetchRequest::Query { item_type, query, scope, limit } => {
+            search(library.world, *item_type, query, scope.as_deref(), *limit)
+        }
+        FetchRequest::Object { sha256, offset, limit } => object(library, sha256, *offset, *limit),
+    };
+    answer.unwrap_or_else(ToolOutcome::error)
+}
+
+fn item(world: &dyn World, item_type: ItemType, id: &ItemId) -> Result<String, String> {
+    let found = world.candidates(item_type.into(), id).map_err(|e| e.to_string())?;
+    let first = found
+        .into_iter()
+        .next()
+        .ok_or_else(|| format!("there is no {} `{id}`; look for it with `query`", item_type.word()))?;
+    item_text(&first).map(|t| t.body)
+}
+
+fn object(library: &Library<'_>, sha256: &str, offset: u64, limit: Option<u64>) -> Result<ToolOutcome, String> {
+    if !library.own_objects.contains(sha256) {
+        return Err(format!("`{sha256}` is no result of this thread"));
+    }
+    let bytes = library.objects.get(sha256).map_err(|e| e.to_string())?;
+    page(&bytes, offset, limit)
+}
+
+/// Bytes from `offset` on, cut between characters, with a line that says where it goes on.
+fn page(bytes: &[u8], offset: u64, limit: Option<u64>) -> Result<ToolOutcome, String> {
+    let total = bytes.len();
+    let text = String::from_utf8_lossy(bytes);
+    let start = usize::try_from(offset).unwrap_or(usize::MAX);
+    if start >= text.len() {
+        return Err(format!("there are {total} bytes; nothing from byte {offset} on"));
+    }
+    let start = floor(&text, start);
+    let size = usize::try_from(limit.unwrap_or(DEFAULT_PAGE).min(MAX_PAGE)).unwrap_or(usize::MAX);
+    // A page smaller than a character still moves on.
+    let end = floor(&text, start.saturating_add(size))
+        .max((start + 1..=text.len()).find(|i| text.is_char_boundary(*i)).unwrap_or(text.len()));
+    let shown = text.get(start..end).unwrap_or_default();
+    if end >= text.len() {
+        return Ok(ToolOutcome::ok(format!("{shown}\n[bytes {start} to {end} of {total}; the end]")));
+    }
+    let mut outcome = ToolOutcome::ok(format!("{shown}\n[bytes {start} to {end} of {total}; go on with offset {end}]"));
+    outcome.details = json!({"next_offset": end, "total_bytes": total});
+    Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests;

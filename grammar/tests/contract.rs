@@ -1,0 +1,75 @@
+//! The contract cases of the condition and template languages, as far as syntax goes: a case that must be an error
+//! because of its spelling is one here, every other one is read. What the trees mean is tested with the evaluator.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::path::Path;
+
+use rye_grammar::{SourceId, condition, data, template};
+use serde_json::Value;
+
+/// Errors that only the meaning of a text shows: a pattern the regex crate refuses, an input nobody gave.
+const NOT_SYNTAX: [&str; 4] = ["(unclosed", "*a", "(?<!x)y", "[z-a]"];
+
+fn cases(name: &str) -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../snapshots/contract").join(format!("{name}.jsonl"));
+    let text = std::fs::read_to_string(&path).unwrap();
+    let cases: Vec<Value> =
+        text.lines().filter(|l| !l.trim().is_empty()).map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert!(cases.len() > 100, "{}", path.display());
+    cases
+}
+
+/// What a case wants: `None` where either answer is right.
+fn wants_error(case: &Value) -> Option<bool> {
+    if case["want"].get("one_of").is_some() { None } else { Some(case["want"].get("error").is_some()) }
+}
+
+fn node(value: &Value) -> data::Node {
+    rye_grammar::yaml::parse(SourceId(0), &value.to_string()).tree
+}
+
+fn read_condition(condition: &Value) -> Result<(), String> {
+    let parsed = condition::from_data(&node(condition));
+    parsed.errors.first().map_or(Ok(()), |e| Err(e.to_string()))
+}
+
+#[test]
+fn conditions_in_both_forms() {
+    for name in ["condition", "oneline"] {
+        for case in cases(name) {
+            let condition = &case["in"]["condition"];
+            let text = condition.to_string();
+            let meaning = NOT_SYNTAX.iter().any(|pattern| text.contains(pattern));
+            let want = wants_error(&case).map(|error| error && !meaning);
+            let got = read_condition(condition);
+            assert!(want.is_none_or(|want| want == got.is_err()), "{}: {text}: {got:?}", case["id"]);
+        }
+    }
+}
+
+fn read_template(value: &Value) -> bool {
+    match value {
+        Value::String(text) => template::parse(SourceId(0), text, 0).is_ok(),
+        Value::Array(items) => items.iter().all(read_template),
+        Value::Object(map) => map.values().all(read_template),
+        Value::Null | Value::Bool(_) | Value::Number(_) => true,
+    }
+}
+
+#[test]
+fn templates() {
+    for case in cases("template") {
+        let got = read_template(&case["in"]["template"]);
+        assert!(wants_error(&case).is_none_or(|want| want != got), "{}: {}", case["id"], case["in"]["template"]);
+    }
+}
+
+/// An error here is always an input that is missing, which only filling can find.
+#[test]
+fn texts_with_inputs() {
+    for case in cases("inputs_text") {
+        let text = case["in"]["inputs_text"].as_str().unwrap();
+        let got = template::parse_inputs(SourceId(0), text, 0);
+        assert!(got.is_ok(), "{}: {text}: {got:?}", case["id"]);
+    }
+}

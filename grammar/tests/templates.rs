@@ -1,0 +1,128 @@
+//! Templates: what is a hole, what is text, and what is neither.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use rye_grammar::SourceId;
+use rye_grammar::template::{self, InputsPart, Template, TemplatePart, WhenMissing};
+
+const SOURCE: SourceId = SourceId(0);
+
+fn show(template: &Template) -> Vec<String> {
+    let part = |part: &TemplatePart| match part {
+        TemplatePart::Text(text) => format!("{text:?}"),
+        TemplatePart::Hole(hole) => match &hole.fallback {
+            Some(fallback) => format!("{} or {fallback:?}", hole.path),
+            None => hole.path.to_string(),
+        },
+    };
+    template.parts.iter().map(part).collect()
+}
+
+#[test]
+fn holes_and_text() {
+    for (text, parts) in [
+        ("", vec![]),
+        ("plain $ $$ { } #{a}", vec![r#""plain $ $$ { } #{a}""#]),
+        ("${cost.spend}", vec!["cost.spend"]),
+        ("a${ b.0.c-d }c", vec![r#""a""#, "b.0.c-d", r#""c""#]),
+        (r#"${a||"x"}${b || "é ${a} } \" \n"}"#, vec![r#"a or "x""#, r#"b or "é ${a} } \" \n""#]),
+        ("$${a}", vec![r#""${a}""#]),
+        ("x$${$${${0}$", vec![r#""x${${""#, "0", r#""$""#]),
+        ("$$${a}", vec![r#""$${a}""#]),
+    ] {
+        assert_eq!(template::parse(SOURCE, text, 0).map(|t| show(&t)).unwrap(), parts, "{text}");
+    }
+}
+
+#[test]
+fn a_hole_knows_its_place() {
+    let template = template::parse(SOURCE, "ab ${ x } c", 10).unwrap();
+    let Some(TemplatePart::Hole(hole)) = template.parts.get(1) else { panic!("a hole") };
+    assert_eq!((hole.span.start, hole.span.end, hole.raw.as_str()), (13, 19, "${ x }"));
+}
+
+#[test]
+fn malformed_holes() {
+    for (text, at, message) in [
+        ("a ${}", 4, "names nothing"),
+        ("${  }", 4, "names nothing"),
+        ("x ${a", 2, "never closed"),
+        ("${a\n}", 0, "never closed"),
+        ("${a || b}", 7, "double quotes"),
+        ("${a || 'b'}", 7, "double quotes"),
+        ("${a ||}", 6, "double quotes"),
+        (r#"${a || "b}"#, 7, "double quotes"),
+        (r#"${a || "b" c}"#, 11, "double quotes"),
+        (r#"${a || "\q"}"#, 2, "is no hole"),
+        ("${inputs.}", 9, "is no hole"),
+        ("${a b}", 4, "is no hole"),
+        ("${list.-1}", 7, "is no hole"),
+        ("${a.01}", 4, "is no hole"),
+        ("${.a}", 2, "is no hole"),
+        ("${99999999999999999999999}", 2, "is no hole"),
+        ("${é}", 2, "is no hole"),
+        ("${a + 1}", 4, "is no hole"),
+    ] {
+        let error = template::parse(SOURCE, text, 100).expect_err(text);
+        assert_eq!((error.span().start, error.code()), (100 + at, "syntax::template"), "{text}: {error}");
+        assert!(error.to_string().contains(message), "{text}: {error}");
+    }
+}
+
+#[test]
+fn knowledge_keeps_what_is_no_hole() {
+    for (text, parts) in [
+        ("${a} ${} ${b", vec!["a", r#"" ${} ${b""#]),
+        ("${a b} ${${c}", vec![r#""${a b} ${""#, "c"]),
+        ("sh: ${HOME:-x} $${HOME:-x} $(a)", vec![r#""sh: ${HOME:-x} $${HOME:-x} $(a)""#]),
+        ("$${a} $${a b}", vec![r#""${a} $${a b}""#]),
+        (r#"${a || "x"} ${a || x}"#, vec![r#"a or "x""#, r#"" ${a || x}""#]),
+        (r#"${a || "\q"}"#, vec![r#""${a || \"\\q\"}""#]),
+    ] {
+        assert_eq!(show(&template::scan_knowledge(SOURCE, text, 0)), parts, "{text}");
+    }
+}
+
+fn inputs(text: &str) -> Result<Vec<String>, rye_grammar::SyntaxError> {
+    let parsed = template::parse_inputs(SOURCE, text, 100)?;
+    let part = |part: &InputsPart| match part {
+        InputsPart::Text(text) => format!("{text:?}"),
+        InputsPart::Input(hole) => match &hole.when_missing {
+            WhenMissing::Refuse => hole.name.clone(),
+            WhenMissing::Empty => format!("{}?", hole.name),
+            WhenMissing::Default(text) => format!("{} or {text:?}", hole.name),
+        },
+    };
+    Ok(parsed.parts.iter().map(part).collect())
+}
+
+#[test]
+fn inputs_and_text() {
+    for (text, parts) in [
+        ("", vec![]),
+        ("${a} {input} { input:a} {INPUT:a}", vec![r#""${a} {input} { input:a} {INPUT:a}""#]),
+        ("{input:a}{input:_b1?}", vec!["a", "_b1?"]),
+        ("{input:a:x|y}{input:a|x:y}{input:a:}", vec![r#"a or "x|y""#, r#"a or "x:y""#, r#"a or """#]),
+        ("{input:a:two\nlines é}}", vec![r#"a or "two\nlines é""#, r#""}""#]),
+        (r"x\{input:a}\\{input:b}", vec![r#""x{input:a}\\{input:b}""#]),
+        ("{{input:a}}", vec![r#""{""#, "a", r#""}""#]),
+    ] {
+        assert_eq!(inputs(text).unwrap(), parts, "{text}");
+    }
+}
+
+#[test]
+fn malformed_inputs() {
+    for (text, at) in [
+        ("{input:}", 7),
+        ("a{input:1}", 8),
+        ("{input:a-b}", 8),
+        ("{input:a?x}", 9),
+        ("{input: a}", 7),
+        ("{input:a", 0),
+        ("{input:a:b", 0),
+        ("{input:a{input:b}", 8),
+    ] {
+        let error = inputs(text).expect_err(text);
+        assert_eq!(error.span().start, 100 + at, "{text}: {error}");
+    }
+}
