@@ -2,6 +2,8 @@
 //! of the whole group whatever happens. Not a sandbox.
 
 mod bounded;
+mod group;
+mod supervise;
 
 use std::ffi::OsString;
 use std::io;
@@ -10,12 +12,14 @@ use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Signal;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
 pub use bounded::{Bounded, Kept};
+use group::Group;
+pub use supervise::supervise_if_asked;
 
 /// How long a group has between being asked to end and being ended.
 const GRACE: Duration = Duration::from_secs(2);
@@ -52,45 +56,35 @@ pub struct Finished {
     pub output: Kept,
 }
 
-/// The process group of a running program; dropping it ends every process in it.
-struct Group(Option<Pid>);
-
-impl Group {
-    fn signal(&self, signal: Signal) {
-        if let Some(pid) = self.0 {
-            // The group may be gone already, and that is what is wanted.
-            kill_process_group(pid, signal).ok();
-        }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.signal(Signal::KILL);
-    }
-}
-
-/// Runs a program to its end. Dropping the future ends the whole group at once.
+/// Runs a program to its end, under the helper where this binary can be one ([`supervise_if_asked`]). Dropping the
+/// future ends the whole group at once; so does the death of this process, if there is a helper.
 ///
 /// # Errors
 /// The program cannot be started.
 pub async fn run(program: &Program) -> io::Result<Finished> {
     let (reader, writer) = io::pipe()?;
-    let mut command = tokio::process::Command::new(&program.program);
+    // The helper reads its owner's pipe, which has no end while we hold ours. A bare program reads nothing.
+    let (mut command, input, owner) = if let Some((helper, first)) = supervise::helped(&program.program) {
+        let (theirs, ours) = io::pipe()?;
+        let mut command = tokio::process::Command::new(helper);
+        command.args(first);
+        (command, Stdio::from(theirs), Some(ours))
+    } else {
+        (tokio::process::Command::new(&program.program), Stdio::null(), None)
+    };
     command
         .args(&program.arguments)
         .current_dir(&program.folder)
         .env_clear()
         .envs(environment(&program.thread_id))
-        .stdin(Stdio::null())
+        .stdin(input)
         .stdout(writer.try_clone()?)
         .stderr(writer)
-        .process_group(0)
-        .kill_on_drop(true);
+        .process_group(0);
     let mut child = command.spawn()?;
     // The command holds our ends of the pipe; while it lives, the output has no end.
     drop(command);
-    let group = Group(child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw));
+    let mut group = Group::new(child.id(), owner);
     let mut output = pipe::Receiver::from_owned_fd(reader.into())?;
 
     let mut kept = Bounded::new(KEPT);
@@ -110,6 +104,7 @@ pub async fn run(program: &Program) -> io::Result<Finished> {
             },
             ended = child.wait(), if status.is_none() => {
                 status = Some(ended?);
+                group.leader_has_ended();
                 wake = Instant::now().checked_add(DRAIN);
                 phase = if phase == Phase::Running { Phase::Draining } else { Phase::Killed };
             }
@@ -120,7 +115,7 @@ pub async fn run(program: &Program) -> io::Result<Finished> {
                     wake = Instant::now().checked_add(GRACE);
                 }
                 Phase::Asked => {
-                    group.signal(Signal::KILL);
+                    group.end();
                     phase = Phase::Killed;
                     wake = Instant::now().checked_add(GRACE);
                 }

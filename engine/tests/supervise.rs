@@ -1,0 +1,175 @@
+//! Programs under the helper: this test's own binary is started again as one.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use rye_engine::tool::process::{Exit, Finished, Program, run, supervise_if_asked};
+
+/// Makes this binary run one command as an owner and nothing else: `__own FILE COMMAND`.
+const OWN: &str = "__own";
+
+fn main() -> ExitCode {
+    if let Some(code) = supervise_if_asked() {
+        return code;
+    }
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [_, own, command] = arguments.as_slice()
+        && own == OWN
+    {
+        done(command, Duration::from_mins(1));
+        return ExitCode::SUCCESS;
+    }
+    let trials = [
+        ("ends as the program ends", ends_as_the_program_ends as fn()),
+        ("passes both streams and no input", passes_both_streams_and_no_input),
+        ("names a program that is not there", names_a_program_that_is_not_there),
+        ("lets a polite program clean up", lets_a_polite_program_clean_up),
+        ("ends what escaped into a session of its own", ends_what_escaped),
+        ("ends everything when its owner is killed", ends_everything_when_its_owner_is_killed),
+        ("survives a helper that was stopped", survives_a_stopped_helper),
+        ("ends all when nobody waits any more", ends_all_when_nobody_waits_any_more),
+    ];
+    let trials = trials.map(|(name, test)| {
+        Trial::test(name, move || {
+            test();
+            Ok::<(), Failed>(())
+        })
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
+}
+
+fn done(command: &str, timeout: Duration) -> Finished {
+    let program = Program {
+        program: "bash".into(),
+        arguments: vec!["-c".into(), command.into()],
+        folder: std::env::temp_dir(),
+        thread_id: "t-1".into(),
+        timeout,
+    };
+    runtime().block_on(run(&program)).unwrap()
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn is_alive(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
+    stat.rsplit(')').next().is_some_and(|s| !s.trim().is_empty() && !s.trim_start().starts_with('Z'))
+}
+
+fn ends(pid: &str) -> bool {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(5) {
+        if !is_alive(pid) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    false
+}
+
+fn ends_as_the_program_ends() {
+    let minute = Duration::from_mins(1);
+    assert_eq!(done("exit 0", minute).exit, Exit::Code(0));
+    assert_eq!(done("exit 42", minute).exit, Exit::Code(42));
+    assert_eq!(done("kill -9 $$", minute).exit, Exit::Signal(9));
+    assert_eq!(done("kill -6 $$", minute).exit, Exit::Signal(6));
+    assert_eq!(done("sleep 60", Duration::from_millis(200)).exit, Exit::TimedOut);
+}
+
+fn passes_both_streams_and_no_input() {
+    let f = done("cat; echo a; echo b >&2; env | cut -d= -f1 | sort | tr '\\n' ' '", Duration::from_mins(1));
+    assert_eq!(f.output.text, "a\nb\nHOME LANG PATH PWD RYE_PARENT_THREAD_ID SHLVL TERM _ ");
+}
+
+fn names_a_program_that_is_not_there() {
+    let program = Program {
+        program: "no-such-program-here".into(),
+        arguments: Vec::new(),
+        folder: std::env::temp_dir(),
+        thread_id: "t-1".into(),
+        timeout: Duration::from_mins(1),
+    };
+    let f = runtime().block_on(run(&program)).unwrap();
+    assert_eq!(f.exit, Exit::Code(127));
+    assert!(f.output.text.starts_with("`no-such-program-here` cannot be started: "), "{}", f.output.text);
+}
+
+fn lets_a_polite_program_clean_up() {
+    let f = done("trap 'sleep 0.6; echo bye; exit 0' TERM; while :; do sleep 0.05; done", Duration::from_millis(300));
+    assert_eq!(f.exit, Exit::TimedOut);
+    assert!(f.output.text.ends_with("bye\n"), "{}", f.output.text);
+}
+
+fn ends_what_escaped() {
+    let start = Instant::now();
+    let f = done("setsid bash -c 'echo $$; exec sleep 300' & wait -n; sleep 0.2", Duration::from_millis(1500));
+    let pid = f.output.text.trim().to_owned();
+    assert!(ends(&pid), "{pid} lives");
+    let f = done("setsid bash -c 'echo $$; sleep 300' & sleep 0.2", Duration::from_mins(1));
+    assert_eq!(f.exit, Exit::Code(0));
+    assert!(ends(f.output.text.trim()), "{} lives", f.output.text);
+    assert!(start.elapsed() < Duration::from_secs(20));
+}
+
+fn ends_everything_when_its_owner_is_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("pids");
+    let command = format!(
+        "(setsid sleep 300 & echo $! >> {0}); sleep 300 & echo $! >> {0}; echo $$ >> {0}; wait",
+        file.display()
+    );
+    let mut owner =
+        Command::new(std::env::current_exe().unwrap()).args([OWN, &command]).stdout(Stdio::null()).spawn().unwrap();
+    let start = Instant::now();
+    let pids = loop {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        if text.lines().count() == 3 {
+            break text;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "never started");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert!(pids.lines().all(is_alive));
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    for pid in pids.lines() {
+        assert!(ends(pid), "{pid} lives");
+    }
+}
+
+fn survives_a_stopped_helper() {
+    let start = Instant::now();
+    let f = done("kill -STOP $PPID; echo $$; sleep 300", Duration::from_millis(300));
+    assert_eq!(f.exit, Exit::TimedOut);
+    assert!(ends(f.output.text.trim()), "{} lives", f.output.text);
+    assert!(start.elapsed() < Duration::from_secs(15));
+}
+
+fn ends_all_when_nobody_waits_any_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("pids");
+    let command = format!("(setsid sleep 300 & echo $! >> {0}); echo $$ >> {0}; sleep 300", file.display());
+    runtime().block_on(async {
+        let program = Program {
+            program: "bash".into(),
+            arguments: vec!["-c".into(), command.into()],
+            folder: std::env::temp_dir(),
+            thread_id: "t-1".into(),
+            timeout: Duration::from_mins(1),
+        };
+        let task = tokio::spawn(async move { run(&program).await });
+        while std::fs::read_to_string(&file).unwrap_or_default().lines().count() < 2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        task.abort();
+        assert!(task.await.unwrap_err().is_cancelled());
+    });
+    for pid in std::fs::read_to_string(&file).unwrap().lines() {
+        assert!(ends(pid), "{pid} lives");
+    }
+}
