@@ -82,3 +82,6 @@ impl Prepared {
         self.tool.run(invocation).await
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! The standard library's tool files against the tools they name.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rye_grammar::tool_header::{self, ToolLanguage};
+use rye_grammar::{ItemId, SourceId};
+use serde_json::json;
+
+use super::*;
+
+fn files(dir: &Path, found: &mut Vec<PathBuf>) {
+    let mut entries: Vec<PathBuf> = fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
+    entries.sort();
+    for path in entries {
+        if path.is_dir() { files(&path, found) } else { found.push(path) }
+    }
+}
+
+fn specs() -> Vec<(String, ToolSpec)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../stdlib/.ai/tools");
+    let mut found = Vec::new();
+    for folder in ["rye/bash", "rye/file-system"] {
+        files(&root.join(folder), &mut found);
+    }
+    let read = |path: &PathBuf| {
+        let text = fs::read_to_string(path).unwrap();
+        let parsed = tool_header::parse(SourceId(0), &text, ToolLanguage::Yaml);
+        assert_eq!(parsed.errors, [], "{}", path.display());
+        let id = path.strip_prefix(&root).unwrap().with_extension("");
+        (id.to_str().unwrap().to_owned(), ToolSpec::read(&parsed.tree.metadata).unwrap())
+    };
+    found.iter().map(read).collect()
+}
+
+fn spec(parameters: Value, kind: ToolKind) -> ToolSpec {
+    ToolSpec {
+        description: "x".into(),
+        parameters,
+        kind,
+        timeout_seconds: 5,
+        parallel: false,
+        idempotent: false,
+        needs: rye_compiler::tool_spec::Needs::default(),
+        version: None,
+        category: None,
+    }
+}
+
+fn invocation(root: &Path, parameters: Value) -> Invocation {
+    Invocation {
+        item_id: ItemId::parse("rye/x").unwrap(),
+        parameters,
+        project_root: root.to_owned(),
+        thread_id: "t-1".into(),
+        timeout: Duration::from_secs(20),
+        write: Vec::new(),
+        net: Vec::new(),
+        may_write_item: Vec::new(),
+    }
+}
+
+#[test]
+fn every_file_of_the_standard_library_can_be_run() {
+    let registry = Registry::standard();
+    let specs = specs();
+    assert_eq!(specs.len(), 7);
+    for (id, spec) in &specs {
+        let prepared = registry.prepare(spec).unwrap();
+        assert!(!matches!(prepared.check(&json!({})), Err(SchemaError::Broken(_))), "{id}");
+        assert_eq!(spec.parameters["additionalProperties"], json!(false), "{id}");
+        assert_eq!(spec.category.as_deref(), id.rsplit_once('/').map(|p| p.0), "{id}");
+    }
+    let parallel: Vec<&str> = specs.iter().filter(|s| s.1.parallel).map(|s| s.0.as_str()).collect();
+    assert_eq!(
+        parallel,
+        ["rye/file-system/glob", "rye/file-system/grep", "rye/file-system/ls", "rye/file-system/read"]
+    );
+}
+
+#[test]
+fn the_palette_of_them_all_is_lean() {
+    let size: usize = specs().iter().map(|(_, s)| s.description.len() + s.parameters.to_string().len()).sum();
+    assert!(size / 4 < 1000, "{} tokens", size / 4);
+}
+
+#[tokio::test]
+async fn every_parameter_a_schema_names_is_one_its_tool_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = Registry::standard();
+    for (id, spec) in specs() {
+        let prepared = registry.prepare(&spec).unwrap();
+        let properties = spec.parameters["properties"].as_object().unwrap();
+        let example = |(name, schema): (&String, &Value)| {
+            let value = match schema["type"].as_str().unwrap() {
+                "integer" => json!(1),
+                "boolean" => json!(true),
+                _ => json!("x"),
+            };
+            (name.clone(), value)
+        };
+        let parameters = Value::Object(properties.iter().map(example).collect());
+        prepared.check(&parameters).unwrap();
+        let outcome = prepared.run(invocation(dir.path(), parameters)).await;
+        let text = outcome.content.to_string();
+        assert!(!text.contains("do not fit"), "{id}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn parameters_that_do_not_fit_never_reach_the_tool() {
+    let dir = tempfile::tempdir().unwrap();
+    let tool = spec(
+        json!({"type": "object", "additionalProperties": false, "properties": {"n": {"type": "integer"}}}),
+        ToolKind::Command { argv: vec!["touch".into(), "touched".into()] },
+    );
+    let prepared = Registry::standard().prepare(&tool).unwrap();
+    let outcome = prepared.run(invocation(dir.path(), json!({"n": "1"}))).await;
+    assert_eq!(outcome.content, json!("`n` must be integer, not the text `1`"));
+    assert!(!dir.path().join("touched").exists());
+    assert!(!prepared.run(invocation(dir.path(), json!({"n": 1}))).await.is_error);
+    assert!(dir.path().join("touched").exists());
+}
+
+#[test]
+fn an_unknown_builtin_names_the_known_ones() {
+    let tool = spec(json!({}), ToolKind::Builtin { name: "raed".into() });
+    let error = Registry::standard().prepare(&tool).err().unwrap();
+    assert_eq!(
+        error.to_string(),
+        "no tool named `raed` is built in; there are bash, edit, glob, grep, ls, read, write"
+    );
+}
