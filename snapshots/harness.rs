@@ -1,1 +1,12 @@
-//! Case harness.
+//! The harness of the case folders: a case is a real project, and what `check`, `plan` and `run` say about it. Reads
+//! folders and renders text; comparing it with what was expected is the test's business.
+
+mod harness {
+    pub mod case;
+    pub mod render;
+    pub mod space;
+}
+
+pub use harness::case::{Case, Settings, discover};
+pub use harness::render::render_diagnostics;
+pub use harness::space::{load, standard_library};

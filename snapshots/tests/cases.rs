@@ -1,3 +1,36 @@
-//! One test per case folder.
+//! One test per case folder: what `check`, `plan` and `run` say about it is what its `expected.snap` holds.
 
-fn main() {}
+use std::path::Path;
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use rye_snapshots::{Case, discover};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
+    match discover(&root) {
+        Ok(cases) => {
+            let trials = cases.into_iter().map(|case| Trial::test(case.name.clone(), move || compare(&case)));
+            libtest_mimic::run(&arguments, trials.collect()).exit_code()
+        }
+        Err(error) => {
+            let broken = Trial::test("discover", move || Err(Failed::from(error)));
+            libtest_mimic::run(&arguments, vec![broken]).exit_code()
+        }
+    }
+}
+
+/// Compares with the snapshot beside the case. The same input twice has to give the same bytes.
+fn compare(case: &Case) -> Result<(), Failed> {
+    let output = case.output()?;
+    if output != case.output()? {
+        return Err("two runs of this case differ".into());
+    }
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path(&case.folder);
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!("expected", output));
+    Ok(())
+}

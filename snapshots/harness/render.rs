@@ -1,0 +1,45 @@
+//! Diagnostics as a person reads them, at a fixed width and without colours.
+
+use std::fmt::Write as _;
+
+use miette::{GraphicalReportHandler, GraphicalTheme};
+use rye_compiler::diagnostics::{Diagnostics, Report, Severity};
+use rye_grammar::Sources;
+
+/// Columns of the rendered text.
+const WIDTH: usize = 120;
+
+/// Every diagnostic, and a line that counts them.
+pub fn render_diagnostics(diagnostics: &Diagnostics, sources: &Sources) -> String {
+    let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor())
+        .with_width(WIDTH)
+        .with_links(false)
+        .with_context_lines(1);
+    let mut out = String::new();
+    for diagnostic in diagnostics.iter() {
+        let report = Report::new(diagnostic, sources);
+        if handler.render_report(&mut out, &report).is_err() {
+            let _ = writeln!(out, "{}: {report} (this diagnostic cannot be rendered)", diagnostic.full_code());
+        }
+        out.push('\n');
+    }
+    let counted: Vec<String> =
+        [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Advice, "suggestion")]
+            .into_iter()
+            .map(|(severity, word)| (diagnostics.count(severity), word))
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, word)| format!("{count} {word}{}", if count == 1 { "" } else { "s" }))
+            .collect();
+    let summary = if counted.is_empty() { "nothing is wrong".to_owned() } else { counted.join(", ") };
+    let _ = writeln!(out, "{summary}");
+    trim_lines(&out)
+}
+
+/// The same text without spaces at the ends of its lines.
+fn trim_lines(text: &str) -> String {
+    text.lines().map(str::trim_end).fold(String::with_capacity(text.len()), |mut out, line| {
+        out.push_str(line);
+        out.push('\n');
+        out
+    })
+}
