@@ -13,6 +13,9 @@ pub mod thread_files;
 pub mod transcript;
 pub mod uuid;
 
+#[cfg(test)]
+mod crash_tests;
+
 pub use allocate::ThreadIds;
 pub use disk::{Disk, RealDisk};
 pub use error::StoreError;

@@ -64,6 +64,10 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Gives a file another name in the same folder, replacing what had it, in one step.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Gives a file another name in the same folder; an existing name is an `AlreadyExists` error, which makes it an
+    /// exclusive claim.
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()>;
+
     /// Makes one folder; an existing name is an `AlreadyExists` error, which makes it an exclusive claim.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
 

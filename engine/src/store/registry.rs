@@ -12,12 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use redb::backends::FileBackend;
-use redb::{
-    Builder, ConcurrencyMode, Database, ReadOnlyDatabase, ReadTransaction, ReadableDatabase, ReadableTable,
-    WriteTransaction,
-};
+use redb::{Builder, ConcurrencyMode, Database, ReadOnlyDatabase, ReadTransaction, ReadableDatabase, WriteTransaction};
 
-use super::disk::{Access, Disk};
+use super::disk::{Access, Disk, temporary_beside};
 use super::layout::{self, REGISTRY, THREADS};
 use super::{StoreError, owner};
 
@@ -64,20 +61,42 @@ impl Registry {
     pub fn open(disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
         layout::prepare(&*disk)?;
         let path = Path::new(REGISTRY);
-        let fresh = !disk.exists(path).map_err(StoreError::io("look for", path))?;
+        if !disk.exists(path).map_err(StoreError::io("look for", path))? {
+            Self::make(&disk, path)?;
+        }
+        let registry = Self::open_at(disk, path)?;
+        match registry.format()? {
+            Some(found) => supported(found)?,
+            None => registry.fill()?,
+        }
+        Ok(registry)
+    }
+
+    /// Makes the registry whole under a name that nobody reads, and then gives it its own: who is killed meanwhile leaves
+    /// no half of one, and of two that make it one is first.
+    fn make(disk: &Arc<dyn Disk>, path: &Path) -> Result<(), StoreError> {
+        let temporary = temporary_beside(path);
+        Self::open_at(Arc::clone(disk), &temporary)?.fill()?;
+        match disk.rename_new(&temporary, path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                disk.remove(&temporary).map_err(StoreError::io("remove", &temporary))?;
+            }
+            Err(error) => return Err(StoreError::io("create", path)(error)),
+        }
+        // Whoever finds it here and starts a thread syncs this folder too, with the name of the thread.
+        let folder = Path::new(THREADS);
+        disk.sync_dir(folder).map_err(StoreError::io("sync", folder))
+    }
+
+    fn open_at(disk: Arc<dyn Disk>, path: &Path) -> Result<Self, StoreError> {
         let shared = disk.shared_file(path, Access::ReadWrite).map_err(StoreError::io("open", path))?;
         let database = match shared {
             Some(file) => FileBackend::new(file).and_then(|file| builder().create_with_backend(file)),
             None => Builder::new().create_with_backend(backend::DiskBackend::open(Arc::clone(&disk), path)?),
         };
         let database = Opened::Write(database.map_err(failed("opening it"))?);
-        if fresh {
-            let folder = Path::new(THREADS);
-            disk.sync_dir(folder).map_err(StoreError::io("sync", folder))?;
-        }
-        let registry = Self { disk, database, writing: Mutex::default(), commits: AtomicU64::new(0) };
-        registry.check_format()?;
-        Ok(registry)
+        Ok(Self { disk, database, writing: Mutex::default(), commits: AtomicU64::new(0) })
     }
 
     /// Opens the registry to read; `None` if there is none. Where every process that wrote it has died, it must be
@@ -118,17 +137,10 @@ impl Registry {
         }
     }
 
-    fn check_format(&self) -> Result<(), StoreError> {
-        if let Some(found) = self.format()? {
-            return supported(found);
-        }
+    /// Writes the format and makes the tables.
+    fn fill(&self) -> Result<(), StoreError> {
         self.write(|transaction| {
-            // Another process may have been faster; the same row again changes nothing.
             let mut meta = transaction.open_table(tables::META).map_err(failed("making its tables"))?;
-            let found = meta.get(tables::FORMAT).map_err(failed("reading its format"))?.map(|found| found.value());
-            if let Some(found) = found {
-                return supported(found);
-            }
             meta.insert(tables::FORMAT, FORMAT).map_err(failed("writing its format"))?;
             drop(meta);
             tables::create(transaction)

@@ -201,6 +201,17 @@ impl State {
         Ok(())
     }
 
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        if from.parent() != to.parent() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "another folder"));
+        }
+        let node = self.find(from).ok_or_else(|| missing(from))?;
+        let (_, to) = self.parent(to)?;
+        let (folder, from) = self.parent(from)?;
+        folder.change(Change::Rename { from, to, node });
+        Ok(())
+    }
+
     fn write(&mut self, path: &Path, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.file(path)?.write(Write::At { offset, bytes: bytes.to_vec() });
         Ok(())
@@ -318,14 +329,17 @@ impl Disk for SimulatedDisk {
         self.counters.rename();
         let mut state = self.state();
         state.step(Room::Needed)?;
-        if from.parent() != to.parent() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "another folder"));
+        state.rename(from, to)
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.counters.rename();
+        let mut state = self.state();
+        state.step(Room::Needed)?;
+        if state.find(to).is_some() {
+            return Err(exists(to));
         }
-        let node = state.find(from).ok_or_else(|| missing(from))?;
-        let (_, to) = state.parent(to)?;
-        let (folder, from) = state.parent(from)?;
-        folder.change(Change::Rename { from, to, node });
-        Ok(())
+        state.rename(from, to)
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {

@@ -78,6 +78,10 @@ impl Disk for SkipSync {
         self.inner.rename(from, to)
     }
 
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename_new(from, to)
+    }
+
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         self.inner.create_dir(path)
     }

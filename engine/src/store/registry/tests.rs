@@ -266,7 +266,6 @@ fn killed_writers_lose_nothing() {
     assert_eq!(owner::sweep(&*disk, i64::MAX).unwrap(), 6);
 }
 
-#[expect(clippy::print_stderr, reason = "how the killed process has said what it did")]
 fn write_until_killed(folder: &Path) -> ! {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(folder).unwrap());
     let registry = Registry::open(Arc::clone(&disk)).unwrap();

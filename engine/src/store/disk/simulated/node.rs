@@ -1,9 +1,11 @@
 //! Files and folders of the simulated disk: what is durable, what is seen, and the changes between the two.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// What a device writes at once; small, so that the short lines of a test get torn.
-const SECTOR: usize = 32;
+/// What a device overwrites at once: all of a sector or none of it is new.
+const SECTOR: u64 = 512;
+/// Pieces in which a file grows; small, so that the short lines of a test get torn.
+const PIECE: u64 = 32;
 
 #[derive(Debug)]
 pub enum Node {
@@ -79,34 +81,60 @@ impl FileNode {
         }
     }
 
+    /// Each part of the file ends as one of the states it went through, whatever the others do; what was behind the
+    /// file's durable end may also be zeros.
     fn keep_some(&mut self, dice: &mut Dice) {
+        let end = self.durable.len() as u64;
+        let mut settled = BTreeSet::new();
         for write in std::mem::take(&mut self.pending) {
-            match write {
-                Write::Length(_) => {
-                    if dice.next(2) == 0 {
-                        write.apply(&mut self.durable);
-                    }
+            let Write::At { offset, bytes } = write else {
+                if dice.next(2) == 0 {
+                    write.apply(&mut self.durable);
                 }
-                Write::At { mut offset, bytes } => {
-                    // One decision for the whole write, or one for each sector.
-                    let whole = dice.next(3);
-                    for sector in bytes.chunks(SECTOR) {
-                        let fate = if whole == 2 { dice.next(3) } else { whole };
-                        let kept = match fate {
-                            0 => Some(sector.to_vec()),
-                            1 => None,
-                            _ => Some(vec![0; sector.len()]),
-                        };
-                        if let Some(bytes) = kept {
-                            Write::At { offset, bytes }.apply(&mut self.durable);
-                        }
-                        offset += sector.len() as u64;
-                    }
+                continue;
+            };
+            // One decision for the whole write, or one for each part.
+            let whole = dice.next(3);
+            for (offset, bytes) in parts(offset, &bytes, end) {
+                let part = part_of(offset, end);
+                if settled.contains(&part) {
+                    continue;
                 }
+                let fate = if whole == 2 { dice.next(3) } else { whole };
+                let kept = match fate {
+                    0 => bytes.to_vec(),
+                    2 if offset >= end => vec![0; bytes.len()],
+                    _ => {
+                        settled.insert(part);
+                        continue;
+                    }
+                };
+                Write::At { offset, bytes: kept }.apply(&mut self.durable);
             }
         }
         self.current.clone_from(&self.durable);
     }
+}
+
+/// Where the part of a file begins that a byte belongs to: what is written at once.
+fn part_of(offset: u64, end: u64) -> u64 {
+    let size = if offset < end { SECTOR } else { PIECE };
+    offset - offset % size
+}
+
+/// A write in the parts of the file that it touches.
+fn parts(offset: u64, bytes: &[u8], end: u64) -> Vec<(u64, &[u8])> {
+    let mut parts = Vec::new();
+    let (mut at, mut rest) = (offset, bytes);
+    while !rest.is_empty() {
+        let size = if at < end { SECTOR } else { PIECE };
+        let room = usize::try_from(size - at % size).unwrap_or(usize::MAX);
+        let (part, behind) = rest.split_at(room.min(rest.len()));
+        parts.push((at, part));
+        at += part.len() as u64;
+        rest = behind;
+    }
+    parts
 }
 
 impl FolderNode {

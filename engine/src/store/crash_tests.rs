@@ -1,0 +1,296 @@
+//! A thread's life on the simulated disk, with the power failing before every operation, with kills before that, and
+//! with each single sync left out: what was promised must be there, and every sync must be needed for that.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rye_grammar::ItemId;
+use serde_json::{Value, json};
+
+use super::disk::{Disk, Fault, SimulatedDisk, SkipSync, Survival};
+use super::registry::Registry;
+use super::transcript::{self, Transcript};
+use super::{
+    Answered, Change, LedgerStep, ObjectId, Objects, OwnerLock, StoreError, ThreadIds, ThreadRow, layout, mailbox,
+};
+use crate::thread_id::ThreadId;
+
+/// What somebody was told is done.
+#[derive(Debug, Default)]
+struct Promised {
+    threads: Vec<ThreadId>,
+    objects: Vec<ObjectId>,
+    /// The bodies of the events behind a barrier, of the last thread.
+    events: Vec<Value>,
+    mail: Vec<String>,
+    spent: i64,
+}
+
+fn directive() -> ItemId {
+    ItemId::parse("agency-kiwi/discover_leads").unwrap()
+}
+
+/// A process that starts a thread, records two turns, stores a result, gets mail and goes on; it stops at the first error.
+fn live(disk: &Arc<dyn Disk>, promised: &mut Promised) -> Result<(), StoreError> {
+    let owner = OwnerLock::take(Arc::clone(disk), 1)?;
+    let objects = Objects::new(Arc::clone(disk));
+    let plan = objects.put(b"the plan")?;
+    promised.objects.push(plan.clone());
+    let thread = ThreadIds::new(Arc::clone(disk)).allocate(&directive(), 1_739_820_456_000)?;
+    promised.threads.push(thread.clone());
+    promised.events.clear();
+    promised.mail.clear();
+
+    let mut transcript = Transcript::create(Arc::clone(disk), &thread)?;
+    let mut record = |events: &[Value], promised: &mut Promised| -> Result<(), StoreError> {
+        transcript.append(events, 7)?;
+        transcript.sync()?;
+        promised.events.extend_from_slice(events);
+        Ok(())
+    };
+    record(&[json!({"type": "opened", "owner": owner.id()}), json!({"type": "plan_bound", "plan": plan})], promised)?;
+    let results: [&[u8]; 3] = [b"a large result", b"another", b"the plan"];
+    promised.objects.extend(objects.put_all(&results)?);
+    record(&[json!({"type": "tool_call_result", "object": promised.objects[1]})], promised)?;
+    promised.mail.push(mailbox::send(&**disk, &thread, &json!({"steer": "left"}), 5)?);
+    let first = promised.mail[0].clone();
+    record(&[json!({"type": "mail", "id": first})], promised)?;
+    promised.mail.clear();
+    mailbox::consume(&**disk, &thread, &first)?;
+    record(&[json!({"type": "cognition_out", "text": "x".repeat(200)}), json!({"type": "settled"})], promised)?;
+    promised.mail.push(mailbox::send(&**disk, &thread, &json!({"steer": "right"}), 6)?);
+    Ok(())
+}
+
+/// What is missing of what was promised, if anything is.
+fn broken(disk: &Arc<dyn Disk>, promised: &Promised) -> Option<String> {
+    for thread in &promised.threads {
+        if !disk.exists(&layout::thread_folder(thread)).unwrap() {
+            return Some(format!("the folder of {thread}"));
+        }
+    }
+    let objects = Objects::new(Arc::clone(disk));
+    for object in &promised.objects {
+        if let Err(error) = objects.get(object) {
+            return Some(error.to_string());
+        }
+    }
+    let thread = promised.threads.last()?;
+    let letters = match mailbox::list(&**disk, thread) {
+        Ok(letters) => letters,
+        Err(error) => return Some(error.to_string()),
+    };
+    if let Some(lost) = promised.mail.iter().find(|id| letters.iter().all(|letter| letter.id != **id)) {
+        return Some(format!("mail {lost}"));
+    }
+    if promised.events.is_empty() {
+        return None;
+    }
+    let reading = match transcript::read(&**disk, thread, 0) {
+        Ok(reading) => reading,
+        Err(error) => return Some(error.to_string()),
+    };
+    let bodies: Vec<Value> = reading.records.into_iter().map(|record| Value::Object(record.body)).collect();
+    (!bodies.starts_with(&promised.events)).then(|| format!("events: {} of {}", bodies.len(), promised.events.len()))
+}
+
+/// Recovers the last thread and works on; everything must be possible.
+fn recover(disk: &Arc<dyn Disk>, promised: &mut Promised) -> Result<(), StoreError> {
+    let _owner = OwnerLock::take(Arc::clone(disk), 2)?;
+    let Some(thread) = promised.threads.last().cloned() else { return Ok(()) };
+    let opened = Transcript::open(Arc::clone(disk), &thread, promised.events.len() as u64);
+    let (mut transcript, reading) = match opened {
+        Err(StoreError::UnknownThread { .. }) if promised.events.is_empty() => return Ok(()),
+        opened => opened?,
+    };
+    promised.events = reading.records.into_iter().map(|record| Value::Object(record.body)).collect();
+    let recovered = json!({"type": "recovered"});
+    transcript.append(std::slice::from_ref(&recovered), 9)?;
+    transcript.sync()?;
+    promised.events.push(recovered);
+    Ok(())
+}
+
+fn survivals() -> impl Iterator<Item = Survival> {
+    [Survival::All, Survival::Nothing].into_iter().chain((0..24).map(Survival::Some))
+}
+
+/// Operations of one undisturbed life, and how many of them are syncs.
+fn measure() -> (u64, u64) {
+    let disk = Arc::new(SimulatedDisk::new());
+    live(&(Arc::clone(&disk) as Arc<dyn Disk>), &mut Promised::default()).unwrap();
+    (disk.operations(), disk.counters().all_syncs())
+}
+
+#[test]
+fn nothing_promised_is_lost_wherever_the_power_fails() {
+    let (operations, _) = measure();
+    for at in 0..=operations {
+        for survival in survivals() {
+            let simulated = Arc::new(SimulatedDisk::new());
+            let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
+            let mut promised = Promised::default();
+            simulated.fail_at(at, Fault::PowerFailure);
+            let lived = live(&disk, &mut promised);
+            // The last operation of all removes the owner's file, which nobody is told about.
+            assert_eq!(lived.is_err(), at + 1 < operations);
+            simulated.restart(survival);
+            assert_eq!(broken(&disk, &promised), None, "operation {at}, {survival:?}");
+            recover(&disk, &mut promised).unwrap();
+            simulated.restart(Survival::Nothing);
+            assert_eq!(broken(&disk, &promised), None, "recovered after operation {at}, {survival:?}");
+        }
+    }
+}
+
+#[test]
+fn nothing_promised_is_lost_when_recovery_fails_too() {
+    let (operations, _) = measure();
+    for at in (0..operations).step_by(3) {
+        for again in 0..12 {
+            for seed in 0..4 {
+                let simulated = Arc::new(SimulatedDisk::new());
+                let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
+                let mut promised = Promised::default();
+                simulated.fail_at(at, Fault::PowerFailure);
+                live(&disk, &mut promised).unwrap_err();
+                simulated.restart(Survival::Some(seed));
+                simulated.fail_at(simulated.operations() + again, Fault::PowerFailure);
+                let _ = recover(&disk, &mut promised);
+                simulated.restart(Survival::Some(seed + 100));
+                assert_eq!(broken(&disk, &promised), None, "operations {at} and {again}, {seed}");
+                recover(&disk, &mut promised).unwrap();
+            }
+        }
+    }
+}
+
+/// A kill, a whole second life, and then the power fails: what the first left unsynced must not take the second along.
+fn survives_a_kill(at: u64, disk: &Arc<dyn Disk>, simulated: &SimulatedDisk, survival: Survival) -> Option<String> {
+    simulated.fail_at(at, Fault::PowerFailure);
+    let mut promised = Promised::default();
+    let _ = live(disk, &mut promised);
+    simulated.restart(Survival::All);
+    if let Err(error) = live(disk, &mut promised) {
+        return Some(error.to_string());
+    }
+    simulated.restart(survival);
+    broken(disk, &promised)
+}
+
+#[test]
+fn nothing_promised_is_lost_when_a_kill_came_before() {
+    let (operations, _) = measure();
+    for at in 0..=operations {
+        for survival in survivals() {
+            let simulated = Arc::new(SimulatedDisk::new());
+            let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
+            assert_eq!(survives_a_kill(at, &disk, &simulated, survival), None, "operation {at}, {survival:?}");
+        }
+    }
+}
+
+#[test]
+fn no_sync_can_be_left_out() {
+    let (operations, syncs) = measure();
+    assert!(syncs > 15, "{syncs} syncs");
+    let skipping = |skipped: u64| {
+        let simulated = Arc::new(SimulatedDisk::new());
+        let disk: Arc<dyn Disk> = Arc::new(SkipSync::new(Arc::clone(&simulated) as Arc<dyn Disk>, skipped));
+        (simulated, disk)
+    };
+    for skipped in 0..syncs {
+        let noticed = (0..=operations).any(|at| {
+            survivals().any(|survival| {
+                let (simulated, disk) = skipping(skipped);
+                let mut promised = Promised::default();
+                simulated.fail_at(at, Fault::PowerFailure);
+                let _ = live(&disk, &mut promised);
+                simulated.restart(survival);
+                broken(&disk, &promised).is_some()
+            })
+        });
+        let noticed = noticed
+            || (0..=operations).any(|at| {
+                survivals().any(|survival| {
+                    let (simulated, disk) = skipping(skipped);
+                    survives_a_kill(at, &disk, &simulated, survival).is_some()
+                })
+            });
+        assert!(noticed, "sync {skipped} of {syncs} can be left out and nobody notices");
+    }
+}
+
+#[test]
+fn a_full_disk_loses_nothing_either() {
+    let (operations, _) = measure();
+    for at in 0..operations {
+        for fault in [Fault::Full, Fault::Short(0), Fault::Short(7), Fault::Short(10_000)] {
+            let simulated = Arc::new(SimulatedDisk::new());
+            let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
+            let mut promised = Promised::default();
+            simulated.fail_at(at, fault);
+            let _ = live(&disk, &mut promised);
+            assert_eq!(broken(&disk, &promised), None, "operation {at}, {fault:?}");
+            simulated.restart(Survival::Nothing);
+            assert_eq!(broken(&disk, &promised), None, "operation {at}, {fault:?}, then power");
+            recover(&disk, &mut promised).unwrap();
+        }
+    }
+}
+
+/// Intent, sync, commit, perform, as the engine does it, twice.
+fn spend(disk: &Arc<dyn Disk>, promised: &mut Promised) -> Result<(), StoreError> {
+    let thread = ThreadId::parse("hello-1").unwrap();
+    let registry = Registry::open(Arc::clone(disk))?;
+    let row = ThreadRow::new(thread.clone(), "hello", 1);
+    let issue = |turn| Change::Ledger(LedgerStep::issue(&thread, turn, 0, 100));
+    let settle = |turn| Change::Ledger(LedgerStep::settle(&thread, turn, 0, 60));
+    let register = Change::Ledger(LedgerStep::register(&thread, 500));
+    registry.commit(&[Change::Put(Box::new(row)), register, issue(1)])?;
+    promised.threads = vec![thread.clone()];
+    registry.commit(&[settle(1), issue(2)])?;
+    promised.spent = 60;
+    registry.commit(&[settle(2)])?;
+    promised.spent = 120;
+    Ok(())
+}
+
+#[test]
+fn what_is_committed_is_there_and_booked_once() {
+    let thread = ThreadId::parse("hello-1").unwrap();
+    let simulated = Arc::new(SimulatedDisk::new());
+    let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
+    spend(&disk, &mut Promised::default()).unwrap();
+    let operations = simulated.operations();
+    assert!(operations > 30, "{operations} operations");
+    for at in 0..=operations {
+        for survival in [Survival::All, Survival::Nothing, Survival::Some(1), Survival::Some(2), Survival::Some(3)] {
+            let simulated = Arc::new(SimulatedDisk::new());
+            let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
+            let mut promised = Promised::default();
+            simulated.fail_at(at, Fault::PowerFailure);
+            let _ = spend(&disk, &mut promised);
+            simulated.restart(survival);
+            let place = format!("operation {at} of {operations}, {survival:?}");
+            {
+                let registry = Registry::open(Arc::clone(&disk)).unwrap_or_else(|error| panic!("{place}: {error}"));
+                let account = registry.account(&thread).unwrap();
+                let spent = account.map_or(0, |account| account.spent().0);
+                assert!(spent >= promised.spent, "{place}: {spent} of {}", promised.spent);
+                assert_eq!(registry.thread(&thread).unwrap().is_some(), registry.account(&thread).unwrap().is_some());
+                assert!(promised.threads.is_empty() || registry.thread(&thread).unwrap().is_some(), "{place}");
+            }
+            // The same life again: what was done before is answered, not done twice.
+            spend(&disk, &mut promised).unwrap_or_else(|error| panic!("{place}: {error}"));
+            let registry = Registry::open(Arc::clone(&disk)).unwrap();
+            assert_eq!(registry.account(&thread).unwrap().unwrap().spent().0, 120, "{place}");
+            let repeat = Change::Ledger(LedgerStep::settle(&thread, 2, 0, 60));
+            assert!(matches!(registry.commit(&[repeat]).unwrap()[0], Answered::Ledger(_)));
+            assert_eq!(registry.account(&thread).unwrap().unwrap().spent().0, 120, "{place}");
+        }
+    }
+    assert!(!disk.exists(Path::new("nothing")).unwrap());
+}
