@@ -1,5 +1,6 @@
 //! Plans to events. The machine decides (pure), the driver acts (async), the store remembers.
 
+pub mod disk_world;
 pub mod event;
 pub mod keys;
 pub mod message;

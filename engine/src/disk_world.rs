@@ -1,0 +1,203 @@
+//! The compiler's `World` over real folders: the project's, the user's and the embedded system space
+//! (`language.md` 1). Files are opened through directory handles, so that no link leaves its space, and a signed file
+//! that does not verify is never read further (`language.md` 3). A world is one look at the disk: what it has listed
+//! stays listed; a later look is a new world.
+
+mod listing;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use rustix::fs::OFlags;
+use rye_compiler::world::{Entry, ItemKind, Located, Space, World, WorldError};
+use rye_grammar::ItemId;
+
+use crate::keys::TrustStore;
+use listing::Listing;
+
+/// Larger files are refused: no item is that large, and a mistake or an attack should not fill the memory.
+const MAX_FILE_BYTES: u64 = 64 << 20;
+
+/// A file of a space: its path and what it holds.
+type Embedded = (Arc<str>, Arc<[u8]>);
+type Found = (Arc<str>, Vec<u8>);
+
+/// Three spaces, highest precedence first.
+pub struct DiskWorld {
+    /// Project and user space, where they exist.
+    spaces: Vec<(Space, Dir)>,
+    system: BTreeMap<(ItemKind, ItemId), Vec<Embedded>>,
+    trust: TrustStore,
+    listings: RefCell<BTreeMap<(Space, ItemKind), Rc<Listing>>>,
+}
+
+impl DiskWorld {
+    /// Opens the roots, the folders that hold `.ai/`. A user space that does not exist is an empty one.
+    ///
+    /// `system` are the files of the standard library by path; `trust` the keys whose signatures count.
+    ///
+    /// # Errors
+    /// [`WorldError::Unreadable`]: a root exists and cannot be opened.
+    pub fn open<'f>(
+        project: Option<&Path>,
+        user: Option<&Path>,
+        system: impl IntoIterator<Item = (String, &'f [u8])>,
+        trust: TrustStore,
+    ) -> Result<Self, WorldError> {
+        let mut spaces = Vec::new();
+        for (space, root) in [(Space::Project, project), (Space::User, user)] {
+            let Some(root) = root else { continue };
+            match Dir::open_ambient_dir(root, ambient_authority()) {
+                Ok(dir) => spaces.push((space, dir)),
+                Err(error) if error.kind() == ErrorKind::NotFound && space == Space::User => {}
+                Err(error) => {
+                    return Err(WorldError::Unreadable { path: root.display().to_string(), reason: error.to_string() });
+                }
+            }
+        }
+        let mut embedded: BTreeMap<_, Vec<Embedded>> = BTreeMap::new();
+        for (path, bytes) in system {
+            if let Some(key) = ItemKind::of_path(&path) {
+                embedded.entry(key).or_default().push((path.into(), bytes.into()));
+            }
+        }
+        Ok(Self { spaces, system: embedded, trust, listings: RefCell::default() })
+    }
+
+    /// The paths of this id in one space: from the listing where there is one, else by asking for each extension.
+    fn paths(&self, space: Space, dir: &Dir, kind: ItemKind, id: &ItemId) -> Result<Vec<Found>, WorldError> {
+        let listed = self.listings.borrow().get(&(space, kind)).map(Rc::clone);
+        let mut found = Vec::new();
+        if let Some(listing) = listed {
+            for path in listing.paths(id) {
+                if let Some(bytes) = read(space, dir, path)? {
+                    found.push((path.clone(), bytes));
+                }
+            }
+            return Ok(found);
+        }
+        for extension in kind.extensions() {
+            let path = format!("{}{id}.{extension}", kind.folder());
+            if let Some(bytes) = read(space, dir, &path)? {
+                found.push((path.into(), bytes));
+            }
+        }
+        Ok(found)
+    }
+
+    fn verified(&self, space: Space, path: &str, bytes: &[u8]) -> Result<(), WorldError> {
+        let fault = |reason: String| WorldError::Signature { path: space.display(path), reason };
+        self.trust.standing(bytes).map(|_| ()).map_err(|error| fault(error.to_string()))
+    }
+}
+
+/// One file's bytes; `None` where there is none.
+fn read(space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldError> {
+    let unreadable = |reason: String| WorldError::Unreadable { path: space.display(path), reason };
+    let mut options = OpenOptions::new();
+    // Without blocking: a named pipe in the place of a file must not hold the compiler.
+    let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let file = match dir.open_with(path, options.read(true).custom_flags(nonblocking)) {
+        Ok(file) => file,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return dangling(space, dir, path);
+        }
+        Err(error) => return Err(refusal(space, path, &error)),
+    };
+    let metadata = file.metadata().map_err(|e| unreadable(e.to_string()))?;
+    if !metadata.is_file() {
+        return Err(unreadable("it is not a regular file".to_owned()));
+    }
+    if metadata.len() > MAX_FILE_BYTES {
+        return Err(unreadable(format!("it is larger than {} MiB", MAX_FILE_BYTES >> 20)));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
+    // One byte more than allowed tells a file that grew while it was read.
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|e| unreadable(e.to_string()))?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(unreadable(format!("it is larger than {} MiB", MAX_FILE_BYTES >> 20)));
+    }
+    Ok(Some(bytes))
+}
+
+/// Tells a file that is not there from a link that leads nowhere, which is an error.
+fn dangling(space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldError> {
+    match dir.symlink_metadata(path) {
+        Ok(metadata) if metadata.file_type().is_symlink() => Err(WorldError::Unreadable {
+            path: space.display(path),
+            reason: "it is a link that leads nowhere".to_owned(),
+        }),
+        _ => Ok(None),
+    }
+}
+
+/// A refusal by the directory handle has no error number of the system's own: the path led out of its space.
+fn refusal(space: Space, path: &str, error: &std::io::Error) -> WorldError {
+    let path = space.display(path);
+    if error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_none() {
+        return WorldError::Escapes { path };
+    }
+    WorldError::Unreadable { path, reason: error.to_string() }
+}
+
+impl World for DiskWorld {
+    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<Located>, WorldError> {
+        let mut found = Vec::new();
+        for (space, dir) in &self.spaces {
+            let files = self.paths(*space, dir, kind, id)?;
+            if let [(first, _), (second, _), ..] = files.as_slice() {
+                let (first, second) = (space.display(first), space.display(second));
+                return Err(WorldError::Ambiguous { id: id.to_string(), first, second });
+            }
+            for (path, bytes) in files {
+                self.verified(*space, &path, &bytes)?;
+                found.push(Located { space: *space, kind, id: id.clone(), path, bytes: bytes.into() });
+            }
+        }
+        for (path, bytes) in self.system.get(&(kind, id.clone())).into_iter().flatten() {
+            let (path, bytes) = (path.clone(), bytes.clone());
+            found.push(Located { space: Space::System, kind, id: id.clone(), path, bytes });
+        }
+        Ok(found)
+    }
+
+    fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError> {
+        let mut entries = Vec::new();
+        for (space, dir) in &self.spaces {
+            let known = self.listings.borrow().get(&(*space, kind)).map(Rc::clone);
+            let listing = if let Some(listing) = known {
+                listing
+            } else {
+                let listing = Rc::new(Listing::read(*space, dir, kind)?);
+                self.listings.borrow_mut().insert((*space, kind), Rc::clone(&listing));
+                listing
+            };
+            entries.extend(listing.entries().map(|(id, path)| Entry {
+                id: id.clone(),
+                space: *space,
+                path: path.clone(),
+            }));
+        }
+        for ((k, id), files) in &self.system {
+            if *k == kind {
+                entries.extend(files.iter().map(|(path, _)| Entry {
+                    id: id.clone(),
+                    space: Space::System,
+                    path: path.clone(),
+                }));
+            }
+        }
+        entries.sort();
+        Ok(entries)
+    }
+}
+
+#[cfg(test)]
+#[path = "disk_world/tests.rs"]
+mod tests;

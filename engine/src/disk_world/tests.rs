@@ -1,0 +1,103 @@
+//! Tests of the disk world: precedence, refusals, and what is left out.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+fn id(text: &str) -> ItemId {
+    ItemId::parse(text).unwrap()
+}
+
+fn world(project: &Path, user: Option<&Path>) -> DiskWorld {
+    let system: [(String, &[u8]); 2] =
+        [(".ai/knowledge/shared.md".to_owned(), b"system"), (".ai/knowledge/only.md".to_owned(), b"system only")];
+    DiskWorld::open(Some(project), user, system, TrustStore::default()).unwrap()
+}
+
+fn write(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+#[test]
+fn the_project_comes_first_and_the_system_last() {
+    let (project, user) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    write(project.path(), ".ai/knowledge/shared.md", "project");
+    write(user.path(), ".ai/knowledge/shared.yaml", "user");
+    let world = world(project.path(), Some(user.path()));
+    for listed_first in [false, true] {
+        if listed_first {
+            assert_eq!(world.list(ItemKind::Knowledge).unwrap().len(), 4);
+        }
+        let found = world.candidates(ItemKind::Knowledge, &id("shared")).unwrap();
+        let texts: Vec<_> = found.iter().map(|l| String::from_utf8_lossy(&l.bytes).into_owned()).collect();
+        assert_eq!(texts, ["project", "user", "system"]);
+        assert!(world.candidates(ItemKind::Knowledge, &id("nothing")).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn two_files_for_one_id_are_refused() {
+    let project = tempfile::tempdir().unwrap();
+    write(project.path(), ".ai/tools/a/b.yaml", "");
+    write(project.path(), ".ai/tools/a/b.sh", "");
+    let found = world(project.path(), None).candidates(ItemKind::Tool, &id("a/b"));
+    assert!(matches!(found, Err(WorldError::Ambiguous { .. })));
+}
+
+#[test]
+fn links_that_leave_are_refused_and_links_that_stay_are_followed() {
+    let (project, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(outside.path().join("secret.md"), "secret").unwrap();
+    write(project.path(), ".ai/knowledge/real.md", "here");
+    symlink("real.md", project.path().join(".ai/knowledge/same.md")).unwrap();
+    let inside = world(project.path(), None);
+    assert_eq!(inside.candidates(ItemKind::Knowledge, &id("same")).unwrap().first().unwrap().bytes.as_ref(), b"here");
+    assert!(inside.list(ItemKind::Knowledge).is_ok());
+
+    symlink(outside.path().join("secret.md"), project.path().join(".ai/knowledge/leak.md")).unwrap();
+    symlink(outside.path(), project.path().join(".ai/knowledge/folder")).unwrap();
+    symlink("nowhere.md", project.path().join(".ai/knowledge/gone.md")).unwrap();
+    let world = world(project.path(), None);
+    for (name, escapes) in [("leak", true), ("folder/secret", true), ("gone", false)] {
+        let error = world.candidates(ItemKind::Knowledge, &id(name)).unwrap_err();
+        assert_eq!(matches!(error, WorldError::Escapes { .. }), escapes, "{name}: {error}");
+    }
+    assert!(world.list(ItemKind::Knowledge).is_err());
+}
+
+#[test]
+fn what_is_no_regular_file_is_refused_without_waiting() {
+    let project = tempfile::tempdir().unwrap();
+    write(project.path(), ".ai/knowledge/x.md", "");
+    let pipe = project.path().join(".ai/knowledge/pipe.md");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600), 0)
+        .unwrap();
+    fs::create_dir(project.path().join(".ai/knowledge/folder.md")).unwrap();
+    let world = world(project.path(), None);
+    for name in ["pipe", "folder"] {
+        let found = world.candidates(ItemKind::Knowledge, &id(name));
+        assert!(matches!(found, Err(WorldError::Unreadable { .. })), "{name}");
+    }
+}
+
+#[test]
+fn a_signed_file_that_does_not_verify_is_not_read() {
+    let project = tempfile::tempdir().unwrap();
+    let key = "0".repeat(16);
+    let line = format!("<!-- rye:signed:2026-02-14T00:27:54Z:{}:{}:{key} -->\n", "a".repeat(64), "A".repeat(86));
+    write(project.path(), ".ai/knowledge/signed.md", &format!("{line}text"));
+    let found = world(project.path(), None).candidates(ItemKind::Knowledge, &id("signed"));
+    assert!(matches!(found, Err(WorldError::Signature { .. })), "{found:?}");
+}
+
+#[test]
+fn a_missing_user_space_is_empty_and_a_missing_project_is_an_error() {
+    let project = tempfile::tempdir().unwrap();
+    let gone = project.path().join("gone");
+    assert_eq!(world(project.path(), Some(&gone)).list(ItemKind::Knowledge).unwrap().len(), 2);
+    let system: [(String, &[u8]); 0] = [];
+    assert!(DiskWorld::open(Some(&gone), None, system, TrustStore::default()).is_err());
+}
