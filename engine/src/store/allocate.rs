@@ -88,3 +88,6 @@ impl ThreadIds {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -87,3 +87,6 @@ pub fn consume(disk: &dyn Disk, thread: &ThreadId, id: &str) -> Result<(), Store
         Ok(()) | Err(_) => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

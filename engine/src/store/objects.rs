@@ -152,3 +152,6 @@ fn final_path(id: &ObjectId) -> PathBuf {
 fn new_path(id: &ObjectId) -> PathBuf {
     Path::new(OBJECTS).join(format!("{id}.new"))
 }
+
+#[cfg(test)]
+mod tests;

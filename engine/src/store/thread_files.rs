@@ -118,3 +118,6 @@ fn inexact(value: &Value) -> Option<String> {
         Value::Null | Value::Bool(_) | Value::String(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

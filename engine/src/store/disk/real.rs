@@ -250,3 +250,6 @@ struct HeldFile {
 }
 
 impl Held for HeldFile {}
+
+#[cfg(test)]
+mod tests;

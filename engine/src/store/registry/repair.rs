@@ -17,6 +17,9 @@ use crate::thread_id::ThreadId;
 
 mod fold;
 
+#[cfg(test)]
+mod tests;
+
 use fold::Folded;
 
 const DOING: &str = "rebuilding it";

@@ -1,0 +1,156 @@
+//! The real disk: what it refuses, and that a full set of open files loses nothing.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::os::unix::fs::symlink;
+
+use tempfile::TempDir;
+
+use super::*;
+
+fn disk() -> (TempDir, RealDisk) {
+    let folder = TempDir::new().unwrap();
+    let disk = RealDisk::open(folder.path()).unwrap();
+    (folder, disk)
+}
+
+#[test]
+fn nothing_outside_the_root_is_touched() {
+    let outside = TempDir::new().unwrap();
+    std::fs::write(outside.path().join("file"), "theirs").unwrap();
+    let (folder, disk) = disk();
+    symlink(outside.path(), folder.path().join("link")).unwrap();
+    symlink(outside.path().join("file"), folder.path().join("file")).unwrap();
+    let elsewhere = outside.path().join("file");
+    for path in [Path::new("link/file"), Path::new("file"), Path::new("../file"), &elsewhere] {
+        assert!(disk.read(path).is_err(), "{path:?}");
+        assert!(disk.append(path, 6, b"ours").is_err(), "{path:?}");
+        assert!(disk.append_volatile(path, b"ours").is_err(), "{path:?}");
+        assert!(disk.truncate(path, 0).is_err(), "{path:?}");
+        assert!(disk.create(path, b"ours").is_err(), "{path:?}");
+        assert!(disk.sync(path).is_err(), "{path:?}");
+        assert!(disk.lock(path, b"ours").is_err(), "{path:?}");
+        assert!(disk.shared_file(path, Access::ReadWrite).is_err(), "{path:?}");
+    }
+    for path in ["link/new", "../new"] {
+        assert!(disk.create(Path::new(path), b"ours").is_err());
+        assert!(disk.create_dir(Path::new(path)).is_err());
+        assert!(disk.write_atomic(Path::new(path), b"ours").is_err());
+    }
+    assert!(disk.remove(Path::new("link/file")).is_err());
+    assert!(disk.list(Path::new("link")).is_err());
+    assert_eq!(std::fs::read(elsewhere).unwrap(), b"theirs");
+    // A link in the place of a file that is replaced is replaced itself.
+    disk.write_atomic(Path::new("file"), b"ours").unwrap();
+    assert_eq!(std::fs::read(outside.path().join("file")).unwrap(), b"theirs");
+    assert_eq!(disk.read(Path::new("file")).unwrap(), b"ours");
+}
+
+#[test]
+fn an_append_says_where_it_belongs() {
+    let (_folder, disk) = disk();
+    let path = Path::new("log");
+    assert_eq!(disk.append(path, 3, b"x").unwrap_err().kind(), io::ErrorKind::NotFound);
+    disk.append(path, 0, b"abc").unwrap();
+    for wrong in [0, 2, 4] {
+        assert_eq!(disk.append(path, wrong, b"x").unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+    disk.append(path, 3, b"def").unwrap();
+    disk.sync(path).unwrap();
+    disk.truncate(path, 4).unwrap();
+    disk.append(path, 4, b"!").unwrap();
+    assert_eq!(disk.read(path).unwrap(), b"abcd!");
+    assert_eq!(disk.read_range(path, 1, 2).unwrap(), b"bc");
+    assert_eq!(disk.read_range(path, 4, 20).unwrap(), b"!");
+    assert_eq!(disk.read_range(path, 40, 20).unwrap(), b"");
+}
+
+#[test]
+fn more_unsynced_files_than_may_be_open_are_written_all_the_same() {
+    let (_folder, disk) = disk();
+    let count = OPEN_FILES + 40;
+    let paths: Vec<PathBuf> = (0..count).map(|n| PathBuf::from(format!("log-{n}"))).collect();
+    for round in 0..3 {
+        for path in &paths {
+            disk.append(path, round * 2, b"ab").unwrap();
+        }
+        assert_eq!(disk.unsynced().files.len(), OPEN_FILES);
+    }
+    for path in &paths {
+        disk.sync(path).unwrap();
+        assert_eq!(disk.read(path).unwrap(), b"ababab");
+    }
+    assert!(disk.unsynced().files.is_empty());
+}
+
+#[test]
+fn a_write_that_failed_behind_our_back_fails_the_next_sync() {
+    let (_folder, disk) = disk();
+    let path = Path::new("log");
+    disk.append(path, 0, b"ab").unwrap();
+    disk.unsynced().failed.insert(path.to_path_buf());
+    assert!(disk.sync(path).is_err());
+    assert!(disk.sync(path).is_err());
+}
+
+#[test]
+fn one_of_many_gets_a_new_name() {
+    let (folder, disk) = disk();
+    let to = Path::new("name");
+    let won: usize = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..4)
+            .map(|worker| {
+                let disk = &disk;
+                scope.spawn(move || {
+                    let from = PathBuf::from(format!("from-{worker}"));
+                    disk.create(&from, worker.to_string().as_bytes()).unwrap();
+                    match disk.rename_new(&from, to) {
+                        Ok(()) => 1,
+                        Err(error) => {
+                            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+                            disk.remove(&from).unwrap();
+                            0
+                        }
+                    }
+                })
+            })
+            .collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).sum()
+    });
+    assert_eq!(won, 1);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_lock_is_seen_until_it_ends() {
+    let (_folder, disk) = disk();
+    let path = Path::new("owner");
+    assert!(!disk.is_locked(path).unwrap());
+    let held = disk.lock(path, b"me").unwrap();
+    assert!(disk.is_locked(path).unwrap());
+    assert_eq!(disk.lock(path, b"you").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!(disk.read(path).unwrap(), b"me");
+    drop(held);
+    assert!(!disk.is_locked(path).unwrap());
+}
+
+#[test]
+fn a_replaced_file_is_old_or_new() {
+    let (folder, disk) = disk();
+    let path = Path::new("thread.json");
+    disk.write_atomic(path, &[b'a'; 50_000]).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..50_u8 {
+                disk.write_atomic(path, &[b'a' + round % 2; 50_000]).unwrap();
+            }
+        });
+        for _ in 0..200 {
+            let read = disk.read(path).unwrap();
+            let first = read.first().copied().unwrap();
+            assert!(read.len() == 50_000 && read.iter().all(|byte| *byte == first));
+        }
+    });
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary files stay");
+    assert_eq!(disk.counters().syncs, 0);
+}

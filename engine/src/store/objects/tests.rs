@@ -1,0 +1,97 @@
+//! Objects: stored once, durable when told, never believed without their hash.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use super::*;
+use crate::store::disk::{SimulatedDisk, Survival};
+use crate::store::layout;
+
+fn objects() -> (Arc<SimulatedDisk>, Objects) {
+    let disk = Arc::new(SimulatedDisk::new());
+    layout::prepare(&*disk).unwrap();
+    (Arc::clone(&disk), Objects::new(disk))
+}
+
+#[test]
+fn ids_are_the_hash() {
+    let (disk, objects) = objects();
+    let id = objects.put(b"abc").unwrap();
+    assert_eq!(id.as_str(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    assert_eq!(objects.get(&id).unwrap(), b"abc");
+    let names: Vec<String> = disk.list(Path::new(OBJECTS)).unwrap().into_iter().map(|entry| entry.name).collect();
+    assert_eq!(names, [id.to_string()]);
+}
+
+#[test]
+fn the_same_contents_are_synced_once() {
+    let (disk, objects) = objects();
+    let before = disk.counters();
+    let ids = objects.put_all(&[b"one", b"two", b"one"]).unwrap();
+    assert_eq!(ids[0], ids[2]);
+    let counters = disk.counters().since(&before);
+    assert_eq!((counters.syncs, counters.dir_syncs), (2, 1));
+    objects.put_all(&[b"two", b"one"]).unwrap();
+    objects.put(b"one").unwrap();
+    assert_eq!(disk.counters().since(&before).all_syncs(), 3);
+    assert_eq!(objects.put_all(&[]).unwrap(), []);
+    assert_eq!(objects.get(&objects.put(b"").unwrap()).unwrap(), b"");
+}
+
+#[test]
+fn a_lost_last_rename_loses_nothing() {
+    let (disk, objects) = objects();
+    let id = objects.put(b"abc").unwrap();
+    disk.restart(Survival::Nothing);
+    assert!(!objects.has(&id).unwrap());
+    assert_eq!(objects.get(&id).unwrap(), b"abc");
+    assert_eq!(objects.put(b"abc").unwrap(), id);
+    assert!(objects.has(&id).unwrap());
+}
+
+#[test]
+fn altered_contents_are_refused() {
+    let (disk, objects) = objects();
+    let id = objects.put(b"abc").unwrap();
+    disk.write_at(&final_path(&id), 1, b"x").unwrap();
+    assert!(matches!(objects.get(&id), Err(StoreError::Altered { .. })));
+    let missing = ObjectId::of(b"never stored");
+    assert!(matches!(objects.get(&missing), Err(StoreError::Io { .. })));
+}
+
+#[test]
+fn what_is_no_hash_is_no_id() {
+    let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    assert_eq!(ObjectId::parse(hash).unwrap(), ObjectId::of(b"abc"));
+    let upper = hash.to_uppercase();
+    let path = format!("../{}", &hash[3..]);
+    for text in ["", "..", &hash[1..], &upper, &path, &format!("{hash}0"), "\u{1b}[2J"] {
+        let error = ObjectId::parse(text).unwrap_err().to_string();
+        assert!(!error.contains('\u{1b}'), "{error:?}");
+        assert!(serde_json::from_value::<ObjectId>(text.into()).is_err());
+    }
+}
+
+#[test]
+fn many_store_the_same_at_once() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let disk = Arc::new(crate::store::RealDisk::open(folder.path()).unwrap());
+    layout::prepare(&*disk).unwrap();
+    let objects = Objects::new(disk);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for n in 0..10 {
+                    let contents = format!("contents {n}");
+                    let id = objects.put(contents.as_bytes()).unwrap();
+                    assert_eq!(objects.get(&id).unwrap(), contents.as_bytes());
+                }
+            });
+        }
+    });
+    let left = std::fs::read_dir(folder.path().join(OBJECTS)).unwrap().count();
+    assert!((10..=20).contains(&left), "{left} files");
+    for entry in std::fs::read_dir(folder.path().join(OBJECTS)).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(ObjectId::parse(name.trim_end_matches(".new")).is_ok(), "{name}");
+    }
+}

@@ -1,0 +1,1 @@
+//! The registry rebuilt from transcripts equals the one that was there.

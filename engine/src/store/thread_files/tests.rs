@@ -1,0 +1,92 @@
+//! Snapshots: canonical, signed over what they say, refused when changed.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use serde_json::json;
+
+use super::*;
+use crate::store::disk::SimulatedDisk;
+
+fn thread() -> ThreadId {
+    ThreadId::parse("agency-kiwi/discover_leads-1739820456").unwrap()
+}
+
+fn disk() -> SimulatedDisk {
+    let disk = SimulatedDisk::new();
+    disk.create_dir_all(&layout::thread_folder(&thread())).unwrap();
+    disk
+}
+
+fn fields() -> Map<String, Value> {
+    let fields = json!({"thread_id": thread().as_str(), "status": "running", "limits": {"turns": 10, "spend": 0.1}});
+    fields.as_object().unwrap().clone()
+}
+
+/// Stands for a key: a sum that notices changes.
+fn sign(bytes: &[u8]) -> String {
+    format!("signed:{}", crate::store::ObjectId::of(bytes))
+}
+
+fn verify(bytes: &[u8], signature: &str) -> bool {
+    sign(bytes) == signature
+}
+
+#[test]
+fn a_snapshot_is_canonical_and_signed() {
+    let disk = disk();
+    let before = disk.counters();
+    write_snapshot(&disk, &thread(), &fields(), None).unwrap();
+    let path = layout::snapshot(&thread());
+    let text = String::from_utf8(disk.read(&path).unwrap()).unwrap();
+    let unsigned =
+        r#"{"limits":{"spend":0.1,"turns":10},"status":"running","thread_id":"agency-kiwi/discover_leads-1739820456"}"#;
+    assert_eq!(text, format!("{unsigned}\n"));
+    write_snapshot(&disk, &thread(), &fields(), Some(&sign)).unwrap();
+    let read = read_snapshot(&disk, &thread(), Some(&verify)).unwrap().unwrap();
+    assert_eq!(read.get(SIGNATURE), Some(&json!(sign(unsigned.as_bytes()))));
+    // What was signed before is signed anew, without the old signature.
+    write_snapshot(&disk, &thread(), &read, Some(&sign)).unwrap();
+    assert_eq!(read_snapshot(&disk, &thread(), Some(&verify)).unwrap().unwrap(), read);
+    assert_eq!(disk.counters().since(&before).all_syncs(), 0, "outputs are never synced");
+}
+
+#[test]
+fn a_changed_snapshot_is_refused() {
+    let disk = disk();
+    assert_eq!(read_snapshot(&disk, &thread(), Some(&verify)).unwrap(), None);
+    write_snapshot(&disk, &thread(), &fields(), Some(&sign)).unwrap();
+    let path = layout::snapshot(&thread());
+    let text = String::from_utf8(disk.read(&path).unwrap()).unwrap();
+    for changed in [text.replace("10", "99"), text.replace("signed:", ""), text.replace("\"signed:", "1,\"x\":\"")] {
+        disk.write_atomic(&path, changed.as_bytes()).unwrap();
+        assert!(matches!(read_snapshot(&disk, &thread(), Some(&verify)), Err(StoreError::Altered { .. })));
+        assert!(read_snapshot(&disk, &thread(), None).unwrap().is_some());
+    }
+    disk.write_atomic(&path, b"[1]").unwrap();
+    assert!(matches!(read_snapshot(&disk, &thread(), None), Err(StoreError::Altered { .. })));
+}
+
+#[test]
+fn an_integer_that_would_be_rounded_is_not_signed() {
+    let disk = disk();
+    for (value, fits) in [(json!(9_007_199_254_740_991_u64), true), (json!({"a": [1_u64 << 53]}), false)] {
+        let mut fields = fields();
+        fields.insert("cost".to_string(), value);
+        assert_eq!(write_snapshot(&disk, &thread(), &fields, Some(&sign)).is_ok(), fits);
+    }
+}
+
+#[test]
+fn exports_are_knowledge() {
+    let disk = disk();
+    let directive = ItemId::parse("agency-kiwi/discover_leads").unwrap();
+    for text in ["first", "second"] {
+        let path = write_export(&disk, &directive, &thread(), text).unwrap();
+        let expected =
+            ".ai/knowledge/agent/threads/agency-kiwi/discover_leads/agency-kiwi/discover_leads-1739820456.md";
+        assert_eq!(path, Path::new(expected));
+        assert_eq!(disk.read(&path).unwrap(), text.as_bytes());
+    }
+    write_capabilities(&disk, &thread(), "tools").unwrap();
+    assert_eq!(disk.read(&layout::capabilities(&thread())).unwrap(), b"tools");
+}
