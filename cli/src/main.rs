@@ -16,6 +16,10 @@ use exit::Exit;
 use report::Report;
 
 fn main() -> ExitCode {
+    // This binary is also the helper that tools' programs run under.
+    if let Some(code) = rye_engine::tool::process::supervise_if_asked() {
+        return code;
+    }
     let args = Args::parse();
     let report = Report::new(&args.global);
     let exit = command::run(args, &report).unwrap_or_else(|failure| report.failure(&failure));

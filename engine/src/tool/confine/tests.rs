@@ -253,3 +253,49 @@ fn names_with_control_characters_stay_on_one_line() {
     assert!(!e.contains('\n') && !e.contains('\u{1b}'), "{e}");
     assert_eq!(w.project().locate("x\n.env  99").unwrap().path.to_string(), "x\\n.env  99");
 }
+
+mod any_path {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn segment() -> impl Strategy<Value = &'static str> {
+        let words = [
+            "a.txt", "src", "b.txt", "deep", ".ai", "state", "threads", "t.jsonl", "..", ".", "", "up", "home",
+            "hidden", "self", "OUT",
+        ];
+        prop::sample::select(words.to_vec())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(150))]
+
+        /// Whatever is opened is what the kernel finds at that path, inside the project and outside its state.
+        #[test]
+        fn leads_where_the_kernel_says_or_nowhere(words in prop::collection::vec(segment(), 1..7), absolute: bool) {
+            let w = world();
+            symlink("..", w.root.join("src/up")).unwrap();
+            symlink(&w.outside, w.root.join("OUT")).unwrap();
+            symlink(&w.root, w.root.join("home")).unwrap();
+            symlink("../.ai/state", w.root.join("src/hidden")).unwrap();
+            symlink(".", w.root.join("src/self")).unwrap();
+            let joined = words.join("/");
+            let path = if absolute { format!("{}/{joined}", w.root.display()) } else { joined };
+            let real = if path.starts_with('/') { PathBuf::from(&path) } else { w.root.join(&path) }.canonicalize();
+            let root = w.root.canonicalize().unwrap();
+            let project = w.project();
+            match project.locate(&path) {
+                Ok(place) if !matches!(place.found, Found::Missing { .. }) => {
+                    let real = real.unwrap();
+                    prop_assert_eq!(place.path.below(&root), real.clone());
+                    prop_assert!(real.starts_with(&root) && !real.starts_with(root.join(".ai/state")));
+                }
+                Ok(_) => prop_assert!(real.is_err()),
+                // A path that steps out on its way is refused even where it comes back.
+                Err(Refused::Outside { .. } | Refused::LeadsOut { .. }) => {}
+                Err(Refused::Hidden { .. }) => prop_assert!(path.contains("state") || path.contains("hidden")),
+                Err(_) => prop_assert!(real.is_err() || path.is_empty()),
+            }
+        }
+    }
+}
