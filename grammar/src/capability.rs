@@ -67,7 +67,7 @@ fn check(source: SourceId, text: &str, base: usize) -> Result<(), SyntaxError> {
         "a pattern holds letters, digits, `_`, `-`, `.` or `/`, and the wildcards `*`, `?`, `[seq]`"
     };
     Err(SyntaxError::Capability {
-        message: format!("`{}` is no capability pattern", trimmed.escape_debug()),
+        message: format!("`{}` is no capability pattern", crate::text::shorten(trimmed)),
         span: Span::new(source, start, start + c.len_utf8()),
         label: format!("{} cannot stand here", crate::text::name_char(c)),
         help: Some(help.into()),

@@ -127,7 +127,7 @@ fn mistakes() {
         ("a == 01", 5..7, "no number", ""),
         ("a matches b", 10..11, "written out", "quotes"),
         ("a matches 5", 10..11, "written out", "quotes"),
-        ("a == \u{0}", 5..6, "control", "remove"),
+        ("a == \u{0}", 5..6, "control", "escape"),
         ("a == é", 5..7, "missing", ""),
         ("and == 1", 0..3, "missing", ""),
     ] {

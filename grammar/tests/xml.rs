@@ -4,6 +4,7 @@
     clippy::indexing_slicing,
     clippy::string_slice,
     clippy::format_push_string,
+    clippy::format_collect,
     reason = "tests"
 )]
 

@@ -1,5 +1,5 @@
 //! YAML: values, spans in bytes, and the complaints of what is refused.
-#![allow(clippy::unwrap_used, clippy::format_push_string, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::format_push_string, clippy::format_collect, reason = "tests")]
 
 use rye_grammar::data::{Kind, Node};
 use rye_grammar::{Parsed, SourceId, yaml};

@@ -21,6 +21,8 @@ pub const MAX_ATTRIBUTES: usize = 64;
 /// After this many errors reading stops: what follows is more likely noise than news.
 const MAX_ERRORS: usize = 20;
 
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// Reads the XML in `range` of `text` (`language.md` 2); spans are offsets into `text`. The tree is the root element,
 /// if there is one, with whatever could be read of it.
 pub fn parse(source: SourceId, text: &str, range: Range<usize>) -> Parsed<Option<Element>> {
@@ -70,7 +72,14 @@ impl<'t> Builder<'t> {
 
     /// Reads until the end, or until a place from which reading must start again.
     fn read_from(&mut self, from: usize) -> Option<usize> {
-        let mut reader = Reader::from_str(self.text.get(from..self.end)?);
+        let rest = self.text.get(from..self.end)?;
+        if rest.starts_with(BYTE_ORDER_MARK) {
+            // quick-xml drops one at the start of what it reads, and with it the count of bytes.
+            let end = from + BYTE_ORDER_MARK.len_utf8();
+            self.text(from, end);
+            return Some(end);
+        }
+        let mut reader = Reader::from_str(rest);
         let config = reader.config_mut();
         config.check_end_names = false;
         config.allow_unmatched_ends = true;

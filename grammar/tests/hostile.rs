@@ -1,0 +1,361 @@
+//! What nobody means to write: bytes that are no text, nesting without end, files of fifty megabytes, noise.
+//! Every parser answers, in time that grows with the length, on a thread with a small stack.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use rye_grammar::condition::{from_data, parse_line, parse_path};
+use rye_grammar::knowledge::KnowledgeFormat;
+use rye_grammar::source::decode;
+use rye_grammar::tool_header::ToolLanguage;
+use rye_grammar::{
+    InvalidUtf8, SourceId, SyntaxError, capability, directive, hooks, knowledge, reference, signature, template,
+    tool_header, xml, yaml,
+};
+
+const SOURCE: SourceId = SourceId(0);
+const LANGUAGES: [ToolLanguage; 4] =
+    [ToolLanguage::Yaml, ToolLanguage::Shell, ToolLanguage::Python, ToolLanguage::JavaScript];
+
+/// Runs every parser on a text and answers the spans of every complaint.
+fn everything(text: &str) -> Vec<SyntaxError> {
+    let mut errors = Vec::new();
+    errors.extend(parse_line(SOURCE, text, 0).err());
+    errors.extend(parse_path(SOURCE, text, 0).err());
+    errors.extend(template::parse(SOURCE, text, 0).err());
+    errors.extend(template::parse_inputs(SOURCE, text, 0).err());
+    errors.extend(capability::parse(SOURCE, text, 0).err());
+    errors.extend(reference::parse(SOURCE, text, 0).err());
+    let scanned = template::scan_knowledge(SOURCE, text, 0);
+    assert!(scanned.parts.len() <= text.len() + 1);
+    let _ = (capability::is_plain(text), signature::parse(SOURCE, text));
+    let data = yaml::parse(SOURCE, text);
+    errors.extend(data.errors);
+    errors.extend(from_data(&data.tree).errors);
+    let element = xml::parse(SOURCE, text, 0..text.len());
+    errors.extend(element.errors);
+    if let Some(element) = &element.tree {
+        errors.extend(hooks::from_xml(element).errors);
+    }
+    errors.extend(directive::parse(SOURCE, text).errors);
+    errors.extend(knowledge::parse(SOURCE, text, KnowledgeFormat::Markdown).errors);
+    errors.extend(knowledge::parse(SOURCE, text, KnowledgeFormat::Yaml).errors);
+    for language in LANGUAGES {
+        errors.extend(tool_header::parse(SOURCE, text, language).errors);
+    }
+    errors
+}
+
+fn check(text: &str) {
+    for error in everything(text) {
+        for (span, label) in error.labels() {
+            assert!(text.get(span.range()).is_some(), "{error:?}");
+            assert!(!label.is_empty());
+        }
+        let message = error.to_string();
+        assert!(!message.is_empty() && !message.ends_with('.') && !message.contains('\n'), "{message:?}");
+        assert!(message.len() < 400, "{} bytes: {}", message.len(), error.code());
+        assert!(!message.chars().any(char::is_control), "{message:?}");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text() {
+    assert_eq!(decode(b"\xEF\xBB\xBFa\r\n").unwrap(), "a\r\n");
+    assert_eq!(decode(b"ab\xFFc"), Err(InvalidUtf8 { offset: 2 }));
+    assert_eq!(decode(b"\xEF\xBB\xBFab\xC3"), Err(InvalidUtf8 { offset: 5 }));
+    assert_eq!(decode(b"").unwrap(), "");
+    assert_eq!(decode("\u{feff}\u{feff}".as_bytes()).unwrap(), "\u{feff}");
+}
+
+#[test]
+fn control_characters_are_complained_about() {
+    for c in ['\0', '\u{1}', '\u{7}', '\u{1b}'] {
+        let fence = format!("```xml\n<directive name=\"x{c}\"/>\n```\n");
+        assert_eq!(directive::parse(SOURCE, &fence).errors.len(), 1, "{c:?}");
+        assert!(yaml::parse(SOURCE, &format!("a: {c}")).errors.len() == 1, "{c:?}");
+        assert!(parse_line(SOURCE, &format!("a == '{c}'"), 0).is_err(), "{c:?}");
+        assert!(capability::parse(SOURCE, &format!("rye.{c}"), 0).is_err(), "{c:?}");
+        assert!(reference::parse(SOURCE, &format!("a/{c}"), 0).is_err(), "{c:?}");
+    }
+}
+
+/// On two megabytes of stack, which is what threads other than the main one have.
+#[test]
+fn nesting_without_end() {
+    let repeated = [
+        "(",
+        "[",
+        "!",
+        "! ",
+        "not ",
+        "-",
+        "- ",
+        "a + (",
+        "exists(",
+        "length(",
+        "a || (",
+        "a && !(",
+        "1+",
+        "a.",
+        "{",
+        "<a>",
+        "<a b='",
+        "</a>",
+        "<",
+        "&",
+        "${",
+        "${a || \"",
+        "{input:",
+        "{input:a:",
+        "$",
+        "\\",
+        "\"",
+        "'",
+        "`",
+        "```xml\n",
+        "~~~\n",
+        "- ",
+        "? ",
+        "[{",
+        "a: {",
+        "a: [",
+        "&a [",
+        "*a",
+        "<!--",
+        "<![CDATA[",
+        "---\n",
+        "# rye: {\n",
+        "#",
+        "rye.",
+        "*",
+        "[!",
+        "../",
+        "a/",
+        "\n",
+        "\r",
+        "\t",
+        "é",
+        "<hooks><hook>",
+        "1 < ",
+        "a == ",
+        "in ",
+        "!!seq ",
+        "<<: ",
+        "> ",
+        "|\n",
+    ];
+    for piece in repeated {
+        check(&piece.repeat(10_000));
+    }
+    let indented: String = (0..10_000).fold(String::new(), |mut text, depth| {
+        text.extend(std::iter::repeat_n(' ', depth));
+        text.push_str("a:\n");
+        text
+    });
+    assert!(!yaml::parse(SOURCE, &indented).errors.is_empty());
+}
+
+#[test]
+fn conditions_are_bounded_in_depth_and_length() {
+    let nested = |depth: usize| format!("{}a{}", "(".repeat(depth), ")".repeat(depth));
+    assert!(parse_line(SOURCE, &nested(64), 0).is_ok());
+    assert!(parse_line(SOURCE, &nested(65), 0).is_err());
+    assert!(parse_line(SOURCE, &format!("{}a", "!".repeat(63)), 0).is_ok());
+    assert!(parse_line(SOURCE, &format!("{}a", "!".repeat(64)), 0).is_err());
+    assert!(parse_line(SOURCE, &format!("{}1", "- ".repeat(64)), 0).is_ok());
+    assert!(parse_line(SOURCE, &format!("a{} == 1", " + 1".repeat(70)), 0).is_err());
+    assert!(parse_line(SOURCE, &format!("a{}", " || a".repeat(10_000)), 0).is_ok());
+    assert!(parse_line(SOURCE, &format!("a{}", " && a".repeat(20_000)), 0).is_err());
+    let strings = format!("a in [{}'']", "'((((', \"[[[\\\"[[\", ".repeat(500));
+    assert!(parse_line(SOURCE, &strings, 0).is_ok());
+    let mapping = |depth: usize| format!("{}{{path: a, value: 1}}{}", "{not: ".repeat(depth), "}".repeat(depth));
+    assert_eq!(from_data(&yaml::parse(SOURCE, &mapping(60)).tree).errors, []);
+    assert!(!yaml::parse(SOURCE, &mapping(70)).errors.is_empty());
+}
+
+fn timed(what: &str, work: impl FnOnce()) {
+    let start = Instant::now();
+    work();
+    let took = start.elapsed();
+    assert!(took < Duration::from_mins(5), "{what} took {took:?}");
+}
+
+/// Fifty megabytes of each (fewer where each byte becomes a node in memory). The bound is far above what linear time
+/// takes in a debug build on a busy machine, and far below what anything worse would.
+#[test]
+fn fifty_megabytes() {
+    const SIZE: usize = 50_000_000;
+    let fill = |piece: &str| piece.repeat(SIZE / piece.len());
+    timed("a body", || {
+        let text = format!("```xml\n<directive name=\"x\"/>\n```\n{}", fill("some text, {input:x} and ${y}\n"));
+        let parsed = directive::parse(SOURCE, &text);
+        assert_eq!(parsed.errors, []);
+        assert!(parsed.tree.body.node.len() > SIZE - 100);
+    });
+    timed("elements", || {
+        let text = format!("```xml\n<directive>{}</directive>\n```\n", "<a b=\"c\">text &lt;</a>\n".repeat(200_000));
+        assert_eq!(directive::parse(SOURCE, &text).errors, []);
+    });
+    timed("fences", || {
+        assert!(!directive::parse(SOURCE, &fill("```\n```sh\n~~~\n")).errors.is_empty());
+    });
+    timed("openings of holes in knowledge", || {
+        assert_eq!(template::scan_knowledge(SOURCE, &fill("${a${a $${"), 0).parts.len(), 1);
+    });
+    timed("holes", || {
+        let text = "${a} text ".repeat(200_000);
+        assert_eq!(template::parse(SOURCE, &text, 0).unwrap().parts.len(), 400_000);
+    });
+    timed("a template without holes", || assert!(template::parse(SOURCE, &fill("{no hole} $ "), 0).is_ok()));
+    timed("an input that is never closed", || assert!(template::parse_inputs(SOURCE, &fill("{input:a "), 0).is_err()));
+    timed("one YAML string", || {
+        let text = format!("a: \"{}\"", fill("text "));
+        assert_eq!(yaml::parse(SOURCE, &text).errors, []);
+    });
+    timed("a condition", || assert!(parse_line(SOURCE, &fill("a && "), 0).is_err()));
+    timed("broken XML", || {
+        let text = fill("<a b=<");
+        assert!(xml::parse(SOURCE, &text, 0..text.len()).errors.len() <= 20);
+    });
+    timed("a shell header", || {
+        let text = format!("# rye: {{\n{}", fill("# a: {\n"));
+        assert!(!tool_header::parse(SOURCE, &text, ToolLanguage::Shell).errors.is_empty());
+    });
+}
+
+/// Noise made of the pieces that mean something to one of the parsers.
+fn soup() -> impl Strategy<Value = String> {
+    let pieces = prop::sample::select(vec![
+        "```xml\n",
+        "```\n",
+        "~~~xml\n",
+        "````",
+        "<directive",
+        " name=\"a\"",
+        ">",
+        "/>",
+        "</directive>",
+        "<hooks>",
+        "<hook",
+        "<when>",
+        "</when>",
+        "<action",
+        "<param name='x'>",
+        "&lt;",
+        "&",
+        "<![CDATA[",
+        "]]>",
+        "<!--",
+        "-->",
+        "---\n",
+        "a: ",
+        "- ",
+        "[",
+        "]",
+        "{",
+        "}",
+        ": ",
+        ", ",
+        "'",
+        "\"",
+        "\\",
+        "&x ",
+        "*x",
+        "!t ",
+        "|\n  ",
+        ">-\n  ",
+        "# rye: {",
+        "#",
+        "${",
+        "$${",
+        "}",
+        "{input:",
+        "?",
+        "|",
+        "||",
+        "&&",
+        "!",
+        "==",
+        "<",
+        "<=",
+        "in ",
+        "not ",
+        "contains ",
+        "matches ",
+        "exists(",
+        "length(",
+        "(",
+        ")",
+        ".",
+        "..",
+        "/",
+        "*",
+        "1",
+        "0",
+        "01",
+        "1.5",
+        "1e999",
+        "99999999999999999999",
+        "true",
+        "null",
+        "path: ",
+        "op: ",
+        "value: ",
+        "any: ",
+        "é",
+        "\u{feff}",
+        "\u{2028}",
+        "\0",
+        "\u{1b}",
+        "\r\n",
+        "\n",
+        "\t",
+        " ",
+        "  ",
+        "rye.",
+        "search.",
+        "`",
+        "~",
+        "<!-- rye:signed:a:b:c:d -->\n",
+    ]);
+    prop::collection::vec(pieces, 0..24).prop_map(|p| p.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_soup_makes_a_parser_panic(text in soup()) {
+        check(&text);
+    }
+
+    #[test]
+    fn no_bytes_make_a_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+        if let Ok(text) = decode(&bytes) {
+            check(&text);
+        }
+        check(&String::from_utf8_lossy(&bytes));
+    }
+
+    #[test]
+    fn no_text_makes_a_parser_panic(text in any::<String>()) {
+        check(&text);
+    }
+
+    /// What is no hole comes back as it was, byte for byte.
+    #[test]
+    fn knowledge_without_escapes_is_kept(text in "[a-z${}|\" .\n]{0,40}") {
+        prop_assume!(!text.contains("$$"));
+        let parts = template::scan_knowledge(SOURCE, &text, 0).parts;
+        let joined: String = parts
+            .into_iter()
+            .map(|part| match part {
+                template::TemplatePart::Text(text) => text,
+                template::TemplatePart::Hole(hole) => hole.raw,
+            })
+            .collect();
+        prop_assert_eq!(joined, text);
+    }
+}
