@@ -90,9 +90,6 @@ impl EventBody {
 
     /// The name hooks and readers know it by: `thread_started`, `thread_completed`, `tool_call_result`…
     pub fn reader_name(&self) -> &'static str {
-        match self {
-            Self::Ended(ended) => ended.reader_name(),
-            other => row(other.kind()).reader_name,
-        }
+        if let Self::Ended(ended) = self { ended.reader_name() } else { row(self.kind()).reader_name }
     }
 }

@@ -3,8 +3,10 @@
 pub mod disk_world;
 pub mod event;
 pub mod keys;
+pub mod machine;
 pub mod message;
 pub mod provider;
+pub mod retry;
 pub mod store;
 pub mod thread;
 pub mod thread_id;

@@ -112,6 +112,19 @@ impl Message {
         Self::User { content: vec![Block::Text { text: text.into() }] }
     }
 
+    /// The word for its kind, as it is written: `tool_result`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::User { .. } => "user",
+            Self::Assistant { .. } => "assistant",
+            Self::ToolResult { .. } => "tool_result",
+            Self::Custom { .. } => "custom",
+            Self::Bash { .. } => "bash",
+            Self::CompactionSummary { .. } => "compaction_summary",
+            Self::BranchSummary { .. } => "branch_summary",
+        }
+    }
+
     /// What the model sees of this message; `None` for an excluded command.
     pub fn convert(&self) -> Option<Turn> {
         let user = |text: String| Some(Turn::User { content: vec![Block::Text { text }] });
@@ -135,6 +148,18 @@ impl Message {
             }
         }
     }
+}
+
+/// The texts of these blocks, joined by newlines.
+pub fn text_of(content: &[Block]) -> String {
+    let texts: Vec<&str> = content
+        .iter()
+        .filter_map(|block| match block {
+            Block::Text { text } => Some(text.as_str()),
+            Block::Image { .. } | Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => None,
+        })
+        .collect();
+    texts.join("\n")
 }
 
 /// A fence that no run of backticks in `text` can close.

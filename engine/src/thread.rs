@@ -64,7 +64,7 @@ impl Cost {
         map.insert("output_tokens".into(), self.output_tokens.into());
         map.insert("cached_tokens".into(), self.cached_tokens.into());
         map.insert("spend".into(), dollars(self.spend));
-        map.insert("elapsed_seconds".into(), millis_as_seconds(elapsed_ms));
+        map.insert("elapsed_seconds".into(), thousandths(elapsed_ms));
         // The older names of the same two values.
         map.insert("current".into(), dollars(self.spend));
         map.insert("limit".into(), dollars(spend_limit));
@@ -120,8 +120,9 @@ pub fn dollars(nanos: u64) -> Value {
     decimal(nanos, 1_000_000_000, 9)
 }
 
-fn millis_as_seconds(millis: u64) -> Value {
-    decimal(millis, 1_000, 3)
+/// Thousandths as a JSON number: milliseconds as seconds, a ratio in per mille.
+pub(crate) fn thousandths(value: u64) -> Value {
+    decimal(value, 1_000, 3)
 }
 
 /// `value / scale` written out in decimal and read back as the JSON number nearest to it.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rye_compiler::hook::HookPoint;
-use rye_compiler::plan::{Asked, Grant, PlanLimits};
+use rye_compiler::plan::{Asked, Grant, Node, PlanLimits};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -53,6 +53,9 @@ pub enum Origin {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanBound {
     pub plan_id: String,
+    /// The observing hook points that a live hook of the plan stands at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub observes: Vec<HookPoint>,
 }
 
 /// The thread goes on from a place in another one; a reference, not a copy.
@@ -60,8 +63,8 @@ pub struct PlanBound {
 pub struct Continues {
     pub thread: String,
     /// The last event of the other thread that counts here, and its chain hash.
-    pub seq: u64,
-    pub h: String,
+    pub at_seq: u64,
+    pub at_h: String,
     /// What the user said to make it go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -274,6 +277,8 @@ pub struct ToolStarted {
     pub turn: u64,
     /// Place among the calls of the reply, from 0.
     pub index: usize,
+    /// One past the last call of its group: the calls that run together.
+    pub group_end: usize,
     pub call_id: String,
     pub name: String,
     /// What was checked: `rye.execute.tool.rye.bash.bash`.
@@ -287,6 +292,7 @@ pub struct ToolStarted {
 pub struct ToolCallResult {
     pub turn: u64,
     pub index: usize,
+    pub group_end: usize,
     pub call_id: String,
     pub name: String,
     pub why: ResultKind,
@@ -330,6 +336,7 @@ pub struct ChildIntended {
     pub spawn: u64,
     pub turn: u64,
     pub index: usize,
+    pub group_end: usize,
     pub call_id: String,
     pub directive: String,
     pub inputs: Map<String, Value>,
@@ -388,12 +395,14 @@ pub enum Letter {
     },
 }
 
-/// A limit was reached. Values in the limit's own unit, nano-dollars for spend.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A limit was reached. Values as hooks see them: dollars for spend.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LimitHit {
+    /// The step that met it: the look at the limits, a model call that cannot be paid, a spawn.
+    pub at: Node,
     pub limit_code: String,
-    pub current_value: u64,
-    pub current_max: u64,
+    pub current_value: Value,
+    pub current_max: Value,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,0 +1,43 @@
+//! The machine decides (`engine.md` 1): three pure functions over a plan and a state. No async, no clock, no randomness,
+//! no store, no provider; even the time arrives in a signal.
+//!
+//! The effect is always derived again from the state, so a crash between deciding and doing loses nothing: recovery
+//! folds the transcript and asks [`next`].
+
+mod absorb;
+mod apply;
+pub mod effect;
+mod facts;
+pub mod gate;
+mod outputs;
+mod prompt;
+mod request;
+pub mod signal;
+pub mod state;
+mod step;
+mod walk;
+
+pub use apply::apply;
+pub use effect::{Effect, HookRun, Reservation, StepKey};
+pub use gate::{Allowed, Call, Dispatch};
+pub use signal::{Fact, Signal};
+pub use state::State;
+
+use rye_compiler::plan::Plan;
+
+use crate::event::EventBody;
+
+/// What is to be done now. The same state gives the same answer.
+pub fn next(plan: &Plan, state: &State) -> Effect {
+    walk::next(plan, state)
+}
+
+/// What is to be written of a signal, in order. A signal that comes too late or twice is worth no event.
+pub fn absorb(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBody> {
+    absorb::absorb(plan, state, signal)
+}
+
+#[cfg(test)]
+pub(crate) mod fixture;
+#[cfg(test)]
+mod tests;

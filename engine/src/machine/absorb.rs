@@ -1,0 +1,224 @@
+//! From a signal to the events that record it.
+
+use rye_compiler::plan::Plan;
+
+use super::signal::{Answer, Fact, Signal, ToolFinished};
+use super::state::{CallState, Owed, Phase, State};
+use super::step::{INTERRUPTED, answer_event, settlement};
+use super::walk::{Decision, standing};
+use crate::event::{
+    ApprovalAsked, ApprovalGiven, AttemptFailed, ChildEnded, ChildSpawned, CognitionOut, EventBody, HookPointRun,
+    Letter, Mail, PlanBound, Recovered, Reserved, ResultKind, Settled, StateSet, ToolCallResult,
+};
+use crate::message::Message;
+use crate::provider::{CallError, Reply, Usage};
+use crate::retry::{self, Draw};
+
+pub(super) fn absorb(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBody> {
+    let at = signal.at;
+    if state.ended.is_some() {
+        return Vec::new();
+    }
+    match signal.fact {
+        Fact::Tick => match standing(plan, state, at).decision {
+            Decision::Write(events) => events,
+            Decision::Do(_) | Decision::Gives(_) => Vec::new(),
+        },
+        Fact::Opened { launch, plan_id, continues } => {
+            let mut events =
+                vec![EventBody::Opened(launch), EventBody::PlanBound(PlanBound { plan_id, observes: observed(plan) })];
+            events.extend(continues.map(EventBody::Continues));
+            events
+        }
+        Fact::Recovered { owner, cut_bytes } => recovered(plan, state, owner, cut_bytes),
+        Fact::Reserved => reserved(state),
+        Fact::NotReserved { remaining } => not_reserved(state, remaining),
+        Fact::ModelReplied(reply) => replied(plan, state, *reply),
+        Fact::ModelFailed(error) => failed(plan, state, *error, at),
+        Fact::ToolFinished(finished) => tool_finished(state, *finished),
+        Fact::Spawned { spawn, thread_id, spend } => match state.children.get(&spawn) {
+            Some(child) if child.thread_id.is_none() => {
+                vec![EventBody::ChildSpawned(ChildSpawned { spawn, thread_id, spend })]
+            }
+            Some(_) | None => Vec::new(),
+        },
+        Fact::NotSpawned { spawn, reason } => not_spawned(state, spawn, reason),
+        Fact::ChildEnded { spawn, thread_id, status, cost, answer } => {
+            let Some(child) = state.children.get(&spawn) else { return Vec::new() };
+            let mut events = Vec::new();
+            if child.ended.is_none() {
+                events.push(EventBody::ChildEnded(ChildEnded { spawn, thread_id, status, cost }));
+            }
+            let began = state.calls.list.get(child.index).and_then(|call| call.started_at).unwrap_or(at);
+            let duration_ms = u64::try_from(at.saturating_sub(began)).unwrap_or(0);
+            events.extend(tool_finished(state, ToolFinished { index: child.index, answer: *answer, duration_ms }));
+            events
+        }
+        Fact::HooksRan { point, subject, considered, answer } => {
+            vec![EventBody::HookPoint(Box::new(HookPointRun { point, subject, considered, answer: *answer }))]
+        }
+        Fact::Answered(answer) => match standing(plan, state, at).decision {
+            Decision::Do(super::Effect::Ask { asked, what }) => vec![
+                EventBody::ApprovalAsked(ApprovalAsked { asked, what }),
+                EventBody::ApprovalGiven(ApprovalGiven { asked, answer }),
+            ],
+            Decision::Do(_) | Decision::Write(_) | Decision::Gives(_) => Vec::new(),
+        },
+        Fact::Mail { id, letter } => mail(state, id, letter),
+        Fact::StateSet { key, value } => vec![EventBody::StateSet(StateSet { key, value })],
+    }
+}
+
+/// The observing points that a live hook of the plan stands at.
+fn observed(plan: &Plan) -> Vec<rye_compiler::hook::HookPoint> {
+    use rye_compiler::hook::HookPoint as P;
+    let points = [
+        P::ToolExecutionStart,
+        P::ToolExecutionEnd,
+        P::CognitionIn,
+        P::CognitionOut,
+        P::ToolCallResult,
+        P::ThreadResumed,
+    ];
+    points.into_iter().filter(|point| super::step::has_hooks(plan, *point)).collect()
+}
+
+fn reserved(state: &State) -> Vec<EventBody> {
+    let Some(attempt) = state.attempt.as_ref().filter(|attempt| !attempt.reserved) else { return Vec::new() };
+    vec![EventBody::Reserved(Reserved { turn: attempt.turn, attempt: attempt.number, amount: attempt.worst_case })]
+}
+
+/// The ledger has less than the thread believed: a sibling, or an ancestor, spent it. The attempt is not made.
+fn not_reserved(state: &State, remaining: u64) -> Vec<EventBody> {
+    let Some(attempt) = state.attempt.as_ref().filter(|attempt| !attempt.reserved) else { return Vec::new() };
+    let given_up = Settled {
+        turn: attempt.turn,
+        attempt: attempt.number,
+        amount: 0,
+        usage: Usage::default(),
+        unknown_outcome: false,
+    };
+    vec![
+        EventBody::Settled(given_up),
+        EventBody::Limit(crate::event::LimitHit {
+            at: rye_compiler::plan::Node::Model,
+            limit_code: "spend_exceeded".into(),
+            current_value: crate::thread::dollars(state.limits.spend.saturating_sub(remaining)),
+            current_max: crate::thread::dollars(state.limits.spend),
+        }),
+    ]
+}
+
+fn replied(plan: &Plan, state: &State, reply: Reply) -> Vec<EventBody> {
+    let Some(attempt) = state.attempt.as_ref().filter(|attempt| attempt.reserved) else { return Vec::new() };
+    let settled = settlement(plan, &Owed { turn: attempt.turn, attempt: attempt.number, usage: reply.usage });
+    let out = CognitionOut {
+        turn: attempt.turn,
+        attempt: attempt.number,
+        content: reply.content,
+        usage: reply.usage,
+        stop: reply.stop,
+        model: reply.model,
+    };
+    vec![EventBody::CognitionOut(Box::new(out)), settled]
+}
+
+fn failed(plan: &Plan, state: &State, error: CallError, at: i64) -> Vec<EventBody> {
+    let Some(attempt) = state.attempt.as_ref().filter(|attempt| attempt.reserved) else { return Vec::new() };
+    let seed = state.launch.as_ref().map_or(0, |launch| launch.seed);
+    let used_ms = state.clock.elapsed_ms() + u64::try_from(at.saturating_sub(state.clock.now)).unwrap_or(0);
+    let left_ms = state.limits.duration_seconds.saturating_mul(1000).saturating_sub(used_ms);
+    let draw = Draw::new(seed, attempt.turn, attempt.number);
+    let (classification, retry_delay_ms) = retry::judge(plan, &error, state.failures, draw, at, left_ms);
+    let usage = error.usage.unwrap_or_default();
+    let settled = settlement(plan, &Owed { turn: attempt.turn, attempt: attempt.number, usage });
+    let failed = AttemptFailed { turn: attempt.turn, attempt: attempt.number, error, classification, retry_delay_ms };
+    vec![EventBody::AttemptFailed(Box::new(failed)), settled]
+}
+
+fn tool_finished(state: &State, finished: ToolFinished) -> Vec<EventBody> {
+    let Some(call) = state.calls.list.get(finished.index).filter(|call| call.phase != Phase::Answered) else {
+        return Vec::new();
+    };
+    let ToolFinished { index, answer, duration_ms } = finished;
+    let content = repeated(state, call, &answer).unwrap_or(answer.content);
+    vec![EventBody::ToolCallResult(Box::new(ToolCallResult {
+        turn: state.cost.turns,
+        index,
+        group_end: state.calls.end,
+        call_id: call.call.id.clone(),
+        name: call.call.name.clone(),
+        why: ResultKind::Ran,
+        content,
+        is_error: answer.is_error,
+        details: answer.details,
+        bytes: answer.bytes,
+        object: answer.object,
+        duration_ms,
+    }))]
+}
+
+/// Results shorter than this are not worth a reference.
+const WORTH_A_REFERENCE: usize = 512;
+
+/// A reference to an earlier result with the same content.
+fn repeated(state: &State, call: &CallState, answer: &Answer) -> Option<String> {
+    if answer.content.len() < WORTH_A_REFERENCE {
+        return None;
+    }
+    state.talk.messages.iter().find_map(|message| match message {
+        Message::ToolResult { call_id, name, content, is_error }
+            if *content == answer.content && *is_error == answer.is_error && *call_id != call.call.id =>
+        {
+            Some(format!("the same as the result of {name} above (call {call_id})"))
+        }
+        Message::ToolResult { .. }
+        | Message::User { .. }
+        | Message::Assistant { .. }
+        | Message::Custom { .. }
+        | Message::Bash { .. }
+        | Message::CompactionSummary { .. }
+        | Message::BranchSummary { .. } => None,
+    })
+}
+
+fn not_spawned(state: &State, spawn: u64, reason: String) -> Vec<EventBody> {
+    let Some(child) = state.children.get(&spawn).filter(|child| child.thread_id.is_none()) else { return Vec::new() };
+    let Some(call) = state.calls.list.get(child.index) else { return Vec::new() };
+    vec![answer_event(state, child.index, state.calls.end, call, ResultKind::Refused, reason)]
+}
+
+fn mail(state: &State, id: String, letter: Letter) -> Vec<EventBody> {
+    if state.mail.taken.contains(&id) {
+        return Vec::new();
+    }
+    vec![EventBody::Mail(Mail { id, letter })]
+}
+
+/// A new owner: what was cut off is settled and answered, and the rest is asked again.
+fn recovered(plan: &Plan, state: &State, owner: String, cut_bytes: u64) -> Vec<EventBody> {
+    let mut events = vec![EventBody::Recovered(Recovered { owner, cut_bytes })];
+    if let Some(attempt) = &state.attempt {
+        events.push(EventBody::Settled(Settled {
+            turn: attempt.turn,
+            attempt: attempt.number,
+            amount: attempt.worst_case,
+            usage: Usage::default(),
+            unknown_outcome: true,
+        }));
+    }
+    for (index, call) in state.calls.list.iter().enumerate() {
+        let again = match super::gate::rule(plan, state, index) {
+            super::gate::Ruling::Run(allowed) => allowed.idempotent,
+            super::gate::Ruling::Spawn(_) => true,
+            super::gate::Ruling::Return | super::gate::Ruling::Asks { .. } | super::gate::Ruling::Answer { .. } => {
+                false
+            }
+        };
+        if call.phase == Phase::Started && !again {
+            let end = state.calls.end;
+            events.push(answer_event(state, index, end, call, ResultKind::Interrupted, INTERRUPTED.into()));
+        }
+    }
+    events
+}

@@ -1,0 +1,341 @@
+//! The fold: how each event changes the state. Nothing else changes it, and no event is looked at twice.
+
+use std::collections::BTreeSet;
+
+use rye_compiler::plan::{Asked, Node, Outcome, PlanLimits};
+
+use super::request;
+use super::state::{Attempt, CallResult, CallState, Calls, Child, Measured, Owed, Phase, Position, Returned, State};
+use crate::event::{
+    Approval, ApprovalGiven, AttemptFailed, AttemptIntended, CognitionIn, CognitionOut, Event, EventBody, Letter,
+    LimitHit, Opened, ResultKind, Settled, Source, ToolCallResult,
+};
+use crate::message::Message;
+
+mod hooks;
+mod observe;
+
+/// Folds one event.
+pub fn apply(state: &mut State, event: &Event) {
+    if state.events == 0 {
+        state.clock.since = event.ts;
+    }
+    // A clock that went back does not make time owned twice.
+    let before = state.clock.now;
+    state.clock.now = if matches!(event.body, EventBody::Recovered(_)) { event.ts } else { event.ts.max(before) };
+    observe::observe(state, event);
+    match &event.body {
+        EventBody::Opened(opened) => open(state, opened),
+        EventBody::PlanBound(bound) => {
+            state.plan_id.clone_from(&bound.plan_id);
+            state.observes = bound.observes.iter().copied().collect();
+        }
+        EventBody::Continues(continues) => state.continues = Some(continues.clone()),
+        EventBody::SystemPrompt(prompt) => state.talk.system = Some(prompt.text.clone()),
+        EventBody::CognitionIn(said) => heard(state, said),
+        EventBody::AttemptIntended(intended) => attempt(state, intended),
+        EventBody::Reserved(reserved) => {
+            // The commit of a reservation books what was settled before.
+            state.unsettled.clear();
+            if let Some(attempt) = state.attempt.as_mut().filter(|a| a.number == reserved.attempt) {
+                attempt.reserved = true;
+            }
+        }
+        EventBody::CognitionOut(reply) => replied(state, reply),
+        EventBody::AttemptFailed(failed) => attempt_failed(state, failed, event.ts),
+        EventBody::Settled(settled) => settle(state, settled),
+        EventBody::HookPoint(run) => hooks::ran(state, run, event.ts),
+        EventBody::ToolStarted(started) => {
+            begin(state, started.index, started.group_end, Phase::Started, event.ts);
+        }
+        EventBody::ToolCallResult(result) => answered(state, result),
+        EventBody::ChildIntended(child) => {
+            begin(state, child.index, child.group_end, Phase::Spawning(child.spawn), event.ts);
+            state.children.insert(
+                child.spawn,
+                Child {
+                    index: child.index,
+                    directive: child.directive.clone(),
+                    thread_id: None,
+                    spend: 0,
+                    ended: None,
+                },
+            );
+        }
+        EventBody::ChildSpawned(spawned) => {
+            if let Some(child) = state.children.get_mut(&spawned.spawn) {
+                child.thread_id = Some(spawned.thread_id.clone());
+                child.spend = spawned.spend;
+            }
+        }
+        EventBody::ChildEnded(ended) => {
+            if let Some(child) = state.children.get_mut(&ended.spawn) {
+                child.ended = Some(ended.status);
+            }
+            // A child's tokens bound the child; its money is its parent's too.
+            state.cost.spend = state.cost.spend.saturating_add(ended.cost.spend);
+        }
+        EventBody::Mail(mail) => {
+            state.mail.taken.insert(mail.id.clone());
+            letter(state, &mail.letter);
+        }
+        EventBody::Limit(hit) => limit(state, hit),
+        EventBody::ApprovalGiven(given) => approved(state, given),
+        EventBody::StateSet(set) => {
+            state.store.insert(set.key.clone(), set.value.clone());
+        }
+        EventBody::Recovered(_) => {
+            state.clock.before += before.saturating_sub(state.clock.since).max(0);
+            state.clock.since = event.ts;
+        }
+        EventBody::Ended(ended) => state.ended = Some(ended.clone()),
+        EventBody::ContextInjected(_)
+        | EventBody::ApprovalAsked(_)
+        | EventBody::Compacted(_)
+        | EventBody::ArtifactStored(_)
+        | EventBody::Checkpoint(_) => {}
+    }
+    state.events += 1;
+}
+
+fn open(state: &mut State, opened: &Opened) {
+    state.limits = opened.limits;
+    state.launch = Some(Box::new(opened.clone()));
+}
+
+fn heard(state: &mut State, said: &CognitionIn) {
+    match said.source {
+        Source::Prompt | Source::Continuation => state.talk.prompted = true,
+        Source::Steer => {
+            state.mail.steering.pop_front();
+            state.position = Position::After(Node::Inbox, Outcome::Message);
+        }
+        Source::FollowUp => {
+            state.mail.following.pop_front();
+            state.position = Position::After(Node::Inbox, Outcome::Message);
+        }
+        Source::Nudge => {
+            state.nudges += 1;
+            state.position = Position::After(Node::Nudge, Outcome::Sent);
+        }
+        Source::Hook => {}
+    }
+    if matches!(said.source, Source::Steer | Source::FollowUp) {
+        state.talk.system_now = None;
+    }
+    state.talk.messages.push(said.message.clone());
+}
+
+fn replied(state: &mut State, reply: &CognitionOut) {
+    let whole = &reply.usage;
+    let sent = state.talk.messages.len();
+    state.talk.measured = state.talk.operations.is_empty().then_some(Measured {
+        input: whole.input + whole.cache_read + whole.cache_write,
+        output: whole.output,
+        messages: sent,
+    });
+    state.talk.operations.clear();
+    state.cost.turns += 1;
+    state.owed = Some(Owed { turn: reply.turn, attempt: reply.attempt, usage: reply.usage });
+    state.attempt = None;
+    state.attempts = 0;
+    state.failures = 0;
+    state.failed = None;
+    let calls = request::calls(&reply.content);
+    let outcome = if calls.is_empty() { Outcome::Text } else { Outcome::Calls };
+    state.calls = Calls { list: calls.into_iter().map(CallState::new).collect(), start: 0, end: 0 };
+    state.position = Position::After(Node::Model, outcome);
+    state.talk.messages.push(Message::Assistant { content: reply.content.clone() });
+}
+
+fn attempt_failed(state: &mut State, failed: &AttemptFailed, ts: i64) {
+    let usage = failed.error.usage.unwrap_or_default();
+    state.owed = Some(Owed { turn: failed.turn, attempt: failed.attempt, usage });
+    state.attempt = None;
+    state.failures += 1;
+    state.talk.operations.clear();
+    let outcome = if let Some(delay) = failed.retry_delay_ms {
+        state.wait_until = Some(ts.saturating_add(i64::try_from(delay).unwrap_or(i64::MAX)));
+        Outcome::Failed
+    } else {
+        Outcome::Exhausted
+    };
+    state.failed = Some(Box::new(failed.clone()));
+    state.position = Position::After(Node::Model, outcome);
+}
+
+fn settle(state: &mut State, settled: &Settled) {
+    let usage = &settled.usage;
+    let cost = &mut state.cost;
+    cost.input_tokens += usage.input + usage.cache_read + usage.cache_write;
+    cost.output_tokens += usage.output;
+    cost.cached_tokens += usage.cache_read;
+    cost.spend = cost.spend.saturating_add(settled.amount);
+    // Of an attempt that is still open this is the end: it was cut off, or never made.
+    if state.attempt.as_ref().is_some_and(|a| a.turn == settled.turn && a.number == settled.attempt) {
+        state.attempt = None;
+    }
+    state.owed = None;
+    state.unsettled.push(settled.clone());
+}
+
+fn attempt(state: &mut State, intended: &AttemptIntended) {
+    state.position = Position::At(Node::Model);
+    state.wait_until = None;
+    state.attempts = intended.attempt + 1;
+    state.attempt = Some(Attempt {
+        turn: intended.turn,
+        number: intended.attempt,
+        max_output: intended.max_output,
+        worst_case: intended.worst_case,
+        reserved: false,
+    });
+}
+
+fn approved(state: &mut State, given: &ApprovalGiven) {
+    let outcome = match given.answer {
+        Approval::Approved => Outcome::Approved,
+        Approval::Refused => Outcome::Refused,
+        Approval::Suspended => Outcome::Suspended,
+    };
+    state.position = Position::After(Node::Ask(given.asked), outcome);
+    if (given.asked, given.answer) == (Asked::Call, Approval::Approved)
+        && let Some(call) = state.calls.list.iter_mut().find(|c| c.phase == Phase::Waiting)
+    {
+        call.approved = true;
+    }
+}
+
+/// A call of a group starts, or its child is about to.
+fn begin(state: &mut State, index: usize, group_end: usize, phase: Phase, ts: i64) {
+    enter_group(state, index, group_end);
+    state.position = Position::At(Node::Tools);
+    if let Some(call) = state.calls.list.get_mut(index) {
+        call.phase = phase;
+        call.started_at = Some(ts);
+    }
+}
+
+/// The first event of a group makes it the one under way.
+fn enter_group(state: &mut State, index: usize, group_end: usize) {
+    let calls = &mut state.calls;
+    if index >= calls.end {
+        calls.start = index;
+    }
+    calls.end = calls.end.max(group_end).min(calls.list.len());
+}
+
+fn answered(state: &mut State, result: &ToolCallResult) {
+    enter_group(state, result.index, result.group_end);
+    let Some(call) = state.calls.list.get_mut(result.index) else { return };
+    if call.phase == Phase::Answered {
+        return;
+    }
+    call.phase = Phase::Answered;
+    call.result = Some(CallResult {
+        ran: result.why == ResultKind::Ran,
+        is_error: result.is_error,
+        content: result.content.clone(),
+        details: result.details.clone(),
+        bytes: result.bytes,
+        duration_ms: result.duration_ms,
+        seen: BTreeSet::new(),
+    });
+    if let Some(object) = &result.object {
+        state.objects.insert(object.clone());
+    }
+    let group = state.calls.start..state.calls.end;
+    let members = || state.calls.list.iter().enumerate().filter(|(i, _)| group.contains(i)).map(|(_, call)| call);
+    if members().any(|call| call.phase != Phase::Answered) {
+        return;
+    }
+    let begun = members().any(|call| call.started_at.is_some());
+    state.position = match &result.why {
+        ResultKind::Returned { .. } => Position::After(Node::Return, Outcome::Accepted),
+        ResultKind::Incomplete { .. } => Position::After(Node::Return, Outcome::Incomplete),
+        ResultKind::Ran
+        | ResultKind::Denied { .. }
+        | ResultKind::Blocked
+        | ResultKind::Refused
+        | ResultKind::Skipped
+        | ResultKind::Interrupted => {
+            if begun {
+                Position::After(Node::Tools, Outcome::Finished)
+            } else {
+                Position::After(Node::Gate, Outcome::Denied)
+            }
+        }
+    };
+    // The model gets the results of a group in source order, whichever came first.
+    let results: Vec<Message> = members()
+        .filter_map(|call| {
+            call.result.as_ref().map(|result| Message::ToolResult {
+                call_id: call.call.id.clone(),
+                name: call.call.name.clone(),
+                content: result.content.clone(),
+                is_error: result.is_error,
+            })
+        })
+        .collect();
+    state.talk.messages.extend(results);
+    if let ResultKind::Returned { outputs, error } = &result.why {
+        state.returned = Some(Returned { outputs: outputs.clone(), error: error.clone() });
+    }
+}
+
+fn letter(state: &mut State, letter: &Letter) {
+    match letter {
+        Letter::Cancel => state.mail.cancelled = true,
+        Letter::Kill => state.mail.killed = true,
+        Letter::Steer { text } => state.mail.steering.push_back(text.clone()),
+        Letter::FollowUp { text } => state.mail.following.push_back(text.clone()),
+        Letter::Approve { .. } => {}
+        Letter::Raise { limit, value } => {
+            raise(&mut state.limits, limit, *value);
+        }
+    }
+}
+
+fn limit(state: &mut State, hit: &LimitHit) {
+    // A spawn that is refused is the model's to handle; the others stand in the thread's way.
+    if hit.at == Node::Limits {
+        state.position = Position::After(Node::Limits, Outcome::Exceeded);
+    } else if hit.at == Node::Model {
+        state.position = Position::After(Node::Model, Outcome::Full);
+    } else {
+        return;
+    }
+    state.limit = Some(hit.clone());
+}
+
+/// Lifts a limit; one that would be lowered stays. Answers whether it now stands higher.
+fn raise(limits: &mut PlanLimits, name: &str, value: u64) -> bool {
+    let slot = match name {
+        "turns" => &mut limits.turns,
+        "tokens" => &mut limits.tokens,
+        "spend" => &mut limits.spend,
+        "spawns" => &mut limits.spawns,
+        "duration_seconds" => &mut limits.duration_seconds,
+        // Depth is the tree's, and output is a wish.
+        _ => return false,
+    };
+    let lifts = value > *slot;
+    if lifts {
+        *slot = value;
+    }
+    lifts
+}
+
+impl CallState {
+    fn new(call: crate::message::ToolCall) -> Self {
+        Self {
+            call,
+            phase: Phase::Waiting,
+            hooked: false,
+            blocked: None,
+            approved: false,
+            started_at: None,
+            result: None,
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What the hooks of a point change in the state.
+
+use rye_compiler::hook::HookPoint;
+use rye_compiler::plan::{Node, Outcome};
+use serde_json::Value;
+
+use super::super::state::{CallState, Position, State, Stop};
+use super::super::step::outcome_of;
+use crate::event::{HookAnswer, HookPointRun};
+use crate::message::Message;
+use crate::thread::Status;
+
+pub(super) fn ran(state: &mut State, run: &HookPointRun, ts: i64) {
+    let point = run.point;
+    if let HookAnswer::Failed { hook, error } = &run.answer {
+        let message = format!("the hook `{hook}` failed: {error}");
+        state.stop = Some(Stop { status: Status::Error, code: "hook_failed".into(), message });
+    }
+    match point {
+        HookPoint::ToolExecutionStart
+        | HookPoint::ToolExecutionEnd
+        | HookPoint::CognitionIn
+        | HookPoint::CognitionOut
+        | HookPoint::ToolCallResult
+        | HookPoint::ThreadResumed => {
+            state.observations.pop_front();
+        }
+        HookPoint::ToolCall => {
+            if let Some(call) = call(state, run) {
+                call.hooked = true;
+                if let HookAnswer::Block { reason } = &run.answer {
+                    call.blocked = Some(reason.clone());
+                }
+            }
+        }
+        HookPoint::ToolResult => modified(state, run),
+        HookPoint::Error if run.subject.is_some() => {
+            if let Some(result) = call(state, run).and_then(|call| call.result.as_mut()) {
+                result.seen.insert(HookPoint::Error);
+            }
+            stop(state, &run.answer);
+        }
+        HookPoint::AfterComplete | HookPoint::ThreadCompleted | HookPoint::ThreadError | HookPoint::ThreadCancelled => {
+            state.ran.insert(point);
+        }
+        HookPoint::ResolveExtends
+        | HookPoint::BuildSystemPrompt
+        | HookPoint::ThreadStarted
+        | HookPoint::ThreadContinued
+        | HookPoint::Input
+        | HookPoint::BeforeAgentStart
+        | HookPoint::Context
+        | HookPoint::AfterStep
+        | HookPoint::Limit
+        | HookPoint::Error
+        | HookPoint::ContextLimitReached
+        | HookPoint::DirectiveReturn
+        | HookPoint::AgentEnd => {
+            let outcome = step(state, run, ts);
+            state.position = Position::After(Node::Hooks(point), outcome);
+        }
+    }
+}
+
+fn call<'a>(state: &'a mut State, run: &HookPointRun) -> Option<&'a mut CallState> {
+    let index: usize = run.subject.as_ref()?.parse().ok()?;
+    state.calls.list.get_mut(index)
+}
+
+/// A point that has a step of its own.
+fn step(state: &mut State, run: &HookPointRun, ts: i64) -> Outcome {
+    match &run.answer {
+        HookAnswer::Collected { fired, texts } => {
+            state.talk.fired.extend(fired.iter().cloned());
+            state.talk.texts.extend(texts.iter().map(|(id, text)| (id.clone(), text.clone())));
+        }
+        HookAnswer::Transformed { text } => {
+            if let Some(last) = state.talk.messages.last_mut().filter(|m| m.kind() == "user") {
+                *last = Message::user(text.clone());
+            }
+        }
+        HookAnswer::Handled => {
+            state.talk.messages.pop();
+        }
+        HookAnswer::Prepared { messages, system } => {
+            state.talk.messages.extend(messages.iter().cloned());
+            state.talk.system_now.clone_from(system);
+        }
+        HookAnswer::Context { operations } => state.talk.operations.clone_from(operations),
+        HookAnswer::FollowUp { content } => state.mail.following.push_back(content.clone()),
+        HookAnswer::Retry { delay_ms } => {
+            state.wait_until = Some(ts.saturating_add(i64::try_from(*delay_ms).unwrap_or(i64::MAX)));
+        }
+        HookAnswer::Raise { limit, value } => {
+            return if super::raise(&mut state.limits, limit, *value) {
+                state.limit = None;
+                Outcome::Raise
+            } else {
+                Outcome::Pass
+            };
+        }
+        HookAnswer::Terminate { .. } => stop_at_point(state, run),
+        HookAnswer::None
+        | HookAnswer::Block { .. }
+        | HookAnswer::Modify { .. }
+        | HookAnswer::Continue
+        | HookAnswer::Escalate
+        | HookAnswer::Handoff
+        | HookAnswer::Compact
+        | HookAnswer::Failed { .. } => {}
+    }
+    outcome_of(&run.answer)
+}
+
+/// `terminate` at a limit or an error without words of its own keeps the limit's or the error's.
+fn stop_at_point(state: &mut State, run: &HookPointRun) {
+    let HookAnswer::Terminate { status, error } = &run.answer else { return };
+    let silent = status.is_none() && error.is_none();
+    if silent && matches!(run.point, HookPoint::Limit | HookPoint::Error) {
+        return;
+    }
+    stop(state, &run.answer);
+}
+
+fn stop(state: &mut State, answer: &HookAnswer) {
+    let HookAnswer::Terminate { status, error } = answer else { return };
+    let known = state.limit.as_ref().map(|hit| hit.limit_code.clone());
+    let code = known.or_else(|| state.failed.as_ref().map(|f| f.classification.name.clone()));
+    state.stop = Some(Stop {
+        status: status.unwrap_or(Status::Error),
+        code: code.unwrap_or_else(|| "terminated".into()),
+        message: error.clone().unwrap_or_else(|| "a hook ended the thread".into()),
+    });
+}
+
+/// A `tool_result` hook changes what the model gets.
+fn modified(state: &mut State, run: &HookPointRun) {
+    let Some(call) = call(state, run) else { return };
+    let id = call.call.id.clone();
+    let Some(result) = call.result.as_mut() else { return };
+    result.seen.insert(HookPoint::ToolResult);
+    let HookAnswer::Modify { content, is_error, details } = &run.answer else { return };
+    if let Some(value) = content {
+        result.content = if let Value::String(text) = value { text.clone() } else { value.to_string() };
+    }
+    if let Some(is_error) = is_error {
+        result.is_error = *is_error;
+    }
+    if let Some(details) = details {
+        result.details = details.clone();
+    }
+    let (new, failed) = (result.content.clone(), result.is_error);
+    let said = state.talk.messages.iter_mut().rev().find_map(|message| match message {
+        Message::ToolResult { call_id, content, is_error, .. } if *call_id == id => Some((content, is_error)),
+        Message::ToolResult { .. }
+        | Message::User { .. }
+        | Message::Assistant { .. }
+        | Message::Custom { .. }
+        | Message::Bash { .. }
+        | Message::CompactionSummary { .. }
+        | Message::BranchSummary { .. } => None,
+    });
+    if let Some((content, is_error)) = said {
+        *content = new;
+        *is_error = failed;
+    }
+}

@@ -1,0 +1,115 @@
+//! What the machine asks for: closed data, derived from the state whenever it is asked.
+
+use std::fmt;
+
+use rye_compiler::hook::HookPoint;
+use rye_compiler::plan::Asked;
+use serde_json::{Map, Value};
+
+use super::gate::{Allowed, Dispatch};
+use crate::event::{ChildIntended, Ended, Settled};
+use crate::provider::Request;
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Nothing to do: the machine has decided something and wants it written. Answer with the time.
+    Record,
+    Reserve(Reservation),
+    CallModel {
+        turn: u64,
+        attempt: u32,
+        request: Box<Request>,
+    },
+    /// Calls of one group; each is answered by a signal of its own.
+    RunTools(Vec<Allowed<Dispatch>>),
+    RunHooks(Box<HookRun>),
+    /// Make the child thread, or find the one that this spawn made before.
+    Spawn(Allowed<Box<ChildIntended>>),
+    /// Wait for children; each is answered by a signal of its own.
+    Await(Vec<AwaitedChild>),
+    /// Until this time, in milliseconds since 1970.
+    Sleep {
+        until: i64,
+    },
+    Ask {
+        asked: Asked,
+        what: String,
+    },
+    /// The thread is over: book what is open and give up the reservation.
+    Done {
+        settle: Vec<Settled>,
+        ended: Box<Ended>,
+    },
+}
+
+/// The worst case of an attempt, and what earlier attempts came to: one commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reservation {
+    pub turn: u64,
+    pub attempt: u32,
+    /// Nano-dollars.
+    pub amount: u64,
+    pub settle: Vec<Settled>,
+}
+
+/// The hooks of one point are to be considered with these facts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HookRun {
+    pub point: HookPoint,
+    /// A call id, or an event's number.
+    pub subject: Option<String>,
+    pub facts: Map<String, Value>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AwaitedChild {
+    pub spawn: u64,
+    pub thread_id: String,
+}
+
+/// The stable name of a step: the same in every run of the same thread, so that a journal can tell what it has done.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StepKey(pub String);
+
+impl fmt::Display for StepKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Effect {
+    /// The key of this effect; of a group, that of its first member. `events` counts the events folded so far and
+    /// tells apart what has no number of its own.
+    pub fn key(&self, events: u64) -> StepKey {
+        StepKey(match self {
+            Self::Record => format!("record.{events}"),
+            Self::Reserve(r) => format!("reserve.{}.{}", r.turn, r.attempt),
+            Self::CallModel { turn, attempt, .. } => format!("model.{turn}.{attempt}"),
+            Self::RunTools(calls) => {
+                calls.first().map_or_else(|| format!("tool.{events}"), |c| format!("tool.{}.{}", c.turn, c.index))
+            }
+            Self::RunHooks(run) => format!("hooks.{events}.{:?}", run.point),
+            Self::Spawn(child) => format!("spawn.{}", child.spawn),
+            Self::Await(children) => {
+                children.first().map_or_else(|| format!("await.{events}"), |c| format!("await.{}", c.spawn))
+            }
+            Self::Sleep { .. } => format!("sleep.{events}"),
+            Self::Ask { .. } => format!("ask.{events}"),
+            Self::Done { .. } => "done".to_owned(),
+        })
+    }
+
+    /// Whether performing it changes or tells anything outside the thread, so that its intent must be durable first.
+    pub fn has_side_effects(&self) -> bool {
+        match self {
+            Self::Record | Self::Sleep { .. } | Self::Await(_) => false,
+            Self::Reserve(_)
+            | Self::CallModel { .. }
+            | Self::RunTools(_)
+            | Self::RunHooks(_)
+            | Self::Spawn(_)
+            | Self::Ask { .. }
+            | Self::Done { .. } => true,
+        }
+    }
+}

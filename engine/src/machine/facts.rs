@@ -1,0 +1,211 @@
+//! What the hooks of a point can read at run time (`language.md` 7).
+
+use rye_compiler::hook::HookPoint;
+use rye_compiler::plan::Plan;
+use rye_grammar::ItemId;
+use serde_json::{Map, Value, json};
+
+use super::state::State;
+use super::{prompt, request};
+use crate::message::{Message, text_of};
+use crate::thread::dollars;
+
+/// The facts of a point. `subject` is the index of the call that the point is about.
+pub(super) fn of(plan: &Plan, state: &State, point: HookPoint, subject: Option<&str>) -> Map<String, Value> {
+    let mut facts = common(plan, state);
+    let mut put = |name: &str, value: Value| {
+        facts.insert(name.to_owned(), value);
+    };
+    match point {
+        HookPoint::ResolveExtends => put("inputs", inputs(state)),
+        HookPoint::BuildSystemPrompt => {
+            put("directive_body", prompt::body(plan).into());
+            put("limits", limits(state));
+            put("inputs", inputs(state));
+        }
+        HookPoint::ThreadStarted | HookPoint::ThreadContinued => started(&mut facts, plan, state),
+        HookPoint::Input => {
+            put("text", last_user(state).into());
+            put("images", json!([]));
+            put("source", "interactive".into());
+        }
+        HookPoint::BeforeAgentStart => {
+            put("prompt", last_user(state).into());
+            put("system_prompt", state.talk.system.clone().unwrap_or_default().into());
+            put("images", json!([]));
+        }
+        HookPoint::Context => {
+            put("messages", serde_json::to_value(&state.talk.messages).unwrap_or(Value::Null));
+            put("usage_ratio", usage_ratio(plan, state));
+            put("turn", state.turn().into());
+        }
+        HookPoint::ToolCall => {
+            put("call", call(plan, state, subject));
+            put("turn", state.cost.turns.into());
+        }
+        HookPoint::ToolResult => {
+            put("call", call(plan, state, subject));
+            put("result", result(state, subject));
+        }
+        HookPoint::AfterStep | HookPoint::AgentEnd => put("turn", state.cost.turns.into()),
+        HookPoint::Limit => {
+            if let Some(hit) = &state.limit {
+                put("limit_code", hit.limit_code.clone().into());
+                put("current_value", hit.current_value.clone());
+                put("current_max", hit.current_max.clone());
+            }
+        }
+        HookPoint::Error => error(&mut facts, plan, state, subject),
+        HookPoint::ContextLimitReached => {
+            put("usage_ratio", usage_ratio(plan, state));
+            put("tokens_used", request::tokens_used(plan, state).into());
+            put("tokens_limit", plan.model.context_window.into());
+        }
+        HookPoint::DirectiveReturn => {
+            let outputs = state.returned.as_ref().map(|r| Value::Object(r.outputs.clone()));
+            put("outputs", outputs.unwrap_or(Value::Null));
+        }
+        HookPoint::AfterComplete => put("project_path", project(state)),
+        // The fields of the written event come with it.
+        HookPoint::ToolExecutionStart
+        | HookPoint::ToolExecutionEnd
+        | HookPoint::CognitionIn
+        | HookPoint::CognitionOut
+        | HookPoint::ToolCallResult
+        | HookPoint::ThreadCompleted
+        | HookPoint::ThreadError
+        | HookPoint::ThreadCancelled
+        | HookPoint::ThreadResumed => {}
+    }
+    facts
+}
+
+/// What every point has, `cost` included.
+pub(super) fn common(plan: &Plan, state: &State) -> Map<String, Value> {
+    let thread = state.launch.as_ref().map(|l| l.thread_id.clone()).unwrap_or_default();
+    let mut facts = Map::new();
+    facts.insert("thread_id".into(), thread.into());
+    facts.insert("directive".into(), plan.directive.as_str().into());
+    facts.insert("category".into(), plan.category.clone().into());
+    facts.insert("model".into(), plan.model.id.clone().into());
+    facts.insert("cost".into(), state.cost.fact(state.clock.elapsed_ms(), state.limits.spend));
+    facts.insert("loop_count".into(), state.cost.turns.into());
+    facts
+}
+
+/// The value at a dotted path.
+pub(super) fn lookup<'a>(facts: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
+    let mut segments = path.split('.');
+    let mut value = facts.get(segments.next()?)?;
+    for segment in segments {
+        value = match value {
+            Value::Object(map) => map.get(segment)?,
+            Value::Array(list) => list.get(segment.parse::<usize>().ok()?)?,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
+        };
+    }
+    Some(value)
+}
+
+fn started(facts: &mut Map<String, Value>, plan: &Plan, state: &State) {
+    let launch = state.launch.as_deref();
+    let parent = launch.and_then(|l| l.parent.as_ref()).map(|p| p.thread_id.clone());
+    let own = launch.and_then(|l| l.grants.first());
+    let grants: Vec<&str> = own.into_iter().flatten().map(|g| g.pattern.as_str()).collect();
+    facts.insert("directive_body".into(), prompt::body(plan).into());
+    facts.insert("limits".into(), limits(state));
+    facts.insert("inputs".into(), inputs(state));
+    facts.insert("project_path".into(), project(state));
+    facts.insert("depth".into(), state.limits.depth.into());
+    facts.insert("parent_thread_id".into(), parent.map_or(Value::Null, Value::String));
+    facts.insert("spend_limit".into(), dollars(state.limits.spend));
+    facts.insert("max_turns".into(), state.limits.turns.into());
+    facts.insert("capabilities_summary".into(), grants.join(", ").into());
+    if let Some(continues) = &state.continues {
+        facts.insert("previous_thread_id".into(), continues.thread.clone().into());
+    }
+}
+
+fn inputs(state: &State) -> Value {
+    Value::Object(state.launch.as_ref().map(|l| l.inputs.clone()).unwrap_or_default())
+}
+
+fn project(state: &State) -> Value {
+    state.launch.as_ref().map_or(Value::Null, |l| l.project_path.clone().into())
+}
+
+fn limits(state: &State) -> Value {
+    let l = &state.limits;
+    json!({
+        "turns": l.turns, "tokens": l.tokens, "spend": dollars(l.spend), "spawns": l.spawns, "depth": l.depth,
+        "duration_seconds": l.duration_seconds, "output": l.output,
+    })
+}
+
+fn usage_ratio(plan: &Plan, state: &State) -> Value {
+    let thousandths = (request::tokens_used(plan, state) * 1000).checked_div(plan.model.context_window).unwrap_or(0);
+    crate::thread::thousandths(thousandths)
+}
+
+fn last_user(state: &State) -> String {
+    match state.talk.messages.iter().rev().find(|m| m.kind() == "user") {
+        Some(Message::User { content }) => text_of(content),
+        _ => String::new(),
+    }
+}
+
+fn indexed(subject: Option<&str>) -> usize {
+    subject.and_then(|s| s.parse().ok()).unwrap_or(usize::MAX)
+}
+
+/// The call with the item it stands for.
+fn call(plan: &Plan, state: &State, subject: Option<&str>) -> Value {
+    let Some(call) = state.calls.list.get(indexed(subject)) else { return Value::Null };
+    call_fact(&call.call, item_of(plan, &call.call.name, &call.call.input))
+}
+
+pub(super) fn call_fact(call: &crate::message::ToolCall, item_id: Option<ItemId>) -> Value {
+    let item = item_id.map_or(Value::Null, |id| id.as_str().into());
+    json!({"id": call.id, "name": call.name, "item_id": item, "input": call.input})
+}
+
+/// The item a call would act on: what its palette name stands for, or what its arguments validly name.
+fn item_of(plan: &Plan, name: &str, input: &Value) -> Option<ItemId> {
+    let tool = plan.palette.iter().find(|tool| tool.name == name)?;
+    let named = || input.get("item_id").and_then(Value::as_str).and_then(|id| ItemId::parse(id).ok());
+    tool.item_id.clone().or_else(named)
+}
+
+fn result(state: &State, subject: Option<&str>) -> Value {
+    let Some(result) = state.calls.list.get(indexed(subject)).and_then(|c| c.result.as_ref()) else {
+        return Value::Null;
+    };
+    json!({"content": result.content, "is_error": result.is_error, "details": result.details,
+           "bytes": result.bytes, "duration_ms": result.duration_ms})
+}
+
+fn error(facts: &mut Map<String, Value>, plan: &Plan, state: &State, subject: Option<&str>) {
+    if let Some(call) = subject.and_then(|_| state.calls.list.get(indexed(subject))) {
+        let message = call.result.as_ref().map(|r| r.content.clone()).unwrap_or_default();
+        let item = item_of(plan, &call.call.name, &call.call.input);
+        let tool = item.map_or_else(|| call.call.name.clone(), |id| id.to_string());
+        facts.insert(
+            "error".into(),
+            json!({"type": "tool_error", "message": message, "code": null, "status": null, "tool": tool}),
+        );
+        facts.insert(
+            "classification".into(),
+            json!({"name": "tool_error", "category": "permanent", "retryable": false}),
+        );
+        facts.insert("attempt".into(), 1.into());
+        return;
+    }
+    let Some(failed) = &state.failed else { return };
+    let e = &failed.error;
+    facts.insert(
+        "error".into(),
+        json!({"type": e.error_type, "message": e.message, "code": e.code, "status": e.status}),
+    );
+    facts.insert("classification".into(), serde_json::to_value(&failed.classification).unwrap_or(Value::Null));
+    facts.insert("attempt".into(), (failed.attempt + 1).into());
+}

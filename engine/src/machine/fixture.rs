@@ -1,0 +1,380 @@
+//! A small plan, and a world that answers from lists: the machine is played through without any runtime.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::similar_names,
+    clippy::wildcard_enum_match_arm,
+    reason = "tests"
+)]
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use indexmap::IndexMap;
+use rye_compiler::hook::{HookAction, HookPoint, HookSource, OnFailure, PlanVerdict, PlannedHook, Position};
+use rye_compiler::plan::graph::{Needs, Part, build};
+use rye_compiler::plan::{
+    Capabilities, Field, FieldType, Grant, Interface, Layer, LayerKind, Node, NudgePolicy, Outcome, PLAN_FORMAT,
+    PaletteTool, Plan, PlanLimits, PlannedModel, Prices, Primary, Prompt, Segment, ToolUse,
+};
+use rye_compiler::world::Space;
+use rye_grammar::ItemId;
+use serde_json::{Map, Value, json};
+
+use super::signal::Answer;
+use super::{Effect, Fact, Signal, State, absorb, apply, next};
+use crate::event::{Approval, Event, EventBody, HookAnswer, Letter, Opened, Origin, ResultKind};
+use crate::message::{Block, ToolCall};
+use crate::provider::{CallError, FailedStage, Reply, Request, StopReason, Usage};
+use crate::thread::{Cost, Status};
+
+pub(crate) fn id(text: &str) -> ItemId {
+    ItemId::parse(text).unwrap()
+}
+
+pub(crate) fn tool(item: &str, parallel: bool, idempotent: bool) -> PaletteTool {
+    palette(&item.replace(['/', '-'], "_"), Primary::Execute, Some(id(item)), parallel, idempotent)
+}
+
+fn palette(name: &str, primary: Primary, item_id: Option<ItemId>, parallel: bool, idempotent: bool) -> PaletteTool {
+    PaletteTool {
+        name: name.into(),
+        primary,
+        item_id,
+        description: String::new(),
+        schema: json!({"type": "object"}),
+        parallel,
+        idempotent,
+        tokens: 10,
+        bytes: 40,
+    }
+}
+
+/// One dollar is 1,000,000,000 nanos; a token costs 1,000 nanos in and 2,000 out.
+pub(crate) fn plan() -> Plan {
+    let text = |text: &str| vec![Segment::Text { text: text.into() }];
+    let layer = |id: &str, kind, position, segments| Layer {
+        id: id.into(),
+        kind,
+        position,
+        hook: None,
+        depends: false,
+        link: None,
+        tag: None,
+        escaped: 0,
+        segments,
+    };
+    let mut plan = Plan {
+        format: PLAN_FORMAT,
+        directive: id("test/hello"),
+        category: "test".into(),
+        description: "says hello".into(),
+        chain: Vec::new(),
+        route: None,
+        graph: build(&Needs::default()),
+        prompt: Prompt {
+            system: vec![layer("core/identity", LayerKind::Knowledge, None, text("You are you."))],
+            first_message: vec![
+                layer("core/env", LayerKind::Knowledge, Some(Position::Before), text("Here.")),
+                layer("test/hello", LayerKind::Body, None, text("Say hello.")),
+            ],
+            continued: Vec::new(),
+        },
+        palette: vec![
+            palette("rye_execute", Primary::Execute, None, false, false),
+            palette("rye_fetch", Primary::Fetch, None, true, true),
+            tool("a/read", true, true),
+            tool("a/look", true, true),
+            tool("a/write", false, false),
+        ],
+        dropped_tools: Vec::new(),
+        capabilities: Capabilities {
+            declared: true,
+            from: None,
+            grants: vec![grant("rye.execute.tool.a.*"), grant("rye.execute.directive.*")],
+            acknowledged: BTreeMap::new(),
+        },
+        limits: PlanLimits {
+            turns: 10,
+            tokens: 100_000,
+            spend: 1_000_000_000,
+            spawns: 2,
+            depth: 2,
+            duration_seconds: 600,
+            output: 2000,
+        },
+        hooks: Vec::new(),
+        interface: Interface { inputs: IndexMap::new(), outputs: IndexMap::new(), values: Map::new() },
+        model: PlannedModel {
+            provider: "scripted".into(),
+            wire: "scripted".into(),
+            id: "m".into(),
+            requested: "general".into(),
+            fallback: None,
+            context_window: 100_000,
+            max_output: 8000,
+            prices: Some(Prices {
+                input: 1_000_000_000,
+                output: 2_000_000_000,
+                cache_read: 100_000_000,
+                cache_write: 1_250_000_000,
+                long_prompt: None,
+            }),
+            tool_use: ToolUse::Native,
+            connection: Value::Null,
+            from_project: Vec::new(),
+        },
+        nudge: NudgePolicy::Never,
+        continuation_directive: None,
+        settings: BTreeMap::new(),
+        manifest: Vec::new(),
+    };
+    rebuild(&mut plan);
+    plan
+}
+
+/// The graph that the plan's parts ask for.
+pub(crate) fn rebuild(plan: &mut Plan) {
+    let points: BTreeSet<HookPoint> = plan.hooks.iter().filter(|h| h.is_live()).map(|h| h.event).collect();
+    let mut parts = BTreeSet::from([Part::Tools]);
+    if !plan.interface.outputs.is_empty() {
+        parts.insert(Part::Return);
+    }
+    if plan.nudge != NudgePolicy::Never {
+        parts.insert(Part::Nudge);
+    }
+    plan.graph = build(&Needs { points, parts });
+}
+
+pub(crate) fn grant(pattern: &str) -> Grant {
+    Grant { pattern: pattern.into(), net: Vec::new(), write: Vec::new() }
+}
+
+pub(crate) fn with_outputs(plan: &mut Plan, outputs: &[(&str, FieldType, bool)]) {
+    for (name, kind, required) in outputs {
+        let field =
+            Field { kind: *kind, required: *required, default: None, choices: Vec::new(), description: String::new() };
+        plan.interface.outputs.insert((*name).to_owned(), field);
+    }
+    plan.palette.push(palette("rye_directive_return", Primary::Return, None, false, false));
+    rebuild(plan);
+}
+
+pub(crate) fn with_hook(plan: &mut Plan, point: HookPoint, action: HookAction) {
+    plan.hooks.push(PlannedHook {
+        id: format!("hook_{}", plan.hooks.len()),
+        event: point,
+        layer: 1.0,
+        source: HookSource::Project,
+        space: Space::Project,
+        position: Position::Before,
+        wrap: true,
+        condition: None,
+        action,
+        grants: Vec::new(),
+        on_failure: OnFailure::Warn,
+        verdict: PlanVerdict::Fires,
+    });
+    rebuild(plan);
+}
+
+pub(crate) fn rewire(plan: &mut Plan, node: Node, outcome: Outcome, to: Node) {
+    plan.graph.0.get_mut(&node).unwrap().insert(outcome, to);
+}
+
+pub(crate) fn text(text: &str) -> Result<Reply, CallError> {
+    reply(vec![Block::Text { text: text.into() }])
+}
+
+pub(crate) fn call(name: &str, input: Value) -> (String, Value) {
+    (name.to_owned(), input)
+}
+
+pub(crate) fn calls(list: &[(String, Value)]) -> Result<Reply, CallError> {
+    let call = |(n, (name, input)): (usize, &(String, Value))| {
+        Block::ToolCall(ToolCall { id: format!("c{n}"), name: name.clone(), input: input.clone() })
+    };
+    reply(list.iter().enumerate().map(call).collect())
+}
+
+/// 100 tokens in, 10 out: 120,000 nanos.
+pub(crate) fn reply(content: Vec<Block>) -> Result<Reply, CallError> {
+    let usage = Usage { input: 100, output: 10, cache_read: 0, cache_write: 0 };
+    Ok(Reply { content, usage, stop: StopReason::EndTurn, model: Some("m".into()) })
+}
+
+pub(crate) fn status(code: u16, headers: &[(&str, &str)]) -> Result<Reply, CallError> {
+    Err(CallError {
+        stage: FailedStage::Status,
+        status: Some(code),
+        headers: headers.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        error_type: None,
+        code: None,
+        message: format!("status {code}"),
+        usage: None,
+    })
+}
+
+/// A world that answers from lists.
+pub(crate) struct Play {
+    pub plan: Plan,
+    pub state: State,
+    pub events: Vec<Event>,
+    pub now: i64,
+    pub replies: VecDeque<Result<Reply, CallError>>,
+    /// Answers of hooks, by point, in order; nothing else is `None`.
+    pub hooks: BTreeMap<HookPoint, VecDeque<HookAnswer>>,
+    pub requests: Vec<Request>,
+    pub dispatched: Vec<Vec<String>>,
+    pub sleeps: Vec<i64>,
+    pub reservations: Vec<(u64, usize)>,
+    /// Letters to deliver before the n-th effect.
+    pub letters: Vec<(usize, Letter)>,
+    pub steps: usize,
+}
+
+impl Play {
+    pub fn new(plan: Plan, replies: Vec<Result<Reply, CallError>>) -> Self {
+        Self {
+            plan,
+            state: State::new(),
+            events: Vec::new(),
+            now: 1_000_000,
+            replies: replies.into(),
+            hooks: BTreeMap::new(),
+            requests: Vec::new(),
+            dispatched: Vec::new(),
+            sleeps: Vec::new(),
+            reservations: Vec::new(),
+            letters: Vec::new(),
+            steps: 0,
+        }
+    }
+
+    pub fn opened(&self) -> Opened {
+        Opened {
+            thread_id: "test/hello-1".into(),
+            directive: self.plan.directive.to_string(),
+            origin: Origin::Run,
+            parent: None,
+            root: "test/hello-1".into(),
+            inputs: Map::new(),
+            limits: self.plan.limits,
+            grants: vec![self.plan.capabilities.grants.clone()],
+            seed: 7,
+            project_path: "p".into(),
+        }
+    }
+
+    pub fn start(&mut self) {
+        let launch = Box::new(self.opened());
+        self.signal(Fact::Opened { launch, plan_id: "plan".into(), continues: None });
+    }
+
+    /// Absorbs and folds; answers how many events that were.
+    pub fn signal(&mut self, fact: Fact) -> usize {
+        let bodies = absorb(&self.plan, &self.state, Signal { at: self.now, fact });
+        let count = bodies.len();
+        for body in bodies {
+            // What is folded is what was written.
+            let line = serde_json::to_string(&body).unwrap();
+            let body: EventBody = serde_json::from_str(&line).unwrap();
+            let event = Event { seq: self.events.len() as u64, ts: self.now, body };
+            apply(&mut self.state, &event);
+            self.events.push(event);
+        }
+        count
+    }
+
+    /// One effect; false when the thread is over.
+    pub fn step(&mut self) -> bool {
+        let step = self.steps;
+        self.steps += 1;
+        assert!(step < 1000, "the machine does not come to an end: {:?}", self.state.position);
+        let due: Vec<Letter> = self.letters.iter().filter(|(n, _)| *n == step).map(|(_, l)| l.clone()).collect();
+        for (n, letter) in due.into_iter().enumerate() {
+            self.signal(Fact::Mail { id: format!("mail-{step}-{n}"), letter });
+        }
+        self.now += 10;
+        let effect = next(&self.plan, &self.state);
+        assert_eq!(effect, next(&self.plan, &self.state), "the same state gives the same effect");
+        let written = match effect {
+            Effect::Done { .. } => return false,
+            Effect::Record => self.signal(Fact::Tick),
+            Effect::Sleep { until } => {
+                self.sleeps.push(until - self.now);
+                self.now = until;
+                self.signal(Fact::Tick)
+            }
+            Effect::Reserve(reservation) => {
+                self.reservations.push((reservation.amount, reservation.settle.len()));
+                self.signal(Fact::Reserved)
+            }
+            Effect::CallModel { request, .. } => {
+                self.requests.push(*request);
+                match self.replies.pop_front().unwrap_or_else(|| text("nothing more")) {
+                    Ok(reply) => self.signal(Fact::ModelReplied(Box::new(reply))),
+                    Err(error) => self.signal(Fact::ModelFailed(Box::new(error))),
+                }
+            }
+            Effect::RunTools(group) => {
+                self.dispatched.push(group.iter().map(|c| c.capability().to_owned()).collect());
+                // Last first: results must come out in source order all the same.
+                let mut written = 0;
+                for call in group.iter().rev() {
+                    let answer = Answer::text(format!("ran {}", call.name), false);
+                    let finished = super::signal::ToolFinished { index: call.index, answer, duration_ms: 1 };
+                    written += self.signal(Fact::ToolFinished(Box::new(finished)));
+                }
+                written
+            }
+            Effect::RunHooks(run) => {
+                let answer = self.hooks.get_mut(&run.point).and_then(VecDeque::pop_front).unwrap_or_default();
+                let (point, subject) = (run.point, run.subject);
+                self.signal(Fact::HooksRan { point, subject, considered: Vec::new(), answer: Box::new(answer) })
+            }
+            Effect::Spawn(child) => {
+                let thread_id = format!("child-{}", child.spawn);
+                self.signal(Fact::Spawned { spawn: child.spawn, thread_id, spend: 1000 })
+            }
+            Effect::Await(children) => {
+                let mut written = 0;
+                for child in children {
+                    written += self.signal(Fact::ChildEnded {
+                        spawn: child.spawn,
+                        thread_id: child.thread_id,
+                        status: Status::Completed,
+                        cost: Cost { spend: 500, ..Cost::default() },
+                        answer: Box::new(Answer::text("child done", false)),
+                    });
+                }
+                written
+            }
+            Effect::Ask { .. } => self.signal(Fact::Answered(Approval::Refused)),
+        };
+        assert!(written > 0, "an effect was worth no event at {:?}", self.state.position);
+        true
+    }
+
+    pub fn run(&mut self) -> &mut Self {
+        self.start();
+        while self.step() {}
+        self
+    }
+
+    pub fn ended(&self) -> &crate::event::Ended {
+        self.state.ended.as_deref().unwrap()
+    }
+
+    pub fn names(&self) -> Vec<&'static str> {
+        self.events.iter().map(|e| crate::event::row(e.body.kind()).name).collect()
+    }
+
+    pub fn results(&self) -> Vec<(ResultKind, String)> {
+        let result = |e: &Event| match &e.body {
+            EventBody::ToolCallResult(r) => Some((r.why.clone(), r.content.clone())),
+            _ => None,
+        };
+        self.events.iter().filter_map(result).collect()
+    }
+}

@@ -1,0 +1,374 @@
+//! The gate: the only place that makes an [`Allowed`] call. What is checked is exactly what is dispatched
+//! (`language.md` 9): for a native tool the item its palette name stands for, for a primary its validated `item_type`
+//! and `item_id`; nothing else in the arguments counts.
+
+use std::ops::{Deref, Range};
+
+use rye_compiler::hook::PlannedHook;
+use rye_compiler::plan::{Asked, Grant, Node, PaletteTool, Plan, Primary as Action};
+use rye_compiler::primary::{DIRECTIVE_RETURN, ExecuteRequest, FetchRequest, ItemType, SignRequest};
+use rye_compiler::semantics::capability::{self, CapabilitySet, Primary, Request};
+use rye_compiler::semantics::risk::{Policy, RiskTable};
+use rye_compiler::world::{ItemKind, Space};
+use rye_grammar::ItemId;
+use serde_json::{Map, Value};
+
+use super::state::State;
+use crate::event::ResultKind;
+
+mod needs;
+
+/// Something the gate has let through. There is no other way to make one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Allowed<T> {
+    inner: T,
+    capability: String,
+}
+
+impl<T> Allowed<T> {
+    /// What was checked: `rye.execute.tool.rye.bash.bash`.
+    pub fn capability(&self) -> &str {
+        &self.capability
+    }
+
+    pub fn into_inner(self) -> T {
+        self.inner
+    }
+
+    /// The same permission for what the machine makes of it.
+    pub(super) fn map<U>(self, make: impl FnOnce(T) -> U) -> Allowed<U> {
+        Allowed { inner: make(self.inner), capability: self.capability }
+    }
+}
+
+impl<T> Deref for Allowed<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+/// A call with its place in the reply and everything its run may do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dispatch {
+    pub turn: u64,
+    pub index: usize,
+    pub call_id: String,
+    /// The palette name.
+    pub name: String,
+    pub call: Call,
+    pub idempotent: bool,
+    /// Folders a process may write, hosts it may reach: what every link of the spawn chain grants.
+    pub write: Vec<String>,
+    pub net: Vec<String>,
+    /// Patterns of every link, own first: what writing an item is checked against.
+    pub patterns: Vec<Vec<String>>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Call {
+    Tool {
+        item_id: ItemId,
+        parameters: Value,
+    },
+    /// `rye_execute` on knowledge: its body.
+    Knowledge {
+        item_id: ItemId,
+    },
+    Fetch(FetchRequest),
+    Sign(SignRequest),
+    /// A directive that a hook starts; one that the model starts is a spawn.
+    Directive(ChildStart),
+}
+
+/// A child to be made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChildStart {
+    pub directive: ItemId,
+    pub inputs: Map<String, Value>,
+    pub model: Option<String>,
+    pub limit_overrides: Map<String, Value>,
+}
+
+/// What the gate says of one call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ruling {
+    Run(Allowed<Dispatch>),
+    Spawn(Allowed<ChildStart>),
+    /// `rye_directive_return`.
+    Return,
+    /// A person decides.
+    Asks {
+        capability: String,
+    },
+    /// It does not run, and this is why, for the model.
+    Answer {
+        why: ResultKind,
+        text: String,
+    },
+}
+
+/// The ruling on a call of the last reply.
+pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
+    let Some(call) = state.calls.list.get(index) else {
+        return refused("there is no such call".into());
+    };
+    if let Some(reason) = &call.blocked {
+        return Ruling::Answer { why: ResultKind::Blocked, text: reason.clone() };
+    }
+    if let Some(text) = call.call.malformed() {
+        let shown: String = text.chars().take(200).collect();
+        return refused(format!("the arguments of {} are no JSON object: {shown}", call.call.name));
+    }
+    let Some(tool) = plan.palette.iter().find(|tool| tool.name == call.call.name) else {
+        let known: Vec<&str> = plan.palette.iter().map(|tool| tool.name.as_str()).collect();
+        return refused(format!("there is no tool `{}`; there are: {}", call.call.name, known.join(", ")));
+    };
+    if tool.primary == Action::Return {
+        if plan.graph.has(Node::Return) && tool.name == DIRECTIVE_RETURN {
+            return Ruling::Return;
+        }
+        return refused("this directive declares no outputs to return".into());
+    }
+    let action = match read(tool, &call.call.input) {
+        Ok(action) => action,
+        Err(text) => return refused(text),
+    };
+    let checked = match &action {
+        // The thread has seen the beginning of its own results already; paging them needs no grant.
+        Wanted::Fetch(FetchRequest::Object { sha256, .. }) if state.objects.contains(sha256) => {
+            Ok(format!("object.{sha256}"))
+        }
+        Wanted::Fetch(FetchRequest::Object { .. }) => {
+            return refused("rye_fetch: `object` names no stored result of this thread".into());
+        }
+        Wanted::Tool { .. } | Wanted::Knowledge { .. } | Wanted::Start(_) | Wanted::Fetch(_) | Wanted::Sign(_) => {
+            check(plan, &chain(state), &action.request())
+        }
+    };
+    let capability = match checked {
+        Ok(capability) => capability,
+        Err(Denied { capability, text }) => {
+            return Ruling::Answer { why: ResultKind::Denied { capability }, text };
+        }
+    };
+    if !call.approved && asks(plan, &capability) {
+        return Ruling::Asks { capability };
+    }
+    let flags = |id: &ItemId| plan.palette.iter().find(|tool| tool.item_id.as_ref() == Some(id));
+    let (call_kind, idempotent) = match action {
+        Wanted::Start(start) => return Ruling::Spawn(Allowed { inner: start, capability }),
+        Wanted::Tool { item_id, parameters } => {
+            let idempotent = flags(&item_id).is_some_and(|tool| tool.idempotent);
+            (Call::Tool { item_id, parameters }, idempotent)
+        }
+        Wanted::Knowledge { item_id } => (Call::Knowledge { item_id }, true),
+        Wanted::Fetch(request) => (Call::Fetch(request), true),
+        Wanted::Sign(request) => (Call::Sign(request), true),
+    };
+    let grants = launch_grants(state);
+    let dispatch = Dispatch {
+        turn: state.cost.turns,
+        index,
+        call_id: call.call.id.clone(),
+        name: call.call.name.clone(),
+        call: call_kind,
+        idempotent,
+        write: needs::granted(grants, &capability, |grant| &grant.write, needs::is_folder_inside),
+        net: needs::granted(grants, &capability, |grant| &grant.net, needs::is_host_inside),
+        patterns: patterns(grants),
+    };
+    Ruling::Run(Allowed { inner: dispatch, capability })
+}
+
+/// The ruling on what a hook's own line starts: allowed by the line itself where its id was static, by the hook's grants,
+/// or by the thread's sets. `id_is_static` is what the plan says, never what was filled in.
+pub fn admit_hook(
+    plan: &Plan,
+    state: &State,
+    hook: &PlannedHook,
+    id_is_static: bool,
+    dispatch: Dispatch,
+) -> Result<Allowed<Dispatch>, String> {
+    let (primary, item_type, item_id) = match &dispatch.call {
+        Call::Tool { item_id, .. } => (Primary::Execute, ItemType::Tool, Some(item_id)),
+        Call::Knowledge { item_id } => (Primary::Execute, ItemType::Knowledge, Some(item_id)),
+        Call::Directive(start) => (Primary::Execute, ItemType::Directive, Some(&start.directive)),
+        Call::Sign(request) => (Primary::Sign, request.item_type, Some(&request.item_id)),
+        Call::Fetch(FetchRequest::Item { item_type, item_id, .. }) => (Primary::Fetch, *item_type, Some(item_id)),
+        Call::Fetch(FetchRequest::Query { item_type, .. }) => (Primary::Fetch, *item_type, None),
+        Call::Fetch(FetchRequest::Object { .. }) => return Err("a hook cannot page results".into()),
+    };
+    let own = matches!(hook.source, rye_compiler::hook::HookSource::Directive { .. });
+    let request = Request { primary, item_type: semantic(item_type), item_id, space: None };
+    let capability = request.capability();
+    // A static fetch needs nothing; a static execute or sign is granted by its line, unless a directive wrote the line:
+    // then it belongs to the directive's set and its ancestors' like any call of the thread.
+    let by_line = id_is_static && (!own || primary == Primary::Fetch);
+    let by_grants = !own && CapabilitySet::new(hook.grants.iter().cloned()).first_match(&capability).is_some();
+    if by_line || by_grants {
+        return Ok(Allowed { inner: dispatch, capability });
+    }
+    check(plan, &chain(state), &request)
+        .map(|capability| Allowed { inner: dispatch, capability })
+        .map_err(|denied| denied.text)
+}
+
+/// The calls that run together, from the first waiting one at or after `from`: itself, and the adjacent ones behind it
+/// where all of them may run beside their neighbours.
+pub(super) fn group(plan: &Plan, state: &State, from: usize) -> Range<usize> {
+    let list = &state.calls.list;
+    let start = (from..list.len())
+        .find(|i| list.get(*i).is_some_and(|c| c.phase == super::state::Phase::Waiting))
+        .unwrap_or(list.len());
+    let kind = |index: usize| list.get(index).and_then(|call| together(plan, &call.call.name, &call.call.input));
+    let mut end = (start + 1).min(list.len());
+    if let Some(first) = kind(start) {
+        while end < list.len() && kind(end) == Some(first) {
+            end += 1;
+        }
+    }
+    start..end
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Together {
+    Tools,
+    Children,
+}
+
+/// Which kind of group a call may be part of. Only looked at to order calls; whether it may run is another question.
+fn together(plan: &Plan, name: &str, input: &Value) -> Option<Together> {
+    let tool = plan.palette.iter().find(|tool| tool.name == name)?;
+    let tools = |yes: bool| yes.then_some(Together::Tools);
+    match tool.primary {
+        Action::Return | Action::Sign => None,
+        Action::Fetch => Some(Together::Tools),
+        Action::Execute if tool.item_id.is_some() => tools(tool.parallel),
+        Action::Execute => {
+            let request = ExecuteRequest::read(input).ok()?;
+            match request.item_type {
+                ItemType::Directive => Some(Together::Children),
+                ItemType::Knowledge => Some(Together::Tools),
+                ItemType::Tool => {
+                    let item = plan.palette.iter().find(|t| t.item_id.as_ref() == Some(&request.item_id));
+                    tools(item.is_some_and(|t| t.parallel))
+                }
+            }
+        }
+    }
+}
+
+/// A call, read into what would be dispatched.
+enum Wanted {
+    Tool { item_id: ItemId, parameters: Value },
+    Knowledge { item_id: ItemId },
+    Start(ChildStart),
+    Fetch(FetchRequest),
+    Sign(SignRequest),
+}
+
+impl Wanted {
+    fn request(&self) -> Request<'_> {
+        let (primary, item_type, item_id) = match self {
+            Self::Tool { item_id, .. } => (Primary::Execute, ItemType::Tool, Some(item_id)),
+            Self::Knowledge { item_id } => (Primary::Execute, ItemType::Knowledge, Some(item_id)),
+            Self::Start(start) => (Primary::Execute, ItemType::Directive, Some(&start.directive)),
+            Self::Fetch(FetchRequest::Item { item_type, item_id, .. }) => (Primary::Fetch, *item_type, Some(item_id)),
+            Self::Fetch(FetchRequest::Query { item_type, .. }) => (Primary::Fetch, *item_type, None),
+            // Answered before any grant is looked at.
+            Self::Fetch(FetchRequest::Object { .. }) => (Primary::Fetch, ItemType::Knowledge, None),
+            Self::Sign(request) => (Primary::Sign, request.item_type, Some(&request.item_id)),
+        };
+        Request { primary, item_type: semantic(item_type), item_id, space: None }
+    }
+}
+
+fn read(tool: &PaletteTool, input: &Value) -> Result<Wanted, String> {
+    match (tool.primary, &tool.item_id) {
+        (_, Some(item_id)) => Ok(Wanted::Tool { item_id: item_id.clone(), parameters: input.clone() }),
+        (Action::Execute, None) => {
+            let request = ExecuteRequest::read(input).map_err(|e| e.0)?;
+            if request.is_async {
+                return Err("rye_execute: `async` is not possible here; leave it out to wait for the answer".into());
+            }
+            Ok(match request.item_type {
+                ItemType::Tool => {
+                    Wanted::Tool { item_id: request.item_id, parameters: Value::Object(request.parameters) }
+                }
+                ItemType::Knowledge => Wanted::Knowledge { item_id: request.item_id },
+                ItemType::Directive => Wanted::Start(ChildStart {
+                    directive: request.item_id,
+                    inputs: request.parameters,
+                    model: None,
+                    limit_overrides: Map::new(),
+                }),
+            })
+        }
+        (Action::Fetch, None) => FetchRequest::read(input).map(Wanted::Fetch).map_err(|e| e.0),
+        (Action::Sign, None) => SignRequest::read(input).map(Wanted::Sign).map_err(|e| e.0),
+        (Action::Return, None) => Err("this directive declares no outputs to return".into()),
+    }
+}
+
+/// A denied capability, and the words for the model.
+struct Denied {
+    capability: String,
+    text: String,
+}
+
+fn check(plan: &Plan, chain: &[CapabilitySet], request: &Request<'_>) -> Result<String, Denied> {
+    let space = request.item_id.and_then(|id| resolved(plan, request.item_type.kind(), id));
+    let request = Request { space, ..*request };
+    let decision = capability::allows(chain, &request);
+    if decision.allow {
+        return Ok(decision.capability);
+    }
+    let capability = decision.capability;
+    let whose = match decision.denied_by {
+        None | Some(0) => "",
+        Some(_) => " (a thread above this one does not grant it)",
+    };
+    let text = format!("permission denied: missing capability {capability}{whose}");
+    Err(Denied { capability, text })
+}
+
+/// The space an item was found in when the plan was made.
+fn resolved(plan: &Plan, kind: ItemKind, id: &ItemId) -> Option<Space> {
+    let read = plan.manifest.iter().find(|r| r.kind == kind && r.id == id.as_str() && r.sha256.is_some())?;
+    read.space
+}
+
+/// Whether the table of risks wants a person's word for this capability, and nobody gave it in the file.
+fn asks(plan: &Plan, capability: &str) -> bool {
+    if !plan.graph.has(Node::Ask(Asked::Call)) {
+        return false;
+    }
+    let Some(Ok(table)) = plan.settings.get("capability_risk").map(RiskTable::from_value) else { return false };
+    let risk = table.classify(capability);
+    risk.policy == Policy::AcknowledgeRequired && !plan.capabilities.acknowledged.contains_key(risk.tier.as_str())
+}
+
+fn refused(text: String) -> Ruling {
+    Ruling::Answer { why: ResultKind::Refused, text }
+}
+
+fn launch_grants(state: &State) -> &[Vec<Grant>] {
+    state.launch.as_ref().map_or(&[], |launch| &launch.grants)
+}
+
+fn patterns(grants: &[Vec<Grant>]) -> Vec<Vec<String>> {
+    grants.iter().map(|set| set.iter().map(|grant| grant.pattern.clone()).collect()).collect()
+}
+
+fn chain(state: &State) -> Vec<CapabilitySet> {
+    patterns(launch_grants(state)).into_iter().map(CapabilitySet::new).collect()
+}
+
+fn semantic(item_type: ItemType) -> capability::ItemType {
+    match item_type {
+        ItemType::Tool => capability::ItemType::Tool,
+        ItemType::Directive => capability::ItemType::Directive,
+        ItemType::Knowledge => capability::ItemType::Knowledge,
+    }
+}

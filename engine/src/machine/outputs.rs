@@ -1,0 +1,89 @@
+//! The structured return: what the model handed back against what the directive declares (`language.md` 12).
+
+use indexmap::IndexMap;
+use rye_compiler::plan::{Field, FieldType};
+use serde_json::{Map, Value};
+
+use crate::event::ResultKind;
+
+/// Accepts a return or says what is wrong with it, for the model. Presence counts, not truth: `false`, `0` and `""` are
+/// values, null is not.
+pub(super) fn check(declared: &IndexMap<String, Field>, input: &Value) -> (ResultKind, String) {
+    let empty = Map::new();
+    let given = input.as_object().unwrap_or(&empty);
+    let own_status = declared.contains_key("status");
+    let detail = (!declared.contains_key("error_detail")).then(|| given.get("error_detail")).flatten();
+    let detail = detail.and_then(Value::as_str).filter(|d| !d.is_empty());
+    let says_error = !own_status && given.get("status").and_then(Value::as_str) == Some("error");
+    if says_error || (own_status && detail.is_some()) {
+        let error = Some(detail.unwrap_or("the directive returned an error").to_owned());
+        return (ResultKind::Returned { outputs: accepted(declared, given), error }, "returned".into());
+    }
+    let mut missing = Vec::new();
+    let mut wrong = Vec::new();
+    for (name, field) in declared {
+        match given.get(name).filter(|v| !v.is_null()) {
+            None => missing.extend(field.required.then(|| name.clone())),
+            Some(value) if !fits(field.kind, value) => {
+                wrong.push(format!("`{name}` must be {}", described(field.kind)));
+            }
+            Some(value) if !field.choices.is_empty() && !field.choices.contains(value) => {
+                let choices: Vec<String> = field.choices.iter().map(Value::to_string).collect();
+                wrong.push(format!("`{name}` must be one of {}", choices.join(", ")));
+            }
+            Some(_) => (),
+        }
+    }
+    let reserved = |key: &str| key == "status" || key == "error_detail";
+    for key in given.keys().filter(|key| !declared.contains_key(*key) && !reserved(key)) {
+        wrong.push(format!("`{key}` is no output of this directive"));
+    }
+    if missing.is_empty() && wrong.is_empty() {
+        return (ResultKind::Returned { outputs: accepted(declared, given), error: None }, "returned".into());
+    }
+    let mut text = String::from("not returned:");
+    if !missing.is_empty() {
+        let names: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
+        text.extend([" missing ", &names.join(", "), ";"]);
+    }
+    for complaint in &wrong {
+        text.extend([" ", complaint, ";"]);
+    }
+    text.push_str(" call rye_directive_return again with every required output");
+    (ResultKind::Incomplete { missing }, text)
+}
+
+/// The names of the required outputs, for an answer that returned none.
+pub(super) fn required(declared: &IndexMap<String, Field>) -> Vec<String> {
+    declared.iter().filter(|(_, field)| field.required).map(|(name, _)| name.clone()).collect()
+}
+
+/// The declared ones, in the order of the declaration.
+fn accepted(declared: &IndexMap<String, Field>, given: &Map<String, Value>) -> Map<String, Value> {
+    declared
+        .keys()
+        .filter_map(|name| given.get(name).filter(|v| !v.is_null()).map(|v| (name.clone(), v.clone())))
+        .collect()
+}
+
+fn fits(kind: FieldType, value: &Value) -> bool {
+    match kind {
+        FieldType::String => value.is_string(),
+        FieldType::Integer => value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|f| f.fract() == 0.0),
+        FieldType::Number => value.is_number(),
+        FieldType::Boolean => value.is_boolean(),
+        FieldType::Array => value.is_array(),
+        FieldType::Object => value.is_object(),
+    }
+}
+
+fn described(kind: FieldType) -> &'static str {
+    match kind {
+        FieldType::String => "a string",
+        FieldType::Integer => "an integer",
+        FieldType::Number => "a number",
+        FieldType::Boolean => "a boolean",
+        FieldType::Array => "a list",
+        FieldType::Object => "an object",
+    }
+}

@@ -1,0 +1,58 @@
+//! How a thread begins: the system prompt and the first user message, rendered from the plan's own layers by the functions
+//! that `plan` prints them with.
+
+use rye_compiler::hook::HookPoint;
+use rye_compiler::plan::prompt::{Known, render_layer};
+use rye_compiler::plan::{LayerKind, Pending, Plan};
+use rye_compiler::semantics::value::embed;
+use serde_json::{Map, Value};
+
+use super::facts;
+use super::state::State;
+use crate::event::{CognitionIn, ContextInjected, EventBody, Source, SystemPrompt};
+use crate::message::Message;
+
+/// The events that open the conversation.
+pub(super) fn opening(plan: &Plan, state: &State) -> Vec<EventBody> {
+    let (source, opening) = if let Some(continues) = &state.continues {
+        let mut known = Run { state, facts: facts::of(plan, state, HookPoint::ThreadContinued, None) };
+        let said = continues.message.as_deref().unwrap_or("");
+        (Source::Continuation, plan.prompt.go_on(&mut known, said))
+    } else {
+        let mut known = Run { state, facts: facts::of(plan, state, HookPoint::ThreadStarted, None) };
+        (Source::Prompt, plan.prompt.open(&mut known))
+    };
+    vec![
+        EventBody::SystemPrompt(SystemPrompt { text: opening.system, layers: opening.system_layers }),
+        EventBody::ContextInjected(ContextInjected { before: opening.before, after: opening.after }),
+        EventBody::CognitionIn(CognitionIn { source, message: Message::user(opening.message) }),
+    ]
+}
+
+/// The directive's own text, as far as it is known.
+pub(super) fn body(plan: &Plan) -> String {
+    let body = plan.prompt.first_message.iter().find(|layer| layer.kind == LayerKind::Body);
+    body.map(|layer| render_layer(layer, &mut |hole: &Pending| hole.marker())).unwrap_or_default()
+}
+
+/// What this run knows.
+struct Run<'a> {
+    state: &'a State,
+    facts: Map<String, Value>,
+}
+
+impl Known for Run<'_> {
+    fn text(&mut self, hole: &Pending) -> String {
+        match hole {
+            Pending::Hook { id } => self.state.talk.texts.get(id).cloned().unwrap_or_default(),
+            Pending::Fact { path, fallback } => match facts::lookup(&self.facts, path) {
+                None | Some(Value::Null) => fallback.clone().unwrap_or_default(),
+                Some(value) => embed(value).into_owned(),
+            },
+        }
+    }
+
+    fn fires(&mut self, hook: &str) -> bool {
+        self.state.talk.fired.contains(hook)
+    }
+}

@@ -1,0 +1,180 @@
+//! The request of a model call: the conversation as the provider gets it, and what it will weigh.
+
+use rye_compiler::plan::Plan;
+
+use super::state::State;
+use crate::event::ContextOperation;
+use crate::message::{Block, Message, ToolCall, Turn};
+use crate::provider::{Cue, Request, ToolDefinition};
+
+/// The request of the attempt under way.
+pub(super) fn build(plan: &Plan, state: &State, max_output: u64) -> Request {
+    let messages = thinned(state);
+    let untouched = state.talk.operations.is_empty();
+    Request {
+        model: plan.model.id.clone(),
+        system: system(state).to_owned(),
+        turns: turns(&messages),
+        tools: plan
+            .palette
+            .iter()
+            .map(|tool| ToolDefinition {
+                name: tool.name.clone(),
+                description: tool.description.clone(),
+                schema: tool.schema.clone(),
+            })
+            .collect(),
+        max_output,
+        first_turn_constant: untouched && state.continues.is_none(),
+        cue: Cue {
+            directive: plan.directive.to_string(),
+            turn: Some(u32::try_from(state.cost.turns).unwrap_or(u32::MAX)),
+            attempt: state.failures,
+        },
+    }
+}
+
+fn system(state: &State) -> &str {
+    state.talk.system_now.as_deref().or(state.talk.system.as_deref()).unwrap_or("")
+}
+
+/// The copy of the messages that `context` hooks have worked on.
+fn thinned(state: &State) -> Vec<Message> {
+    let mut messages = state.talk.messages.clone();
+    for operation in &state.talk.operations {
+        apply(operation, &mut messages);
+    }
+    messages
+}
+
+fn apply(operation: &ContextOperation, messages: &mut Vec<Message>) {
+    match operation {
+        ContextOperation::Drop { kinds, n } => {
+            let mut left = n.unwrap_or(u64::MAX);
+            messages.retain(|message| {
+                let drop = left > 0 && kinds.iter().any(|kind| kind == message.kind());
+                left -= u64::from(drop);
+                !drop
+            });
+        }
+        ContextOperation::KeepLast { n } => {
+            let keep = usize::try_from(*n).unwrap_or(usize::MAX);
+            let mut start = messages.len().saturating_sub(keep);
+            // A result never stands without its call.
+            while messages.get(start).is_some_and(|m| m.kind() == "tool_result") && start > 0 {
+                start -= 1;
+            }
+            messages.drain(..start);
+        }
+        ContextOperation::InjectBefore { content } => messages.insert(0, Message::user(content.clone())),
+        ContextOperation::InjectAfter { content } => messages.push(Message::user(content.clone())),
+        ContextOperation::Replace { messages: other } => messages.clone_from(other),
+    }
+}
+
+/// Messages as turns: every call has exactly one result behind it, and no result stands without its call, whatever hooks,
+/// crashes or an early end have left.
+fn turns(messages: &[Message]) -> Vec<Turn> {
+    let mut turns: Vec<Turn> = Vec::with_capacity(messages.len());
+    let mut open: Vec<ToolCall> = Vec::new();
+    for message in messages {
+        let Some(turn) = message.convert() else { continue };
+        match turn {
+            Turn::ToolResult { ref call_id, .. } => {
+                if let Some(place) = open.iter().position(|call| call.id == *call_id) {
+                    open.remove(place);
+                    turns.push(turn);
+                }
+            }
+            Turn::User { .. } => {
+                close(&mut open, &mut turns);
+                turns.push(turn);
+            }
+            Turn::Assistant { ref content } => {
+                close(&mut open, &mut turns);
+                open = calls(content);
+                if !content.is_empty() {
+                    turns.push(turn);
+                }
+            }
+        }
+    }
+    close(&mut open, &mut turns);
+    turns
+}
+
+fn close(open: &mut Vec<ToolCall>, turns: &mut Vec<Turn>) {
+    for call in open.drain(..) {
+        let content = "not run".to_owned();
+        turns.push(Turn::ToolResult { call_id: call.id, name: call.name, content, is_error: true });
+    }
+}
+
+/// The tool calls of a reply, in order.
+pub(super) fn calls(content: &[Block]) -> Vec<ToolCall> {
+    content
+        .iter()
+        .filter_map(|block| match block {
+            Block::ToolCall(call) => Some(call.clone()),
+            Block::Text { .. } | Block::Image { .. } | Block::Thinking { .. } | Block::Other { .. } => None,
+        })
+        .collect()
+}
+
+/// Tokens the next request will hold, as far as can be told: the provider's own count of the last one, and of what came
+/// after it the characters, weighed as this thread's own were.
+pub(super) fn estimate(plan: &Plan, state: &State) -> u64 {
+    if state.talk.operations.is_empty()
+        && let Some(measured) = state.talk.measured
+    {
+        let fresh = state.talk.messages.get(measured.messages..).unwrap_or_default();
+        // The reply itself has been counted, as output.
+        let fresh = fresh.get(1..).unwrap_or_default();
+        return measured.input + measured.output + weigh(fresh.iter().map(characters).sum());
+    }
+    let system = system(state).len() as u64;
+    let tools: u64 = plan.palette.iter().map(|tool| tool.bytes + tool.name.len() as u64).sum();
+    let talk: u64 = if state.talk.operations.is_empty() {
+        state.talk.messages.iter().map(characters).sum()
+    } else {
+        thinned(state).iter().map(characters).sum()
+    };
+    weigh(system + tools + talk)
+}
+
+/// Tokens of the context window in use.
+pub(super) fn tokens_used(plan: &Plan, state: &State) -> u64 {
+    estimate(plan, state)
+}
+
+/// Characters / 4, rounded up.
+fn weigh(characters: u64) -> u64 {
+    characters.div_ceil(4)
+}
+
+fn characters(message: &Message) -> u64 {
+    let blocks = |content: &[Block]| content.iter().map(block_characters).sum();
+    match message {
+        Message::User { content } | Message::Assistant { content } => blocks(content),
+        Message::ToolResult { content, name, .. } => (content.len() + name.len()) as u64,
+        Message::Custom { content, .. } => content.len() as u64,
+        Message::Bash { command, output, excluded, .. } => {
+            if *excluded {
+                0
+            } else {
+                (command.len() + output.len()) as u64
+            }
+        }
+        Message::CompactionSummary { text } | Message::BranchSummary { text } => text.len() as u64,
+    }
+}
+
+fn block_characters(block: &Block) -> u64 {
+    match block {
+        Block::Text { text } | Block::Thinking { text, .. } => text.len() as u64,
+        // Providers count an image by its size in pixels; this is the order of magnitude.
+        Block::Image { .. } => 6_000,
+        Block::ToolCall(call) => (call.name.len() + call.input.to_string().len()) as u64,
+        Block::Other { value, .. } => value.to_string().len() as u64,
+    }
+}

@@ -1,0 +1,219 @@
+//! What each step of the plan needs, given the state: something done, something written, or its outcome.
+
+use rye_compiler::hook::HookPoint;
+use rye_compiler::plan::{Asked, Node, NudgePolicy, Outcome, Plan, Primary};
+
+use super::effect::{Effect, HookRun};
+use super::facts;
+use super::state::{Phase, State};
+use super::walk::{Decision, Walk};
+use crate::event::{CognitionIn, EventBody, HookAnswer, ResultKind, Settled, Source, ToolCallResult};
+use crate::message::Message;
+use crate::provider::Usage;
+
+mod calls;
+mod end;
+mod model;
+
+pub(super) use calls::answer_event;
+pub(super) use end::finish;
+pub(super) use model::settlement;
+
+/// What a step needs.
+pub(super) fn decide(walk: &Walk<'_>, node: Node) -> Decision {
+    match node {
+        Node::Start => Decision::Gives(Outcome::Ready),
+        Node::Hooks(point) => hooks(walk, point),
+        Node::Inbox => inbox(walk),
+        Node::Limits => model::limits(walk),
+        Node::Model => model::model(walk),
+        Node::Nudge => nudge(walk),
+        Node::Gate => calls::gate(walk),
+        Node::Ask(asked) => ask(walk, asked),
+        Node::Tools => calls::tools(walk),
+        Node::Guard => calls::guard(walk),
+        Node::Return => calls::returned(walk),
+        Node::Context => model::context(walk),
+        // A summary in place is not made here: the thread goes on in another one.
+        Node::Compact => Decision::Gives(Outcome::Full),
+        Node::Handoff => Decision::Gives(Outcome::Finished),
+        Node::Finish => finish(walk),
+    }
+}
+
+/// A recorded outcome, in the light of what came in since: a text with mail waiting is no end.
+pub(super) fn outcome_now(state: &State, node: Node, outcome: Outcome) -> Outcome {
+    if (node, outcome) == (Node::Model, Outcome::Text) && state.waiting_message().is_some() {
+        return Outcome::Queued;
+    }
+    outcome
+}
+
+/// What a cancellation or a kill leaves to be written before the thread can end.
+pub(super) fn interrupted(state: &State) -> Option<Vec<EventBody>> {
+    let killed = state.mail.killed;
+    if !killed && !state.mail.cancelled {
+        return None;
+    }
+    let mut events = Vec::new();
+    if let Some(attempt) = &state.attempt {
+        // A cancellation is looked at between steps only, so the call was not made; a kill cuts it off in the middle.
+        events.push(EventBody::Settled(Settled {
+            turn: attempt.turn,
+            attempt: attempt.number,
+            amount: if killed { attempt.worst_case } else { 0 },
+            usage: Usage::default(),
+            unknown_outcome: killed,
+        }));
+    }
+    let end = state.calls.list.len();
+    for (index, call) in state.calls.list.iter().enumerate() {
+        let (why, text) = match call.phase {
+            Phase::Answered => continue,
+            Phase::Started | Phase::Spawning(_) if killed => (ResultKind::Interrupted, INTERRUPTED),
+            Phase::Waiting | Phase::Started | Phase::Spawning(_) => {
+                (ResultKind::Skipped, "skipped: the thread was cancelled")
+            }
+        };
+        events.push(EventBody::ToolCallResult(Box::new(ToolCallResult {
+            turn: state.cost.turns,
+            index,
+            group_end: end,
+            call_id: call.call.id.clone(),
+            name: call.call.name.clone(),
+            why,
+            content: text.into(),
+            is_error: true,
+            details: serde_json::Value::Null,
+            bytes: text.len() as u64,
+            object: None,
+            duration_ms: 0,
+        })));
+    }
+    (!events.is_empty()).then_some(events)
+}
+
+/// What the model is told of a call whose outcome nobody knows.
+pub(super) const INTERRUPTED: &str = "interrupted: outcome unknown";
+
+/// Whether nothing more may be begun.
+pub(super) fn must_leave(state: &State) -> bool {
+    state.mail.killed || state.mail.cancelled || state.stop.is_some()
+}
+
+/// Whether some hook of this point has to be looked at.
+pub(super) fn has_hooks(plan: &Plan, point: HookPoint) -> bool {
+    plan.hooks.iter().any(|hook| hook.event == point && hook.is_live())
+}
+
+pub(super) fn run_hooks(walk: &Walk<'_>, point: HookPoint, subject: Option<String>) -> Decision {
+    let facts = facts::of(walk.plan, walk.state, point, subject.as_deref());
+    Decision::Do(Effect::RunHooks(Box::new(HookRun { point, subject, facts })))
+}
+
+fn hooks(walk: &Walk<'_>, point: HookPoint) -> Decision {
+    let state = walk.state;
+    match point {
+        HookPoint::ThreadStarted if state.continues.is_some() => Decision::Gives(Outcome::Pass),
+        HookPoint::ThreadContinued if state.continues.is_none() => Decision::Gives(Outcome::Pass),
+        HookPoint::ToolCall => calls::before_gate(walk),
+        HookPoint::ResolveExtends
+        | HookPoint::BuildSystemPrompt
+        | HookPoint::ThreadStarted
+        | HookPoint::ThreadContinued
+        | HookPoint::Input
+        | HookPoint::BeforeAgentStart
+        | HookPoint::Context
+        | HookPoint::ToolExecutionStart
+        | HookPoint::ToolExecutionEnd
+        | HookPoint::ToolResult
+        | HookPoint::AfterStep
+        | HookPoint::Limit
+        | HookPoint::Error
+        | HookPoint::ContextLimitReached
+        | HookPoint::DirectiveReturn
+        | HookPoint::AgentEnd
+        | HookPoint::AfterComplete
+        | HookPoint::CognitionIn
+        | HookPoint::CognitionOut
+        | HookPoint::ToolCallResult
+        | HookPoint::ThreadCompleted
+        | HookPoint::ThreadError
+        | HookPoint::ThreadCancelled
+        | HookPoint::ThreadResumed => run_hooks(walk, point, None),
+    }
+}
+
+fn inbox(walk: &Walk<'_>) -> Decision {
+    let state = walk.state;
+    if state.mail.cancelled {
+        return Decision::Gives(Outcome::Cancelled);
+    }
+    if !state.talk.prompted {
+        return Decision::Write(super::prompt::opening(walk.plan, state));
+    }
+    match state.waiting_message() {
+        None => Decision::Gives(Outcome::Clear),
+        Some((source, text)) => Decision::Write(vec![said(source, text)]),
+    }
+}
+
+fn said(source: Source, text: &str) -> EventBody {
+    EventBody::CognitionIn(CognitionIn { source, message: Message::user(text) })
+}
+
+fn nudge(walk: &Walk<'_>) -> Decision {
+    let (plan, state) = (walk.plan, walk.state);
+    let wanted = match plan.nudge {
+        NudgePolicy::Never => false,
+        NudgePolicy::Always => true,
+        NudgePolicy::Auto => state.cost.turns == 1 && state.nudges == 0,
+    };
+    let returns = !plan.interface.outputs.is_empty();
+    let tools = plan.palette.iter().any(|tool| tool.item_id.is_some());
+    if !wanted || !(returns || tools) {
+        return Decision::Gives(Outcome::Skipped);
+    }
+    let mut text = String::from("You have answered without calling a tool.");
+    if tools {
+        text.push_str(" If the task is not done yet, use the tools you have been given.");
+    }
+    if returns && plan.palette.iter().any(|tool| tool.primary == Primary::Return) {
+        text.push_str(" When it is done, call rye_directive_return with the declared outputs.");
+    }
+    Decision::Write(vec![said(Source::Nudge, &text)])
+}
+
+fn ask(walk: &Walk<'_>, asked: Asked) -> Decision {
+    let what = match asked {
+        Asked::Limit => walk.state.limit.as_ref().map_or_else(
+            || "go on beyond a limit".to_owned(),
+            |hit| format!("go on beyond {}: {} of {}", hit.limit_code, hit.current_value, hit.current_max),
+        ),
+        Asked::Call => calls::asked(walk),
+    };
+    Decision::Do(Effect::Ask { asked, what })
+}
+
+/// What the hooks of a point came to, as an outcome of their step.
+pub(super) fn outcome_of(answer: &HookAnswer) -> Outcome {
+    match answer {
+        HookAnswer::None
+        | HookAnswer::Collected { .. }
+        | HookAnswer::Transformed { .. }
+        | HookAnswer::Prepared { .. }
+        | HookAnswer::Context { .. }
+        | HookAnswer::Block { .. }
+        | HookAnswer::Modify { .. }
+        | HookAnswer::Failed { .. } => Outcome::Pass,
+        HookAnswer::Handled => Outcome::Handled,
+        HookAnswer::Retry { .. } => Outcome::Retry,
+        HookAnswer::Continue => Outcome::Continue,
+        HookAnswer::Terminate { .. } => Outcome::Terminate,
+        HookAnswer::Escalate => Outcome::Escalate,
+        HookAnswer::Raise { .. } => Outcome::Raise,
+        HookAnswer::Handoff => Outcome::Handoff,
+        HookAnswer::Compact => Outcome::Compact,
+        HookAnswer::FollowUp { .. } => Outcome::FollowUp,
+    }
+}

@@ -1,0 +1,265 @@
+//! The steps of a reply's tool calls: hooks, gate, tools, guard, structured return. Calls go in source order; adjacent
+//! ones that may run together are one group.
+
+use std::ops::Range;
+
+use rye_compiler::hook::HookPoint;
+use rye_compiler::plan::{Node, Outcome};
+use serde_json::Value;
+
+use super::super::effect::{AwaitedChild, Effect};
+use super::super::gate::{self, Ruling};
+use super::super::outputs;
+use super::super::state::{CallState, Phase, Position, State};
+use super::super::walk::{Decision, Walk};
+use super::{has_hooks, model, run_hooks};
+use crate::event::{ChildIntended, EventBody, ResultKind, ToolCallResult, ToolStarted};
+
+/// The group that the run stands at or comes to.
+fn group(walk: &Walk<'_>) -> Range<usize> {
+    if walk.state.position == Position::At(Node::Tools) {
+        return walk.state.calls.start..walk.state.calls.end;
+    }
+    gate::group(walk.plan, walk.state, walk.group_start)
+}
+
+fn waiting<'a>(state: &'a State, group: &Range<usize>) -> impl Iterator<Item = (usize, &'a CallState)> + use<'a> {
+    in_group(state, group).filter(|(_, call)| call.phase == Phase::Waiting)
+}
+
+fn in_group<'a>(state: &'a State, group: &Range<usize>) -> impl Iterator<Item = (usize, &'a CallState)> + use<'a> {
+    let group = group.clone();
+    state.calls.list.iter().enumerate().filter(move |(index, _)| group.contains(index))
+}
+
+/// The `tool_call` hooks of every call in the group.
+pub(super) fn before_gate(walk: &Walk<'_>) -> Decision {
+    if !walk.state.mail.steering.is_empty() {
+        return Decision::Gives(Outcome::Pass);
+    }
+    let group = group(walk);
+    match waiting(walk.state, &group).find(|(_, call)| !call.hooked) {
+        Some((index, _)) => run_hooks(walk, HookPoint::ToolCall, Some(index.to_string())),
+        None => Decision::Gives(Outcome::Pass),
+    }
+}
+
+pub(super) fn gate(walk: &Walk<'_>) -> Decision {
+    let state = walk.state;
+    let group = group(walk);
+    if waiting(state, &group).next().is_none() {
+        return Decision::Gives(Outcome::Denied);
+    }
+    if !state.mail.steering.is_empty() {
+        let rest = group.start..state.calls.list.len();
+        let skip = |(index, call): (usize, &CallState)| {
+            let text = "skipped due to queued user message".to_owned();
+            answer_event(state, index, rest.end, call, ResultKind::Skipped, text)
+        };
+        return Decision::Write(waiting(state, &rest).map(skip).collect());
+    }
+    let mut answers = Vec::new();
+    for (index, call) in waiting(state, &group) {
+        match gate::rule(walk.plan, state, index) {
+            Ruling::Run(_) | Ruling::Spawn(_) => return Decision::Gives(Outcome::Allowed),
+            Ruling::Return => return Decision::Gives(Outcome::Returns),
+            Ruling::Asks { .. } => return Decision::Gives(Outcome::Asks),
+            Ruling::Answer { why, text } => answers.push(answer_event(state, index, group.end, call, why, text)),
+        }
+    }
+    Decision::Write(answers)
+}
+
+/// What a person is asked about the call at the gate.
+pub(super) fn asked(walk: &Walk<'_>) -> String {
+    let group = group(walk);
+    waiting(walk.state, &group)
+        .find_map(|(index, call)| match gate::rule(walk.plan, walk.state, index) {
+            Ruling::Asks { capability } => Some(format!("{capability} with {}", call.call.input)),
+            Ruling::Run(_) | Ruling::Spawn(_) | Ruling::Return | Ruling::Answer { .. } => None,
+        })
+        .unwrap_or_default()
+}
+
+pub(super) fn tools(walk: &Walk<'_>) -> Decision {
+    let state = walk.state;
+    let group = group(walk);
+    let begun = begin(walk, &group);
+    if !begun.is_empty() {
+        return Decision::Write(begun);
+    }
+    let mut run = Vec::new();
+    let mut await_ = Vec::new();
+    for (index, call) in in_group(state, &group) {
+        match (call.phase, gate::rule(walk.plan, state, index)) {
+            (Phase::Started, Ruling::Run(allowed)) => run.push(allowed),
+            (Phase::Spawning(spawn), Ruling::Spawn(allowed)) => {
+                let child = state.children.get(&spawn);
+                match child.and_then(|c| c.thread_id.clone()) {
+                    Some(thread_id) => await_.push(AwaitedChild { spawn, thread_id }),
+                    None => {
+                        return Decision::Do(Effect::Spawn(
+                            allowed.map(|d| intended(state, spawn, index, group.end, call, d)),
+                        ));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    if !run.is_empty() {
+        return Decision::Do(Effect::RunTools(run));
+    }
+    if !await_.is_empty() {
+        return Decision::Do(Effect::Await(await_));
+    }
+    Decision::Gives(Outcome::Finished)
+}
+
+/// What is written before any call of the group runs: starts, intended children, and the answers of refused ones.
+fn begin(walk: &Walk<'_>, group: &Range<usize>) -> Vec<EventBody> {
+    let state = walk.state;
+    let mut events = Vec::new();
+    let mut spawns = 0;
+    for (index, call) in waiting(state, group) {
+        let refused = |why, text| answer_event(state, index, group.end, call, why, text);
+        match gate::rule(walk.plan, state, index) {
+            Ruling::Run(allowed) => events.push(EventBody::ToolStarted(ToolStarted {
+                turn: state.cost.turns,
+                index,
+                group_end: group.end,
+                call_id: call.call.id.clone(),
+                name: call.call.name.clone(),
+                capability: allowed.capability().to_owned(),
+                idempotent: allowed.idempotent,
+            })),
+            Ruling::Spawn(allowed) => {
+                if let Some((limit, text)) = model::no_more_children(state, spawns) {
+                    events.extend([limit, refused(ResultKind::Refused, text)]);
+                    continue;
+                }
+                let spawn = state.next_spawn() + spawns;
+                spawns += 1;
+                let child = intended(state, spawn, index, group.end, call, allowed.into_inner());
+                events.push(EventBody::ChildIntended(*child));
+            }
+            Ruling::Answer { why, text } => events.push(refused(why, text)),
+            Ruling::Asks { capability } => {
+                let text = format!("permission denied: {capability} needs an acknowledgement");
+                events.push(refused(ResultKind::Denied { capability }, text));
+            }
+            Ruling::Return => {
+                events.push(refused(ResultKind::Refused, "this directive declares no outputs to return".into()));
+            }
+        }
+    }
+    events
+}
+
+fn intended(
+    state: &State,
+    spawn: u64,
+    index: usize,
+    group_end: usize,
+    call: &CallState,
+    start: gate::ChildStart,
+) -> Box<ChildIntended> {
+    Box::new(ChildIntended {
+        spawn,
+        turn: state.cost.turns,
+        index,
+        group_end,
+        call_id: call.call.id.clone(),
+        directive: start.directive.to_string(),
+        inputs: start.inputs,
+        model: start.model,
+        limit_overrides: start.limit_overrides,
+    })
+}
+
+/// Hooks on the results of the group, then the next group or the end of the calls.
+pub(super) fn guard(walk: &Walk<'_>) -> Decision {
+    let (plan, state) = (walk.plan, walk.state);
+    let fresh = group(walk);
+    let unrun = match walk.from {
+        (Node::Gate, Outcome::Allowed | Outcome::Asks | Outcome::Returns) => true,
+        (Node::Ask(_), outcome) => outcome == Outcome::Refused,
+        _ => false,
+    };
+    if unrun && waiting(state, &fresh).next().is_some() {
+        // The plan has no way to run what the gate let through, or to ask about it.
+        return Decision::Write(refuse_all(walk, &fresh));
+    }
+    let done = state.calls.start..state.calls.end;
+    for (index, call) in in_group(state, &done) {
+        let Some(result) = &call.result else { continue };
+        let mut points = vec![HookPoint::ToolResult];
+        if result.ran && result.is_error {
+            points.push(HookPoint::Error);
+        }
+        if let Some(point) = points.into_iter().find(|p| has_hooks(plan, *p) && !result.seen.contains(p)) {
+            return run_hooks(walk, point, Some(index.to_string()));
+        }
+    }
+    Decision::Gives(if done.end < state.calls.list.len() { Outcome::More } else { Outcome::Done })
+}
+
+fn refuse_all(walk: &Walk<'_>, group: &Range<usize>) -> Vec<EventBody> {
+    let refuse = |(index, call): (usize, &CallState)| {
+        let (why, text) = match gate::rule(walk.plan, walk.state, index) {
+            Ruling::Answer { why, text } => (why, text),
+            Ruling::Asks { capability } => {
+                let text = format!("permission denied: nobody allowed {capability}");
+                (ResultKind::Denied { capability }, text)
+            }
+            Ruling::Run(_) | Ruling::Spawn(_) | Ruling::Return => {
+                (ResultKind::Refused, "this plan cannot run any call".to_owned())
+            }
+        };
+        answer_event(walk.state, index, group.end, call, why, text)
+    };
+    waiting(walk.state, group).map(refuse).collect()
+}
+
+/// `rye_directive_return`: checked against what the directive declares.
+pub(super) fn returned(walk: &Walk<'_>) -> Decision {
+    let state = walk.state;
+    let group = group(walk);
+    let Some((index, call)) = waiting(state, &group).next() else { return Decision::Gives(Outcome::Incomplete) };
+    let (why, text) = outputs::check(&walk.plan.interface.outputs, &call.call.input);
+    Decision::Write(vec![answer_event(state, index, group.end, call, why, text)])
+}
+
+/// An answer that no tool gave.
+pub(in crate::machine) fn answer_event(
+    state: &State,
+    index: usize,
+    group_end: usize,
+    call: &CallState,
+    why: ResultKind,
+    text: String,
+) -> EventBody {
+    let is_error = match why {
+        ResultKind::Ran | ResultKind::Returned { .. } => false,
+        ResultKind::Denied { .. }
+        | ResultKind::Blocked
+        | ResultKind::Refused
+        | ResultKind::Skipped
+        | ResultKind::Interrupted
+        | ResultKind::Incomplete { .. } => true,
+    };
+    EventBody::ToolCallResult(Box::new(ToolCallResult {
+        turn: state.cost.turns,
+        index,
+        group_end,
+        call_id: call.call.id.clone(),
+        name: call.call.name.clone(),
+        why,
+        bytes: text.len() as u64,
+        content: text,
+        is_error,
+        details: Value::Null,
+        object: None,
+        duration_ms: 0,
+    }))
+}

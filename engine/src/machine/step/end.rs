@@ -1,0 +1,85 @@
+//! The finish: what the thread came to, the hooks that see it, the last event.
+
+use rye_compiler::hook::HookPoint;
+use rye_compiler::plan::{Node, Outcome};
+use serde_json::Value;
+
+use super::super::outputs;
+use super::super::walk::{Decision, Walk};
+use super::{Effect, has_hooks};
+use crate::event::{Ended, EventBody};
+use crate::machine::effect::HookRun;
+use crate::machine::facts;
+use crate::thread::{RunError, Status};
+
+/// `after_complete`, then the hooks of the end itself, then the last event.
+pub(in crate::machine) fn finish(walk: &Walk<'_>) -> Decision {
+    let (plan, state) = (walk.plan, walk.state);
+    let ended = verdict(walk);
+    if ended.status != Status::Killed {
+        let own = match ended.status {
+            Status::Completed => Some(HookPoint::ThreadCompleted),
+            Status::Error => Some(HookPoint::ThreadError),
+            Status::Cancelled => Some(HookPoint::ThreadCancelled),
+            Status::Created | Status::Running | Status::Killed | Status::Continued | Status::Suspended => None,
+        };
+        let due = |point: &HookPoint| has_hooks(plan, *point) && !state.ran.contains(point);
+        if let Some(point) = [Some(HookPoint::AfterComplete), own].into_iter().flatten().find(due) {
+            let mut facts = facts::of(plan, state, point, None);
+            facts.insert("status".into(), ended.status.word().into());
+            if point != HookPoint::AfterComplete {
+                facts.insert("result".into(), ended.result.clone().map_or(Value::Null, Value::String));
+                facts.insert("outputs".into(), ended.outputs.clone().map_or(Value::Null, Value::Object));
+                facts.insert("error".into(), serde_json::to_value(&ended.error).unwrap_or(Value::Null));
+            }
+            return Decision::Do(Effect::RunHooks(Box::new(HookRun { point, subject: None, facts })));
+        }
+    }
+    Decision::Write(vec![EventBody::Ended(Box::new(ended))])
+}
+
+/// What the thread came to.
+fn verdict(walk: &Walk<'_>) -> Ended {
+    let (plan, state) = (walk.plan, walk.state);
+    let result = state.last_text();
+    let ended = |status, error| Ended {
+        status,
+        result: result.clone(),
+        outputs: None,
+        missing: Vec::new(),
+        error,
+        cost: state.cost,
+    };
+    let failed = |code: &str, message: String| Some(RunError { code: code.to_owned(), message });
+    if state.mail.killed {
+        return ended(Status::Killed, failed("killed", "the thread was killed".into()));
+    }
+    if let Some(stop) = &state.stop {
+        let error =
+            (stop.status == Status::Error).then(|| RunError { code: stop.code.clone(), message: stop.message.clone() });
+        return ended(stop.status, error);
+    }
+    if let Some(returned) = &state.returned {
+        let outputs = Some(returned.outputs.clone());
+        return match &returned.error {
+            Some(detail) => Ended { outputs, ..ended(Status::Error, failed("returned_error", detail.clone())) },
+            None => Ended { outputs, ..ended(Status::Completed, None) },
+        };
+    }
+    if walk.from == (Node::Inbox, Outcome::Cancelled) {
+        return ended(Status::Cancelled, failed("cancelled", "the thread was cancelled".into()));
+    }
+    match walk.from {
+        (Node::Handoff, _) => return ended(Status::Continued, None),
+        (Node::Ask(_), Outcome::Suspended) => return ended(Status::Suspended, None),
+        _ => {}
+    }
+    if let Some(hit) = &state.limit {
+        let message = format!("{}: {} of {}", hit.limit_code, hit.current_value, hit.current_max);
+        return ended(Status::Error, failed(&hit.limit_code, message));
+    }
+    if let Some(failure) = &state.failed {
+        return ended(Status::Error, failed(&failure.classification.name, failure.error.message.clone()));
+    }
+    Ended { missing: outputs::required(&plan.interface.outputs), ..ended(Status::Completed, None) }
+}

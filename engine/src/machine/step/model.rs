@@ -1,0 +1,159 @@
+//! The steps around a model call: the look at the limits, the call itself, the look at the context window.
+
+use std::collections::BTreeMap;
+
+use rye_compiler::plan::{Node, Outcome, Plan, PlannedModel};
+use rye_compiler::semantics::limits::{self, Exceeded, LimitName};
+use rye_compiler::semantics::money::Nanos;
+use serde_json::Value;
+
+use super::super::effect::{Effect, Reservation};
+use super::super::request;
+use super::super::state::{Owed, State};
+use super::super::walk::{Decision, Walk};
+use crate::event::{AttemptIntended, EventBody, LimitHit, Settled};
+use crate::provider::Usage;
+use crate::provider::cost::cost;
+
+/// Fewer output tokens than this are not worth a call (`language.md` 11).
+const LEAST_OUTPUT: u64 = 1024;
+
+pub(super) fn limits(walk: &Walk<'_>) -> Decision {
+    match limits::check(&walk.state.limits.into(), &semantic_cost(walk.state)) {
+        None => Decision::Gives(Outcome::Within),
+        Some(exceeded) => Decision::Write(vec![hit(Node::Limits, exceeded)]),
+    }
+}
+
+pub(super) fn model(walk: &Walk<'_>) -> Decision {
+    let (plan, state) = (walk.plan, walk.state);
+    if let Some(attempt) = &state.attempt {
+        let (turn, number) = (attempt.turn, attempt.number);
+        if !attempt.reserved {
+            let (amount, settle) = (attempt.worst_case, state.unsettled.clone());
+            return Decision::Do(Effect::Reserve(Reservation { turn, attempt: number, amount, settle }));
+        }
+        let request = Box::new(request::build(plan, state, attempt.max_output));
+        return Decision::Do(Effect::CallModel { turn, attempt: number, request });
+    }
+    if let Some(until) = state.wait_until.filter(|until| *until > walk.now) {
+        return Decision::Do(Effect::Sleep { until });
+    }
+    Decision::Write(vec![intend(walk)])
+}
+
+/// The intent of the next attempt, or the limit that forbids it.
+fn intend(walk: &Walk<'_>) -> EventBody {
+    let (plan, state) = (walk.plan, walk.state);
+    let input = request::estimate(plan, state);
+    let wanted = plan.model.output(state.limits.output).max(1);
+    let left = state.affordable();
+    let Some((max_output, worst_case)) = affordable(&plan.model, input, wanted, left) else {
+        let spent = Nanos::from_u64(state.limits.spend.saturating_sub(left));
+        return hit(
+            Node::Model,
+            Exceeded {
+                name: LimitName::Spend,
+                limit_code: "spend_exceeded".into(),
+                current_value: spent.to_json(),
+                current_max: Nanos::from_u64(state.limits.spend).to_json(),
+            },
+        );
+    };
+    EventBody::AttemptIntended(AttemptIntended {
+        turn: state.cost.turns + 1,
+        attempt: state.attempts,
+        model: plan.model.id.clone(),
+        input_estimate: input,
+        max_output,
+        worst_case,
+    })
+}
+
+/// The most output that `left` nano-dollars pay for, and what the call then costs at worst.
+fn affordable(model: &PlannedModel, input: u64, wanted: u64, left: u64) -> Option<(u64, u64)> {
+    if model.prices.is_none() {
+        return Some((wanted, 0));
+    }
+    let worst = |output: u64| model.worst_case(input, output).to_u64();
+    if worst(wanted) <= left {
+        return Some((wanted, worst(wanted)));
+    }
+    // The largest output that fits, by halving: the price of a number of tokens only grows with it.
+    let (mut fits, mut too_much) = (0, wanted);
+    while too_much - fits > 1 {
+        let middle = fits + (too_much - fits) / 2;
+        if worst(middle) <= left {
+            fits = middle;
+        } else {
+            too_much = middle;
+        }
+    }
+    (fits >= LEAST_OUTPUT.min(wanted)).then(|| (fits, worst(fits)))
+}
+
+/// What an attempt that came to its end cost.
+pub(in crate::machine) fn settlement(plan: &Plan, owed: &Owed) -> EventBody {
+    EventBody::Settled(Settled {
+        turn: owed.turn,
+        attempt: owed.attempt,
+        amount: price(&plan.model, &owed.usage),
+        usage: owed.usage,
+        unknown_outcome: false,
+    })
+}
+
+/// What a call with this usage cost, in nano-dollars; the largest amount a ledger holds where it cannot be counted.
+fn price(model: &PlannedModel, usage: &Usage) -> u64 {
+    if model.prices.is_none() {
+        return 0;
+    }
+    cost(model, usage).map_or(Nanos(i64::MAX), |nanos| nanos).to_u64()
+}
+
+pub(super) fn context(walk: &Walk<'_>) -> Decision {
+    let (plan, state) = (walk.plan, walk.state);
+    let used = request::tokens_used(plan, state);
+    let window = plan.model.context_window;
+    let full = u128::from(used) * u128::from(WHOLE) >= u128::from(window) * u128::from(threshold(&plan.settings));
+    Decision::Gives(if full && window > 0 { Outcome::Full } else { Outcome::Fits })
+}
+
+/// One, as [`threshold`] counts.
+const WHOLE: u64 = 1_000_000_000;
+
+/// The part of the context window that may be used, in billionths.
+fn threshold(settings: &BTreeMap<String, Value>) -> u64 {
+    let written = settings.get("coordination").and_then(|v| v.pointer("/continuation/trigger_threshold"));
+    let read = written.and_then(|value| Nanos::from_json(value).ok()).map(Nanos::to_u64);
+    read.filter(|part| (1..=WHOLE).contains(part)).unwrap_or(WHOLE / 10 * 9)
+}
+
+fn hit(at: Node, exceeded: Exceeded) -> EventBody {
+    EventBody::Limit(LimitHit {
+        at,
+        limit_code: exceeded.limit_code,
+        current_value: exceeded.current_value,
+        current_max: exceeded.current_max,
+    })
+}
+
+fn semantic_cost(state: &State) -> limits::Cost {
+    let c = &state.cost;
+    limits::Cost {
+        turns: c.turns,
+        input_tokens: c.input_tokens,
+        output_tokens: c.output_tokens,
+        cached_tokens: c.cached_tokens,
+        spend: Nanos::from_u64(c.spend),
+        elapsed_seconds: state.clock.elapsed_ms() / 1000,
+    }
+}
+
+/// The limit that forbids another child beside those there are and `more` others, if any.
+pub(super) fn no_more_children(state: &State, more: u64) -> Option<(EventBody, String)> {
+    let spawned = u64::try_from(state.children.len()).unwrap_or(u64::MAX).saturating_add(more);
+    let exceeded = limits::check_spawn(&state.limits.into(), spawned)?;
+    let text = format!("{}: {} of {}", exceeded.limit_code, exceeded.current_value, exceeded.current_max);
+    Some((hit(Node::Tools, exceeded), text))
+}

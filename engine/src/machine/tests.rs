@@ -1,0 +1,414 @@
+//! The machine, played through: replies in, effects and events out.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::similar_names,
+    clippy::wildcard_enum_match_arm,
+    reason = "tests"
+)]
+
+use rye_compiler::hook::{HookAction, HookPoint};
+use rye_compiler::plan::{FieldType, Node, NudgePolicy, Outcome};
+use serde_json::json;
+
+use super::fixture::{Play, call, calls, grant, plan, rewire, status, text, with_hook, with_outputs};
+use super::{Effect, Fact, State, apply, next};
+use crate::event::{ContextOperation, EventBody, HookAnswer, Letter, ResultKind};
+use crate::message::Turn;
+use crate::thread::Status;
+
+#[test]
+fn one_turn() {
+    let mut play = Play::new(plan(), vec![text("hello")]);
+    play.run();
+    assert_eq!(
+        play.names(),
+        [
+            "opened",
+            "plan_bound",
+            "system_prompt",
+            "context_injected",
+            "cognition_in",
+            "attempt_intended",
+            "reserved",
+            "cognition_out",
+            "settled",
+            "ended"
+        ]
+    );
+    let ended = play.ended();
+    assert_eq!((ended.status, ended.result.as_deref()), (Status::Completed, Some("hello")));
+    assert_eq!((ended.cost.turns, ended.cost.spend), (1, 120_000));
+    let request = &play.requests[0];
+    assert_eq!(request.system, "You are you.");
+    assert_eq!(request.max_output, 2000);
+    assert_eq!(request.turns.len(), 1);
+    let Turn::User { content } = &request.turns[0] else { panic!("a user turn") };
+    assert_eq!(crate::message::text_of(content), "Here.\n\nSay hello.");
+}
+
+#[test]
+fn calls_run_in_source_order_and_parallel_ones_together() {
+    let list =
+        [call("a_read", json!({})), call("a_look", json!({})), call("a_write", json!({})), call("a_read", json!({}))];
+    let mut play = Play::new(plan(), vec![calls(&list), text("done")]);
+    play.run();
+    let read = "rye.execute.tool.a.read".to_owned();
+    let groups =
+        [vec![read.clone(), "rye.execute.tool.a.look".into()], vec!["rye.execute.tool.a.write".into()], vec![read]];
+    assert_eq!(play.dispatched, groups);
+    let names: Vec<String> = play.requests[1]
+        .turns
+        .iter()
+        .filter_map(|t| if let Turn::ToolResult { call_id, .. } = t { Some(call_id.clone()) } else { None })
+        .collect();
+    assert_eq!(names, ["c0", "c1", "c2", "c3"]);
+    assert_eq!(play.reservations, [(play.reservations[0].0, 0), (play.reservations[1].0, 1)]);
+}
+
+#[test]
+fn what_is_checked_is_what_is_dispatched() {
+    let mut plan = plan();
+    plan.capabilities.grants = vec![grant("rye.execute.tool.a.read")];
+    let list = [
+        call("a_write", json!({"item_id": "a/read"})),
+        call("rye_execute", json!({"item_type": "tool", "item_id": "a/write", "parameters": {"item_id": "a/read"}})),
+        call("rye_execute", json!({"item_type": "tool", "item_id": "a/../a/read"})),
+        call("rye_execute", json!({"item_type": "tool", "item_id": "a/read", "capability": "x"})),
+        call("nothing", json!({})),
+        call("rye_execute", json!({"item_type": "directive", "item_id": "a/read"})),
+        call("a_read", json!({"__malformed": "{"})),
+    ];
+    let mut play = Play::new(plan, vec![calls(&list), text("done")]);
+    play.run();
+    assert!(play.dispatched.is_empty(), "{:?}", play.dispatched);
+    let results = play.results();
+    let denied = |capability: &str| ResultKind::Denied { capability: capability.into() };
+    assert_eq!(results[0].0, denied("rye.execute.tool.a.write"));
+    assert_eq!(results[0].1, "permission denied: missing capability rye.execute.tool.a.write");
+    assert_eq!(results[1].0, denied("rye.execute.tool.a.write"));
+    assert_eq!(results[5].0, denied("rye.execute.directive.a.read"));
+    for i in [2, 3, 4, 6] {
+        assert_eq!(results[i].0, ResultKind::Refused, "{}", results[i].1);
+    }
+    assert_eq!(play.ended().status, Status::Completed);
+}
+
+#[test]
+fn a_chain_of_sets_is_a_conjunction() {
+    let mut play = Play::new(plan(), vec![calls(&[call("a_write", json!({}))]), text("done")]);
+    let mut launch = play.opened();
+    launch.grants.push(vec![grant("rye.execute.tool.a.read")]);
+    play.signal(Fact::Opened { launch: Box::new(launch), plan_id: "p".into(), continues: None });
+    while play.step() {}
+    assert!(play.dispatched.is_empty());
+    assert!(play.results()[0].1.contains("a thread above"), "{}", play.results()[0].1);
+}
+
+#[test]
+fn outputs_are_values_even_when_they_are_false() {
+    let mut plan = plan();
+    with_outputs(
+        &mut plan,
+        &[("ok", FieldType::Boolean, true), ("n", FieldType::Integer, true), ("s", FieldType::String, true)],
+    );
+    let wrong = call("rye_directive_return", json!({"ok": false, "n": "3"}));
+    let right = call("rye_directive_return", json!({"ok": false, "n": 0, "s": ""}));
+    let mut play = Play::new(plan, vec![calls(&[wrong]), calls(&[right])]);
+    play.run();
+    assert_eq!(play.results()[0].0, ResultKind::Incomplete { missing: vec!["s".into()] });
+    assert!(play.results()[0].1.contains("`n` must be an integer"), "{}", play.results()[0].1);
+    let ended = play.ended();
+    assert_eq!(ended.status, Status::Completed);
+    assert_eq!(serde_json::to_value(&ended.outputs).unwrap(), json!({"ok": false, "n": 0, "s": ""}));
+}
+
+#[test]
+fn an_error_return_ends_in_error() {
+    let mut plan = plan();
+    with_outputs(&mut plan, &[("ok", FieldType::Boolean, true)]);
+    let back = call("rye_directive_return", json!({"status": "error", "error_detail": "no host"}));
+    let mut play = Play::new(plan, vec![calls(&[back])]);
+    play.run();
+    let error = play.ended().error.clone().unwrap();
+    assert_eq!(
+        (play.ended().status, error.code.as_str(), error.message.as_str()),
+        (Status::Error, "returned_error", "no host")
+    );
+}
+
+#[test]
+fn a_text_completes_and_names_what_is_missing() {
+    let mut plan = plan();
+    with_outputs(&mut plan, &[("ok", FieldType::Boolean, true), ("note", FieldType::String, false)]);
+    let mut play = Play::new(plan, vec![text("just text")]);
+    play.run();
+    assert_eq!(play.ended().status, Status::Completed);
+    assert_eq!((play.ended().outputs.as_ref(), play.ended().missing.as_slice()), (None, ["ok".to_owned()].as_slice()));
+}
+
+#[test]
+fn the_nudge_comes_once_and_on_the_first_turn_only() {
+    let mut auto = plan();
+    auto.nudge = NudgePolicy::Auto;
+    super::fixture::rebuild(&mut auto);
+    let mut play = Play::new(auto.clone(), vec![text("hm"), text("done")]);
+    play.run();
+    assert_eq!((play.ended().cost.turns, play.ended().result.as_deref()), (2, Some("done")));
+    let mut late = Play::new(auto, vec![calls(&[call("a_read", json!({}))]), text("done")]);
+    late.run();
+    assert_eq!(late.ended().cost.turns, 2);
+}
+
+#[test]
+fn limits_stop_with_the_partial_result() {
+    let mut plan = plan();
+    plan.limits.turns = 2;
+    let again = || calls(&[call("a_read", json!({}))]);
+    let mut play = Play::new(plan, vec![again(), again(), again()]);
+    play.run();
+    let ended = play.ended();
+    assert_eq!((ended.status, ended.cost.turns), (Status::Error, 2));
+    assert_eq!(ended.error.as_ref().unwrap().code, "turns_exceeded");
+    assert_eq!(play.names().iter().filter(|n| **n == "limit").count(), 1);
+}
+
+#[test]
+fn a_call_asks_for_what_is_affordable_and_no_less_than_makes_sense() {
+    let mut some = plan();
+    // 1,500 output tokens cost 3,000,000; the first request holds fewer than 100 tokens of input.
+    some.limits.spend = 3_100_000;
+    let mut play = Play::new(some.clone(), vec![text("hi")]);
+    play.run();
+    let asked = play.requests[0].max_output;
+    assert!((1024..2000).contains(&asked), "{asked}");
+    assert!(play.reservations[0].0 <= 3_100_000);
+    some.limits.spend = 1_000_000;
+    let mut none = Play::new(some, vec![text("hi")]);
+    none.run();
+    assert_eq!(none.ended().error.as_ref().unwrap().code, "spend_exceeded");
+    assert!(none.requests.is_empty());
+}
+
+#[test]
+fn a_raise_lifts_the_limit_and_the_run_goes_on() {
+    let mut plan = plan();
+    plan.limits.turns = 1;
+    with_hook(&mut plan, HookPoint::Limit, HookAction::Raise { limit: "turns".into(), value: json!(2) });
+    let mut play = Play::new(plan, vec![calls(&[call("a_read", json!({}))]), text("done")]);
+    let raise = HookAnswer::Raise { limit: "turns".into(), value: 2 };
+    play.hooks.insert(HookPoint::Limit, [raise.clone(), raise].into());
+    play.run();
+    assert_eq!((play.ended().status, play.ended().cost.turns), (Status::Completed, 2));
+}
+
+#[test]
+fn retryable_failures_are_tried_again_and_others_not() {
+    let mut play = Play::new(plan(), vec![status(429, &[("retry-after", "2")]), status(529, &[]), text("done")]);
+    play.run();
+    assert_eq!(play.ended().status, Status::Completed);
+    assert_eq!(play.requests.len(), 3);
+    assert_eq!(play.requests.iter().map(|r| r.cue.attempt).collect::<Vec<_>>(), [0, 1, 2]);
+    assert!((1_900..=2_000).contains(&play.sleeps[0]), "{:?}", play.sleeps);
+    let mut denied = Play::new(plan(), vec![status(401, &[]), text("never")]);
+    denied.run();
+    assert_eq!((denied.ended().status, denied.requests.len()), (Status::Error, 1));
+    let mut exhausted = Play::new(plan(), (0..6).map(|_| status(503, &[])).collect());
+    exhausted.run();
+    assert_eq!((exhausted.ended().status, exhausted.requests.len()), (Status::Error, 4));
+}
+
+#[test]
+fn children_are_spawned_once_and_bounded() {
+    let child = || call("rye_execute", json!({"item_type": "directive", "item_id": "test/child"}));
+    let mut play = Play::new(plan(), vec![calls(&[child(), child(), child()]), text("done")]);
+    play.run();
+    let count = |name: &str| play.names().iter().filter(|n| **n == name).count();
+    assert_eq!((count("child_intended"), count("child_spawned"), count("child_ended")), (2, 2, 2));
+    assert!(
+        play.results().iter().any(|(why, text)| *why == ResultKind::Refused && text.starts_with("spawns_exceeded"))
+    );
+    assert_eq!(play.ended().cost.spend, 2 * 120_000 + 1_000);
+}
+
+#[test]
+fn steering_skips_what_has_not_started() {
+    let list = [call("a_write", json!({})), call("a_write", json!({}))];
+    let mut play = Play::new(plan(), vec![calls(&list), text("done")]);
+    // record (prompt), record (intent), reserve, model, record (start), tools: the letter comes before what follows.
+    play.letters.push((6, Letter::Steer { text: "stop that".into() }));
+    play.run();
+    assert_eq!(play.dispatched.len(), 1);
+    assert_eq!(play.results()[1].1, "skipped due to queued user message");
+    let Some(Turn::User { content }) = play.requests[1].turns.last() else { panic!("a user turn") };
+    assert_eq!(crate::message::text_of(content), "stop that");
+}
+
+#[test]
+fn a_follow_up_waits_for_the_end() {
+    let mut play = Play::new(plan(), vec![calls(&[call("a_read", json!({}))]), text("one"), text("two")]);
+    play.letters.push((2, Letter::FollowUp { text: "and now".into() }));
+    play.run();
+    assert_eq!((play.ended().cost.turns, play.ended().result.as_deref()), (3, Some("two")));
+}
+
+#[test]
+fn cancellation_and_kill_at_every_step() {
+    let make = || {
+        let list = [call("a_write", json!({})), call("a_read", json!({})), call("a_look", json!({}))];
+        Play::new(plan(), vec![status(503, &[]), calls(&list), text("done")])
+    };
+    let mut whole = make();
+    whole.run();
+    for step in 0..whole.steps {
+        let mut play = make();
+        play.letters.push((step, Letter::Cancel));
+        play.run();
+        let expected = if step == whole.steps - 1 { Status::Completed } else { Status::Cancelled };
+        assert_eq!(play.ended().status, expected, "cancelled before step {step}");
+        assert!(play.state.calls.list.iter().all(|c| c.result.is_some()), "step {step}");
+        let mut killed = make();
+        killed.letters.push((step, Letter::Kill));
+        killed.run();
+        let expected = if step == whole.steps - 1 { Status::Completed } else { Status::Killed };
+        assert_eq!(killed.ended().status, expected, "killed before step {step}");
+    }
+}
+
+#[test]
+fn hooks_block_modify_and_end() {
+    let mut plan = plan();
+    with_hook(&mut plan, HookPoint::ToolCall, HookAction::Block { reason: String::new() });
+    with_hook(&mut plan, HookPoint::ToolResult, HookAction::Modify { content: None, is_error: None, details: None });
+    with_hook(&mut plan, HookPoint::AfterStep, HookAction::Continue);
+    let list = [call("a_read", json!({})), call("a_look", json!({}))];
+    let mut play = Play::new(plan, vec![calls(&list), text("done")]);
+    play.hooks.insert(HookPoint::ToolCall, [HookAnswer::Block { reason: "no".into() }].into());
+    let modified = HookAnswer::Modify { content: Some(json!("changed")), is_error: None, details: None };
+    play.hooks.insert(HookPoint::ToolResult, [HookAnswer::None, modified].into());
+    let stop = HookAnswer::Terminate { status: Some(Status::Cancelled), error: Some("enough".into()) };
+    play.hooks.insert(HookPoint::AfterStep, [stop].into());
+    play.run();
+    assert_eq!(play.results()[0], (ResultKind::Blocked, "no".into()));
+    assert_eq!(play.dispatched, [["rye.execute.tool.a.look"]]);
+    let last = serde_json::to_value(play.state.talk.messages.last().unwrap()).unwrap();
+    assert_eq!(last["content"], "changed");
+    assert_eq!(play.ended().status, Status::Cancelled);
+}
+
+#[test]
+fn context_hooks_change_one_call_only() {
+    let mut plan = plan();
+    with_hook(&mut plan, HookPoint::Context, HookAction::KeepLast { n: 1 });
+    let mut play =
+        Play::new(plan, vec![calls(&[call("a_read", json!({}))]), calls(&[call("a_look", json!({}))]), text("done")]);
+    let keep = HookAnswer::Context { operations: vec![ContextOperation::KeepLast { n: 1 }] };
+    play.hooks.insert(HookPoint::Context, [HookAnswer::None, keep, HookAnswer::None].into());
+    play.run();
+    let sizes: Vec<usize> = play.requests.iter().map(|r| r.turns.len()).collect();
+    // The kept result brings its call along.
+    assert_eq!(sizes, [1, 2, 5]);
+}
+
+/// Law: the machine names no successor. Rewire an edge, and the run follows it.
+#[test]
+fn rewired_edges_are_followed() {
+    let list = || vec![calls(&[call("a_write", json!({})), call("a_write", json!({}))]), text("done")];
+    let count = |play: &Play, name: &str| play.names().iter().filter(|n| **n == name).count();
+    for (node, outcome, turns, started) in [
+        (Node::Start, Outcome::Ready, 0, 0),
+        (Node::Inbox, Outcome::Clear, 0, 0),
+        (Node::Limits, Outcome::Within, 0, 0),
+        (Node::Model, Outcome::Calls, 1, 0),
+        (Node::Gate, Outcome::Allowed, 1, 0),
+        (Node::Tools, Outcome::Finished, 1, 1),
+        (Node::Guard, Outcome::More, 1, 1),
+        (Node::Guard, Outcome::Done, 1, 2),
+        (Node::Context, Outcome::Fits, 1, 2),
+    ] {
+        let mut plan = plan();
+        rewire(&mut plan, node, outcome, Node::Finish);
+        let mut play = Play::new(plan, list());
+        play.run();
+        assert_eq!(play.ended().cost.turns, turns, "{node} {outcome}");
+        assert_eq!(count(&play, "tool_started"), started, "{node} {outcome}");
+    }
+    let mut plan = plan();
+    rewire(&mut plan, Node::Model, Outcome::Text, Node::Limits);
+    plan.limits.turns = 3;
+    let mut play = Play::new(plan, (0..5).map(|_| text("again")).collect());
+    play.run();
+    assert_eq!(play.ended().error.as_ref().unwrap().code, "turns_exceeded");
+}
+
+#[test]
+fn an_unsound_graph_ends_the_thread() {
+    let mut plan = plan();
+    plan.graph.0.get_mut(&Node::Limits).unwrap().remove(&Outcome::Within);
+    let mut play = Play::new(plan, vec![text("never")]);
+    play.run();
+    assert_eq!(play.ended().error.as_ref().unwrap().code, "plan_unsound");
+    let mut endless = super::fixture::plan();
+    rewire(&mut endless, Node::Inbox, Outcome::Clear, Node::Start);
+    let mut play = Play::new(endless, vec![text("never")]);
+    play.run();
+    assert_eq!(play.ended().error.as_ref().unwrap().code, "plan_unsound");
+}
+
+/// Every prefix of a run folds to a state that goes on to the same end.
+#[test]
+fn recovery_from_every_prefix() {
+    let replies = || {
+        vec![
+            calls(&[call("a_read", json!({})), call("a_look", json!({}))]),
+            calls(&[call("a_write", json!({}))]),
+            text("done"),
+        ]
+    };
+    let mut whole = Play::new(plan(), replies());
+    whole.run();
+    for cut in 2..whole.events.len() {
+        let mut state = State::new();
+        for event in &whole.events[..cut] {
+            apply(&mut state, event);
+        }
+        let asked = whole.events[..cut].iter().filter(|e| matches!(e.body, EventBody::CognitionOut(_))).count();
+        let mut play = Play::new(plan(), replies().into_iter().skip(asked).collect());
+        play.state = state;
+        play.events = whole.events[..cut].to_vec();
+        play.now = 5_000_000;
+        play.signal(Fact::Recovered { owner: "o".into(), cut_bytes: 0 });
+        while play.step() {}
+        assert_eq!(play.ended().result.as_deref(), Some("done"), "cut at {cut}");
+        assert_eq!(play.ended().cost.turns, 3, "cut at {cut}");
+        let unknown: u64 = play
+            .events
+            .iter()
+            .filter_map(|e| match &e.body {
+                EventBody::Settled(s) if s.unknown_outcome => Some(s.amount),
+                _ => None,
+            })
+            .sum();
+        assert_eq!(play.ended().cost.spend, 360_000 + unknown, "cut at {cut}");
+        let interrupted = play.results().iter().filter(|(why, _)| *why == ResultKind::Interrupted).count();
+        let mut lost = whole.events[..cut].iter().rev();
+        let in_write = matches!(lost.next().map(|e| &e.body), Some(EventBody::ToolStarted(t)) if !t.idempotent);
+        assert_eq!(interrupted, usize::from(in_write), "cut at {cut}");
+        assert!(matches!(next(&play.plan, &play.state), Effect::Done { .. }));
+    }
+}
+
+#[test]
+fn owned_time_leaves_out_the_time_between_owners() {
+    let mut play = Play::new(plan(), vec![text("done")]);
+    play.start();
+    play.step();
+    let used = play.state.clock.elapsed_ms();
+    play.now += 10_000_000;
+    play.signal(Fact::Recovered { owner: "o".into(), cut_bytes: 0 });
+    assert_eq!(play.state.clock.elapsed_ms(), used);
+    play.now -= 20_000_000;
+    play.step();
+    assert!(play.state.clock.elapsed_ms() <= used + 1000);
+}

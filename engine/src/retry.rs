@@ -1,0 +1,104 @@
+//! What becomes of a failed model call: its class by the table, and how long to wait before the next attempt
+//! (`engine.md` 3). Pure: the jitter is drawn from the thread's recorded seed, so a replay waits as long.
+
+use std::borrow::Cow;
+
+use rye_compiler::plan::Plan;
+use rye_compiler::semantics::classify::{Backoff, ClassifyTable, Failure, read_backoff};
+
+use crate::event::Classification;
+use crate::provider::{CallError, FailedStage};
+
+/// The class of a failure, and the delay in milliseconds where another attempt follows.
+///
+/// `failures` counts this turn's failed attempts before this one; `left_ms` is what the thread has left of its duration.
+pub fn judge(
+    plan: &Plan,
+    error: &CallError,
+    failures: u32,
+    draw: Draw,
+    now: i64,
+    left_ms: u64,
+) -> (Classification, Option<u64>) {
+    let failure = Failure {
+        stage: Some(stage_word(error.stage).to_owned()),
+        status: error.status,
+        headers: error.headers.clone(),
+        error_type: error.error_type.clone(),
+        code: error.code.clone(),
+        message: error.message.clone(),
+        attempt: failures.saturating_add(1),
+    };
+    let class = table(plan).classify(&failure);
+    let named = Classification {
+        name: class.name.clone(),
+        category: class.category.as_str().to_owned(),
+        retryable: class.retryable,
+    };
+    if failures >= class.backoff.max_retries {
+        return (named, None);
+    }
+    let asked_for = failure.header("retry-after-ms").is_some() || failure.header("retry-after").is_some();
+    let delay = class.delay_ms(&failure, Some(now)).map(|delay| {
+        let delay = if asked_for { delay } else { draw.up_to(delay) };
+        delay.min(left_ms)
+    });
+    (named, delay)
+}
+
+/// The table the plan froze, or the built-in one. The compiler has refused a table that cannot be read.
+fn table(plan: &Plan) -> Cow<'static, ClassifyTable> {
+    let retry = plan.settings.get("resilience").and_then(|settings| settings.get("retry"));
+    let backoff = retry.and_then(|value| read_backoff(value, "retry", Backoff::default()).ok()).unwrap_or_default();
+    let written = plan.settings.get("error_classification");
+    let own = written.and_then(|value| ClassifyTable::from_value(value, backoff).ok());
+    own.map_or_else(|| Cow::Borrowed(ClassifyTable::built_in()), Cow::Owned)
+}
+
+fn stage_word(stage: FailedStage) -> &'static str {
+    match stage {
+        FailedStage::Setup => "setup",
+        FailedStage::Connect => "connect",
+        FailedStage::Timeout => "timeout",
+        FailedStage::Status => "status",
+        FailedStage::StreamError => "stream_error",
+        FailedStage::Truncated => "truncated",
+        FailedStage::Protocol => "protocol",
+    }
+}
+
+/// A random number that is always the same for the same thread, turn and attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Draw(u64);
+
+impl Draw {
+    pub fn new(seed: u64, turn: u64, attempt: u32) -> Self {
+        // SplitMix64 over the three numbers.
+        let mut z =
+            seed ^ turn.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ u64::from(attempt).wrapping_mul(0xD1B5_4A32_D192_ED03);
+        z = z.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        Self(z ^ (z >> 31))
+    }
+
+    /// From 0 to `most`, both included.
+    pub fn up_to(self, most: u64) -> u64 {
+        most.checked_add(1).map_or(self.0, |n| self.0 % n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draw_is_repeated_and_differs_between_attempts() {
+        let draws: Vec<u64> = (0..20).map(|n| Draw::new(7, 1, n).up_to(1_000)).collect();
+        let again: Vec<u64> = (0..20).map(|n| Draw::new(7, 1, n).up_to(1_000)).collect();
+        assert_eq!(draws, again);
+        assert!(draws.iter().all(|d| *d <= 1_000));
+        assert!(draws.iter().collect::<std::collections::BTreeSet<_>>().len() > 10);
+        assert_eq!(Draw::new(1, 1, 1).up_to(0), 0);
+    }
+}
