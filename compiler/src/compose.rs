@@ -5,6 +5,8 @@ mod context;
 mod hooks;
 mod inherit;
 
+pub use context::report_unknown;
+
 use std::sync::Arc;
 
 use indexmap::IndexMap;
@@ -151,14 +153,22 @@ pub fn compose(items: &Items<'_>, id: &ItemId, launch: &Launch<'_>) -> Checked<C
     Checked::new(value, found)
 }
 
-/// Composes a directive once for every route it could take, for check.
-pub fn compose_all(items: &Items<'_>, id: &ItemId, launch: &Launch<'_>, found: &mut Diagnostics) -> Vec<Composed> {
-    let Some(leaf) = leaf(items, id, found) else { return Vec::new() };
+/// Composes a directive once for every route it could take, for check. Beside those that could be composed, how many
+/// there are (at least one).
+pub fn compose_all(
+    items: &Items<'_>,
+    id: &ItemId,
+    launch: &Launch<'_>,
+    found: &mut Diagnostics,
+) -> (Vec<Composed>, usize) {
+    let Some(leaf) = leaf(items, id, found) else { return (Vec::new(), 1) };
     let routes = match resolve::route(items, &leaf, launch) {
         Routing::Certain(route) => vec![route],
         Routing::Open { routes, .. } => routes,
     };
-    routes.into_iter().filter_map(|route| with_route(items, leaf.clone(), route, launch, found)).collect()
+    let count = routes.len();
+    let composed = routes.into_iter().filter_map(|route| with_route(items, leaf.clone(), route, launch, found));
+    (composed.collect(), count)
 }
 
 fn leaf(items: &Items<'_>, id: &ItemId, found: &mut Diagnostics) -> Option<Arc<Directive>> {

@@ -13,4 +13,5 @@ pub mod primary;
 pub mod resolve;
 pub mod semantics;
 pub mod tool_spec;
+pub mod validate;
 pub mod world;

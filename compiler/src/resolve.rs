@@ -152,11 +152,22 @@ impl Known {
         known
     }
 
-    fn common(leaf: &Directive, model: Option<String>) -> Self {
+    /// No fact at all: what is true or false over it is so whatever happens.
+    pub fn nothing() -> Self {
+        Self { facts: Facts::new(), known_roots: Vec::new() }
+    }
+
+    /// A directive of which nothing but the id was looked at.
+    pub fn of_id(id: &ItemId) -> Self {
         let mut facts = Facts::new();
-        facts.set("directive", Value::String(leaf.id().to_string()));
+        facts.set("directive", Value::String(id.to_string()));
+        facts.set("category", Value::String(id.category().to_owned()));
+        Self { facts, known_roots: vec!["directive", "category"] }
+    }
+
+    fn common(leaf: &Directive, model: Option<String>) -> Self {
+        let Self { mut facts, mut known_roots } = Self::of_id(leaf.id());
         facts.set("category", Value::String(leaf.category().to_owned()));
-        let mut known_roots = vec!["directive", "category"];
         if let Some(model) = model {
             facts.set("model", Value::String(model));
             known_roots.push("model");

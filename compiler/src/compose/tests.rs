@@ -209,7 +209,8 @@ fn a_route_that_needs_an_input_asks_for_it() {
     let items = Items::new(&world);
     let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
     let mut found = Diagnostics::new();
-    let all = compose_all(&items, &id("x"), &launch, &mut found);
+    let (all, routes) = compose_all(&items, &id("x"), &launch, &mut found);
+    assert_eq!(routes, 2);
     assert_eq!(all.iter().map(|c| c.chain.len()).collect::<Vec<_>>(), [2, 1]);
 }
 

@@ -1,0 +1,196 @@
+//! Check: every directive of the project composed along every route it could take, every hook and settings file read,
+//! everything that is wrong in one pass (`language.md` 1, 2, 7–9). Nothing is lowered here.
+
+mod capability;
+mod context;
+mod directive;
+mod hook;
+mod hook_use;
+mod interface;
+mod limit;
+
+use rye_grammar::{ItemId, SourceId, Sources};
+
+use crate::compose::compose_all;
+use crate::diagnostics::{Diagnostics, Severity};
+use crate::item::Items;
+use crate::resolve::{Inputs, Launch};
+use crate::world::{ItemKind, Space, World};
+
+/// What to check.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Selection {
+    /// The whole project.
+    #[default]
+    All,
+    /// What is wrong with these files and with the chains of these directives: paths as diagnostics print them; a
+    /// folder stands for everything in it.
+    Paths(Vec<String>),
+}
+
+/// The answer of [`check`], with the texts its spans point into.
+#[derive(Debug, Clone)]
+pub struct CheckReport {
+    pub diagnostics: Diagnostics,
+    pub sources: Sources,
+    /// Files read.
+    pub files: usize,
+    /// Directives of the project (or of the selection).
+    pub directives: usize,
+}
+
+impl CheckReport {
+    pub fn errors(&self) -> usize {
+        self.diagnostics.count(Severity::Error)
+    }
+
+    pub fn warnings(&self) -> usize {
+        self.diagnostics.count(Severity::Warning)
+    }
+}
+
+/// Checks a world.
+pub fn check(world: &dyn World, selection: &Selection) -> CheckReport {
+    let items = Items::new(world);
+    let (mut diagnostics, directives) = check_items(&items, selection);
+    let files = items.parsed_files();
+    let sources = items.into_sources();
+    diagnostics.sort(&sources);
+    CheckReport { diagnostics, sources, files, directives }
+}
+
+/// [`check`] over items that may have been read before; the diagnostics are not sorted yet.
+pub fn check_items(items: &Items<'_>, selection: &Selection) -> (Diagnostics, usize) {
+    let mut check = Check::new(items);
+    check.settings();
+    let ids = project_ids(items, ItemKind::Directive);
+    let mut checked = 0;
+    let mut selected_sources: Vec<SourceId> = Vec::new();
+    for id in &ids {
+        let chain = check.directive(id);
+        let Selection::Paths(paths) = selection else {
+            checked += 1;
+            continue;
+        };
+        let path = items.directive(id).map_or_else(|| format!(".ai/directives/{id}.md"), |d| d.file.path.to_string());
+        if is_under(&path, paths) {
+            checked += 1;
+            selected_sources.extend(chain);
+        }
+    }
+    check.other_items();
+    let mut found = check.finish();
+    found.append(items.diagnostics());
+    if let Selection::Paths(paths) = selection {
+        let sources = items.sources();
+        found.retain(|diagnostic| {
+            let labels = diagnostic.labels();
+            let inside = |source: SourceId| {
+                let path = sources.get(source).map(|s| s.path.as_ref()).unwrap_or_default();
+                selected_sources.contains(&source) || is_under(path, paths)
+            };
+            labels.is_empty() || labels.iter().any(|l| inside(l.span.source))
+        });
+    }
+    (found, checked)
+}
+
+fn is_under(path: &str, selected: &[String]) -> bool {
+    selected.iter().any(|s| {
+        let s = s.trim_start_matches("./").trim_end_matches('/');
+        s.is_empty() || s == "." || path.strip_prefix(s).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
+}
+
+fn project_ids(items: &Items<'_>, kind: ItemKind) -> Vec<ItemId> {
+    items.list(kind).iter().filter(|e| e.space == Space::Project).map(|e| e.id.clone()).collect()
+}
+
+/// Everything that is known while the directives are gone through one by one.
+struct Check<'i, 'w> {
+    items: &'i Items<'w>,
+    found: Diagnostics,
+    hooks: hook_use::HookUses,
+    interface: interface::InputUses,
+    context: context::SuppressionUses,
+    capabilities: capability::Reach,
+}
+
+impl<'i, 'w> Check<'i, 'w> {
+    fn new(items: &'i Items<'w>) -> Self {
+        let mut found = Diagnostics::new();
+        let capabilities = capability::Reach::new(items, &mut found);
+        Self {
+            items,
+            found,
+            hooks: hook_use::HookUses::default(),
+            interface: interface::InputUses::default(),
+            context: context::SuppressionUses::default(),
+            capabilities,
+        }
+    }
+
+    /// Hook files and settings.
+    fn settings(&mut self) {
+        let files = self.items.hook_files();
+        for hook in [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten() {
+            hook::check(self.items, hook, None, &mut self.found);
+            self.capabilities.patterns(self.items, hook.grants.iter().map(|g| (&g.node, g.span)), &mut self.found);
+        }
+        self.hooks.shadowed(files, &mut self.found);
+        limit::defaults(self.items, &mut self.found);
+        for id in project_ids(self.items, ItemKind::Config) {
+            if !matches!(id.as_str(), "agent/hooks" | "agent/hook_conditions") {
+                self.items.config(&id);
+            }
+        }
+    }
+
+    /// One directive along every route; answers the sources of its chains.
+    fn directive(&mut self, id: &ItemId) -> Vec<SourceId> {
+        let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
+        let (all, routes) = compose_all(self.items, id, &launch, &mut self.found);
+        let mut sources = Vec::new();
+        for (i, composed) in all.iter().enumerate() {
+            // What the file says by itself is the same on every route.
+            if i == 0 {
+                directive::check(self.items, composed, &mut self.found);
+                self.capabilities.own(self.items, composed, &mut self.found);
+            }
+            self.capabilities.against_base(composed, &mut self.found);
+            self.interface.add(self.items, composed, &mut self.found);
+            self.hooks.add(composed);
+            self.context.add(composed);
+            sources.extend(composed.chain.iter().map(|d| d.file.source));
+        }
+        if all.len() < routes {
+            self.hooks.incomplete();
+            sources.extend(self.items.directive(id).map(|d| d.file.source));
+        }
+        sources
+    }
+
+    /// Knowledge and tools of the project that nothing names are read too. Exports of finished threads are not the
+    /// author's files.
+    fn other_items(&mut self) {
+        for id in project_ids(self.items, ItemKind::Knowledge) {
+            if !id.as_str().starts_with("agent/threads/") {
+                self.items.knowledge(&id);
+            }
+        }
+        for id in project_ids(self.items, ItemKind::Tool) {
+            self.items.tool(&id);
+        }
+    }
+
+    /// What only all directives together can tell.
+    fn finish(mut self) -> Diagnostics {
+        self.hooks.finish(self.items, &mut self.found);
+        self.interface.finish(&mut self.found);
+        self.context.finish(self.items, &mut self.found);
+        self.found
+    }
+}
+
+#[cfg(test)]
+mod tests;

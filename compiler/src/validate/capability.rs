@@ -1,0 +1,226 @@
+//! Grants: patterns that reach nothing, more than the base has, or something risky (`language.md` 9). Every question
+//! about a pattern is asked once, however many directives grant it.
+
+use std::collections::HashMap;
+
+use rye_grammar::Span;
+use rye_grammar::capability::{Pattern, is_plain};
+
+use crate::compose::Composed;
+use crate::diagnostics::{CapabilityError, ConfigError, Diagnostics, closest};
+use crate::item::{Items, Permissions};
+use crate::semantics::capability::{ItemType, Primary};
+use crate::semantics::glob::{Coverage, Glob, covers};
+use crate::semantics::risk::{Policy, Risk, RiskTable};
+
+/// What patterns reach, remembered.
+pub struct Reach {
+    table: RiskTable,
+    /// Dotted ids by type, sorted; filled at the first question.
+    ids: HashMap<ItemType, Vec<String>>,
+    /// `None` = it reaches something; else the suggestion.
+    reaches: HashMap<String, Option<Option<String>>>,
+    risks: HashMap<String, Risk>,
+    /// By the base's `<permissions>` and the pattern.
+    covered: HashMap<(Span, String), Coverage>,
+}
+
+impl Reach {
+    pub fn new(items: &Items<'_>, found: &mut Diagnostics) -> Self {
+        let mut table = RiskTable::default();
+        if let Some(config) = items.config_named("agent/capability_risk") {
+            match RiskTable::from_value(&config.to_value()) {
+                Ok(read) => table = read,
+                Err(fault) => found.push(ConfigError::Invalid {
+                    file: "agent/capability_risk".into(),
+                    key: fault.at.clone(),
+                    found: "read".into(),
+                    expected: fault.message.clone(),
+                    span: Some(place(&config, &fault.at)),
+                }),
+            }
+        }
+        Self { table, ids: HashMap::new(), reaches: HashMap::new(), risks: HashMap::new(), covered: HashMap::new() }
+    }
+
+    /// The leaf's own `<permissions>`: what they reach, and at what risk.
+    pub fn own(&mut self, items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
+        let Some(permissions) = composed.leaf().and_then(|leaf| leaf.permissions.as_ref()) else { return };
+        self.patterns(items, permissions.grants.iter().map(|g| (&g.pattern, g.span)), found);
+        for grant in &permissions.grants {
+            self.risk(&grant.pattern.0, grant.span, permissions, found);
+        }
+    }
+
+    /// Patterns that match no item of any space.
+    pub fn patterns<'p>(
+        &mut self,
+        items: &Items<'_>,
+        patterns: impl Iterator<Item = (&'p Pattern, Span)>,
+        found: &mut Diagnostics,
+    ) {
+        for (pattern, span) in patterns {
+            let text = &pattern.0;
+            if !self.reaches.contains_key(text) {
+                let answer = if self.matches(items, text) { None } else { Some(self.suggest(items, text)) };
+                self.reaches.insert(text.clone(), answer);
+            }
+            if let Some(Some(suggestion)) = self.reaches.get(text) {
+                let suggestion = suggestion.clone();
+                found.push(CapabilityError::MatchesNothing { pattern: text.clone(), span, suggestion });
+            }
+        }
+    }
+
+    /// The leaf's grants against the nearest ancestor's that has any.
+    pub fn against_base(&mut self, composed: &Composed, found: &mut Diagnostics) {
+        let mut links = composed.chain.iter().rev();
+        let Some(leaf) = links.next() else { return };
+        let Some(own) = &leaf.permissions else { return };
+        let Some((base, granted)) = links.find_map(|d| d.permissions.as_ref().map(|p| (d, p))) else { return };
+        for grant in &own.grants {
+            let pattern = &grant.pattern.0;
+            if plainly_covered(granted, pattern) {
+                continue;
+            }
+            let parents = || granted.grants.iter().map(|g| g.pattern.0.as_str()).collect::<Vec<_>>();
+            let key = (granted.span, pattern.clone());
+            let coverage = self.covered.entry(key).or_insert_with(|| covers(&parents(), pattern));
+            match coverage {
+                Coverage::Covered => {}
+                Coverage::Counterexample(example) => found.push(CapabilityError::ExceedsBase {
+                    leaf: leaf.id().to_string(),
+                    base: base.id().to_string(),
+                    pattern: pattern.clone(),
+                    example: example.clone(),
+                    span: grant.span,
+                    base_span: granted.span,
+                }),
+                Coverage::TooComplex => found.push(CapabilityError::TooComplex {
+                    pattern: pattern.clone(),
+                    span: grant.span,
+                    base_span: granted.span,
+                }),
+            }
+        }
+    }
+
+    fn risk(&mut self, pattern: &str, span: Span, permissions: &Permissions, found: &mut Diagnostics) {
+        let table = &self.table;
+        let risk = self.risks.entry(pattern.to_owned()).or_insert_with(|| table.classify_grant(pattern));
+        let tier = risk.tier.as_str();
+        if permissions.acknowledged.iter().any(|a| a.risk.node == tier) {
+            return;
+        }
+        let (pattern, tier) = (pattern.to_owned(), tier.to_owned());
+        match risk.policy {
+            Policy::Allow => {}
+            Policy::AcknowledgeRequired => found.push(CapabilityError::Unacknowledged { pattern, tier, span }),
+            Policy::Block => found.push(CapabilityError::Blocked { pattern, tier, span }),
+        }
+    }
+
+    fn matches(&mut self, items: &Items<'_>, pattern: &str) -> bool {
+        let glob = Glob::new(pattern);
+        for primary in Primary::ALL {
+            for kind in ItemType::ALL {
+                let head = format!("rye.{primary}.{kind}");
+                // A query needs no id.
+                if glob.matches(&head) {
+                    return true;
+                }
+                let ids = self.ids(items, kind);
+                let found = match literal_tail(pattern, &head) {
+                    Some(Tail::Exact(id)) => ids.binary_search_by(|i| i.as_str().cmp(id)).is_ok(),
+                    Some(Tail::Prefix(prefix)) => {
+                        let at = ids.partition_point(|i| i.as_str() < prefix);
+                        ids.get(at).is_some_and(|i| i.starts_with(prefix))
+                    }
+                    None => {
+                        can_begin_with(pattern, &head) && ids.iter().any(|id| glob.matches(&format!("{head}.{id}")))
+                    }
+                };
+                if found {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn ids(&mut self, items: &Items<'_>, kind: ItemType) -> &[String] {
+        self.ids.entry(kind).or_insert_with(|| {
+            let mut ids: Vec<String> = items.list(kind.kind()).iter().map(|e| e.id.dotted()).collect();
+            ids.sort();
+            ids.dedup();
+            ids
+        })
+    }
+
+    /// The pattern with its literal part replaced by the nearest id or folder that exists.
+    fn suggest(&mut self, items: &Items<'_>, pattern: &str) -> Option<String> {
+        let mut segments = pattern.splitn(4, '.');
+        let (rye, primary, kind) = (segments.next()?, segments.next()?, segments.next()?);
+        let item = segments.next()?;
+        let kind = ItemType::parse(kind)?;
+        let (literal, rest) = match item.strip_suffix(".*") {
+            Some(literal) => (literal, ".*"),
+            None => (item, ""),
+        };
+        if !is_plain(literal) {
+            return None;
+        }
+        let ids = self.ids(items, kind);
+        let folders = ids.iter().flat_map(|id| {
+            let ends = id.match_indices('.').map(|(at, _)| at);
+            ends.filter_map(|at| id.get(..at))
+        });
+        let near =
+            if rest.is_empty() { closest(literal, ids.iter().map(String::as_str)) } else { closest(literal, folders) };
+        near.map(|near| format!("{rye}.{primary}.{kind}.{near}{rest}"))
+    }
+}
+
+/// What follows `head.` in a pattern without other wildcards than one `*` at its end.
+enum Tail<'p> {
+    Exact(&'p str),
+    Prefix(&'p str),
+}
+
+fn literal_tail<'p>(pattern: &'p str, head: &str) -> Option<Tail<'p>> {
+    let item = pattern.strip_prefix(head)?.strip_prefix('.')?;
+    if is_plain(item) {
+        return Some(Tail::Exact(item));
+    }
+    let prefix = item.strip_suffix('*')?;
+    is_plain(prefix).then_some(Tail::Prefix(prefix))
+}
+
+/// Whether the literal beginning of a pattern agrees with a head: spares a walk over items it cannot match.
+fn can_begin_with(pattern: &str, head: &str) -> bool {
+    let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
+    let common = literal.len().min(head.len());
+    literal.get(..common) == head.get(..common)
+}
+
+/// The common case without automata: the base has the same pattern, or `prefix*` over what the pattern begins with.
+fn plainly_covered(base: &Permissions, pattern: &str) -> bool {
+    let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
+    base.grants.iter().any(|grant| {
+        let wide = grant.pattern.0.as_str();
+        wide == pattern || wide.strip_suffix('*').is_some_and(|p| is_plain(p) && literal.starts_with(p))
+    })
+}
+
+/// The node at a dotted path of keys and indexes, or as much of it as there is.
+fn place(node: &rye_grammar::data::Node, path: &str) -> Span {
+    let mut here = node;
+    for segment in path.split('.') {
+        let next = here.get(segment).or_else(|| segment.parse::<usize>().ok().and_then(|i| here.items().get(i)));
+        match next {
+            Some(next) => here = next,
+            None => break,
+        }
+    }
+    here.span
+}

@@ -1,0 +1,45 @@
+//! Suppressions that remove nothing, told only once no directive of the project is left that they could serve.
+
+use std::collections::BTreeMap;
+
+use rye_grammar::Span;
+
+use crate::compose::Composed;
+use crate::diagnostics::{ContextError, Diagnostics, closest};
+use crate::item::Items;
+use crate::world::{ItemKind, Space};
+
+/// By the span of the `<suppress>`: its id, and whether it removed anything anywhere.
+#[derive(Default)]
+pub struct SuppressionUses {
+    uses: BTreeMap<Span, (String, bool)>,
+}
+
+impl SuppressionUses {
+    pub fn add(&mut self, composed: &Composed) {
+        let of_project: Vec<Span> = composed
+            .chain
+            .iter()
+            .filter(|d| d.file.space == Space::Project)
+            .flat_map(|d| d.context.suppress.iter().map(|s| s.span))
+            .collect();
+        for suppression in &composed.suppressions {
+            let Some(span) = suppression.origin.span.filter(|s| of_project.contains(s)) else { continue };
+            let (_, removes) = self.uses.entry(span).or_insert_with(|| (suppression.id.clone(), false));
+            *removes |= !suppression.removed.is_empty();
+        }
+    }
+
+    pub fn finish(self, items: &Items<'_>, found: &mut Diagnostics) {
+        for (span, (id, removes)) in self.uses {
+            if removes {
+                continue;
+            }
+            let files = items.hook_files();
+            let hooks = [&files.user, &files.builtin, &files.project].into_iter().flatten();
+            let hook_ids = hooks.map(|h| h.id.node.as_str());
+            let suggestion = closest(&id, hook_ids).or_else(|| items.nearest(ItemKind::Knowledge, &id));
+            found.push(ContextError::SuppressesNothing { id, span, suggestion });
+        }
+    }
+}

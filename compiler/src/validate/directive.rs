@@ -1,0 +1,36 @@
+//! What a directive's own file says that other files have to bear out: its hooks, its continuation, its limits.
+
+use crate::compose::Composed;
+use crate::diagnostics::{ContextError, Diagnostics, ItemError};
+use crate::item::Items;
+use crate::world::ItemKind;
+
+/// Checks the leaf of a composition.
+pub fn check(items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
+    let Some(leaf) = composed.leaf() else { return };
+    for hook in &leaf.hooks {
+        super::hook::check(items, hook, Some(composed), found);
+    }
+    super::limit::declared(leaf, found);
+    if let Some(continuation) = &leaf.continuation
+        && !items.exists(ItemKind::Directive, &continuation.node)
+    {
+        found.push(ItemError::Unknown {
+            kind: ItemKind::Directive,
+            id: continuation.node.to_string(),
+            span: Some(continuation.span),
+            suggestion: items.nearest(ItemKind::Directive, continuation.node.as_str()),
+        });
+    }
+    let context = &leaf.context;
+    for suppressed in &context.suppress {
+        let mut declared = context.system.iter().chain(&context.before).chain(&context.after);
+        if let Some(declared) = declared.find(|d| d.node.as_str() == suppressed.node) {
+            found.push(ContextError::SuppressedAndDeclared {
+                id: suppressed.node.clone(),
+                declared: declared.span,
+                suppressed: suppressed.span,
+            });
+        }
+    }
+}

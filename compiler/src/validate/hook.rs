@@ -1,0 +1,171 @@
+//! A hook by itself: facts, items and parameters it names (`language.md` 7). Whether it ever fires is `hook_use`.
+
+use rye_grammar::condition::{Expr, ExprKind, Path, Segment};
+use rye_grammar::{ItemId, Span, Spanned};
+use serde_json::Value;
+
+use crate::compose::{Composed, report_unknown};
+use crate::diagnostics::{Diagnostics, ExtendsError, HookError, InterfaceError, ItemError, closest};
+use crate::hook::{HookAction, HookSource};
+use crate::item::{HookDecl, Items};
+use crate::semantics::hook_point::{self, Found, Point};
+use crate::tool_spec::ToolKind;
+use crate::world::ItemKind;
+
+/// Checks a hook. `own` is the composition of the directive that wrote it; hooks of files serve many.
+pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: &mut Diagnostics) {
+    if !hook.enabled {
+        return;
+    }
+    let point = hook_point::of(hook.event);
+    if let Some(condition) = &hook.condition {
+        for (path, span) in paths(&condition.node) {
+            fact(path, span, point, own, found);
+        }
+    }
+    for hole in &hook.holes.facts {
+        fact(&hole.path, hole.span, point, own, found);
+    }
+    if let Some(own) = own {
+        for hole in &hook.holes.inputs {
+            input(&hole.name, hole.span, own, found);
+        }
+        if let (false, Some(grant)) = (hook.grants.is_empty(), hook.grants.first()) {
+            found.push(ItemError::InvalidValue {
+                what: "`grants`".into(),
+                found: "given by a directive's own hook".into(),
+                expected: "the permission into `<permissions>`, or the hook into a hook file".into(),
+                span: grant.span,
+            });
+        }
+    }
+    untrusted(items, hook, found);
+    if let Some(action) = &hook.action {
+        names(items, hook, &action.node, action.span, found);
+    }
+}
+
+/// Every path of a condition with its place.
+pub fn paths(expr: &Expr) -> Vec<(&Path, Span)> {
+    let mut all = Vec::new();
+    walk(expr, &mut all);
+    all
+}
+
+fn walk<'e>(expr: &'e Expr, all: &mut Vec<(&'e Path, Span)>) {
+    match &expr.kind {
+        ExprKind::Literal(_) => {}
+        ExprKind::Path(path) | ExprKind::Exists(path) => all.push((path, expr.span)),
+        ExprKind::List(items) | ExprKind::All(items) | ExprKind::Any(items) => {
+            for item in items {
+                walk(item, all);
+            }
+        }
+        ExprKind::Length(inner) | ExprKind::Not(inner) | ExprKind::Negate(inner) => walk(inner, all),
+        ExprKind::Compare { left, right, .. } | ExprKind::Arithmetic { left, right, .. } => {
+            walk(left, all);
+            walk(right, all);
+        }
+    }
+}
+
+fn fact(path: &Path, span: Span, point: &Point, own: Option<&Composed>, found: &mut Diagnostics) {
+    match point.find(path) {
+        Found::Fact(_) | Found::Open => {}
+        Found::Input => {
+            if let (Some(own), Some(Segment::Name(name))) = (own, path.segments.get(1)) {
+                input(name, span, own, found);
+            }
+        }
+        Found::Nothing => {
+            let facts = point.fact_names();
+            found.push(HookError::UnknownFact {
+                path: path.to_string(),
+                event: point.name.to_owned(),
+                span,
+                suggestion: closest(&path.to_string(), facts.iter().map(String::as_str)),
+                facts,
+            });
+        }
+    }
+}
+
+/// A name that the directive's chain has to declare.
+pub fn input(name: &str, span: Span, own: &Composed, found: &mut Diagnostics) {
+    if !own.inputs.contains_key(name) {
+        found.push(InterfaceError::UnknownInput {
+            name: name.to_owned(),
+            directive: own.id.to_string(),
+            span: Some(span),
+            suggestion: closest(name, own.inputs.keys().map(String::as_str)),
+            declared: own.inputs.keys().cloned().collect(),
+        });
+    }
+}
+
+/// Text of the model's or a tool's in a parameter of a command would let it write the command.
+fn untrusted(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
+    let Some(HookAction::Execute { item_type: ItemKind::Tool, item_id, .. }) = hook.action.as_ref().map(|a| &a.node)
+    else {
+        return;
+    };
+    for hole in hook.holes.facts.iter().filter(|h| hook_point::is_untrusted(&h.path)) {
+        let Some(parameter) = hole.field.strip_prefix("params.") else { continue };
+        let parameter = parameter.split('.').next().unwrap_or(parameter);
+        let tool = ItemId::parse(item_id).ok().filter(|_| hook.has_static_id()).and_then(|id| items.tool(&id));
+        let command = match tool.as_ref().map(|t| &t.spec.kind) {
+            // Every parameter of a command tool is for its arguments.
+            Some(ToolKind::Command { .. }) => true,
+            Some(ToolKind::Builtin { .. }) | None => parameter == "command",
+        };
+        if command {
+            found.push(HookError::UntrustedParameter {
+                id: hook.id.node.clone(),
+                path: hole.path.to_string(),
+                parameter: parameter.to_owned(),
+                span: hole.span,
+            });
+        }
+    }
+}
+
+/// The items and limits that an action names.
+fn names(items: &Items<'_>, hook: &HookDecl, action: &HookAction, span: Span, found: &mut Diagnostics) {
+    if let Some(parent) = action.parent().and_then(|id| ItemId::parse(id).ok()) {
+        if !items.exists(ItemKind::Directive, &parent) {
+            found.push(ExtendsError::Unknown {
+                id: parent.to_string(),
+                span,
+                suggestion: items.nearest(ItemKind::Directive, parent.as_str()),
+                by_hook: Some(hook.id.node.clone()),
+            });
+        }
+        return;
+    }
+    if let HookAction::Raise { limit, .. } = action
+        && crate::semantics::limits::LimitName::parse(limit).is_none()
+    {
+        found.push(super::limit::unknown(limit, span));
+    }
+    let Some((kind, id)) = action.item() else { return };
+    if !hook.has_static_id() {
+        let own = matches!(hook.source, HookSource::Directive { .. });
+        if hook.grants.is_empty() && !own {
+            found.push(HookError::Ungranted { id: hook.id.node.clone(), span });
+        }
+        return;
+    }
+    let Ok(id) = ItemId::parse(id) else { return };
+    if action.knowledge().is_some() {
+        report_unknown(items, &Spanned::new(id, span), Some(&hook.id.node), found);
+        return;
+    }
+    if !items.exists(kind, &id) {
+        let suggestion = items.nearest(kind, id.as_str());
+        found.push(ItemError::Unknown { kind, id: id.to_string(), span: Some(span), suggestion });
+        return;
+    }
+    if let HookAction::Execute { item_type: ItemKind::Directive, params: Value::Object(params), .. } = action {
+        super::interface::call(items, &id, params, span, found);
+    }
+}

@@ -1,0 +1,147 @@
+//! Inputs: holes that name none, declarations nobody uses, calls that do not fit (`language.md` 2 and 6).
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use rye_grammar::condition::{Path, Segment};
+use rye_grammar::{ItemId, Span};
+use serde_json::{Map, Value};
+
+use crate::compose::{Composed, compose_all};
+use crate::diagnostics::{Diagnostics, InterfaceError, closest};
+use crate::item::directive::fields;
+use crate::item::{HookDecl, Items};
+use crate::resolve::{Inputs, Launch};
+use crate::semantics::template;
+use crate::world::Space;
+
+/// By the span of the declaration: the name, and whether any directive that has it uses it.
+#[derive(Default)]
+pub struct InputUses {
+    uses: BTreeMap<Span, (String, bool)>,
+    by_hook: HashMap<Span, Arc<Named>>,
+}
+
+/// The inputs that something reads.
+#[derive(Default)]
+struct Named {
+    names: Vec<String>,
+    /// `inputs` as a whole.
+    all: bool,
+}
+
+impl Named {
+    fn path(&mut self, path: &Path) {
+        let mut segments = path.segments.iter();
+        if segments.next() != Some(&Segment::Name("inputs".into())) {
+            return;
+        }
+        match segments.next() {
+            Some(Segment::Name(name)) => self.names.push(name.clone()),
+            Some(Segment::Number(_)) => {}
+            None => self.all = true,
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.all || self.names.iter().any(|n| n == name)
+    }
+}
+
+impl InputUses {
+    /// Checks the body of the leaf and notes which inputs the composition uses.
+    pub fn add(&mut self, items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
+        let Some(leaf) = composed.leaf() else { return };
+        for hole in template::input_holes(&leaf.body_template) {
+            super::hook::input(&hole.name, hole.span, composed, found);
+        }
+        if composed.inputs.is_empty() {
+            return;
+        }
+        let hooks: Vec<Arc<Named>> = composed
+            .hooks
+            .iter()
+            .filter(|h| h.is_live() || matches!(h.verdict, crate::hook::PlanVerdict::Never { .. }))
+            .map(|h| self.named_by(items, &h.decl))
+            .collect();
+        for (name, field) in &composed.inputs {
+            let in_project = composed.chain.iter().any(|d| {
+                d.file.space == Space::Project && d.inputs.get(name).is_some_and(|f| f.span == field.value.span)
+            });
+            if !in_project {
+                continue;
+            }
+            let used = template::input_holes(&leaf.body_template).any(|h| h.name == *name)
+                || hooks.iter().any(|h| h.has(name));
+            let (_, ever) = self.uses.entry(field.value.span).or_insert_with(|| (name.clone(), false));
+            *ever |= used;
+        }
+    }
+
+    /// What a hook's condition, action and fetched knowledge read.
+    fn named_by(&mut self, items: &Items<'_>, hook: &HookDecl) -> Arc<Named> {
+        if let Some(known) = self.by_hook.get(&hook.span) {
+            return known.clone();
+        }
+        let mut named = Named::default();
+        for path in hook.compiled.iter().flat_map(|c| c.paths()) {
+            named.path(path);
+        }
+        for hole in &hook.holes.facts {
+            named.path(&hole.path);
+        }
+        named.names.extend(hook.holes.inputs.iter().map(|h| h.name.clone()));
+        if let Some(knowledge) = hook.fetched().and_then(|id| items.knowledge(&id)) {
+            let body = &knowledge.body;
+            let content = rye_grammar::template::scan_knowledge(body.span.source, &body.node, body.span.start as usize);
+            for hole in template::holes(&content) {
+                named.path(&hole.path);
+            }
+        }
+        let named = Arc::new(named);
+        self.by_hook.insert(hook.span, named.clone());
+        named
+    }
+
+    pub fn finish(self, found: &mut Diagnostics) {
+        for (span, (name, used)) in self.uses {
+            if !used {
+                found.push(InterfaceError::UnusedInput { name, span });
+            }
+        }
+    }
+}
+
+/// A call of a directive with parameters that are known but for their holes.
+pub fn call(items: &Items<'_>, id: &ItemId, params: &Map<String, Value>, span: Span, found: &mut Diagnostics) {
+    let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
+    // What is wrong with the callee is told where the callee is checked.
+    let (routes, _) = compose_all(items, id, &launch, &mut Diagnostics::new());
+    let Some(callee) = routes.first() else { return };
+    for (name, value) in params {
+        let Some(field) = callee.inputs.get(name) else {
+            found.push(InterfaceError::UnknownInput {
+                name: name.clone(),
+                directive: id.to_string(),
+                span: Some(span),
+                suggestion: closest(name, callee.inputs.keys().map(String::as_str)),
+                declared: callee.inputs.keys().cloned().collect(),
+            });
+            continue;
+        };
+        let open = value.as_str().is_some_and(|s| s.contains("${") || s.contains("{input:"));
+        if !open {
+            found.extend(fields::check(&field.value, value, Some(span)));
+        }
+    }
+    for (name, field) in &callee.inputs {
+        if field.value.required && field.value.default.is_none() && !params.contains_key(name) {
+            found.push(InterfaceError::MissingInput {
+                name: name.clone(),
+                directive: id.to_string(),
+                declared: Some(field.value.span),
+                used: Some(span),
+            });
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Limits by themselves: names and values of every file, before anything is resolved (`language.md` 11).
+
+use rye_grammar::Span;
+
+use crate::diagnostics::{ConfigError, Diagnostics, LimitError, closest};
+use crate::item::{Directive, Items, shorten};
+use crate::semantics::limits::{LimitName, Written, amount};
+
+/// The `limits` of `agent/resilience`.
+pub fn defaults(items: &Items<'_>, found: &mut Diagnostics) {
+    let Some(config) = items.config_named("agent/resilience") else { return };
+    let Some(limits) = config.get("limits") else { return };
+    if !matches!(limits.kind, rye_grammar::data::Kind::Map(_)) {
+        found.push(ConfigError::Invalid {
+            file: "agent/resilience".into(),
+            key: "limits".into(),
+            found: limits.describe().into(),
+            expected: "a mapping of limits".into(),
+            span: Some(limits.span),
+        });
+    }
+    for entry in limits.entries() {
+        let written = Written::Json(entry.value.to_value());
+        check(&entry.key.node, entry.key.span, &written, entry.value.span, found);
+    }
+}
+
+/// The `<limits>` of one directive.
+pub fn declared(directive: &Directive, found: &mut Diagnostics) {
+    for limit in &directive.limits {
+        check(&limit.name.node, limit.name.span, &limit.value.node, limit.value.span, found);
+    }
+}
+
+fn check(name: &str, name_span: Span, written: &Written, span: Span, found: &mut Diagnostics) {
+    let Some(limit) = LimitName::parse(name) else {
+        found.push(unknown(name, name_span));
+        return;
+    };
+    if let Err(why) = amount(limit, written) {
+        let own = format!("`{name}` ");
+        let why = why.strip_prefix(&own).map_or_else(|| why.clone(), str::to_owned);
+        found.push(LimitError::Invalid { name: name.to_owned(), found: shown(written), why, span: Some(span) });
+    }
+}
+
+/// A limit that does not exist; a hook's `raise` can name one too.
+pub fn unknown(name: &str, span: Span) -> LimitError {
+    LimitError::Unknown {
+        name: name.to_owned(),
+        span: Some(span),
+        suggestion: closest(name, LimitName::ALL.iter().map(|l| l.as_str())),
+        known: LimitName::ALL.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn shown(written: &Written) -> String {
+    let text = match written {
+        Written::Json(value) => value.to_string(),
+        Written::Text(text) => text.clone(),
+        Written::Kept(value) => value.to_string(),
+    };
+    format!("`{}`", shorten(&text))
+}

@@ -1,0 +1,296 @@
+//! Check, code by code. Each world is one fault in an otherwise clean project.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use super::*;
+use crate::world::MapWorld;
+
+/// A project with a base that grants everything, a tool and some knowledge.
+fn project() -> MapWorld<'static> {
+    let world = MapWorld::new()
+        .with(Space::System, ".ai/tools/rye/bash/bash.yaml", TOOL)
+        .with(Space::System, ".ai/tools/rye/file-system/read.yaml", TOOL)
+        .with(Space::System, ".ai/knowledge/lib/identity.md", "Who.");
+    directive(world, "base", "", "<permissions><execute><tool>rye.file-system.*</tool></execute></permissions>", "")
+}
+
+const TOOL: &str = "description: Does it.\nkind: builtin\nbuiltin: bash\nparameters: {type: object}\n";
+
+fn directive(world: MapWorld<'static>, at: &str, attributes: &str, inside: &str, body: &str) -> MapWorld<'static> {
+    let name = at.rsplit('/').next().unwrap();
+    let text = format!("```xml\n<directive name=\"{name}\" {attributes}>{inside}</directive>\n```\n\n{body}\n");
+    world.project(&format!(".ai/directives/{at}.md"), text)
+}
+
+fn hooks(world: MapWorld<'static>, yaml: &str) -> MapWorld<'static> {
+    world.project(".ai/config/agent/hooks.yaml", yaml)
+}
+
+fn report(world: &MapWorld<'_>) -> CheckReport {
+    check(world, &Selection::All)
+}
+
+fn codes(world: &MapWorld<'_>) -> Vec<&'static str> {
+    report(world).diagnostics.iter().map(crate::diagnostics::Diagnostic::code).collect()
+}
+
+/// The codes of a project with one more directive.
+fn leaf(inside: &str, body: &str) -> Vec<&'static str> {
+    codes(&directive(project(), "leaf", "extends=\"base\"", inside, body))
+}
+
+/// The codes of a project with these hooks.
+fn with_hooks(yaml: &str) -> Vec<&'static str> {
+    codes(&hooks(project(), yaml))
+}
+
+#[test]
+fn a_sound_project_has_nothing_to_say() {
+    let world =
+        directive(project(), "leaf", "extends=\"base\"", "<inputs><input name=\"a\"/></inputs>", "Do {input:a}.");
+    let report = report(&world);
+    assert!(report.diagnostics.is_empty(), "{:?}", report.diagnostics);
+    assert_eq!((report.directives, report.errors(), report.warnings()), (2, 0, 0));
+}
+
+#[test]
+fn inputs_have_to_be_declared_and_used() {
+    assert_eq!(leaf("", "Do {input:a}."), ["interface::unknown-input"]);
+    assert_eq!(leaf("<inputs><input name=\"a\"/></inputs>", "Do it."), ["interface::unused-input"]);
+    let hook = "<hooks><hook id=\"h\" event=\"tool_call\"><when>call.name == \"x\"</when><block reason=\"{input:a}\"/></hook></hooks>";
+    assert_eq!(leaf(hook, "x"), ["interface::unknown-input"]);
+    assert_eq!(leaf(&format!("{hook}<inputs><input name=\"a\"/></inputs>"), "x"), Vec::<&str>::new());
+}
+
+#[test]
+fn an_input_of_a_base_is_used_where_a_leaf_uses_it() {
+    let world = directive(project(), "root", "", "<inputs><input name=\"a\"/></inputs>", "");
+    assert_eq!(codes(&world), ["interface::unused-input"]);
+    let world = directive(world, "user", "extends=\"root\"", "", "Do {input:a}.");
+    assert_eq!(codes(&world), Vec::<&str>::new());
+}
+
+#[test]
+fn an_input_is_used_by_a_hook_of_the_project() {
+    let world = directive(project(), "leaf", "", "<inputs><input name=\"a\"/></inputs>", "");
+    let yaml = "hooks: [{id: h, event: thread_started, condition: 'inputs.a == \"x\"', action: {primary: fetch, item_type: knowledge, item_id: lib/identity}}]";
+    assert_eq!(codes(&hooks(world, yaml)), Vec::<&str>::new());
+}
+
+#[test]
+fn calls_of_directives_have_to_fit() {
+    let inputs = "<inputs><input name=\"n\" type=\"integer\" required=\"true\"/><input name=\"o\"/></inputs>";
+    let world = || directive(project(), "callee", "", inputs, "{input:n} {input:o?}");
+    let call = |params: &str| {
+        let action = format!("{{primary: execute, item_type: directive, item_id: callee, params: {params}}}");
+        codes(&hooks(world(), &format!("hooks: [{{id: h, event: after_complete, action: {action}}}]")))
+    };
+    assert_eq!(call("{n: 3}"), Vec::<&str>::new());
+    assert_eq!(call("{n: '${cost.turns}'}"), Vec::<&str>::new());
+    assert_eq!(call("{}"), ["interface::missing-input"]);
+    assert_eq!(call("{n: x}"), ["interface::type"]);
+    assert_eq!(call("{n: 1, m: 2}"), ["interface::unknown-input"]);
+}
+
+#[test]
+fn context_is_checked() {
+    let context = |inside: &str| leaf(&format!("<context>{inside}</context>"), "x");
+    assert_eq!(context("<before>lib/identity</before>"), Vec::<&str>::new());
+    assert_eq!(context("<before>lib/identty</before>"), ["context::unknown-item"]);
+    assert_eq!(context("<before>lib/identity</before><after>lib/identity</after>"), ["context::duplicate"]);
+    assert_eq!(context("<suppress>lib/identity</suppress>"), ["context::suppresses-nothing"]);
+    let both = context("<before>lib/identity</before><suppress>lib/identity</suppress>");
+    assert_eq!(both, ["context::suppressed-and-declared"]);
+}
+
+#[test]
+fn a_suppression_may_serve_a_descendant() {
+    let world = directive(project(), "root", "", "<context><suppress>lib/identity</suppress></context>", "");
+    assert_eq!(codes(&world), ["context::suppresses-nothing"]);
+    let world = directive(world, "leaf", "extends=\"root\"", "<context><system>lib/identity</system></context>", "");
+    assert_eq!(codes(&world), Vec::<&str>::new());
+}
+
+#[test]
+fn hooks_name_facts_and_items_that_exist() {
+    let fetch = |id: &str| format!("action: {{primary: fetch, item_type: knowledge, item_id: {id}}}");
+    let good = fetch("lib/identity");
+    assert_eq!(with_hooks(&format!("hooks: [{{id: h, event: thread_started, {good}}}]")), Vec::<&str>::new());
+    let missing = fetch("lib/ident");
+    assert_eq!(with_hooks(&format!("hooks: [{{id: h, event: thread_started, {missing}}}]")), ["context::unknown-item"]);
+    let fact = format!("hooks: [{{id: h, event: thread_started, condition: 'cost.turns > 1', {good}}}]");
+    assert_eq!(with_hooks(&fact), ["hook::unknown-fact"]);
+    let hole = "hooks: [{id: h, event: tool_call, action: {block: 'no ${call.nam}'}}]";
+    assert_eq!(with_hooks(hole), ["hook::unknown-fact"]);
+    let tool =
+        "hooks: [{id: h, event: after_step, action: {primary: execute, item_type: tool, item_id: rye/bash/bsh}}]";
+    assert_eq!(with_hooks(tool), ["item::unknown"]);
+    let route =
+        "hooks: [{id: h, event: resolve_extends, condition: 'directive == \"base\"', action: {set_extends: bse}}]";
+    assert_eq!(with_hooks(route), ["extends::unknown"]);
+    let raise = "hooks: [{id: h, event: limit, action: {raise: {limit: turn, value: 3}}}]";
+    assert_eq!(with_hooks(raise), ["limit::unknown"]);
+}
+
+#[test]
+fn hooks_that_never_or_always_fire_are_told() {
+    let route = |condition: &str| {
+        let yaml = format!(
+            "hooks: [{{id: h, event: resolve_extends, condition: '{condition}', action: {{set_extends: base}}}}]"
+        );
+        codes(&hooks(directive(project(), "leaf", "", "", ""), &yaml))
+    };
+    assert_eq!(route("directive contains \"nobody\""), ["hook::never"]);
+    assert_eq!(route("false && has_extends"), ["hook::never"]);
+    assert_eq!(route("1 == 1"), ["hook::always"]);
+    assert_eq!(route("directive == \"leaf\""), Vec::<&str>::new());
+    assert_eq!(route("directive == \"base\""), ["hook::never"]);
+    assert_eq!(route("inputs.x == 1"), Vec::<&str>::new());
+}
+
+#[test]
+fn a_route_behind_one_that_always_answers_is_shadowed() {
+    let yaml = "hooks:\n- {id: a, event: resolve_extends, action: {set_extends: base}}\n\
+                - {id: b, event: resolve_extends, condition: has_extends, action: {set_extends: base}}\n";
+    assert_eq!(codes(&hooks(directive(project(), "leaf", "", "", ""), yaml)), ["hook::shadowed"]);
+}
+
+#[test]
+fn what_the_model_writes_stays_out_of_commands() {
+    let action = |text: &str| {
+        format!(
+            "hooks: [{{id: h, event: tool_call, action: {{primary: execute, item_type: tool, item_id: rye/bash/bash, params: {{command: '{text}'}}}}}}]"
+        )
+    };
+    assert_eq!(with_hooks(&action("echo ${call.input.path}")), ["hook::untrusted-parameter"]);
+    assert_eq!(with_hooks(&action("echo ${cost.turns}")), Vec::<&str>::new());
+}
+
+#[test]
+fn an_open_id_needs_a_grant() {
+    let yaml = |grants: &str| {
+        format!(
+            "hooks: [{{id: h, event: thread_started, {grants} action: {{primary: fetch, item_type: knowledge, item_id: 'lib/${{inputs.x}}'}}}}]"
+        )
+    };
+    assert_eq!(with_hooks(&yaml("")), ["hook::ungranted"]);
+    assert_eq!(with_hooks(&yaml("grants: [rye.fetch.knowledge.lib.*],")), Vec::<&str>::new());
+    assert_eq!(with_hooks(&yaml("grants: [rye.fetch.knowledge.lob.*],")), ["capability::matches-nothing"]);
+}
+
+#[test]
+fn grants_reach_something_and_no_more_than_the_base() {
+    let grant = |inside: &str| leaf(&format!("<permissions>{inside}</permissions>"), "x");
+    let ack = "<acknowledge risk=\"elevated\">needed</acknowledge>";
+    assert_eq!(grant("<execute><tool>rye.file-system.read</tool></execute>"), Vec::<&str>::new());
+    let bash = format!("<execute><tool>rye.bash.*</tool></execute>{ack}");
+    assert_eq!(grant(&bash), ["capability::exceeds-base"]);
+    let typo = grant("<execute><tool>rye.file-system.raed</tool></execute>");
+    assert_eq!(typo, ["capability::matches-nothing"]);
+}
+
+#[test]
+fn risk_is_acknowledged_where_it_is_granted() {
+    let grants =
+        |text: &str| codes(&directive(project(), "root", "", &format!("<permissions>{text}</permissions>"), ""));
+    let bash = "<execute><tool>rye.bash.bash</tool></execute>";
+    assert_eq!(grants(bash), ["capability::unacknowledged"]);
+    assert_eq!(grants(&format!("{bash}<acknowledge risk=\"elevated\">x</acknowledge>")), Vec::<&str>::new());
+    assert_eq!(grants("*"), ["capability::blocked"]);
+}
+
+#[test]
+fn a_pattern_suggests_what_was_meant() {
+    let world = directive(
+        project(),
+        "x",
+        "",
+        "<permissions><execute><tool>rye.bsh.*</tool></execute><acknowledge risk=\"elevated\">x</acknowledge></permissions>",
+        "",
+    );
+    let report = report(&world);
+    let only = report.diagnostics.iter().next().unwrap();
+    assert_eq!(only.help().unwrap(), "did you mean `rye.execute.tool.rye.bash.*`?");
+}
+
+#[test]
+fn limits_are_checked_in_every_file() {
+    let limits = |text: &str| leaf(&format!("<limits {text}/>"), "x");
+    assert_eq!(limits("turns=\"3\" spend=\"0.1\" depth=\"0\""), Vec::<&str>::new());
+    assert_eq!(limits("turn=\"3\""), ["limit::unknown"]);
+    for bad in ["turns=\"0\"", "turns=\"-1\"", "turns=\"1.5\"", "spend=\"lots\"", "tokens=\"\""] {
+        assert_eq!(limits(bad), ["limit::invalid"], "{bad}");
+    }
+    let config = |text: &str| codes(&project().project(".ai/config/agent/resilience.yaml", text));
+    assert_eq!(config("limits: {turns: 0}"), ["limit::invalid"]);
+    assert_eq!(config("limits: {trns: 3}"), ["limit::unknown"]);
+    assert_eq!(config("limits: 3"), ["config::invalid"]);
+}
+
+#[test]
+fn chains_are_checked_once_for_everybody() {
+    let world = directive(project(), "a", "extends=\"b\"", "", "");
+    let world = directive(world, "b", "extends=\"a\"", "", "");
+    let world = directive(world, "c", "extends=\"b\"", "", "");
+    assert_eq!(codes(&world), ["extends::cycle"]);
+    assert_eq!(codes(&directive(project(), "x", "extends=\"bse\"", "", "")), ["extends::unknown"]);
+}
+
+#[test]
+fn a_broken_parent_is_told_once() {
+    let world = project().project(".ai/directives/broken.md", "no fence here");
+    let world = directive(world, "x", "extends=\"broken\"", "", "");
+    assert_eq!(codes(&directive(world, "y", "extends=\"broken\"", "", "")), ["syntax::fence"]);
+}
+
+#[test]
+fn every_route_is_checked() {
+    let yaml =
+        "hooks: [{id: r, event: resolve_extends, condition: 'inputs.env == \"prod\"', action: {set_extends: prod}}]";
+    let world = directive(
+        project(),
+        "prod",
+        "",
+        "<inputs><input name=\"x\"/></inputs><context><before>no/such</before></context>",
+        "{input:x}",
+    );
+    let world = directive(world, "leaf", "", "<inputs><input name=\"env\"/></inputs>", "{input:env}");
+    assert_eq!(codes(&hooks(world, yaml)), ["context::unknown-item"]);
+}
+
+#[test]
+fn continuation_has_to_exist() {
+    let inside = "<metadata><continuation_directive>nobody</continuation_directive></metadata>";
+    assert_eq!(leaf(inside, "x"), ["item::unknown"]);
+}
+
+#[test]
+fn files_nobody_names_are_read_too() {
+    let world = project()
+        .project(".ai/knowledge/k.md", "---\nnmae: x\n---\nbody")
+        .project(".ai/tools/t.yaml", "description: x\nkind: nothing\n")
+        .project(".ai/knowledge/agent/threads/x/y.md", "---\nwhatever: x\n---\nbody")
+        .project(".ai/config/agent/other.yaml", "a: [");
+    assert_eq!(codes(&world), ["syntax::yaml", "item::unknown-key", "item::invalid-value"]);
+}
+
+#[test]
+fn a_selection_shows_its_own_files_and_chains() {
+    let world = directive(project(), "a/bad", "", "<limits turn=\"1\"/>", "");
+    let world = directive(world, "b/leaf", "extends=\"a/bad\"", "<limits trns=\"1\"/>", "");
+    let count = |paths: &[&str]| {
+        let selection = Selection::Paths(paths.iter().map(|p| (*p).to_owned()).collect());
+        let report = check(&world, &selection);
+        (report.diagnostics.len(), report.directives)
+    };
+    assert_eq!(count(&[".ai/directives/a"]), (1, 1));
+    assert_eq!(count(&["./.ai/directives/b/leaf.md"]), (2, 1));
+    assert_eq!(count(&["."]), (2, 3));
+    assert_eq!(count(&[".ai/directives/nobody"]), (0, 0));
+}
+
+#[test]
+fn diagnostics_are_sorted_by_place() {
+    let world = directive(project(), "z", "", "<limits trns=\"1\"/>", "{input:a}");
+    let world = directive(world, "a", "", "<limits turns=\"x\"/>", "");
+    assert_eq!(codes(&world), ["limit::invalid", "limit::unknown", "interface::unknown-input"]);
+}
