@@ -18,11 +18,16 @@ pub struct Reach {
     table: RiskTable,
     /// Dotted ids by type, sorted; filled at the first question.
     ids: HashMap<ItemType, Vec<String>>,
-    /// `None` = it reaches something; else the suggestion.
-    reaches: HashMap<String, Option<Option<String>>>,
+    reaches: HashMap<String, Answer>,
     risks: HashMap<String, Risk>,
     /// By the base's `<permissions>` and the pattern.
     covered: HashMap<(Span, String), Coverage>,
+}
+
+/// Whether a pattern matches any item.
+enum Answer {
+    Reaches,
+    Nothing { suggestion: Option<String> },
 }
 
 impl Reach {
@@ -62,10 +67,14 @@ impl Reach {
         for (pattern, span) in patterns {
             let text = &pattern.0;
             if !self.reaches.contains_key(text) {
-                let answer = if self.matches(items, text) { None } else { Some(self.suggest(items, text)) };
+                let answer = if self.matches(items, text) {
+                    Answer::Reaches
+                } else {
+                    Answer::Nothing { suggestion: self.suggest(items, text) }
+                };
                 self.reaches.insert(text.clone(), answer);
             }
-            if let Some(Some(suggestion)) = self.reaches.get(text) {
+            if let Some(Answer::Nothing { suggestion }) = self.reaches.get(text) {
                 let suggestion = suggestion.clone();
                 found.push(CapabilityError::MatchesNothing { pattern: text.clone(), span, suggestion });
             }

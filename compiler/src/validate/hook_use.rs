@@ -60,9 +60,8 @@ impl HookUses {
                         by_span: by.span,
                     });
                 }
-                Some(_) => {}
                 None if Known::nothing().verdict(hook) == Verdict::True => answers = Some(hook),
-                None => {}
+                Some(_) | None => {}
             }
         }
     }
