@@ -25,8 +25,8 @@ pub enum StoreError {
     #[error("an event of {bytes} bytes does not fit into a line of {limit}")]
     LineTooLong { bytes: usize, limit: usize },
 
-    #[error("an event must be an object with a `type` and without `{key}`")]
-    NoEvent { key: String },
+    #[error("an event must be an object with a `type`")]
+    NoEvent,
 
     /// A sync failed: nobody knows what reached the disk, so nothing more is written in this process.
     #[error("`{}` takes no more events: {reason}", path.display())]

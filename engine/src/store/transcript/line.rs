@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
@@ -98,18 +99,15 @@ pub fn write<T: Serialize>(head: &Head, event: &T) -> Result<(String, Record), S
     let body = match serde_json::to_value(event) {
         Ok(Value::Object(body)) => body,
         Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) | Err(_) => {
-            return Err(StoreError::NoEvent { key: String::new() });
+            return Err(StoreError::NoEvent);
         }
     };
-    if let Some(key) = RESERVED.iter().find(|key| body.contains_key(**key)) {
-        return Err(StoreError::NoEvent { key: (*key).to_string() });
-    }
     if !body.get("type").is_some_and(Value::is_string) {
-        return Err(StoreError::NoEvent { key: String::new() });
+        return Err(StoreError::NoEvent);
     }
     let Head { seq, ts, barrier, before } = *head;
     let front = format!("{START}{VERSION},\"seq\":{seq},\"ts\":{ts},\"b\":{barrier},\"h\":\"");
-    let fields = serde_json::to_string(&body).map_err(|_| StoreError::NoEvent { key: String::new() })?;
+    let fields = serde_json::to_string(&Escaped(&body)).map_err(|_| StoreError::NoEvent)?;
     let back = format!("\",{}", fields.strip_prefix('{').unwrap_or_default());
     let hash = before.next(&front, &back);
     let text = format!("{front}{hash}{back}\n");
@@ -117,6 +115,30 @@ pub fn write<T: Serialize>(head: &Head, event: &T) -> Result<(String, Record), S
         return Err(StoreError::LineTooLong { bytes: text.len(), limit: LINE_LIMIT });
     }
     Ok((text, Record { seq, ts, barrier, hash, body }))
+}
+
+/// An event's fields as they stand in a line: one with a name of the line's own gets `_` before it (`_seq`).
+struct Escaped<'a>(&'a Map<String, Value>);
+
+impl Serialize for Escaped<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (key, value) in self.0 {
+            if RESERVED.contains(&key.trim_start_matches('_')) {
+                map.serialize_entry(&format!("_{key}"), value)?;
+            } else {
+                map.serialize_entry(key, value)?;
+            }
+        }
+        map.end()
+    }
+}
+
+fn unescape((key, value): (String, Value)) -> (String, Value) {
+    match key.strip_prefix('_') {
+        Some(name) if RESERVED.contains(&name.trim_start_matches('_')) => (name.to_string(), value),
+        Some(_) | None => (key, value),
+    }
 }
 
 /// Why a line is not taken.
@@ -143,8 +165,8 @@ pub fn read(text: &[u8], seq: u64, before: Hash) -> Result<Record, Refused> {
     if before.next(before_hash, back) != hash {
         return Err(broken("its hash does not follow from the line before"));
     }
-    let mut body: Map<String, Value> = serde_json::from_str(text).map_err(|_| broken("it is not JSON"))?;
-    body.retain(|key, _| !RESERVED.contains(&key.as_str()));
+    let line: Map<String, Value> = serde_json::from_str(text).map_err(|_| broken("it is not JSON"))?;
+    let body = line.into_iter().filter(|(key, _)| !RESERVED.contains(&key.as_str())).map(unescape).collect();
     Ok(Record { seq, ts: front.ts, barrier: front.barrier, hash, body })
 }
 

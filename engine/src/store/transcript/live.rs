@@ -27,7 +27,7 @@ impl Live {
     pub fn append<T: Serialize>(&mut self, deltas: &[T]) -> Result<(), StoreError> {
         let mut bytes = Vec::new();
         for delta in deltas {
-            serde_json::to_writer(&mut bytes, delta).map_err(|_| StoreError::NoEvent { key: String::new() })?;
+            serde_json::to_writer(&mut bytes, delta).map_err(|_| StoreError::NoEvent)?;
             bytes.push(b'\n');
         }
         if bytes.is_empty() {

@@ -138,11 +138,11 @@ fn a_lock_is_seen_until_it_ends() {
 fn a_replaced_file_is_old_or_new() {
     let (folder, disk) = disk();
     let path = Path::new("thread.json");
-    disk.write_atomic(path, &[b'a'; 50_000]).unwrap();
+    disk.write_atomic(path, &vec![b'a'; 50_000]).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for round in 0..50_u8 {
-                disk.write_atomic(path, &[b'a' + round % 2; 50_000]).unwrap();
+                disk.write_atomic(path, &vec![b'a' + round % 2; 50_000]).unwrap();
             }
         });
         for _ in 0..200 {

@@ -1,1 +1,232 @@
 //! The registry rebuilt from transcripts equals the one that was there.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::*;
+use crate::event::EventBody;
+use crate::store::disk::{RealDisk, SimulatedDisk};
+use crate::store::owner::OwnerLock;
+use crate::store::registry::{Answered, Change, RowUpdate};
+use crate::store::transcript::Transcript;
+use crate::thread::{Cost, Status};
+
+fn id(text: &str) -> ThreadId {
+    ThreadId::parse(text).unwrap()
+}
+
+/// A thread that writes its transcript and the registry as the engine does.
+struct Writer {
+    disk: Arc<dyn Disk>,
+    transcript: Transcript,
+    id: ThreadId,
+    ts: i64,
+}
+
+impl Writer {
+    fn start(disk: &Arc<dyn Disk>, registry: &Registry, text: &str, parent: Option<(&str, u64)>, ts: i64) -> Self {
+        let thread = id(text);
+        disk.create_dir_all(&layout::thread_folder(&thread)).unwrap();
+        let transcript = Transcript::create(Arc::clone(disk), &thread).unwrap();
+        let mut writer = Self { disk: Arc::clone(disk), transcript, id: thread.clone(), ts };
+        let root = parent.map_or(text, |(root, _)| root);
+        let limits = json!({"turns": 9, "tokens": 9, "spend": 1_000, "spawns": 9, "depth": 3,
+            "duration_seconds": 60, "output": 100});
+        let mut opened = json!({"type": "opened", "thread_id": text, "directive": "hello", "origin": "run", "root": root,
+            "inputs": {}, "limits": limits, "grants": [], "seed": 1, "project_path": "."});
+        let mut row = ThreadRow::new(thread.clone(), "hello", ts + 1);
+        row.root = id(root);
+        if let Some((parent, spawn)) = parent {
+            opened["parent"] = json!({"thread_id": parent, "spawn": spawn});
+            let change = Change::Spawn { parent: id(parent), spawn, child: Box::new(row) };
+            assert_eq!(registry.commit(&[change]).unwrap(), [Answered::Child(thread)]);
+        } else {
+            let register = Change::Ledger(LedgerStep::register(&thread, 1_000));
+            registry.commit(&[Change::Put(Box::new(row)), register]).unwrap();
+        }
+        writer.record(&[opened, json!({"type": "plan_bound", "plan_id": "00ff"})]);
+        writer
+    }
+
+    fn record(&mut self, events: &[Value]) {
+        let bodies: Vec<EventBody> =
+            events.iter().map(|event| serde_json::from_value(event.clone()).unwrap()).collect();
+        self.ts += 1;
+        self.transcript.append(&bodies, self.ts).unwrap();
+        self.transcript.sync().unwrap();
+    }
+
+    /// One turn that costs `spent` of the 200 set aside for it; `None`: it is still under way.
+    fn turn(&mut self, registry: &Registry, turn: u64, spent: Option<u64>) {
+        self.record(&[json!({"type": "attempt_intended", "turn": turn, "attempt": 0, "model": "m",
+            "input_estimate": 10, "max_output": 10, "worst_case": 200})]);
+        let issue = Change::Ledger(LedgerStep::issue(&self.id, turn, 0, 200));
+        assert_eq!(registry.commit(&[issue]).unwrap(), [Answered::Ledger(Answer::Done)]);
+        let Some(spent) = spent else { return };
+        let usage = json!({"input": 5, "output": 3, "cache_read": 2, "cache_write": 1});
+        self.record(&[
+            json!({"type": "reserved", "turn": turn, "attempt": 0, "amount": 200}),
+            json!({"type": "cognition_out", "turn": turn, "attempt": 0, "content": [], "usage": usage,
+                "stop": "end_turn", "model": null}),
+            json!({"type": "settled", "turn": turn, "attempt": 0, "amount": spent, "usage": usage,
+                "unknown_outcome": false}),
+        ]);
+        registry.commit(&[Change::Ledger(LedgerStep::settle(&self.id, turn, 0, spent))]).unwrap();
+    }
+
+    fn spawn(&mut self, registry: &Registry, spawn: u64, child: &str, spend: u64) {
+        let step = LedgerStep::child(&self.id, spawn, &id(child), Some(spend), 0);
+        assert!(!registry.commit(&[Change::Ledger(step)]).unwrap()[0].is_refused());
+        self.record(&[json!({"type": "child_spawned", "spawn": spawn, "thread_id": child, "spend": spend})]);
+    }
+
+    fn end(&mut self, registry: &Registry, status: Status, cost: Cost) {
+        self.record(&[
+            json!({"type": "ended", "status": status.word(), "result": null, "outputs": null, "error": null,
+            "cost": cost}),
+        ]);
+        registry.commit(&[Change::Ledger(LedgerStep::end(&self.id))]).unwrap();
+    }
+}
+
+fn cost(turns: u64, spend: u64) -> Cost {
+    Cost { turns, input_tokens: 8 * turns, output_tokens: 3 * turns, cached_tokens: 2 * turns, spend }
+}
+
+/// A root with two children, one over and one at work, and another root that was suspended in an attempt.
+fn tree(disk: &Arc<dyn Disk>, registry: &Registry) -> Vec<ThreadId> {
+    let mut root = Writer::start(disk, registry, "top-1", None, 100);
+    root.turn(registry, 1, Some(60));
+    root.spawn(registry, 1, "a/low-1", 300);
+    // Its clock is behind.
+    let mut first = Writer::start(disk, registry, "a/low-1", Some(("top-1", 1)), 50);
+    first.turn(registry, 1, Some(150));
+    first.end(registry, Status::Completed, cost(1, 150));
+    root.spawn(registry, 2, "a/low-1-2", 250);
+    let mut second = Writer::start(disk, registry, "a/low-1-2", Some(("top-1", 2)), 110);
+    second.turn(registry, 1, None);
+    let ended = json!({"type": "child_ended", "spawn": 1, "thread_id": "a/low-1", "status": "completed",
+        "cost": cost(1, 150)});
+    root.record(&[ended]);
+    let mut other = Writer::start(disk, registry, "other-1", None, 100);
+    other.turn(registry, 1, Some(250));
+    let update = |thread: &Writer, status, cost, ts: i64| {
+        let update = RowUpdate {
+            status: Some(status),
+            plan_id: Some("00ff".to_string()),
+            cost: Some(cost),
+            synced: Some(0),
+            continued_by: None,
+        };
+        Change::Update { thread: thread.id.clone(), update: Box::new(update), now: ts }
+    };
+    let changes = [
+        update(&root, Status::Running, Cost { turns: 1, ..cost(2, 210) }, root.ts),
+        update(&first, Status::Completed, cost(1, 150), first.ts),
+        update(&second, Status::Running, cost(0, 0), second.ts),
+        update(&other, Status::Running, cost(1, 250), other.ts),
+    ];
+    registry.commit(&changes).unwrap();
+    [root, first, second, other].iter().map(|writer| writer.id.clone()).collect()
+}
+
+/// All that a registry says of threads, without what only the writer of the row knew.
+fn state(registry: &Registry, threads: &[ThreadId]) -> Vec<String> {
+    let mut state = Vec::new();
+    for thread in threads {
+        let mut row = registry.thread(thread).unwrap().unwrap();
+        row.synced = 0;
+        state.push(format!("{row:#?}"));
+        state.push(format!("{:#?}", registry.account(thread).unwrap()));
+        state.push(format!("{:?}", registry.children(thread).unwrap()));
+    }
+    state.push(format!("{}", registry.threads().unwrap().len()));
+    let active: Vec<String> = registry.active().unwrap().iter().map(|row| row.id.to_string()).collect();
+    state.push(active.join(" "));
+    state
+}
+
+#[test]
+fn a_repaired_registry_is_the_one_that_was_there() {
+    let folder = TempDir::new().unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(folder.path()).unwrap());
+    let registry = Registry::open(Arc::clone(&disk)).unwrap();
+    let threads = tree(&disk, &registry);
+    let before = state(&registry, &threads);
+    drop(registry);
+    let path = folder.path().join(REGISTRY);
+    for round in 0..3 {
+        match round {
+            0 => {}
+            1 => std::fs::remove_file(&path).unwrap(),
+            _ => std::fs::write(&path, b"no database").unwrap(),
+        }
+        let repaired = repair(&disk).unwrap();
+        assert_eq!(repaired.threads, 4);
+        assert!(repaired.unreadable.is_empty() && repaired.refused.is_empty(), "{repaired:?}");
+        let registry = Registry::open(Arc::clone(&disk)).unwrap();
+        assert_eq!(state(&registry, &threads), before, "round {round}");
+        // A repeat of what was done before gets its answer and is not done twice.
+        let repeat = Change::Ledger(LedgerStep::settle(&threads[0], 1, 0, 60));
+        assert_eq!(registry.commit(&[repeat]).unwrap(), [Answered::Ledger(Answer::Done)]);
+        assert_eq!(state(&registry, &threads), before);
+    }
+    assert_eq!(std::fs::read(path.with_extension("redb.damaged")).unwrap(), b"no database");
+}
+
+#[test]
+fn nobody_may_be_at_work() {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
+    let owner = OwnerLock::take(Arc::clone(&disk), 1).unwrap();
+    assert!(matches!(repair(&disk), Err(StoreError::InUse { count: 1 })));
+    drop(owner);
+    assert_eq!(repair(&disk).unwrap().threads, 0);
+}
+
+#[test]
+fn a_damaged_transcript_is_named_and_spoils_no_other() {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
+    let threads = tree(&disk, &Registry::open(Arc::clone(&disk)).unwrap());
+    disk.write_at(&layout::transcript(&threads[1]), 10, b"~").unwrap();
+    let repaired = repair(&disk).unwrap();
+    assert_eq!(repaired.threads, 3);
+    let [(thread, StoreError::Damaged { line: 1, .. })] = repaired.unreadable.as_slice() else {
+        panic!("{repaired:?}");
+    };
+    assert_eq!(thread, &threads[1]);
+    let registry = Registry::open(disk).unwrap();
+    // What was set aside for the lost one stays aside: nobody knows what it spent.
+    assert_eq!(registry.account(&threads[1]).unwrap().unwrap().reserved().0, 300);
+    assert_eq!(registry.child(&threads[0], 1).unwrap(), Some(threads[1].clone()));
+}
+
+#[test]
+fn chains_are_linked_and_limits_are_no_calls() {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
+    {
+        let registry = Registry::open(Arc::clone(&disk)).unwrap();
+        let mut first = Writer::start(&disk, &registry, "top-1", None, 100);
+        first.end(&registry, Status::Continued, cost(0, 0));
+        let mut second = Writer::start(&disk, &registry, "top-2", None, 200);
+        second.record(&[
+            json!({"type": "continues", "thread": "top-1", "seq": 2, "h": "00"}),
+            json!({"type": "attempt_intended", "turn": 1, "attempt": 0, "model": "m", "input_estimate": 10,
+                "max_output": 10, "worst_case": 2_000}),
+            json!({"type": "limit", "limit_code": "spend_exceeded", "current_value": 0, "current_max": 1_000}),
+        ]);
+        second.record(&[json!({"type": "ended", "status": "suspended", "result": null, "outputs": null,
+            "error": null, "cost": cost(0, 0)})]);
+        assert!(second.disk.exists(&layout::transcript(&second.id)).unwrap());
+    }
+    let repaired = repair(&disk).unwrap();
+    assert!(repaired.refused.is_empty(), "{repaired:?}");
+    let registry = Registry::open(disk).unwrap();
+    let first = registry.thread(&id("top-1")).unwrap().unwrap();
+    let second = registry.thread(&id("top-2")).unwrap().unwrap();
+    assert_eq!((first.status, first.continued_by), (Status::Continued, Some(id("top-2"))));
+    assert_eq!((second.status, second.continues), (Status::Suspended, Some(id("top-1"))));
+    let account = registry.account(&id("top-2")).unwrap().unwrap();
+    assert_eq!(account.remaining().0, 1_000, "a suspended thread keeps its account");
+}
