@@ -1,17 +1,15 @@
 //! One diagnostic, drawn for people, on plain lines, or as JSON.
 
-use std::fmt;
-
-use miette::{
-    GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents, SourceCode, SourceSpan,
-    SpanContents,
-};
-use rye_compiler::diagnostics::{Diagnostic, Severity};
-use rye_grammar::{Source, Sources, Span};
+use miette::{GraphicalReportHandler, GraphicalTheme};
+use rye_compiler::diagnostics::{Diagnostic, Report, Severity};
+use rye_grammar::Sources;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::printable;
+
+/// Columns that a drawing may take.
+const WIDTH: usize = 100;
 
 /// A diagnostic as `--format json` prints it.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -98,145 +96,11 @@ pub fn drawn(diagnostic: &Diagnostic, sources: &Sources) -> String {
     } else {
         GraphicalTheme::unicode()
     };
+    let handler = GraphicalReportHandler::new_themed(theme).with_width(WIDTH).without_syntax_highlighting();
     let mut out = String::new();
-    let handler = GraphicalReportHandler::new_themed(theme).with_width(width()).without_syntax_highlighting();
-    let shown = Shown::new(diagnostic, sources);
-    if handler.render_report(&mut out, &shown).is_err() {
+    if handler.render_report(&mut out, &Report::new(diagnostic, sources)).is_err() {
         return plain(diagnostic, sources);
     }
     out.push('\n');
     out
-}
-
-fn width() -> usize {
-    100
-}
-
-/// A diagnostic over several files as miette wants it: one text in which the files lie one behind the other.
-struct Shown<'a> {
-    code: String,
-    message: String,
-    help: Option<String>,
-    severity: Severity,
-    labels: Vec<(Span, String)>,
-    files: Vec<File<'a>>,
-}
-
-struct File<'a> {
-    source: &'a Source,
-    id: rye_grammar::SourceId,
-    /// Where the file begins in the one text.
-    base: usize,
-    /// The text with control characters made harmless, byte for byte in place.
-    text: String,
-}
-
-impl<'a> Shown<'a> {
-    fn new(diagnostic: &Diagnostic, sources: &'a Sources) -> Self {
-        let mut files: Vec<File<'a>> = Vec::new();
-        let mut labels = Vec::new();
-        for label in diagnostic.labels() {
-            let id = label.span.source;
-            let Some(source) = sources.get(id) else { continue };
-            if files.iter().all(|file| file.id != id) {
-                // A gap between files, so that a span at the end of one is none at the beginning of the next.
-                let base = files.last().map_or(0, |file| file.base + file.text.len() + 2);
-                files.push(File { source, id, base, text: harmless(&source.text) });
-            }
-            labels.push((label.span, printable(&label.text)));
-        }
-        Self {
-            code: diagnostic.full_code(),
-            message: printable(&diagnostic.message()),
-            help: diagnostic.help().map(|help| printable(&help)),
-            severity: diagnostic.severity(),
-            labels,
-            files,
-        }
-    }
-}
-
-/// Control characters of one byte become `?`, so that offsets stay; those of two bytes (U+0080…) become `??`.
-fn harmless(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() && !matches!(c, '\n' | '\r' | '\t') {
-            out.extend(std::iter::repeat_n('?', c.len_utf8()));
-        } else {
-            out.push(c);
-        }
-    }
-    out
-}
-
-impl fmt::Debug for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.code)
-    }
-}
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Shown<'_> {}
-
-impl miette::Diagnostic for Shown<'_> {
-    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        Some(Box::new(&self.code))
-    }
-
-    fn severity(&self) -> Option<miette::Severity> {
-        Some(match self.severity {
-            Severity::Error => miette::Severity::Error,
-            Severity::Warning => miette::Severity::Warning,
-            Severity::Advice => miette::Severity::Advice,
-        })
-    }
-
-    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display>)
-    }
-
-    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let base = |span: &Span| self.files.iter().find(|file| file.id == span.source).map(|file| file.base);
-        let labels = self.labels.iter().filter_map(move |(span, text)| {
-            let at = base(span)? + span.start as usize;
-            Some(LabeledSpan::new(Some(text.clone()), at, span.len()))
-        });
-        Some(Box::new(labels))
-    }
-
-    fn source_code(&self) -> Option<&dyn SourceCode> {
-        if self.files.is_empty() { None } else { Some(self) }
-    }
-}
-
-impl SourceCode for Shown<'_> {
-    fn read_span<'a>(
-        &'a self,
-        span: &SourceSpan,
-        context_lines_before: usize,
-        context_lines_after: usize,
-    ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
-        let (start, end) = (span.offset(), span.offset() + span.len());
-        // A span over two files is out of bounds, which keeps their pieces apart.
-        let file = self
-            .files
-            .iter()
-            .find(|file| file.base <= start && end <= file.base + file.text.len())
-            .ok_or(MietteError::OutOfBounds)?;
-        let local = SourceSpan::new((start - file.base).into(), span.len());
-        let found = file.text.read_span(&local, context_lines_before, context_lines_after)?;
-        Ok(Box::new(MietteSpanContents::new_named(
-            file.source.path.to_string(),
-            found.data(),
-            SourceSpan::new((found.span().offset() + file.base).into(), found.span().len()),
-            found.line(),
-            found.column(),
-            found.line_count(),
-        )))
-    }
 }
