@@ -7,4 +7,245 @@ pub mod interface;
 pub mod limits;
 pub mod origin;
 pub mod prompt;
+pub mod shared;
 mod words;
+
+use std::collections::BTreeSet;
+
+use crate::compile::{Note, Request};
+use crate::compose::Composed;
+use crate::diagnostics::Diagnostics;
+use crate::hook::PlannedHook;
+use crate::palette;
+use crate::plan::graph::{Needs, Part, build};
+use crate::plan::verify::verify;
+use crate::plan::{
+    Capabilities, Interface, Link, NudgePolicy, Origin, Origins, PLAN_FORMAT, PaletteTool, Plan, Primary,
+};
+use crate::semantics::limits::Limits;
+use facts::Frame;
+pub use hooks::HookTrace;
+use shared::Shared;
+
+/// A plan and what lies beside it. Its manifest and the hashes of its links are still empty.
+#[derive(Debug, Clone)]
+pub struct Lowered {
+    pub plan: Plan,
+    pub origins: Origins,
+    /// Why each hook of the plan has its verdict, in the plan's order.
+    pub hooks: Vec<HookTrace>,
+    pub notes: Vec<Note>,
+}
+
+/// Lowers a composed directive. `None` where a part that everything else reads is missing: limits, a model, inputs.
+pub fn lower(
+    shared: &Shared<'_, '_>,
+    composed: &Composed,
+    request: &Request,
+    diagnostics: &mut Diagnostics,
+) -> Option<Lowered> {
+    let mut origins = Origins::default();
+    let inputs =
+        request.inputs.as_ref().map(|given| interface::values(&composed.id, &composed.inputs, given, diagnostics));
+    let limits = {
+        let parent = request.parent.as_ref().map(|p| Limits::from(p.limits));
+        let sources = shared.items.sources();
+        limits::lower(&composed.limits, &request.limits, parent.as_ref(), &sources, &mut origins, diagnostics)
+    };
+    let asked = composed.model.as_ref().map(|m| &m.value);
+    let model = match shared.catalog().resolve(asked, &request.model) {
+        Ok(model) => Some(model),
+        Err(error) => {
+            diagnostics.push(error);
+            None
+        }
+    };
+    let parent = request.parent.as_ref().map(|p| &p.capabilities);
+    let capabilities = capabilities::lower(composed, parent, &shared.items.sources(), &mut origins);
+    let outputs = interface::fields(&composed.outputs);
+    let built = palette(shared, &capabilities, &outputs, &mut origins, diagnostics);
+    let (body, directive_body) = prompt::body(composed, inputs.as_ref(), &outputs, diagnostics);
+    let (limits, model) = (limits?, model?);
+
+    let frame = Frame {
+        composed,
+        inputs: inputs.as_ref(),
+        model: &model.id,
+        limits: &limits,
+        capabilities: capabilities::summary(&capabilities),
+        directive_body,
+    };
+    let (hooks, traces) = hooks::lower(&frame, &shared.items.sources(), &mut origins);
+    let mut repeats = Vec::new();
+    let prompt = prompt::lower(&frame, body, &mut repeats);
+    layers(composed, &shared.items.sources(), &mut origins);
+    rest(composed, request, &shared.items.sources(), &mut origins);
+
+    let asks = !capabilities::unacknowledged(&capabilities, shared.risk()).is_empty();
+    let graph = build(&needs(&hooks, &built.tools, composed.nudge.value, asks));
+    diagnostics.extend(verify(&graph));
+    let leaf = composed.leaf();
+    let plan = Plan {
+        format: PLAN_FORMAT,
+        directive: composed.id.clone(),
+        category: leaf.map_or(composed.id.category(), |l| l.category()).to_owned(),
+        description: leaf.map(|l| l.description.clone()).unwrap_or_default(),
+        chain: composed
+            .chain
+            .iter()
+            .map(|link| Link { id: link.id().clone(), space: link.file.space, sha256: String::new() })
+            .collect(),
+        route: composed.route.as_ref().map(|r| r.hook.id.node.clone()),
+        graph,
+        prompt,
+        palette: built.tools,
+        dropped_tools: built.dropped,
+        capabilities,
+        limits: limits.into(),
+        hooks,
+        interface: Interface {
+            inputs: interface::fields(&composed.inputs),
+            outputs,
+            values: inputs.unwrap_or_default(),
+        },
+        model,
+        nudge: composed.nudge.value,
+        continuation_directive: composed.continuation.as_ref().map(|c| c.value.clone()),
+        settings: shared.frozen().clone(),
+        manifest: Vec::new(),
+    };
+    let notes = notes(composed, &plan, &repeats, &shared.items.sources());
+    Some(Lowered { plan, origins, hooks: traces, notes })
+}
+
+/// Whether the palette's tools are read and built, and where each comes from.
+fn palette(
+    shared: &Shared<'_, '_>,
+    capabilities: &Capabilities,
+    outputs: &indexmap::IndexMap<String, crate::plan::Field>,
+    origins: &mut Origins,
+    diagnostics: &mut Diagnostics,
+) -> palette::Palette {
+    let preload = shared.preload();
+    let reached = if preload.enabled { palette::reached(shared.tools(), &capabilities.grants) } else { Vec::new() };
+    // A tool that cannot be read has said so itself.
+    let reached: Vec<_> = reached.into_iter().filter_map(|r| shared.items.tool(&r.id).map(|tool| (r, tool))).collect();
+    let built = palette::build(capabilities, &reached, outputs, preload, diagnostics);
+    for (name, because) in &built.grants {
+        let pattern = because.strip_prefix("granted by `").and_then(|p| p.strip_suffix('`'));
+        let place = pattern.and_then(|p| origins.get(&format!("capability.{p}"))).and_then(|o| o.place.clone());
+        origins.insert(format!("tool.{name}"), Origin { place, because: because.clone() });
+    }
+    built
+}
+
+fn needs(hooks: &[PlannedHook], tools: &[PaletteTool], nudge: NudgePolicy, asks: bool) -> Needs {
+    let mut parts = BTreeSet::new();
+    if tools.iter().any(|t| t.primary != Primary::Return) {
+        parts.insert(Part::Tools);
+    }
+    if tools.iter().any(|t| t.primary == Primary::Return) {
+        parts.insert(Part::Return);
+    }
+    if nudge != NudgePolicy::Never {
+        parts.insert(Part::Nudge);
+    }
+    if asks {
+        parts.insert(Part::Ask);
+    }
+    Needs { points: hooks.iter().filter(|h| h.is_live()).map(|h| h.event).collect(), parts }
+}
+
+/// Where each knowledge item of the chain was declared, and the body.
+fn layers(composed: &Composed, sources: &rye_grammar::Sources, origins: &mut Origins) {
+    for item in composed.system.iter().chain(&composed.before).chain(&composed.after) {
+        origins.insert(format!("layer.{}", item.id), origin::of(sources, &item.origin));
+    }
+    for hook in &composed.hooks {
+        if let Some(knowledge) = &hook.knowledge {
+            let key = format!("layer.{}", knowledge.file.id);
+            if origins.get(&key).is_none() {
+                origins.insert(key, origin::of(sources, &hook.origin));
+            }
+        }
+    }
+    if let Some(leaf) = composed.leaf() {
+        let because = "the directive's own body".to_owned();
+        origins.insert(
+            format!("layer.{}", composed.id),
+            Origin { place: origin::place(sources, leaf.body.span), because },
+        );
+    }
+}
+
+/// Links, model, interface, routing.
+fn rest(composed: &Composed, request: &Request, sources: &rye_grammar::Sources, origins: &mut Origins) {
+    let count = composed.chain.len();
+    for (i, link) in composed.chain.iter().enumerate() {
+        let because = format!("link {} of {count}, from the {} space", i + 1, link.file.space.word());
+        origins.insert(format!("link.{}", link.id()), Origin { place: origin::place(sources, link.span), because });
+    }
+    let parents = composed.chain.iter().rev().skip(1).map(|l| l.id());
+    if let (Some(leaf), Some(parent)) = (composed.leaf(), parents.into_iter().next()) {
+        let extends = match &composed.route {
+            Some(route) => Origin {
+                place: origin::place(sources, route.hook.span),
+                because: format!("`{parent}`, set by the hook `{}`", route.hook.id.node),
+            },
+            None => Origin {
+                place: leaf.extends.as_ref().and_then(|e| origin::place(sources, e.span)),
+                because: format!("`{parent}`, declared by `{}`", leaf.id()),
+            },
+        };
+        origins.insert("extends", extends);
+    }
+    let overridden = request.model.model.is_some() || request.model.provider.is_some();
+    let model = match &composed.model {
+        _ if overridden => origin::unwritten("given with the call"),
+        Some(model) => {
+            let asked = &model.value;
+            let words = [&asked.id, &asked.tier, &asked.provider].into_iter().flatten();
+            let place = words.map(|word| word.span).next().and_then(|span| origin::place(sources, span));
+            let origin = origin::of(sources, &model.origin);
+            Origin { place: place.or(origin.place), ..origin }
+        }
+        None => origin::unwritten("the default of `agent/models`"),
+    };
+    origins.insert("model", model);
+    for (kind, fields) in [("input", &composed.inputs), ("output", &composed.outputs)] {
+        for (name, field) in fields {
+            origins.insert(format!("{kind}.{name}"), origin::of(sources, &field.origin));
+        }
+    }
+}
+
+/// What was left out or changed on the way, so that nobody has to wonder.
+fn notes(composed: &Composed, plan: &Plan, repeats: &[prompt::Repeat], sources: &rye_grammar::Sources) -> Vec<Note> {
+    let mut notes = Vec::new();
+    for suppression in &composed.suppressions {
+        notes.push(Note::Suppressed {
+            id: suppression.id.clone(),
+            by: origin::of(sources, &suppression.origin),
+            removed: suppression.removed.iter().map(|o| origin::of(sources, o)).collect(),
+        });
+    }
+    for duplicate in &composed.duplicates {
+        notes.push(Note::Deduplicated {
+            id: duplicate.id.to_string(),
+            kept: Some(origin::of(sources, &duplicate.kept)),
+            dropped: origin::of(sources, &duplicate.dropped),
+        });
+    }
+    for repeat in repeats {
+        let dropped = origin::unwritten(&format!("brought again by `{}`", repeat.by));
+        notes.push(Note::Deduplicated { id: repeat.id.clone(), kept: None, dropped });
+    }
+    let prompt = &plan.prompt;
+    for layer in prompt.system.iter().chain(&prompt.first_message).chain(&prompt.continued) {
+        if layer.escaped > 0 {
+            let tag = layer.tag.clone().unwrap_or_default();
+            notes.push(Note::Escaped { id: layer.id.clone(), tag, count: layer.escaped });
+        }
+    }
+    notes
+}

@@ -3,6 +3,10 @@
 
 mod read;
 
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
 use indexmap::IndexMap;
 use rye_grammar::{Span, Spanned};
 use serde_json::Value;
@@ -53,13 +57,16 @@ pub struct ModelOverride {
     pub provider: Option<String>,
 }
 
-/// The providers there are; each file is read when it is first needed.
+/// Reads a provider file by its id; `None` where there is none, or none that can be used.
+pub type Loader<'l> = Box<dyn Fn(&str) -> Option<Provider> + 'l>;
+
+/// The providers there are; each file is read when it is first needed, and once.
 pub struct Catalog<'l> {
     pub settings: ModelSettings,
     /// Every provider id, sorted.
     names: Vec<String>,
-    read: IndexMap<String, Option<Provider>>,
-    load: &'l mut dyn FnMut(&str) -> Option<Provider>,
+    read: RefCell<BTreeMap<String, Option<Rc<Provider>>>>,
+    load: Loader<'l>,
 }
 
 /// A name to look for, and the provider it has to be of.
@@ -71,25 +78,17 @@ struct Wanted {
 }
 
 impl<'l> Catalog<'l> {
-    pub fn new(
-        settings: ModelSettings,
-        mut names: Vec<String>,
-        load: &'l mut dyn FnMut(&str) -> Option<Provider>,
-    ) -> Self {
+    pub fn new(settings: ModelSettings, mut names: Vec<String>, load: Loader<'l>) -> Self {
         names.sort();
         names.dedup();
-        Self { settings, names, read: IndexMap::new(), load }
+        Self { settings, names, read: RefCell::default(), load }
     }
 
     /// The model of a thread: the override, else the directive's `id`, else its tier, else the defaults.
     ///
     /// # Errors
     /// No provider, model or tier of that name; the error holds what there is.
-    pub fn resolve(
-        &mut self,
-        asked: Option<&ModelRequest>,
-        instead: &ModelOverride,
-    ) -> Result<PlannedModel, ModelError> {
+    pub fn resolve(&self, asked: Option<&ModelRequest>, instead: &ModelOverride) -> Result<PlannedModel, ModelError> {
         let wanted = self.wanted(asked, instead);
         let mut model = self.find(&wanted)?;
         if let Some(fallback) = asked.and_then(|a| a.fallback.as_ref()) {
@@ -130,7 +129,7 @@ impl<'l> Catalog<'l> {
         Wanted { name, provider: provider.map(|p| p.node.clone()), span }
     }
 
-    fn find(&mut self, wanted: &Wanted) -> Result<PlannedModel, ModelError> {
+    fn find(&self, wanted: &Wanted) -> Result<PlannedModel, ModelError> {
         if let Some(provider) = &wanted.provider
             && !self.names.contains(provider)
         {
@@ -156,7 +155,7 @@ impl<'l> Catalog<'l> {
         Err(unknown(&name.node, wanted.span, known))
     }
 
-    fn default_of(&mut self, order: &[String], wanted: &Wanted) -> Result<PlannedModel, ModelError> {
+    fn default_of(&self, order: &[String], wanted: &Wanted) -> Result<PlannedModel, ModelError> {
         let tier = self.settings.default_tier.clone();
         for id in order {
             let found = self.provider(id).and_then(|p| {
@@ -181,16 +180,17 @@ impl<'l> Catalog<'l> {
         first.into_iter().chain(rest).cloned().collect()
     }
 
-    fn provider(&mut self, id: &str) -> Option<&Provider> {
-        if !self.read.contains_key(id) {
-            let provider = (self.load)(id);
-            self.read.insert(id.to_owned(), provider);
+    fn provider(&self, id: &str) -> Option<Rc<Provider>> {
+        if let Some(known) = self.read.borrow().get(id) {
+            return known.clone();
         }
-        self.read.get(id)?.as_ref()
+        let provider = (self.load)(id).map(Rc::new);
+        self.read.borrow_mut().insert(id.to_owned(), provider.clone());
+        provider
     }
 
     /// Every tier, alias and model id of these providers.
-    fn known(&mut self, order: &[String]) -> Vec<String> {
+    fn known(&self, order: &[String]) -> Vec<String> {
         let mut known: Vec<String> = Vec::new();
         for id in order {
             if let Some(provider) = self.provider(id) {
@@ -199,7 +199,7 @@ impl<'l> Catalog<'l> {
             }
         }
         known.extend(self.settings.aliases.keys().cloned());
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         known.retain(|k| seen.insert(k.clone()));
         known
     }

@@ -38,8 +38,21 @@ pub struct Reached {
     pub id: ItemId,
     /// The most specific grant that reaches it.
     pub grant: String,
-    /// Characters that grant spells out.
-    specific: usize,
+    specific: Specific,
+}
+
+/// How specific a grant is: one that names a single tool before any with wildcards, of those the one that spells out
+/// more characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Specific {
+    Wildcard(usize),
+    Single,
+}
+
+impl Specific {
+    fn of(glob: &Glob) -> Self {
+        if glob.is_literal() { Self::Single } else { Self::Wildcard(glob.literal_chars()) }
+    }
 }
 
 /// The palette, what did not fit, and the grant behind every tool, by name.
@@ -63,10 +76,10 @@ pub fn reached(tools: &[ItemId], grants: &[Grant]) -> Vec<Reached> {
         let wanted = capability(primary::Primary::Execute, ItemType::Tool, Some(id));
         let best = globs.iter().filter(|(_, glob)| glob.matches(&wanted)).max_by(|(a, x), (b, y)| {
             // Of two equally specific patterns the smaller text counts, whatever the order in the file.
-            x.literal_chars().cmp(&y.literal_chars()).then_with(|| b.pattern.cmp(&a.pattern))
+            Specific::of(x).cmp(&Specific::of(y)).then_with(|| b.pattern.cmp(&a.pattern))
         });
         if let Some((grant, glob)) = best {
-            let specific = glob.literal_chars();
+            let specific = Specific::of(glob);
             reached.push(Reached { id: id.clone(), grant: grant.pattern.clone(), specific });
         }
     }

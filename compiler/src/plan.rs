@@ -4,7 +4,9 @@
 pub mod cost;
 pub mod graph;
 pub mod prompt;
+pub mod render;
 pub mod verify;
+pub mod why;
 
 use std::collections::BTreeMap;
 

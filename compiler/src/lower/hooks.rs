@@ -4,28 +4,47 @@ use rye_grammar::Sources;
 
 use super::facts::Frame;
 use super::origin;
-use super::words::{by, list, shown};
+use super::words::{list, shown};
 use crate::compose::ComposedHook;
-use crate::hook::{HookPoint, PlanVerdict, PlannedHook};
-use crate::plan::Origins;
-use crate::semantics::condition::{Condition, Found, Reading, Verdict};
+use crate::hook::{HookPoint, HookSource, PlanVerdict, PlannedHook};
+use crate::plan::{Origin, Origins, Place};
+use crate::semantics::condition::{Found, Reading, Verdict};
 
-/// The hooks of the plan in evaluation order, and the reason of each verdict in the same order.
-pub fn lower(frame: &Frame<'_>, sources: &Sources, origins: &mut Origins) -> (Vec<PlannedHook>, Vec<String>) {
+/// What stands beside a hook of the plan: why it has its verdict, and where it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HookTrace {
+    pub because: String,
+    pub place: Option<Place>,
+}
+
+/// The hooks of the plan in evaluation order, and what is to be said of each.
+pub fn lower(frame: &Frame<'_>, sources: &Sources, origins: &mut Origins) -> (Vec<PlannedHook>, Vec<HookTrace>) {
     let mut planned = Vec::new();
-    let mut reasons = Vec::new();
+    let mut traces = Vec::new();
     for hook in &frame.composed.hooks {
         let (verdict, because) = verdict(frame, hook);
+        // A hook that is disabled may have no action; there is nothing to plan then.
         let Some(mut plan) = hook.planned() else { continue };
         plan.verdict = verdict;
+        let origin = origin::of(sources, &hook.origin);
+        traces.push(HookTrace { because, place: origin.place.clone() });
         let key = format!("hook.{}", plan.id);
         if origins.get(&key).is_none() || plan.is_live() {
-            origins.insert(key, origin::of(sources, &hook.origin));
+            origins.insert(key, Origin { because: source(&plan), ..origin });
         }
         planned.push(plan);
-        reasons.push(because);
     }
-    (planned, reasons)
+    (planned, traces)
+}
+
+fn source(hook: &PlannedHook) -> String {
+    match &hook.source {
+        HookSource::User => "a hook of the user space".to_owned(),
+        HookSource::Directive { id } => format!("a hook of `{id}`"),
+        HookSource::Builtin => "a hook of the standard library".to_owned(),
+        HookSource::Project => "a hook of the project".to_owned(),
+        HookSource::Infrastructure => "a hook of the infrastructure".to_owned(),
+    }
 }
 
 /// What is known of a hook, and the reason in words.
@@ -33,48 +52,46 @@ pub fn verdict(frame: &Frame<'_>, hook: &ComposedHook) -> (PlanVerdict, String) 
     if let PlanVerdict::Removed { because } = &hook.verdict {
         return (hook.verdict.clone(), because.clone());
     }
-    if let Some(by) = suppressed(frame, hook) {
-        return (PlanVerdict::Removed { because: by.clone() }, by);
-    }
-    let Some(expr) = &hook.decl.condition else {
+    if hook.decl.condition.is_none() {
         return (PlanVerdict::Fires, "no condition".to_owned());
-    };
-    // Routing was decided while the chain was walked, before there was a model to compare with.
-    if hook.decl.event == HookPoint::ResolveExtends {
-        return (hook.verdict.clone(), words(&hook.verdict));
     }
-    let Ok(condition) = Condition::compile(&expr.node) else {
-        let because = "its condition is not valid".to_owned();
-        return (PlanVerdict::Never { because: because.clone() }, because);
+    // A condition that does not compile has been reported.
+    let Some(condition) = &hook.decl.compiled else {
+        return (hook.verdict.clone(), words(&hook.verdict));
     };
     let facts = frame.at(hook.decl.event, &condition.paths());
     let (verdict, readings) = condition.evaluate_traced(&facts);
-    match verdict {
+    let (verdict, because) = match verdict {
         Verdict::True => (PlanVerdict::Fires, known(&readings, "the condition is always true")),
         Verdict::False => {
             let because = known(&readings, "the condition is always false");
             (PlanVerdict::Never { because: because.clone() }, because)
         }
         Verdict::Unknown(on) => {
-            let because = format!("known at run: {}", list(&on));
+            let because = depends(&on);
             (PlanVerdict::Depends { on }, because)
         }
+    };
+    // Routing was decided while the chain was walked, with what was known then: it is told, not judged again.
+    if hook.decl.event == HookPoint::ResolveExtends && !same(&verdict, &hook.verdict) {
+        return (hook.verdict.clone(), words(&hook.verdict));
     }
+    (verdict, because)
 }
 
-/// Why a suppression takes this hook out: it names the hook, or the knowledge that the hook fetches.
-fn suppressed(frame: &Frame<'_>, hook: &ComposedHook) -> Option<String> {
-    let knowledge = hook.knowledge.as_ref().map(|k| k.file.id.as_str());
-    let hit = |id: &str| id == hook.decl.id.node || Some(id) == knowledge;
-    let suppression = frame.composed.suppressions.iter().find(|s| hit(&s.id))?;
-    Some(format!("suppressed: {}", by(&suppression.origin)))
+fn same(a: &PlanVerdict, b: &PlanVerdict) -> bool {
+    std::mem::discriminant(a) == std::mem::discriminant(b)
+}
+
+fn depends(on: &[String]) -> String {
+    format!("depends on {}", list(on))
 }
 
 fn words(verdict: &PlanVerdict) -> String {
     match verdict {
         PlanVerdict::Fires => "the condition is true".to_owned(),
         PlanVerdict::Never { because } | PlanVerdict::Removed { because } => because.clone(),
-        PlanVerdict::Depends { on } => format!("known at run: {}", list(on)),
+        PlanVerdict::Depends { on } => depends(on),
     }
 }
 

@@ -2,8 +2,6 @@
 
 use serde_json::Value;
 
-use crate::compose::{By, Origin};
-
 /// Characters of a value that a message shows.
 const SHOWN: usize = 60;
 
@@ -19,13 +17,4 @@ pub fn shown(value: &Value) -> String {
 /// Words in backticks, joined by commas.
 pub fn list(words: &[impl AsRef<str>]) -> String {
     words.iter().map(|w| format!("`{}`", w.as_ref())).collect::<Vec<_>>().join(", ")
-}
-
-/// Who did something: "`project/deploy/base`", "the hook `route`".
-pub fn by(origin: &Origin) -> String {
-    match &origin.by {
-        By::Directive(id) | By::Config(id) => format!("`{id}`"),
-        By::Hook(id) => format!("the hook `{id}`"),
-        By::BuiltIn => "what is built in".to_owned(),
-    }
 }

@@ -54,9 +54,9 @@ fn resolve(asked: &[(&str, &str)], instead: &ModelOverride) -> Result<PlannedMod
     let files = BTreeMap::from([("alpha", ALPHA), ("beta", BETA), ("scripted", SCRIPT)]);
     let mut diagnostics = Diagnostics::new();
     let settings = settings(&read("models.yaml", SETTINGS).0, &mut diagnostics);
-    let mut loader = |id: &str| files.get(id).and_then(|text| load(id, text).0);
     let names = files.keys().map(|k| (*k).to_owned()).collect();
-    Catalog::new(settings, names, &mut loader).resolve(Some(&request), instead)
+    let loader: Loader<'_> = Box::new(move |id| files.get(id).and_then(|text| load(id, text).0));
+    Catalog::new(settings, names, loader).resolve(Some(&request), instead)
 }
 
 fn chosen(asked: &[(&str, &str)]) -> String {

@@ -82,10 +82,11 @@ fn a_name_of_64_characters_is_kept_and_one_of_65_dropped_with_a_word() {
 
 #[test]
 fn the_most_specific_grant_comes_first_then_the_id() {
-    let tools = [("a/one", 10), ("b/two", 10), ("b/three", 10), ("c/four", 10)];
-    let patterns = ["rye.execute.tool.*", "rye.execute.tool.b.*", "rye.execute.tool.c.four"];
+    let tools = [("a/one", 10), ("b/two", 10), ("b/three", 10), ("c/four", 10), ("c/fifteen", 10)];
+    let patterns =
+        ["rye.execute.tool.*", "rye.execute.tool.b.*", "rye.execute.tool.c.four", "rye.execute.tool.c.fifteen"];
     let (palette, _) = palette(&patterns, &tools, 2000);
-    assert_eq!(names(&palette), ["rye_execute", "c_four", "b_three", "b_two", "a_one"]);
+    assert_eq!(names(&palette), ["rye_execute", "c_fifteen", "c_four", "b_three", "b_two", "a_one"]);
     assert_eq!(palette.grants["b_two"], "granted by `rye.execute.tool.b.*`");
 }
 

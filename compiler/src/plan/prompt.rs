@@ -21,7 +21,7 @@ pub struct Prompt {
 }
 
 /// One contribution and who made it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {
     /// The knowledge id, the directive's id for its body, the hook's id for an execute hook.
     pub id: String,

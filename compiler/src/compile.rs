@@ -1,0 +1,132 @@
+//! The compiler's front door: one directive and what it is called with, to a plan. `check`, `plan` and `run` all come
+//! through here, so what is checked is what is run. Pure: the same sources and the same request give the same bytes.
+
+mod note;
+
+use std::cell::RefCell;
+
+use rye_grammar::{ItemId, Sources};
+use serde_json::{Map, Value};
+
+use crate::compose::compose;
+use crate::diagnostics::{Checked, Diagnostics};
+use crate::item::Items;
+use crate::lower::shared::Shared;
+use crate::lower::{HookTrace, Lowered, lower};
+use crate::model::ModelOverride;
+use crate::plan::{Capabilities, Origins, Plan, PlanLimits, Read};
+use crate::resolve::{Inputs, Launch};
+use crate::semantics::limits::Written;
+use crate::world::{ItemKind, Recording, World};
+pub use note::Note;
+
+/// What to compile.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub directive: ItemId,
+    /// `None` = not known: every `{input:…}` stays pending. Given ones are checked, and defaults fill in.
+    pub inputs: Option<Map<String, Value>>,
+    /// Limits that stand above the directive's own, by name.
+    pub limits: Vec<(String, Written)>,
+    pub model: ModelOverride,
+    /// The thread that spawns this one.
+    pub parent: Option<Parent>,
+}
+
+/// What a child is bound by.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parent {
+    pub limits: PlanLimits,
+    /// Taken over where the child's chain declares none.
+    pub capabilities: Capabilities,
+}
+
+impl Request {
+    /// A directive alone: no inputs known, nothing overridden, no parent.
+    pub fn new(directive: ItemId) -> Self {
+        Self { directive, inputs: None, limits: Vec::new(), model: ModelOverride::default(), parent: None }
+    }
+
+    /// The same with these inputs.
+    #[must_use]
+    pub fn with_inputs(mut self, inputs: Map<String, Value>) -> Self {
+        self.inputs = Some(inputs);
+        self
+    }
+}
+
+/// A plan and everything that explains it.
+#[derive(Debug, Clone)]
+pub struct Compilation {
+    pub plan: Plan,
+    /// SHA-256 of the plan's bytes, lowercase hex.
+    pub plan_id: String,
+    pub origins: Origins,
+    pub sources: Sources,
+    /// Why each hook of the plan has its verdict, in the plan's order.
+    pub hooks: Vec<HookTrace>,
+    pub notes: Vec<Note>,
+    /// Files that were parsed: only what the directive reaches.
+    pub parsed_files: usize,
+}
+
+/// Compiles a directive. There is a value only where nothing is wrong: a plan with an error in it would not be what
+/// was written. Warnings and advice stand beside the value.
+pub fn compile(world: &dyn World, request: &Request) -> Checked<Compilation> {
+    let recording = Recording::new(world);
+    let items = Items::new(&recording);
+    let found = RefCell::new(Diagnostics::new());
+    let mut diagnostics = Diagnostics::new();
+    let lowered = {
+        let shared = Shared::new(&items, &found);
+        compile_in(&shared, request, &mut diagnostics)
+    };
+    diagnostics.append(found.into_inner());
+    diagnostics.append(items.diagnostics());
+    diagnostics.sort(&items.sources());
+    let parsed_files = items.parsed_files();
+    let sources = items.into_sources();
+    let Some(Lowered { mut plan, origins, hooks, mut notes }) = lowered.filter(|_| !diagnostics.has_errors()) else {
+        return Checked::new(None, diagnostics);
+    };
+    for link in &mut plan.chain {
+        link.sha256 = recording.sha256(ItemKind::Directive, &link.id, link.space).unwrap_or_default();
+    }
+    plan.manifest = recording.manifest();
+    notes.extend(shadowed(&plan.manifest));
+    // A plan is data of our own making: there is nothing in it that JSON cannot hold.
+    let plan_id = plan.id().unwrap_or_default();
+    let compilation = Compilation { plan, plan_id, origins, sources, hooks, notes, parsed_files };
+    Checked::new(Some(compilation), diagnostics)
+}
+
+/// Composes and lowers one directive over items that others share, as check does with a whole project.
+pub fn compile_in(shared: &Shared<'_, '_>, request: &Request, diagnostics: &mut Diagnostics) -> Option<Lowered> {
+    let model = |asked: Option<&crate::item::ModelRequest>| {
+        shared.catalog().resolve(asked, &request.model).ok().map(|model| model.id)
+    };
+    let inputs = request.inputs.as_ref().map_or(Inputs::Unknown, Inputs::Given);
+    let composed = compose(shared.items, &request.directive, &Launch { inputs, model: &model });
+    diagnostics.append(composed.diagnostics);
+    lower(shared, &composed.value?, request, diagnostics)
+}
+
+/// Items that more than one space has. Settings are merged, so none of theirs is hidden.
+fn shadowed(manifest: &[Read]) -> Vec<Note> {
+    let mut notes: Vec<Note> = Vec::new();
+    for read in manifest.iter().filter(|r| r.kind != ItemKind::Config) {
+        let Some(space) = read.space else { continue };
+        match notes.last_mut() {
+            Some(Note::Shadowed { kind, id, hidden, .. }) if *kind == read.kind && *id == read.id => hidden.push(space),
+            _ => {
+                let (kind, id) = (read.kind, read.id.clone());
+                notes.push(Note::Shadowed { kind, id, used: space, hidden: Vec::new() });
+            }
+        }
+    }
+    notes.retain(|note| !matches!(note, Note::Shadowed { hidden, .. } if hidden.is_empty()));
+    notes
+}
+
+#[cfg(test)]
+mod tests;

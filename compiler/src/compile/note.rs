@@ -1,0 +1,84 @@
+//! What a plan does not show because it is not in it: things left out, and things changed on the way.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::plan::Origin;
+use crate::world::{ItemKind, Space};
+
+/// Something left out or changed on the way to the plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "note", rename_all = "snake_case")]
+pub enum Note {
+    /// `removed` holds who would have brought it; empty where nothing did.
+    Suppressed { id: String, by: Origin, removed: Vec<Origin> },
+    /// The item of a higher space stands in for those of the lower ones.
+    Shadowed { kind: ItemKind, id: String, used: Space, hidden: Vec<Space> },
+    /// Brought more than once; it stays at its first place.
+    Deduplicated { id: String, kept: Option<Origin>, dropped: Origin },
+    /// Knowledge that held its own closing tag: sent as `&lt;/…`.
+    Escaped { id: String, tag: String, count: u64 },
+}
+
+impl Note {
+    /// The word for what happened.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Suppressed { .. } => "suppressed",
+            Self::Shadowed { .. } => "shadowed",
+            Self::Deduplicated { .. } => "deduplicated",
+            Self::Escaped { .. } => "escaped",
+        }
+    }
+
+    /// The item or hook that it is about.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Suppressed { id, .. }
+            | Self::Shadowed { id, .. }
+            | Self::Deduplicated { id, .. }
+            | Self::Escaped { id, .. } => id,
+        }
+    }
+
+    /// The line that did it, where one did.
+    pub fn origin(&self) -> Option<&Origin> {
+        match self {
+            Self::Suppressed { by, .. } => Some(by),
+            Self::Deduplicated { dropped, .. } => Some(dropped),
+            Self::Shadowed { .. } | Self::Escaped { .. } => None,
+        }
+    }
+}
+
+/// The reason, without the id.
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Suppressed { by, removed, .. } => {
+                let suppressed_by = by.because.strip_prefix("declared by ").unwrap_or(&by.because);
+                write!(f, "suppressed by {suppressed_by}")?;
+                match removed.as_slice() {
+                    [] => f.write_str("; nothing brings it"),
+                    [one] => write!(f, "; {}", one.because),
+                    [one, rest @ ..] => write!(f, "; {}, and {} more", one.because, rest.len()),
+                }
+            }
+            Self::Shadowed { kind, used, hidden, .. } => {
+                let hidden: Vec<&str> = hidden.iter().map(|s| s.word()).collect();
+                write!(f, "the {} of the {} space hides the one of {}", kind.word(), used.word(), hidden.join(" and "))
+            }
+            Self::Deduplicated { kept: Some(kept), dropped, .. } => {
+                write!(f, "also {}; it stays where it was {}", dropped.because, kept.because)
+            }
+            Self::Deduplicated { kept: None, dropped, .. } => {
+                write!(f, "{}; it stays at its first place", dropped.because)
+            }
+            Self::Escaped { tag, count, .. } => {
+                let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
+                write!(f, "its text closes `<{tag}>` {times}: sent as `&lt;/{tag}>`")
+            }
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Whole compilations over worlds in memory.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+mod prompt;
+mod reports;
+pub mod world;
+
+use serde_json::json;
+
+use super::*;
+use crate::hook::PlanVerdict;
+use crate::plan::graph::Node;
+use crate::plan::{Grant, LayerKind, Primary};
+use crate::world::{MapWorld, Space};
+use world::{deploy, mini, with_directives};
+
+pub fn id(text: &str) -> ItemId {
+    ItemId::parse(text).unwrap()
+}
+
+pub fn object(value: &Value) -> Map<String, Value> {
+    value.as_object().unwrap().clone()
+}
+
+/// The compilation of a directive that has no error.
+pub fn compiled(world: &dyn World, request: &Request) -> Compilation {
+    let checked = compile(world, request);
+    let messages: Vec<String> = checked.diagnostics.iter().map(|d| format!("{}: {d}", d.code())).collect();
+    checked.value.unwrap_or_else(|| panic!("{messages:#?}"))
+}
+
+pub fn plain(world: &dyn World, directive: &str) -> Compilation {
+    compiled(world, &Request::new(id(directive)).with_inputs(Map::new()))
+}
+
+fn messages(world: &dyn World, request: &Request) -> Vec<String> {
+    let checked = compile(world, request);
+    assert_eq!(checked.value.map(|c| c.plan_id), None);
+    checked.diagnostics.iter().map(|d| format!("{}: {d}", d.code())).collect()
+}
+
+fn layer_ids(layers: &[crate::plan::Layer]) -> Vec<&str> {
+    layers.iter().map(|l| l.id.as_str()).collect()
+}
+
+#[test]
+fn the_deploy_example_is_routed_composed_and_suppressed() {
+    let world = deploy();
+    let inputs = object(&json!({"service": "billing"}));
+    let compilation = compiled(&world, &Request::new(id("deploy_staging")).with_inputs(inputs));
+    let plan = &compilation.plan;
+    let chain: Vec<&str> = plan.chain.iter().map(|l| l.id.as_str()).collect();
+    assert_eq!(chain, ["rye/agent/core/base", "project/deploy/base", "deploy_staging"]);
+    assert_eq!(plan.route.as_deref(), Some("route_deploy"));
+    assert_eq!(layer_ids(&plan.prompt.system), ["rye/agent/core/Identity", "rye/agent/core/Behavior"]);
+    assert_eq!(
+        layer_ids(&plan.prompt.first_message),
+        [
+            "rye/agent/core/Environment",
+            "rye/agent/core/DirectiveInstruction",
+            "rye/agent/core/protocol/execute",
+            "rye/agent/core/protocol/fetch",
+            "project/deploy/environment-rules",
+            "deploy_staging",
+            "project/deploy/completion-checklist",
+        ]
+    );
+    let tools: Vec<&str> = plan.palette.iter().map(|t| t.name.as_str()).collect();
+    assert_eq!(
+        tools,
+        [
+            "rye_execute",
+            "rye_fetch",
+            "rye_file_system_read",
+            "rye_file_system_write",
+            "project_deploy_rollout",
+            "rye_directive_return"
+        ]
+    );
+    let canary = plan.hooks.iter().position(|h| h.id == "canary_rules").unwrap();
+    assert_eq!(compilation.hooks[canary].because, "`inputs.target` is `staging`");
+    assert!(matches!(plan.hooks[canary].verdict, PlanVerdict::Never { .. }));
+    assert_eq!(plan.interface.values, object(&json!({"service": "billing", "target": "staging"})));
+    assert_eq!((plan.limits.turns, plan.limits.spend, plan.limits.depth), (8, 200_000_000, 5));
+    let notes: Vec<(&str, &str)> = compilation.notes.iter().map(|n| (n.kind(), n.id())).collect();
+    assert_eq!(
+        notes,
+        [
+            ("suppressed", "rye/agent/core/protocol/sign"),
+            ("deduplicated", "project/deploy/environment-rules"),
+            ("shadowed", "rye/agent/core/Identity"),
+        ]
+    );
+    assert!(plan.prompt.system[0].segments.iter().any(|s| format!("{s:?}").contains("release engineer")));
+}
+
+#[test]
+fn without_inputs_what_depends_on_them_stays_open() {
+    let plan = compiled(&deploy(), &Request::new(id("deploy_staging"))).plan;
+    let canary = plan.prompt.first_message.iter().find(|l| l.id == "project/deploy/canary-rules").unwrap();
+    assert!(canary.depends);
+    assert_eq!(plan.interface.values, Map::new());
+}
+
+#[test]
+fn the_same_sources_give_the_same_bytes() {
+    let request = Request::new(id("deploy_staging"));
+    let first = compiled(&deploy(), &request);
+    let again = compiled(&deploy(), &request);
+    assert_eq!(first.plan.to_bytes().unwrap(), again.plan.to_bytes().unwrap());
+    assert_eq!((&first.plan_id, first.plan_id.len()), (&again.plan_id, 64));
+    let stored: Plan = serde_json::from_slice(&first.plan.to_bytes().unwrap()).unwrap();
+    assert_eq!(stored, first.plan);
+    assert_eq!(stored.id().unwrap(), first.plan_id);
+    // A file that the directive does not reach changes nothing, one that it reaches does.
+    let unrelated = deploy().project(".ai/knowledge/other.md", "x").project(".ai/directives/other.md", "y");
+    assert_eq!(compiled(&unrelated, &request).plan_id, first.plan_id);
+    let changed = deploy().project(".ai/knowledge/project/deploy/completion-checklist.md", "Done?");
+    assert_ne!(compiled(&changed, &request).plan_id, first.plan_id);
+    // The same text in another file of the chain is another plan: the manifest knows.
+    let miss = deploy().with(Space::User, ".ai/knowledge/project/deploy/completion-checklist.md", "hidden");
+    assert_ne!(compiled(&miss, &request).plan_id, first.plan_id);
+}
+
+#[test]
+fn only_what_is_reachable_is_parsed() {
+    let mut world = mini();
+    for i in 0..50 {
+        world.insert(Space::Project, &format!(".ai/directives/d{i}.md"), "not even a directive");
+        world.insert(Space::Project, &format!(".ai/knowledge/k{i}.md"), "text");
+        world.insert(Space::Project, &format!(".ai/tools/t{i}.yaml"), "[");
+    }
+    let world = with_directives(world, &[("leaf", "", "", "Do it.")]);
+    let compilation = plain(&world, "leaf");
+    assert!(compilation.parsed_files <= 4, "{}", compilation.parsed_files);
+}
+
+#[test]
+fn the_manifest_holds_reads_and_misses() {
+    let world = with_directives(mini(), &[("leaf", "", "", "Do it.")]);
+    let manifest = plain(&world, "leaf").plan.manifest;
+    let read = |kind, name: &str| manifest.iter().find(|r| r.kind == kind && r.id == name).unwrap();
+    assert_eq!(read(ItemKind::Directive, "leaf").space, Some(Space::Project));
+    assert_eq!(read(ItemKind::Config, "agent/hooks").sha256, None);
+    assert_eq!(read(ItemKind::Config, "agent/resilience").space, Some(Space::System));
+}
+
+#[test]
+fn only_hooks_that_can_fire_have_nodes() {
+    let hooks = "hooks:\n\
+        - { id: stop, event: limit, condition: 'directive == \"other\"', action: terminate }\n\
+        - { id: guard, event: tool_call, condition: 'call.name == \"x\"', action: { block: { reason: no } } }\n";
+    let world = with_directives(mini(), &[("leaf", "", "", "Do it."), ("other", "", "", "Do it.")]);
+    let world = world.project(".ai/config/agent/hooks.yaml", hooks);
+    let leaf = plain(&world, "leaf").plan;
+    assert!(!leaf.graph.has(Node::Hooks(crate::hook::HookPoint::Limit)));
+    assert!(leaf.graph.has(Node::Hooks(crate::hook::HookPoint::ToolCall)));
+    assert!(plain(&world, "other").plan.graph.has(Node::Hooks(crate::hook::HookPoint::Limit)));
+}
+
+#[test]
+fn inputs_are_checked_against_the_interface() {
+    let inside = "<inputs><input name=\"n\" type=\"integer\" required=\"true\">n</input>\
+        <input name=\"mode\" type=\"string\" enum=\"a,b\" default=\"a\">m</input></inputs>";
+    let world = with_directives(mini(), &[("leaf", "", inside, "{input:n} {input:mode}")]);
+    let with = |inputs: Value| Request::new(id("leaf")).with_inputs(object(&inputs));
+    let plan = compiled(&world, &with(json!({"n": 3}))).plan;
+    assert_eq!(plan.interface.values, object(&json!({"n": 3, "mode": "a"})));
+    assert_eq!(messages(&world, &with(json!({}))), ["interface::missing-input: the input `n` of `leaf` has no value"]);
+    assert_eq!(
+        messages(&world, &with(json!({"n": "3", "mode": "c", "mod": 1}))),
+        [
+            "interface::unknown-input: `leaf` has no input `mod`",
+            "interface::type: the input `n` is string `3`, not an integer",
+            "interface::type: the input `mode` is string `c`, not one of `a`, `b`",
+        ]
+    );
+}
+
+#[test]
+fn a_child_is_bound_by_its_parent() {
+    let world = with_directives(mini(), &[("leaf", "", "<metadata><limits turns=\"30\"/></metadata>", "Do it.")]);
+    let grant = |pattern: &str| Grant { pattern: pattern.to_owned(), net: Vec::new(), write: Vec::new() };
+    let parent = |depth| Parent {
+        limits: PlanLimits {
+            turns: 20,
+            tokens: 1000,
+            spend: 1_000_000,
+            spawns: 10,
+            depth,
+            duration_seconds: 60,
+            output: 1,
+        },
+        capabilities: Capabilities {
+            declared: true,
+            from: Some(id("top")),
+            grants: vec![grant("rye.execute.tool.rye.look")],
+            acknowledged: std::collections::BTreeMap::new(),
+        },
+    };
+    let request = |depth| {
+        let plain = Request::new(id("leaf")).with_inputs(Map::new());
+        Request { parent: Some(parent(depth)), ..plain }
+    };
+    let compilation = compiled(&world, &request(2));
+    let plan = &compilation.plan;
+    assert_eq!((plan.limits.turns, plan.limits.depth, plan.limits.output), (20, 1, 8192));
+    assert!(!plan.capabilities.declared);
+    let tools: Vec<(&str, Primary)> = plan.palette.iter().map(|t| (t.name.as_str(), t.primary)).collect();
+    assert_eq!(tools, [("rye_execute", Primary::Execute), ("rye_look", Primary::Execute)]);
+    assert_eq!(compilation.origins.get("capability.rye.execute.tool.rye.look").unwrap().because, "inherited at spawn");
+    assert_eq!(compilation.origins.get("limit.turns").unwrap().because, "the parent thread has no more");
+    assert_eq!(messages(&world, &request(0)).len(), 1);
+}
+
+#[test]
+fn overrides_stand_above_the_directive() {
+    let inside = "<metadata><model tier=\"sonnet\"/><limits turns=\"3\"/></metadata>";
+    let world = with_directives(mini(), &[("leaf", "", inside, "Do it.")]);
+    let mut request = Request::new(id("leaf")).with_inputs(Map::new());
+    assert_eq!(compiled(&world, &request).plan.model.id, "large");
+    request.model.model = Some("fast".into());
+    request.limits = vec![("turns".into(), Written::Text("7".into())), ("spend".into(), Written::Text("0.01".into()))];
+    let compilation = compiled(&world, &request);
+    assert_eq!(compilation.plan.model.id, "small");
+    assert_eq!((compilation.plan.limits.turns, compilation.plan.limits.spend), (7, 10_000_000));
+    assert_eq!(compilation.origins.get("limit.turns").unwrap().because, "given with the call");
+    request.limits = vec![("trns".into(), Written::Text("7".into())), ("spend".into(), Written::Text("no".into()))];
+    request.model.model = Some("huge".into());
+    let told = messages(&world, &request);
+    assert!(told.iter().any(|m| m == "limit::unknown: there is no limit `trns`"), "{told:?}");
+    assert!(told.iter().any(|m| m.starts_with("limit::invalid: the limit `spend` cannot be `no`")), "{told:?}");
+    assert!(told.iter().any(|m| m.starts_with("model::unknown")), "{told:?}");
+}
+
+#[test]
+fn every_graph_that_is_compiled_keeps_the_laws() {
+    for request in [Request::new(id("deploy_staging")), Request::new(id("project/deploy/base"))] {
+        let plan = compiled(&deploy(), &request).plan;
+        assert_eq!(crate::plan::verify::verify(&plan.graph), Vec::new());
+    }
+}
+
+#[test]
+fn a_broken_file_gives_no_plan_and_no_panic() {
+    let world = mini()
+        .project(".ai/directives/a.md", "no fence")
+        .project(".ai/directives/b.md", [0xff, 0xfe, 0x00])
+        .project(".ai/directives/c.md", world::directive("c", " extends=\"c\"", "", ""))
+        .project(".ai/directives/d.md", world::directive("d", "", "<context><before>gone</before></context>", ""));
+    for name in ["a", "b", "c", "d", "nowhere"] {
+        assert!(!messages(&world, &Request::new(id(name))).is_empty(), "{name}");
+    }
+    let empty = MapWorld::new();
+    assert!(!messages(&empty, &Request::new(id("a"))).is_empty());
+}
+
+#[test]
+fn the_body_is_one_layer() {
+    let plan = plain(&with_directives(mini(), &[("leaf", "", "", "Do it.")]), "leaf").plan;
+    let bodies = plan.prompt.first_message.iter().filter(|l| l.kind == LayerKind::Body);
+    assert_eq!(bodies.count(), 1);
+}

@@ -1,0 +1,108 @@
+//! What is printed of a plan: text, JSON, graphs, and where things come from.
+
+use schemars::schema_for;
+use serde_json::json;
+
+use super::world::{deploy, mini, tool, with_directives};
+use super::{compiled, id, object, plain};
+use crate::compile::Request;
+use crate::plan::render::json::{PlanReport, render};
+use crate::plan::render::{dot, mermaid, text};
+use crate::plan::why::why;
+
+#[test]
+fn the_text_says_what_a_person_asks() {
+    let printed = text::render(&compiled(&deploy(), &Request::new(id("deploy_staging"))));
+    for wanted in [
+        "Chain  ·  `project/deploy/base`, set by the hook `route_deploy` .ai/config/agent/hooks.yaml:2",
+        "project/deploy/environment-rules in <environment-rules>",
+        "hook canary_rules, if it fires",
+        "${inputs.service}  no value was given for the input `service`",
+        "suppressed by `deploy_staging`; declared by `rye/agent/core/base`",
+        "the knowledge of the project space hides the one of system",
+        "also declared by `deploy_staging`; it stays where it was declared by `project/deploy/base`",
+        "depends on `inputs.target`",
+        "`directive` is `deploy_staging`",
+        "granted by `rye.execute.tool.project.deploy.*`",
+        "acknowledged elevated: The rollout tool",
+        "$0.20  declared by `deploy_staging`",
+        ".ai/directives/deploy_staging.md:10",
+        "cents at most",
+    ] {
+        assert!(printed.contains(wanted), "{wanted}\n{printed}");
+    }
+    assert!(printed.lines().all(|line| line.trim_end() == line), "{printed}");
+}
+
+#[test]
+fn a_small_plan_in_full() {
+    let world = with_directives(
+        mini().project(".ai/tools/p/big.yaml", tool(&"Long. ".repeat(100))),
+        &[("leaf", "", "<metadata><permissions><execute><tool>*</tool></execute></permissions></metadata>", "Do it.")],
+    );
+    insta::assert_snapshot!(text::render(&plain(&world, "leaf")));
+}
+
+#[test]
+fn the_json_has_the_promised_shape() {
+    let report = render(&compiled(&deploy(), &Request::new(id("deploy_staging"))), Vec::new());
+    let value = serde_json::to_value(&report).unwrap();
+    assert_eq!(value["chain"], json!(["rye/agent/core/base", "project/deploy/base", "deploy_staging"]));
+    let layer = &value["first_message"]["before"][0];
+    assert_eq!(layer["id"], "rye/agent/core/Environment");
+    assert_eq!(layer["source"]["file"], "system:.ai/config/agent/hook_conditions.yaml");
+    for key in ["tokens", "bytes", "via", "source"] {
+        assert!(!layer[key].is_null() && !value["palette"][0][key].is_null(), "{key}");
+    }
+    let text = value["first_message"]["text"].as_str().unwrap();
+    let hole = &value["first_message"]["pending"][0];
+    let offset = usize::try_from(hole["offset"].as_u64().unwrap()).unwrap();
+    assert!(text[offset..].starts_with("${project_path}"));
+    assert_eq!(value["limits"]["spend"]["value"], json!(0.2));
+    assert_eq!(value["limits"]["spend"]["source"]["line"], 10);
+    assert_eq!(value["graph"]["edges"][0], json!({"from": "start", "outcome": "ready", "to": "hooks.thread_started"}));
+    assert_eq!(value["notes"][0]["note"], "suppressed");
+}
+
+#[test]
+fn the_schema_of_the_json_is_stable() {
+    let schema = serde_json::to_string_pretty(&schema_for!(PlanReport)).unwrap();
+    insta::assert_snapshot!(schema);
+}
+
+#[test]
+fn graphs_are_drawn_with_every_edge() {
+    let plan = compiled(&deploy(), &Request::new(id("deploy_staging"))).plan;
+    let drawn = dot::render(&plan.graph);
+    assert!(drawn.starts_with("digraph plan {\n") && drawn.ends_with("}\n"));
+    assert!(drawn.contains("\"gate\" -> \"guard\" [label=\"denied, asks\"];"), "{drawn}");
+    let flow = mermaid::render(&plan.graph);
+    assert!(flow.contains("  n_gate -->|allowed| n_tools\n"), "{flow}");
+    let pairs = dot::edges(&plan.graph).len();
+    assert_eq!(drawn.matches(" -> ").count(), pairs);
+    assert_eq!(flow.matches("-->").count(), pairs);
+}
+
+#[test]
+fn why_knows_every_kind_of_thing() {
+    let inputs = object(&json!({"service": "billing"}));
+    let compilation = compiled(&deploy(), &Request::new(id("deploy_staging")).with_inputs(inputs));
+    let said = |thing: &str| {
+        let all = why(&compilation, thing).unwrap();
+        all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(
+        said("limit.spend"),
+        "limit.spend: $0.2, declared by `deploy_staging`\n  .ai/directives/deploy_staging.md:10"
+    );
+    assert_eq!(said("spend"), said("limit.spend"));
+    assert!(said("extends").contains("set by the hook `route_deploy`"));
+    assert!(said("canary_rules").contains("never fires: `inputs.target` is `staging`"));
+    assert!(said("project/deploy/rollout").contains("granted by `rye.execute.tool.project.deploy.*`"));
+    assert!(said("rye.execute.tool.project.deploy.rollout").contains("allowed by `rye.execute.tool.project.deploy.*`"));
+    assert!(said("rye.sign.tool.x").contains("no grant allows it"));
+    assert!(said("rye/agent/core/protocol/sign").contains("suppressed by `deploy_staging`"));
+    assert!(said("model").contains("scripted/"));
+    let missing = why(&compilation, "spnd").unwrap_err();
+    assert_eq!(missing.suggestion.as_deref(), Some("spend"));
+}

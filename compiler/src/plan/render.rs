@@ -1,0 +1,8 @@
+//! A plan for people and programs: text, JSON, DOT, Mermaid. Strings only; who prints them decides on colours.
+
+pub mod dot;
+pub mod json;
+pub mod mermaid;
+mod table;
+pub mod text;
+pub mod view;

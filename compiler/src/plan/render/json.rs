@@ -1,0 +1,418 @@
+//! `rye plan ID --format json` as a type: what it holds, and by its derived schema, what a program can rely on.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::super::{DroppedTool, Origin, PaletteTool, Place, PlannedModel};
+use super::view::{self, Hole, LayerView, MessageView};
+use crate::compile::{Compilation, Note};
+use crate::hook::{PlanVerdict, PlannedHook};
+use crate::lower::HookTrace;
+use crate::plan::prompt::{LayerKind, Pending};
+use crate::semantics::hook_point;
+use crate::semantics::limits::{LimitName, Limits};
+use crate::semantics::money::Nanos;
+
+/// A plan, explained. Money is in dollars, tokens are characters / 4.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct PlanReport {
+    /// SHA-256 of the stored plan.
+    pub plan_id: String,
+    pub directive: String,
+    pub description: String,
+    /// Directive ids, root first.
+    pub chain: Vec<String>,
+    /// The hook that routed the chain.
+    pub route: Option<String>,
+    pub system: SystemReport,
+    pub first_message: FirstMessageReport,
+    /// What a continuation gets instead of the first message.
+    pub continued: SystemReport,
+    pub palette: Vec<ToolReport>,
+    pub dropped_tools: Vec<DroppedReport>,
+    /// In evaluation order.
+    pub hooks: Vec<HookReport>,
+    pub capabilities: Vec<CapabilityReport>,
+    pub limits: BTreeMap<String, LimitReport>,
+    pub model: ModelReport,
+    pub graph: GraphReport,
+    pub tokens: TokensReport,
+    /// What was left out or changed: suppressed, shadowed, brought twice, escaped.
+    pub notes: Vec<NoteReport>,
+    /// As `rye check --format json` prints them; filled in by the printer.
+    pub diagnostics: Vec<Value>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct SystemReport {
+    /// What is sent, with a marker such as `${thread_id}` in every hole.
+    pub text: String,
+    pub layers: Vec<LayerReport>,
+    pub pending: Vec<PendingReport>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct FirstMessageReport {
+    pub text: String,
+    pub before: Vec<LayerReport>,
+    pub body: Option<LayerReport>,
+    pub after: Vec<LayerReport>,
+    pub pending: Vec<PendingReport>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct LayerReport {
+    /// A knowledge id, a hook's id for its answer, or the directive's for its body.
+    pub id: String,
+    pub tokens: u64,
+    pub bytes: usize,
+    /// Of the layer in the message's text.
+    pub offset: usize,
+    /// Who brought it.
+    pub via: String,
+    pub source: Option<SourceReport>,
+    /// The hook whose condition decides at run whether the layer is there.
+    pub depends_on: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct PendingReport {
+    /// Of the marker in the message's text.
+    pub offset: usize,
+    pub bytes: usize,
+    /// A fact's path (`inputs.service`) or `hook ID`.
+    pub hole: String,
+    /// What stands there when the fact is missing.
+    pub fallback: Option<String>,
+    pub why: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct SourceReport {
+    /// Relative to the project; `user:…` and `system:…` in the other spaces.
+    pub file: String,
+    pub line: u32,
+    pub column: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct ToolReport {
+    /// The item's id; of primaries and `rye_directive_return` the name.
+    pub id: String,
+    pub name: String,
+    pub tokens: u64,
+    pub bytes: u64,
+    pub via: String,
+    pub source: Option<SourceReport>,
+    pub description: String,
+    /// JSON Schema of the parameters.
+    pub schema: Value,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct DroppedReport {
+    pub id: String,
+    pub tokens: u64,
+    pub bytes: u64,
+    pub because: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct HookReport {
+    pub id: String,
+    pub event: String,
+    pub layer: f64,
+    pub verdict: VerdictReport,
+    pub because: String,
+    /// What it may use beyond the thread's own set.
+    pub grants: Vec<String>,
+    pub source: Option<SourceReport>,
+}
+
+/// `fires` and `never` are certain; `depends` is decided at run; `removed` was taken out before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VerdictReport {
+    Fires,
+    Never,
+    Depends,
+    Removed,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct CapabilityReport {
+    pub pattern: String,
+    pub net: Vec<String>,
+    pub write: Vec<String>,
+    pub via: String,
+    pub source: Option<SourceReport>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct LimitReport {
+    /// Dollars for `spend`.
+    pub value: Value,
+    pub via: String,
+    pub source: Option<SourceReport>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct ModelReport {
+    pub provider: String,
+    pub id: String,
+    pub wire: String,
+    /// The tier or id that was asked for.
+    pub requested: String,
+    pub context_window: u64,
+    pub max_output: u64,
+    /// Dollars per million tokens.
+    pub prices: Option<PricesReport>,
+    /// `provider/model` that stands in.
+    pub fallback: Option<String>,
+    pub via: String,
+    pub source: Option<SourceReport>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct PricesReport {
+    pub input: Value,
+    pub output: Value,
+    pub cache_read: Value,
+    pub cache_write: Value,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct GraphReport {
+    pub nodes: Vec<String>,
+    pub edges: Vec<EdgeReport>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct EdgeReport {
+    pub from: String,
+    pub outcome: String,
+    pub to: String,
+}
+
+/// The first request, its holes as long as their markers.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct TokensReport {
+    pub system: u64,
+    pub first_message: u64,
+    pub palette: u64,
+    /// All three.
+    pub input: u64,
+    /// What the request asks for at most.
+    pub output: u64,
+    /// Dollars for the input alone; null where the model has no price.
+    pub input_cost: Option<Value>,
+    /// Dollars at most, the whole output included.
+    pub worst_case_cost: Option<Value>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct NoteReport {
+    /// `suppressed`, `shadowed`, `deduplicated` or `escaped`.
+    pub note: &'static str,
+    pub id: String,
+    pub text: String,
+    pub source: Option<SourceReport>,
+}
+
+/// The report of a compilation; `diagnostics` are the printer's.
+pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport {
+    let plan = &compilation.plan;
+    let (system, first, continued) = view::prompt(&plan.prompt, &compilation.origins);
+    PlanReport {
+        plan_id: compilation.plan_id.clone(),
+        directive: plan.directive.to_string(),
+        description: plan.description.clone(),
+        chain: plan.chain.iter().map(|link| link.id.to_string()).collect(),
+        route: plan.route.clone(),
+        tokens: tokens(compilation, &system, &first),
+        system: message(system),
+        first_message: first_message(first),
+        continued: message(continued),
+        palette: plan.palette.iter().map(|tool| self::tool(compilation, tool)).collect(),
+        dropped_tools: plan.dropped_tools.iter().map(dropped).collect(),
+        hooks: plan.hooks.iter().zip(&compilation.hooks).map(|(h, trace)| hook(h, trace)).collect(),
+        capabilities: capabilities(compilation),
+        limits: limits(compilation),
+        model: model(compilation, &plan.model),
+        graph: graph(compilation),
+        notes: compilation.notes.iter().map(note).collect(),
+        diagnostics,
+    }
+}
+
+impl From<&Place> for SourceReport {
+    fn from(place: &Place) -> Self {
+        Self { file: place.file.clone(), line: place.line, column: place.column }
+    }
+}
+
+fn source(origin: Option<&Origin>) -> Option<SourceReport> {
+    origin?.place.as_ref().map(SourceReport::from)
+}
+
+/// Why something is here, and where that is written.
+fn origin(compilation: &Compilation, key: &str) -> (String, Option<SourceReport>) {
+    let origin = compilation.origins.get(key);
+    (origin.map(|o| o.because.clone()).unwrap_or_default(), source(origin))
+}
+
+fn message(view: MessageView) -> SystemReport {
+    SystemReport {
+        text: view.text,
+        layers: view.layers.iter().map(layer).collect(),
+        pending: view.pending.iter().map(pending).collect(),
+    }
+}
+
+fn first_message(view: MessageView) -> FirstMessageReport {
+    let body = view.layers.iter().position(|l| l.layer.kind == LayerKind::Body);
+    let at = body.unwrap_or(view.layers.len());
+    FirstMessageReport {
+        before: view.layers.iter().take(at).map(layer).collect(),
+        body: view.layers.get(at).map(layer),
+        after: view.layers.iter().skip(at + 1).map(layer).collect(),
+        pending: view.pending.iter().map(pending).collect(),
+        text: view.text,
+    }
+}
+
+fn layer(view: &LayerView) -> LayerReport {
+    LayerReport {
+        id: view.layer.id.clone(),
+        tokens: view.tokens,
+        bytes: view.bytes,
+        offset: view.offset,
+        via: view.via.clone(),
+        source: view.place.as_ref().map(SourceReport::from),
+        depends_on: view.layer.hook.clone().filter(|_| view.layer.depends),
+    }
+}
+
+fn pending(hole: &Hole) -> PendingReport {
+    let (name, fallback) = match &hole.pending {
+        Pending::Fact { path, fallback } => (path.clone(), fallback.clone()),
+        Pending::Hook { id } => (format!("hook {id}"), None),
+    };
+    PendingReport { offset: hole.offset, bytes: hole.bytes, hole: name, fallback, why: hole.why.clone() }
+}
+
+fn tool(compilation: &Compilation, tool: &PaletteTool) -> ToolReport {
+    let (via, source) = origin(compilation, &format!("tool.{}", tool.name));
+    ToolReport {
+        id: tool.item_id.as_ref().map_or_else(|| tool.name.clone(), ToString::to_string),
+        name: tool.name.clone(),
+        tokens: tool.tokens,
+        bytes: tool.bytes,
+        via,
+        source,
+        description: tool.description.clone(),
+        schema: tool.schema.clone(),
+    }
+}
+
+fn dropped(tool: &DroppedTool) -> DroppedReport {
+    let DroppedTool { item_id, tokens, bytes, because } = tool.clone();
+    DroppedReport { id: item_id.to_string(), tokens, bytes, because }
+}
+
+fn hook(hook: &PlannedHook, trace: &HookTrace) -> HookReport {
+    HookReport {
+        id: hook.id.clone(),
+        event: hook_point::of(hook.event).name.to_owned(),
+        layer: hook.layer,
+        verdict: match &hook.verdict {
+            PlanVerdict::Fires => VerdictReport::Fires,
+            PlanVerdict::Never { .. } => VerdictReport::Never,
+            PlanVerdict::Depends { .. } => VerdictReport::Depends,
+            PlanVerdict::Removed { .. } => VerdictReport::Removed,
+        },
+        because: trace.because.clone(),
+        grants: hook.grants.clone(),
+        source: trace.place.as_ref().map(SourceReport::from),
+    }
+}
+
+fn capabilities(compilation: &Compilation) -> Vec<CapabilityReport> {
+    let report = |grant: &crate::plan::Grant| {
+        let (via, source) = origin(compilation, &format!("capability.{}", grant.pattern));
+        CapabilityReport {
+            pattern: grant.pattern.clone(),
+            net: grant.net.clone(),
+            write: grant.write.clone(),
+            via,
+            source,
+        }
+    };
+    compilation.plan.capabilities.grants.iter().map(report).collect()
+}
+
+fn limits(compilation: &Compilation) -> BTreeMap<String, LimitReport> {
+    let limits = Limits::from(compilation.plan.limits);
+    let report = |name: LimitName| {
+        let (via, source) = origin(compilation, &format!("limit.{name}"));
+        (name.to_string(), LimitReport { value: limits.get(name), via, source })
+    };
+    LimitName::ALL.into_iter().map(report).collect()
+}
+
+fn model(compilation: &Compilation, model: &PlannedModel) -> ModelReport {
+    let (via, source) = origin(compilation, "model");
+    let dollars = |nanos: u64| Nanos::from_u64(nanos).to_json();
+    ModelReport {
+        provider: model.provider.clone(),
+        id: model.id.clone(),
+        wire: model.wire.clone(),
+        requested: model.requested.clone(),
+        context_window: model.context_window,
+        max_output: model.max_output,
+        prices: model.prices.map(|p| PricesReport {
+            input: dollars(p.input),
+            output: dollars(p.output),
+            cache_read: dollars(p.cache_read),
+            cache_write: dollars(p.cache_write),
+        }),
+        fallback: model.fallback.as_ref().map(|f| format!("{}/{}", f.provider, f.id)),
+        via,
+        source,
+    }
+}
+
+fn graph(compilation: &Compilation) -> GraphReport {
+    let graph = &compilation.plan.graph.0;
+    let edges = graph.iter().flat_map(|(from, out)| {
+        out.iter().map(|(outcome, to)| EdgeReport {
+            from: from.to_string(),
+            outcome: outcome.to_string(),
+            to: to.to_string(),
+        })
+    });
+    GraphReport { nodes: graph.keys().map(ToString::to_string).collect(), edges: edges.collect() }
+}
+
+fn tokens(compilation: &Compilation, system: &MessageView, first: &MessageView) -> TokensReport {
+    let plan = &compilation.plan;
+    let weight = plan.weight(&system.text, &first.text);
+    let priced = plan.model.prices;
+    let tokens = super::super::Tokens { input: weight.input(), ..Default::default() };
+    TokensReport {
+        system: weight.system,
+        first_message: weight.first_message,
+        palette: weight.palette,
+        input: weight.input(),
+        output: weight.output,
+        input_cost: priced.and_then(|p| p.cost(&tokens)).map(Nanos::to_json),
+        worst_case_cost: priced.map(|p| p.worst_case(weight.input(), weight.output).to_json()),
+    }
+}
+
+fn note(note: &Note) -> NoteReport {
+    NoteReport { note: note.kind(), id: note.id().to_owned(), text: note.to_string(), source: source(note.origin()) }
+}

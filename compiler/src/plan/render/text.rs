@@ -1,0 +1,319 @@
+//! A plan for people: what will be sent and why, section by section. No colours; the headings stand at the margin.
+
+use super::super::prompt::{LayerKind, Pending};
+use super::super::{Place, Plan, Prices};
+use super::table::{Align, grouped, table};
+use super::view::{self, LayerView, MessageView};
+use crate::compile::Compilation;
+use crate::hook::PlanVerdict;
+use crate::semantics::hook_point;
+use crate::semantics::limits::{LimitName, Limits};
+use crate::semantics::money::Nanos;
+
+/// The whole plan.
+pub fn render(compilation: &Compilation) -> String {
+    let plan = &compilation.plan;
+    let (system, first, continued) = view::prompt(&plan.prompt, &compilation.origins);
+    let mut out = format!("{}\n", plan.directive);
+    for line in plan.description.trim().lines() {
+        push(&mut out, &format!("  {line}"));
+    }
+    push(&mut out, &format!("  plan {}", short(&compilation.plan_id)));
+    chain(&mut out, compilation);
+    model(&mut out, compilation);
+    message(&mut out, "System prompt", &system);
+    message(&mut out, "First message", &first);
+    message(&mut out, "On continuation", &continued);
+    left_out(&mut out, compilation);
+    hooks(&mut out, compilation);
+    palette(&mut out, compilation);
+    capabilities(&mut out, compilation);
+    limits(&mut out, compilation);
+    interface(&mut out, plan);
+    total(&mut out, plan, &system, &first);
+    out
+}
+
+fn heading(out: &mut String, title: &str, aside: &str) {
+    out.push('\n');
+    push(out, &if aside.is_empty() { title.to_owned() } else { format!("{title}  ·  {aside}") });
+}
+
+fn push(out: &mut String, line: &str) {
+    out.push_str(line);
+    out.push('\n');
+}
+
+/// Enough of an id to tell plans apart.
+fn short(id: &str) -> &str {
+    id.get(..12).unwrap_or(id)
+}
+
+fn at(place: Option<&Place>) -> String {
+    place.map(ToString::to_string).unwrap_or_default()
+}
+
+fn tokens(count: u64) -> String {
+    if count == 1 { "1 token".to_owned() } else { format!("{} tokens", grouped(count)) }
+}
+
+fn chain(out: &mut String, compilation: &Compilation) {
+    let plan = &compilation.plan;
+    let extends = compilation.origins.get("extends").filter(|_| plan.route.is_some());
+    let aside = extends.map(|o| format!("{} {}", o.because, at(o.place.as_ref()))).unwrap_or_default();
+    heading(out, "Chain", aside.trim_end());
+    let rows: Vec<Vec<String>> = plan
+        .chain
+        .iter()
+        .map(|link| {
+            let place = compilation.origins.get(&format!("link.{}", link.id)).and_then(|o| o.place.as_ref());
+            vec![link.id.to_string(), link.space.word().to_owned(), at(place)]
+        })
+        .collect();
+    table(out, &[Align::Left, Align::Left, Align::Left], &rows);
+}
+
+fn model(out: &mut String, compilation: &Compilation) {
+    let model = &compilation.plan.model;
+    let origin = compilation.origins.get("model");
+    heading(out, "Model", &origin.map(|o| o.because.clone()).unwrap_or_default());
+    let mut rows = vec![vec![
+        format!("{}/{}", model.provider, model.id),
+        format!("asked for as {}", model.requested),
+        at(origin.and_then(|o| o.place.as_ref())),
+    ]];
+    if let Some(fallback) = &model.fallback {
+        rows.push(vec![format!("{}/{}", fallback.provider, fallback.id), "if that one is gone".to_owned()]);
+    }
+    table(out, &[Align::Left, Align::Left, Align::Left], &rows);
+    let window = format!("  window {}, output at most {}", grouped(model.context_window), grouped(model.max_output));
+    push(out, &window);
+    push(out, &format!("  {}", model.prices.as_ref().map_or_else(|| "no prices".to_owned(), prices)));
+}
+
+/// Dollars per million tokens.
+fn prices(prices: &Prices) -> String {
+    let dollars = |nanos: u64| dollars(Nanos::from_u64(nanos));
+    let text = format!(
+        "per million tokens {} in, {} out, {} cached, {} to cache",
+        dollars(prices.input),
+        dollars(prices.output),
+        dollars(prices.cache_read),
+        dollars(prices.cache_write)
+    );
+    let Some(long) = &prices.long_prompt else { return text };
+    let (above, input, output) = (grouped(long.above), dollars(long.input), dollars(long.output));
+    format!("{text}; above {above} prompt tokens {input} in, {output} out")
+}
+
+fn message(out: &mut String, title: &str, view: &MessageView) {
+    if view.layers.is_empty() {
+        return;
+    }
+    heading(out, title, &tokens(super::super::estimate(&view.text)));
+    let rows: Vec<Vec<String>> = view.layers.iter().map(layer).collect();
+    let mut lines = String::new();
+    table(&mut lines, &[Align::Right, Align::Left, Align::Left, Align::Left], &rows);
+    for (layer, line) in view.layers.iter().zip(lines.lines()) {
+        push(out, line);
+        let mut told: Vec<String> = Vec::new();
+        for hole in layer.holes(&view.pending) {
+            let fallback = match &hole.pending {
+                Pending::Fact { fallback: Some(text), .. } => format!(", else \"{text}\""),
+                Pending::Fact { fallback: None, .. } | Pending::Hook { .. } => String::new(),
+            };
+            let text = format!("         {}  {}{fallback}", hole.pending.marker(), hole.why);
+            if !told.contains(&text) {
+                push(out, &text);
+                told.push(text);
+            }
+        }
+    }
+}
+
+fn layer(view: &LayerView) -> Vec<String> {
+    let id = match (view.layer.kind, &view.layer.tag) {
+        (LayerKind::Body | LayerKind::Answer, _) | (LayerKind::Knowledge, None) => view.layer.id.clone(),
+        (LayerKind::Knowledge, Some(tag)) => format!("{} in <{tag}>", view.layer.id),
+    };
+    vec![grouped(view.tokens), id, view.via.clone(), at(view.place.as_ref())]
+}
+
+fn left_out(out: &mut String, compilation: &Compilation) {
+    if compilation.notes.is_empty() {
+        return;
+    }
+    heading(out, "Left out or changed", "");
+    let row = |note: &crate::compile::Note| {
+        vec![
+            note.kind().to_owned(),
+            note.id().to_owned(),
+            note.to_string(),
+            at(note.origin().and_then(|o| o.place.as_ref())),
+        ]
+    };
+    let rows: Vec<Vec<String>> = compilation.notes.iter().map(row).collect();
+    table(out, &[Align::Left, Align::Left, Align::Left, Align::Left], &rows);
+}
+
+fn hooks(out: &mut String, compilation: &Compilation) {
+    let plan = &compilation.plan;
+    if plan.hooks.is_empty() {
+        return;
+    }
+    heading(out, "Hooks", "each event's in the order they are asked");
+    let mut rows = Vec::new();
+    let mut hooks: Vec<_> = plan.hooks.iter().zip(&compilation.hooks).collect();
+    // By event, as the language lists them; within one, in evaluation order.
+    hooks.sort_by_key(|(hook, _)| hook.event);
+    for (hook, trace) in hooks {
+        let verdict = match &hook.verdict {
+            PlanVerdict::Fires => "fires",
+            PlanVerdict::Never { .. } => "never",
+            PlanVerdict::Depends { .. } => "depends",
+            PlanVerdict::Removed { .. } => "removed",
+        };
+        let because = if hook.grants.is_empty() {
+            trace.because.clone()
+        } else {
+            format!("{}; grants {}", trace.because, hook.grants.join(", "))
+        };
+        rows.push(vec![
+            verdict.to_owned(),
+            hook_point::of(hook.event).name.to_owned(),
+            hook.id.clone(),
+            because,
+            at(trace.place.as_ref()),
+        ]);
+    }
+    table(out, &[Align::Left, Align::Left, Align::Left, Align::Left, Align::Left], &rows);
+}
+
+fn palette(out: &mut String, compilation: &Compilation) {
+    let plan = &compilation.plan;
+    let sum = plan.palette.iter().fold(0u64, |sum, tool| sum.saturating_add(tool.tokens));
+    heading(out, "Palette", &tokens(sum));
+    if plan.palette.is_empty() {
+        push(out, "  nothing: no grant reaches a tool");
+    }
+    let row = |tool: &super::super::PaletteTool| {
+        let origin = compilation.origins.get(&format!("tool.{}", tool.name));
+        vec![
+            grouped(tool.tokens),
+            tool.name.clone(),
+            origin.map(|o| o.because.clone()).unwrap_or_default(),
+            at(origin.and_then(|o| o.place.as_ref())),
+        ]
+    };
+    let columns = [Align::Right, Align::Left, Align::Left, Align::Left];
+    table(out, &columns, &plan.palette.iter().map(row).collect::<Vec<_>>());
+    if !plan.dropped_tools.is_empty() {
+        heading(out, "Not in the palette", "still reachable through rye_execute");
+        let row = |tool: &super::super::DroppedTool| {
+            vec![grouped(tool.tokens), tool.item_id.to_string(), tool.because.clone()]
+        };
+        table(out, &columns, &plan.dropped_tools.iter().map(row).collect::<Vec<_>>());
+    }
+}
+
+fn capabilities(out: &mut String, compilation: &Compilation) {
+    let capabilities = &compilation.plan.capabilities;
+    let aside = match (&capabilities.from, capabilities.declared, capabilities.grants.is_empty()) {
+        (Some(from), _, _) => format!("permissions of {from}"),
+        (None, false, false) => "inherited at spawn".to_owned(),
+        (None, _, _) => "none declared: everything is denied, or the parent's set at spawn".to_owned(),
+    };
+    heading(out, "Capabilities", &aside);
+    let row = |grant: &super::super::Grant| {
+        let place = compilation.origins.get(&format!("capability.{}", grant.pattern)).and_then(|o| o.place.as_ref());
+        let mut needs = Vec::new();
+        if !grant.net.is_empty() {
+            needs.push(format!("net {}", grant.net.join(", ")));
+        }
+        if !grant.write.is_empty() {
+            needs.push(format!("write {}", grant.write.join(", ")));
+        }
+        vec![grant.pattern.clone(), needs.join("; "), at(place)]
+    };
+    let rows: Vec<Vec<String>> = capabilities.grants.iter().map(row).collect();
+    table(out, &[Align::Left, Align::Left, Align::Left], &rows);
+    for (tier, why) in &capabilities.acknowledged {
+        push(out, &format!("  acknowledged {tier}: {}", why.trim()));
+    }
+}
+
+fn limits(out: &mut String, compilation: &Compilation) {
+    heading(out, "Limits", "");
+    let limits = Limits::from(compilation.plan.limits);
+    let row = |name: LimitName| {
+        let origin = compilation.origins.get(&format!("limit.{name}"));
+        let value = match name {
+            LimitName::Spend => dollars(limits.spend),
+            LimitName::Turns
+            | LimitName::Tokens
+            | LimitName::Spawns
+            | LimitName::Depth
+            | LimitName::DurationSeconds
+            | LimitName::Output => limits.get(name).as_u64().map(grouped).unwrap_or_default(),
+        };
+        vec![
+            name.to_string(),
+            value,
+            origin.map(|o| o.because.clone()).unwrap_or_default(),
+            at(origin.and_then(|o| o.place.as_ref())),
+        ]
+    };
+    let rows: Vec<Vec<String>> = LimitName::ALL.into_iter().map(row).collect();
+    table(out, &[Align::Left, Align::Right, Align::Left, Align::Left], &rows);
+}
+
+fn interface(out: &mut String, plan: &Plan) {
+    for (title, fields) in [("Inputs", &plan.interface.inputs), ("Outputs", &plan.interface.outputs)] {
+        if fields.is_empty() {
+            continue;
+        }
+        heading(out, title, "");
+        let row = |(name, field): (&String, &super::super::Field)| {
+            let kind = format!("{:?}", field.kind).to_lowercase();
+            let state = match (plan.interface.values.get(name).filter(|_| title == "Inputs"), &field.default) {
+                (Some(value), _) => format!("= {value}"),
+                (None, Some(default)) => format!("default {default}"),
+                (None, None) if field.required => "required".to_owned(),
+                (None, None) => "optional".to_owned(),
+            };
+            vec![name.clone(), kind, state, field.description.lines().next().unwrap_or_default().to_owned()]
+        };
+        let rows: Vec<Vec<String>> = fields.iter().map(row).collect();
+        table(out, &[Align::Left, Align::Left, Align::Left, Align::Left], &rows);
+    }
+}
+
+fn total(out: &mut String, plan: &Plan, system: &MessageView, first: &MessageView) {
+    let weight = plan.weight(&system.text, &first.text);
+    heading(out, "First request", &format!("{} in, at most {} out", tokens(weight.input()), grouped(weight.output)));
+    let parts = [("system", weight.system), ("message", weight.first_message), ("palette", weight.palette)];
+    let parts: Vec<String> = parts.iter().map(|(name, count)| format!("{name} {}", grouped(*count))).collect();
+    push(out, &format!("  {}", parts.join(" + ")));
+    let Some(prices) = &plan.model.prices else { return };
+    let input = prices.cost(&super::super::Tokens { input: weight.input(), ..Default::default() });
+    let most = prices.worst_case(weight.input(), weight.output);
+    push(out, &format!("  {} for what goes in, {} at most", input.map(cents).unwrap_or_default(), cents(most)));
+}
+
+/// Dollars with at least two places: `$0.20`.
+fn dollars(amount: Nanos) -> String {
+    let text = amount.to_string();
+    match text.split_once('.') {
+        Some((_, places)) if places.len() > 1 => format!("${text}"),
+        Some(_) => format!("${text}0"),
+        None => format!("${text}.00"),
+    }
+}
+
+/// An amount in cents: `0.0731 cents`.
+fn cents(amount: Nanos) -> String {
+    let text = Nanos(amount.0.saturating_mul(100)).to_string();
+    let (whole, places) = text.split_once('.').unwrap_or((&text, ""));
+    let places = places.get(..places.len().min(4)).unwrap_or("").trim_end_matches('0');
+    if places.is_empty() { format!("{whole} cents") } else { format!("{whole}.{places} cents") }
+}
