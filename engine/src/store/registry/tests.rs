@@ -245,9 +245,16 @@ fn killed_writers_lose_nothing() {
             })
             .collect();
         std::thread::sleep(Duration::from_millis(300 + 70 * round));
-        for child in &mut children {
-            child.kill().unwrap();
+        children[0].kill().unwrap();
+        children[0].wait().unwrap();
+        if round > 0 {
+            // Whoever lives goes on.
+            let own = Registry::open(Arc::clone(&disk)).unwrap();
+            let thread = format!("own-{round}");
+            own.commit(&[put(&thread)]).unwrap();
+            acknowledged.push(id(&thread));
         }
+        children[1].kill().unwrap();
         for child in children {
             let output = child.wait_with_output().unwrap();
             let text = String::from_utf8(output.stderr).unwrap();
