@@ -12,7 +12,7 @@
 //!   so that a line vouches for itself and for everything before it.
 //! - `b` is the barrier: how many events were known to be on the disk when the line was written. A barrier is thus not
 //!   a line of its own but what every later line says about the earlier ones, and it survives a crash with any of them.
-//! - A field of the event that has one of these names gets `_` before it in the line (`continues` has a `_seq`).
+//! - A field of the event that has one of these names gets `_` before it in the line.
 //!
 //! Reading stops at the first line that is not what it should be. If no line behind it claims a barrier that covers
 //! it, nothing of the rest was ever acknowledged: it is a torn tail, and opening the transcript cuts it. If one does,
