@@ -33,12 +33,11 @@ pub fn parse(source: SourceId, text: &str, base: usize) -> Result<Template, Synt
             at = next.start + 3;
             continue;
         }
-        let window = hole_window(text, next.start);
-        let hole = match TemplateParser::parse(Rule::hole, window) {
-            Ok(mut pairs) => pairs.next().and_then(|pair| hole(source, base + next.start, &pair)),
-            Err(error) => return Err(bad_hole(source, base, text, next.start, error_at(&error.location))),
+        let Some(hole) = well_formed(source, text, base, next.start) else {
+            let stopped = TemplateParser::parse(Rule::hole, hole_window(text, next.start)).err();
+            let at = stopped.map_or(2, |error| error_at(&error.location));
+            return Err(bad_hole(source, base, text, next.start, at));
         };
-        let Some(hole) = hole else { return Err(bad_hole(source, base, text, next.start, 2)) };
         at = next.start + hole.raw.len();
         parts.done.push(TemplatePart::Hole(hole));
     }
@@ -55,7 +54,7 @@ pub fn scan_knowledge(source: SourceId, text: &str, base: usize) -> Template {
     let mut at = 0;
     while let Some(next) = next_dollar(text, at) {
         let open = next.start + usize::from(next.escaped);
-        let Some(hole) = lenient_hole(source, text, base, open) else {
+        let Some(hole) = well_formed(source, text, base, open) else {
             at = open + 2;
             continue;
         };
@@ -191,7 +190,7 @@ fn hole(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Option<Hole> {
 
 /// A hole at `open`, if what stands there is one. The byte scan rejects at the first character no hole holds, so that
 /// a text full of openings stays linear.
-fn lenient_hole(source: SourceId, text: &str, base: usize, open: usize) -> Option<Hole> {
+fn well_formed(source: SourceId, text: &str, base: usize, open: usize) -> Option<Hole> {
     let end = hole_end(text.as_bytes(), open)?;
     let pair = TemplateParser::parse(Rule::hole, text.get(open..end)?).ok()?.next()?;
     let hole = hole(source, base + open, &pair)?;
