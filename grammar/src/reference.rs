@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::SyntaxError;
-use crate::span::{SourceId, Span};
 use crate::text::{name_char, shorten};
 
 /// A well-formed item id. INVARIANT: non-empty segments of `[A-Za-z0-9_-]`, no leading or trailing `/`.
@@ -20,32 +18,6 @@ pub struct ItemId(Arc<str>);
 pub struct InvalidId {
     pub reason: String,
     pub offset: usize,
-}
-
-/// Reads an id where it is written; surrounding white space is dropped. `base` is the byte offset of `text`.
-///
-/// # Errors
-/// [`SyntaxError::Reference`], at the first byte no id holds. Whether it tried to leave its space is told by
-/// [`escapes`], for those who have a code of their own for that.
-pub fn parse(source: SourceId, text: &str, base: usize) -> Result<ItemId, SyntaxError> {
-    let inner = text.trim();
-    let base = base + (text.len() - text.trim_start().len());
-    ItemId::parse(inner).map_err(|bad| {
-        let len = inner.get(bad.offset..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
-        SyntaxError::Reference {
-            message: bad.reason,
-            span: Span::new(source, base + bad.offset, base + bad.offset + len),
-            label: "not an item id from here".into(),
-            help: Some("an id is names of letters, digits, `_` and `-` joined by `/`: `project/deploy/rules`".into()),
-        }
-    })
-}
-
-/// Whether a text that is no id tries to name something outside its space: an absolute path, or one with `.` or `..`.
-pub fn escapes(text: &str) -> bool {
-    let text = text.trim();
-    let drive = text.as_bytes().get(1) == Some(&b':') && text.starts_with(|c: char| c.is_ascii_alphabetic());
-    drive || text.starts_with(['/', '\\', '~']) || text.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."))
 }
 
 impl ItemId {
