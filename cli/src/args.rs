@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args as ArgGroup, Parser, Subcommand, ValueEnum};
 
-use crate::command::{completions, eval, schema};
+use crate::command::{check, completions, eval, schema};
 
 /// Declarative pipelines for language-model agents: check them, see what they will send, run them.
 #[derive(Debug, Parser)]
@@ -26,7 +26,7 @@ pub struct Global {
     /// How results are printed; JSON goes to stdout alone, prose to stderr
     #[arg(long, global = true, value_enum, default_value_t = Format::Human)]
     pub format: Format,
-    /// When to colour; NO_COLOR and a pipe switch colours off too
+    /// When to colour; `NO_COLOR` and a pipe switch colours off too
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     pub color: Color,
     /// Print results and errors only
@@ -56,8 +56,10 @@ pub enum Color {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Find everything that is wrong in the project
+    Check(check::CheckArgs),
     /// Try the small languages: one JSON request per line in, one answer per line out
-    Eval(eval::EvalArgs),
+    Eval(Box<eval::EvalArgs>),
     /// Print the completion script of a shell
     Completions(completions::CompletionsArgs),
     /// Print the JSON Schema of a JSON output

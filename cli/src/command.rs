@@ -1,5 +1,6 @@
 //! The commands, one file each. A command gets its arguments and the report, and answers an exit code.
 
+pub mod check;
 pub mod completions;
 pub mod eval;
 pub mod schema;
@@ -10,7 +11,9 @@ use crate::exit::Exit;
 use crate::report::Report;
 
 pub fn run(args: Args, report: &Report) -> Result<Exit, Failure> {
+    let global = &args.global;
     match args.command {
+        Command::Check(check) => check::run(&check, global, report),
         Command::Eval(eval) => eval::run(&eval, report),
         Command::Completions(completions) => completions::run(&completions),
         Command::Schema(schema) => schema::run(&schema, report),

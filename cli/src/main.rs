@@ -43,6 +43,11 @@ impl Failure {
         Self { exit: Exit::Usage, code: None, message: message.into(), help: None }
     }
 
+    /// It was asked rightly and did not work.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Failed, code: None, message: message.into(), help: None }
+    }
+
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());

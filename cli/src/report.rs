@@ -39,10 +39,6 @@ impl Report {
         self.format
     }
 
-    pub fn verbose(&self) -> u8 {
-        self.verbose
-    }
-
     /// A line of the result, to stdout.
     pub fn line(&self, text: &str) -> Result<(), Failure> {
         Ok(writeln!(anstream::stdout().lock(), "{text}")?)
@@ -57,6 +53,13 @@ impl Report {
     /// Prose, to stderr; `-q` leaves it out. Where even stderr is gone nobody is left to tell.
     pub fn note(&self, text: &str) {
         if !self.quiet {
+            writeln!(anstream::stderr().lock(), "{text}").ok();
+        }
+    }
+
+    /// Prose for `-v`, to stderr.
+    pub fn detail(&self, text: &str) {
+        if self.verbose > 0 {
             writeln!(anstream::stderr().lock(), "{text}").ok();
         }
     }

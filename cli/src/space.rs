@@ -1,6 +1,10 @@
 //! Where things are: the project's folder and the user's (`language.md` 1). What lies in them is the engine's world.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
+
+use rye_engine::disk_world::DiskWorld;
+use rye_engine::keys::Keys;
 
 use crate::Failure;
 
@@ -21,6 +25,26 @@ impl Spaces {
         };
         let user = user_space().filter(|user| *user != project);
         Ok(Self { project, user })
+    }
+
+    /// The world these folders make with the standard library; signatures count when the user trusts their keys.
+    pub fn open(&self) -> Result<DiskWorld, Failure> {
+        // Where the project is the user space itself, its keys are still the user's.
+        let keys = self.user.clone().or_else(user_space).map(|user| Keys::of_user_space(&user));
+        let trust = keys.map(|keys| keys.trust_store()).transpose().map_err(|e| Failure::failed(e.to_string()))?;
+        let system = rye_stdlib::files();
+        DiskWorld::open(Some(&self.project), self.user.as_deref(), system, trust.unwrap_or_default())
+            .map_err(|error| Failure::failed(error.to_string()))
+    }
+}
+
+impl fmt::Display for Spaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "project: {}", self.project.display())?;
+        match &self.user {
+            Some(user) => write!(f, "\nuser space: {}", user.display()),
+            None => Ok(()),
+        }
     }
 }
 

@@ -32,22 +32,22 @@ pub struct EvalArgs {
     /// The risk of one capability
     #[arg(long, group = "request", value_name = "CAPABILITY")]
     risk: Option<String>,
-    /// {"grants": [[…]], "primary": …, "item_type": …, "item_id": …}
+    /// `{"grants": [[…]], "primary": …, "item_type": …, "item_id": …}`
     #[arg(long, group = "request", value_name = "JSON")]
     capability: Option<String>,
-    /// {"parent": […], "child": […]}
+    /// `{"parent": […], "child": […]}`
     #[arg(long, group = "request", value_name = "JSON")]
     covers: Option<String>,
-    /// {"defaults": {…}, "directive": {…}, "overrides": {…}, "parent": {…}}
+    /// `{"defaults": {…}, "directive": {…}, "overrides": {…}, "parent": {…}}`
     #[arg(long, group = "request", value_name = "JSON")]
     limits: Option<String>,
-    /// {"limits": {…}, "cost": {…}}
+    /// `{"limits": {…}, "cost": {…}}`
     #[arg(long, group = "request", value_name = "JSON")]
     check_limits: Option<String>,
-    /// [["register", "root", 3.0], …]
+    /// `[["register", "root", 3.0], …]`
     #[arg(long, group = "request", value_name = "JSON")]
     ledger: Option<String>,
-    /// {"status": 429, "headers": {…}, "error": {…}, "attempt": 1}
+    /// `{"status": 429, "headers": {…}, "error": {…}, "attempt": 1}`
     #[arg(long, group = "request", value_name = "JSON")]
     classify: Option<String>,
     /// What a condition or template reads, as a JSON object
@@ -101,10 +101,8 @@ fn single(request: &Map<String, Value>, report: &Report) -> Result<Exit, Failure
             Ok(if fine.is_some() { Exit::Fine } else { Exit::Failed })
         }
         (Format::Human | Format::Plain, Some(value)) => {
-            match &value {
-                Value::String(text) => report.line(text)?,
-                other => report.line(&other.to_string())?,
-            }
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            report.line(&text)?;
             Ok(Exit::Fine)
         }
         (Format::Human | Format::Plain, None) => {

@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 use schemars::{Schema, schema_for};
 
 use crate::Failure;
+use crate::command::check::CheckOutput;
 use crate::exit::Exit;
 use crate::report::Report;
 use crate::report::diagnostic::DiagnosticOutput;
@@ -17,6 +18,7 @@ pub struct SchemaArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
+    Check,
     Diagnostic,
     Eval,
 }
@@ -24,6 +26,7 @@ enum Output {
 impl Output {
     fn schema(self) -> Schema {
         match self {
+            Self::Check => schema_for!(CheckOutput),
             Self::Diagnostic => schema_for!(DiagnosticOutput),
             Self::Eval => schema_for!(EvalOutput),
         }

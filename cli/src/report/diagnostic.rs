@@ -70,18 +70,16 @@ fn word(severity: Severity) -> &'static str {
 /// `file:line:column: error[code]: message`, then the other places and the help, each on its own line.
 pub fn plain(diagnostic: &Diagnostic, sources: &Sources) -> String {
     let shown = DiagnosticOutput::new(diagnostic, sources);
-    let place = |l: &LabelOutput| format!("{}:{}:{}: ", l.file, l.line, l.column);
-    let mut labels = shown.labels.iter();
-    let first = labels.next();
-    let mut out = first.map(place).unwrap_or_default();
-    out.push_str(&format!("{}[{}]: {}\n", shown.severity, shown.code, one_line(&shown.message)));
-    for label in labels {
-        out.push_str(&format!("{}note: {}\n", place(label), one_line(&label.text)));
-    }
-    if let Some(help) = &shown.help {
-        out.push_str(&format!("{}help: {}\n", first.map(place).unwrap_or_default(), one_line(help)));
-    }
-    out
+    let place = |label: Option<&LabelOutput>| match label {
+        Some(l) => format!("{}:{}:{}: ", l.file, l.line, l.column),
+        None => String::new(),
+    };
+    let first = shown.labels.first();
+    let mut lines = vec![format!("{}{}[{}]: {}", place(first), shown.severity, shown.code, one_line(&shown.message))];
+    lines.extend(shown.labels.iter().skip(1).map(|l| format!("{}note: {}", place(Some(l)), one_line(&l.text))));
+    lines.extend(shown.help.as_deref().map(|help| format!("{}help: {}", place(first), one_line(help))));
+    lines.push(String::new());
+    lines.join("\n")
 }
 
 fn one_line(text: &str) -> String {

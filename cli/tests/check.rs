@@ -1,0 +1,111 @@
+//! `rye check` as a process: formats, exit codes, finding the project.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const GOOD: &str = "# Greet\n\nSays hello.\n\n```xml\n<directive name=\"greet\" version=\"1.0.0\">\n  <metadata>\n    \
+                    <permissions><fetch><knowledge>*</knowledge></fetch></permissions>\n  </metadata>\n</directive>\n```\n\nSay hello.\n";
+
+fn project(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, content) in files {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    folder
+}
+
+fn rye(here: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_rye"))
+        .args(args)
+        .current_dir(here)
+        .env_remove("RYE_USER_SPACE")
+        .env("USER_SPACE", here.join("no-user-space"))
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn a_clean_project_is_fine() {
+    let folder = project(&[(".ai/directives/greet.md", GOOD), ("deep/down/here.txt", "")]);
+    let output = rye(&folder.path().join("deep/down"), &["check"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), "");
+    assert!(text(&output.stderr).contains("checked 1 directive in "), "{}", text(&output.stderr));
+    assert_eq!(text(&rye(folder.path(), &["-q", "check"]).stderr), "");
+    let verbose = rye(folder.path(), &["check", "-v"]);
+    assert!(text(&verbose.stderr).starts_with("project: "));
+}
+
+#[test]
+fn a_mistake_is_shown_in_every_format() {
+    let broken = GOOD.replace("version=\"1.0.0\"", "version=\"1.0.0\" extends=\"gone\"");
+    let folder =
+        project(&[(".ai/directives/greet.md", &broken), (".ai/directives/other.md", &GOOD.replace("greet", "other"))]);
+    let output = rye(folder.path(), &["check"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("rye::extends::unknown"), "{}", text(&output.stderr));
+    assert!(!text(&output.stderr).contains('\u{1b}'), "no colours into a pipe");
+    let coloured = rye(folder.path(), &["check", "--color", "always"]);
+    assert!(text(&coloured.stderr).contains('\u{1b}'));
+    let plain = rye(folder.path(), &["check", "--format", "plain", "--color", "always"]);
+    let first = text(&plain.stderr).lines().next().unwrap();
+    assert!(
+        first.starts_with(".ai/directives/greet.md:6:") && first.contains(": error[rye::extends::unknown]: "),
+        "{first}"
+    );
+    let json = rye(folder.path(), &["check", "--format", "json"]);
+    assert_eq!((json.status.code(), text(&json.stderr)), (Some(1), ""));
+    let shown: Value = serde_json::from_str(text(&json.stdout)).unwrap();
+    assert_eq!(shown["summary"]["errors"], 1);
+    assert_eq!(shown["summary"]["directives"], 2);
+    let one = &shown["diagnostics"][0];
+    assert_eq!((one["code"].as_str(), one["severity"].as_str()), (Some("rye::extends::unknown"), Some("error")));
+    let label = &one["labels"][0];
+    assert_eq!((label["file"].as_str(), label["line"].as_u64()), (Some(".ai/directives/greet.md"), Some(6)));
+    assert_eq!(label["end_column"].as_u64().unwrap() - label["column"].as_u64().unwrap(), 4);
+    let other = rye(folder.path(), &["check", ".ai/directives/other.md"]);
+    assert_eq!(other.status.code(), Some(0), "{}", text(&other.stderr));
+    assert_eq!(rye(folder.path(), &["check", ".ai/directives"]).status.code(), Some(1));
+}
+
+#[test]
+fn what_is_no_project_is_a_usage_error() {
+    let folder = tempfile::tempdir().unwrap();
+    for args in [&["check"][..], &["check", "--project", "nowhere"], &["check", "--project", "."]] {
+        let output = rye(folder.path(), args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(text(&output.stderr).starts_with("error: "), "{args:?}");
+    }
+    let json = rye(folder.path(), &["check", "--format", "json"]);
+    let error: Value = serde_json::from_str(text(&json.stdout)).unwrap();
+    assert_eq!(error["error"]["code"], "usage");
+    let project = project(&[(".ai/directives/greet.md", GOOD)]);
+    let at = project.path().to_str().unwrap();
+    assert_eq!(rye(folder.path(), &["check", "--project", at]).status.code(), Some(0));
+    assert_eq!(rye(folder.path(), &["check", "--project", at, "/etc"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_user_space_that_is_the_project_counts_once() {
+    let folder = project(&[(".ai/directives/greet.md", GOOD)]);
+    let output = Command::new(env!("CARGO_BIN_EXE_rye"))
+        .args(["check", "-v"])
+        .current_dir(folder.path())
+        .env("RYE_USER_SPACE", folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(!text(&output.stderr).contains("user space:"), "{}", text(&output.stderr));
+}
