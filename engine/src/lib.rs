@@ -1,7 +1,9 @@
 //! Plans to events. The machine decides (pure), the driver acts (async), the store remembers.
 
+pub mod clock;
 pub mod disk_world;
 pub mod event;
+pub mod hooks;
 pub mod keys;
 pub mod machine;
 pub mod message;

@@ -21,9 +21,13 @@ pub struct Opened {
     pub parent: Option<ParentLink>,
     /// The root of the tree: the thread itself unless it has a parent.
     pub root: String,
+    #[serde(default)]
     pub inputs: Map<String, Value>,
     /// Effective: the plan's, at most the parent's, depth one less.
     pub limits: PlanLimits,
+    /// The parent's: no raise goes above them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling: Option<PlanLimits>,
     /// Sets that must all allow an action: the thread's own first, then its parent's, up the spawn chain.
     pub grants: Vec<Vec<Grant>>,
     /// What jitter is drawn from, so that a replay waits as long.
@@ -339,6 +343,7 @@ pub struct ChildIntended {
     pub group_end: usize,
     pub call_id: String,
     pub directive: String,
+    #[serde(default)]
     pub inputs: Map<String, Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,

@@ -291,7 +291,7 @@ fn letter(state: &mut State, letter: &Letter) {
         Letter::FollowUp { text } => state.mail.following.push_back(text.clone()),
         Letter::Approve { .. } => {}
         Letter::Raise { limit, value } => {
-            raise(&mut state.limits, limit, *value);
+            raise(state, limit, *value);
         }
     }
 }
@@ -308,22 +308,28 @@ fn limit(state: &mut State, hit: &LimitHit) {
     state.limit = Some(hit.clone());
 }
 
-/// Lifts a limit; one that would be lowered stays. Answers whether it now stands higher.
-fn raise(limits: &mut PlanLimits, name: &str, value: u64) -> bool {
-    let slot = match name {
-        "turns" => &mut limits.turns,
-        "tokens" => &mut limits.tokens,
-        "spend" => &mut limits.spend,
-        "spawns" => &mut limits.spawns,
-        "duration_seconds" => &mut limits.duration_seconds,
-        // Depth is the tree's, and output is a wish.
-        _ => return false,
-    };
-    let lifts = value > *slot;
+/// Lifts a limit, never above the parent's; one that would be lowered stays. Answers whether it now stands higher.
+fn raise(state: &mut State, name: &str, value: u64) -> bool {
+    let ceiling = state.launch.as_ref().and_then(|launch| launch.ceiling);
+    let most = ceiling.and_then(|mut ceiling| slot(&mut ceiling, name).map(|limit| *limit)).unwrap_or(u64::MAX);
+    let Some(limit) = slot(&mut state.limits, name) else { return false };
+    let lifts = value.min(most) > *limit;
     if lifts {
-        *slot = value;
+        *limit = value.min(most);
     }
     lifts
+}
+
+fn slot<'a>(limits: &'a mut PlanLimits, name: &str) -> Option<&'a mut u64> {
+    match name {
+        "turns" => Some(&mut limits.turns),
+        "tokens" => Some(&mut limits.tokens),
+        "spend" => Some(&mut limits.spend),
+        "spawns" => Some(&mut limits.spawns),
+        "duration_seconds" => Some(&mut limits.duration_seconds),
+        // Depth is the tree's, and output is a wish.
+        _ => None,
+    }
 }
 
 impl CallState {

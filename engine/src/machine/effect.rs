@@ -59,6 +59,9 @@ pub struct HookRun {
     /// A call id, or an event's number.
     pub subject: Option<String>,
     pub facts: Map<String, Value>,
+    /// The turn, and what the thread has left of its duration in milliseconds.
+    pub turn: u64,
+    pub left_ms: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -260,6 +260,7 @@ impl Play {
             root: "test/hello-1".into(),
             inputs: Map::new(),
             limits: self.plan.limits,
+            ceiling: None,
             grants: vec![self.plan.capabilities.grants.clone()],
             seed: 7,
             project_path: "p".into(),

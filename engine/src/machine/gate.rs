@@ -14,7 +14,7 @@ use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
 use super::state::State;
-use crate::event::ResultKind;
+use crate::event::{Opened, ResultKind};
 
 mod needs;
 
@@ -63,6 +63,8 @@ pub struct Dispatch {
     pub net: Vec<String>,
     /// Patterns of every link, own first: what writing an item is checked against.
     pub patterns: Vec<Vec<String>>,
+    /// What the thread has left of its duration, in milliseconds.
+    pub left_ms: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -143,7 +145,7 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
             return refused("rye_fetch: `object` names no stored result of this thread".into());
         }
         Wanted::Tool { .. } | Wanted::Knowledge { .. } | Wanted::Start(_) | Wanted::Fetch(_) | Wanted::Sign(_) => {
-            check(plan, &chain(state), &action.request())
+            check(plan, &chain(launch_grants(state)), &action.request())
         }
     };
     let capability = match checked {
@@ -177,6 +179,7 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
         write: needs::granted(grants, &capability, |grant| &grant.write, needs::is_folder_inside),
         net: needs::granted(grants, &capability, |grant| &grant.net, needs::is_host_inside),
         patterns: patterns(grants),
+        left_ms: left_ms(state),
     };
     Ruling::Run(Allowed { inner: dispatch, capability })
 }
@@ -185,11 +188,23 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
 /// or by the thread's sets. `id_is_static` is what the plan says, never what was filled in.
 pub fn admit_hook(
     plan: &Plan,
-    state: &State,
+    launch: &Opened,
     hook: &PlannedHook,
     id_is_static: bool,
-    dispatch: Dispatch,
+    asked: HookCall,
 ) -> Result<Allowed<Dispatch>, String> {
+    let dispatch = Dispatch {
+        turn: asked.turn,
+        index: 0,
+        call_id: format!("hook.{}", hook.id),
+        name: hook.id.clone(),
+        call: asked.call,
+        idempotent: false,
+        write: Vec::new(),
+        net: Vec::new(),
+        patterns: patterns(&launch.grants),
+        left_ms: asked.left_ms,
+    };
     let (primary, item_type, item_id) = match &dispatch.call {
         Call::Tool { item_id, .. } => (Primary::Execute, ItemType::Tool, Some(item_id)),
         Call::Knowledge { item_id } => (Primary::Execute, ItemType::Knowledge, Some(item_id)),
@@ -209,9 +224,17 @@ pub fn admit_hook(
     if by_line || by_grants {
         return Ok(Allowed { inner: dispatch, capability });
     }
-    check(plan, &chain(state), &request)
+    check(plan, &chain(&launch.grants), &request)
         .map(|capability| Allowed { inner: dispatch, capability })
         .map_err(|denied| denied.text)
+}
+
+/// What a hook wants done.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HookCall {
+    pub call: Call,
+    pub turn: u64,
+    pub left_ms: u64,
 }
 
 /// The calls that run together, from the first waiting one at or after `from`: itself, and the adjacent ones behind it
@@ -361,8 +384,13 @@ fn patterns(grants: &[Vec<Grant>]) -> Vec<Vec<String>> {
     grants.iter().map(|set| set.iter().map(|grant| grant.pattern.clone()).collect()).collect()
 }
 
-fn chain(state: &State) -> Vec<CapabilitySet> {
-    patterns(launch_grants(state)).into_iter().map(CapabilitySet::new).collect()
+fn chain(grants: &[Vec<Grant>]) -> Vec<CapabilitySet> {
+    patterns(grants).into_iter().map(CapabilitySet::new).collect()
+}
+
+/// Milliseconds of owned time that the thread has left.
+pub(super) fn left_ms(state: &State) -> u64 {
+    state.limits.duration_seconds.saturating_mul(1000).saturating_sub(state.clock.elapsed_ms())
 }
 
 fn semantic(item_type: ItemType) -> capability::ItemType {

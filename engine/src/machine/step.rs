@@ -5,6 +5,7 @@ use rye_compiler::plan::{Asked, Node, NudgePolicy, Outcome, Plan, Primary};
 
 use super::effect::{Effect, HookRun};
 use super::facts;
+use super::gate::left_ms;
 use super::state::{Phase, State};
 use super::walk::{Decision, Walk};
 use crate::event::{CognitionIn, EventBody, HookAnswer, ResultKind, Settled, Source, ToolCallResult};
@@ -108,7 +109,18 @@ pub(super) fn has_hooks(plan: &Plan, point: HookPoint) -> bool {
 
 pub(super) fn run_hooks(walk: &Walk<'_>, point: HookPoint, subject: Option<String>) -> Decision {
     let facts = facts::of(walk.plan, walk.state, point, subject.as_deref());
-    Decision::Do(Effect::RunHooks(Box::new(HookRun { point, subject, facts })))
+    Decision::Do(hook_run(walk.state, point, subject, facts))
+}
+
+/// The effect that runs the hooks of a point.
+pub(super) fn hook_run(
+    state: &State,
+    point: HookPoint,
+    subject: Option<String>,
+    facts: serde_json::Map<String, serde_json::Value>,
+) -> Effect {
+    let (turn, left_ms) = (state.cost.turns, left_ms(state));
+    Effect::RunHooks(Box::new(HookRun { point, subject, facts, turn, left_ms }))
 }
 
 fn hooks(walk: &Walk<'_>, point: HookPoint) -> Decision {

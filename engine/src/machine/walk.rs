@@ -3,7 +3,8 @@
 
 use rye_compiler::plan::{Node, Outcome, Plan};
 
-use super::effect::{Effect, HookRun};
+use super::effect::Effect;
+use super::facts;
 use super::state::{Position, State};
 use super::step;
 use crate::event::{Ended, EventBody};
@@ -72,8 +73,9 @@ pub(super) fn standing(plan: &Plan, state: &State, now: i64) -> Standing {
         return leave(walk);
     }
     if let Some(seen) = state.observations.front() {
-        let run = HookRun { point: seen.point, subject: Some(seen.seq.to_string()), facts: seen.facts.clone() };
-        let decision = Decision::Do(Effect::RunHooks(Box::new(run)));
+        let mut facts = facts::common(plan, state);
+        facts.extend(seen.facts.clone());
+        let decision = Decision::Do(step::hook_run(state, seen.point, Some(seen.seq.to_string()), facts));
         return Standing { decision };
     }
     let Some(mut node) = start else { return lost(walk) };

@@ -92,7 +92,7 @@ fn step(state: &mut State, run: &HookPointRun, ts: i64) -> Outcome {
             state.wait_until = Some(ts.saturating_add(i64::try_from(*delay_ms).unwrap_or(i64::MAX)));
         }
         HookAnswer::Raise { limit, value } => {
-            return if super::raise(&mut state.limits, limit, *value) {
+            return if super::raise(state, limit, *value) {
                 state.limit = None;
                 Outcome::Raise
             } else {

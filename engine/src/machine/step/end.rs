@@ -6,9 +6,8 @@ use serde_json::Value;
 
 use super::super::outputs;
 use super::super::walk::{Decision, Walk};
-use super::{Effect, has_hooks};
+use super::{has_hooks, hook_run};
 use crate::event::{Ended, EventBody};
-use crate::machine::effect::HookRun;
 use crate::machine::facts;
 use crate::thread::{RunError, Status};
 
@@ -32,7 +31,7 @@ pub(in crate::machine) fn finish(walk: &Walk<'_>) -> Decision {
                 facts.insert("outputs".into(), ended.outputs.clone().map_or(Value::Null, Value::Object));
                 facts.insert("error".into(), serde_json::to_value(&ended.error).unwrap_or(Value::Null));
             }
-            return Decision::Do(Effect::RunHooks(Box::new(HookRun { point, subject: None, facts })));
+            return Decision::Do(hook_run(state, point, None, facts));
         }
     }
     Decision::Write(vec![EventBody::Ended(Box::new(ended))])

@@ -1,0 +1,212 @@
+//! From what a hook did to what its point comes to: actions taken into the answer, executed answers read as actions.
+
+use rye_compiler::hook::{HookAction, HookPoint, Position};
+use rye_compiler::semantics::hook_point::{self, ActionName};
+use rye_compiler::semantics::limits::{LimitName, Written, amount};
+use rye_compiler::semantics::value::embed;
+use serde_json::{Value, json};
+
+use super::{Fired, ReadyHook, Turn};
+use crate::event::{ContextOperation, HookAnswer};
+use crate::message::Message;
+use crate::thread::Status;
+
+/// Fields of an action that are text, whatever a lone hole put into them.
+const TEXTS: [&str; 8] = ["item_id", "text", "append", "reason", "error", "status", "custom_type", "limit"];
+
+/// Makes text of what has to be text.
+pub(super) fn texts(action: &mut Value) {
+    let Value::Object(map) = action else { return };
+    let keeps_type = map.get("action").and_then(Value::as_str) == Some("modify");
+    for (key, value) in map.iter_mut() {
+        let is_text = TEXTS.contains(&key.as_str()) || (key == "content" && !keeps_type);
+        if is_text && !value.is_string() && !value.is_null() {
+            *value = Value::String(embed(value).into_owned());
+        }
+    }
+}
+
+/// The text of a result.
+pub(super) fn plain(content: &Value) -> String {
+    embed(content).into_owned()
+}
+
+/// What an executed hook answered: one of the point's actions if its JSON says so, else text.
+pub(super) fn executed(point: HookPoint, content: Value) -> Fired {
+    let said = match &content {
+        Value::String(text) => serde_json::from_str(text.trim()).unwrap_or(Value::Null),
+        Value::Object(_) => content.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => Value::Null,
+    };
+    let name = said.get("action").and_then(Value::as_str).and_then(ActionName::from_word);
+    let allowed = name.filter(|name| hook_point::of(point).actions.contains(name));
+    if let (Some(name), Value::Object(mut map)) = (allowed, said) {
+        map.insert("action".into(), name.word().into());
+        let mut action = Value::Object(map);
+        defaults(&mut action);
+        texts(&mut action);
+        if let Ok(action) = serde_json::from_value::<HookAction>(action) {
+            // Starting something more is not an answer.
+            if action.item().is_none() {
+                return Fired::Action(action);
+            }
+        }
+    }
+    Fired::Text(plain(&content))
+}
+
+/// What an action written by hand may leave out.
+fn defaults(action: &mut Value) {
+    let Value::Object(map) = action else { return };
+    let word = map.get("action").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let mut default = |key: &str, value: Value| {
+        map.entry(key).or_insert(value);
+    };
+    match word.as_str() {
+        "message" => {
+            if let Some(kind) = map.shift_remove("type") {
+                map.entry("custom_type").or_insert(kind);
+            }
+            map.entry("custom_type").or_insert_with(|| "hook".into());
+            map.entry("display").or_insert(Value::Bool(true));
+        }
+        "inject" => default("position", "after".into()),
+        "drop" => default("kinds", json!([])),
+        "block" => default("reason", "blocked by a hook".into()),
+        _ => {}
+    }
+}
+
+/// Takes what a hook came to into the answer of its point.
+pub(super) fn take(turn: &mut Turn, point: HookPoint, hook: &ReadyHook, fired: Fired) {
+    match fired {
+        Fired::Layer => collect(turn, &hook.hook.id, None),
+        Fired::Text(text) => {
+            // Elsewhere a text that is no action changes nothing.
+            let collects =
+                matches!(point, HookPoint::BuildSystemPrompt | HookPoint::ThreadStarted | HookPoint::ThreadContinued);
+            if collects {
+                collect(turn, &hook.hook.id, Some(text));
+            }
+        }
+        Fired::Action(action) => act(turn, action),
+    }
+}
+
+fn collect(turn: &mut Turn, id: &str, text: Option<String>) {
+    if !matches!(turn.answer, HookAnswer::Collected { .. }) {
+        turn.answer = HookAnswer::Collected { fired: Vec::new(), texts: std::collections::BTreeMap::new() };
+    }
+    if let HookAnswer::Collected { fired, texts } = &mut turn.answer {
+        fired.push(id.to_owned());
+        if let Some(text) = text {
+            texts.insert(id.to_owned(), text);
+        }
+    }
+}
+
+fn act(turn: &mut Turn, action: HookAction) {
+    turn.answer = match action {
+        HookAction::SetExtends { .. }
+        | HookAction::Fetch { .. }
+        | HookAction::Execute { .. }
+        | HookAction::Sign { .. } => return,
+        HookAction::Transform { text } => {
+            turn.facts.insert("text".into(), text.clone().into());
+            HookAnswer::Transformed { text }
+        }
+        HookAction::Handled => HookAnswer::Handled,
+        HookAction::Message { content, custom_type, display } => {
+            prepared(turn, Some(Message::Custom { custom_type, content, display }), None)
+        }
+        HookAction::SystemPrompt { text, append } => {
+            let now = turn.facts.get("system_prompt").and_then(Value::as_str).unwrap_or_default();
+            let mut system = text.unwrap_or_else(|| now.to_owned());
+            if let Some(append) = append {
+                if !system.is_empty() {
+                    system.push_str("\n\n");
+                }
+                system.push_str(&append);
+            }
+            turn.facts.insert("system_prompt".into(), system.clone().into());
+            prepared(turn, None, Some(system))
+        }
+        HookAction::Drop { kinds, n } => context(turn, ContextOperation::Drop { kinds, n }),
+        HookAction::KeepLast { n } => context(turn, ContextOperation::KeepLast { n }),
+        HookAction::Inject { content, position } => context(
+            turn,
+            match position {
+                Position::Before => ContextOperation::InjectBefore { content },
+                Position::After => ContextOperation::InjectAfter { content },
+            },
+        ),
+        HookAction::Replace { messages } => match serde_json::from_value(messages) {
+            Ok(messages) => context(turn, ContextOperation::Replace { messages }),
+            Err(_) => return,
+        },
+        HookAction::Block { reason } => HookAnswer::Block { reason },
+        HookAction::Modify { content, is_error, details } => modify(turn, content, is_error, details),
+        HookAction::Retry { delay_ms } => HookAnswer::Retry { delay_ms: delay_ms.unwrap_or(0) },
+        HookAction::Continue => HookAnswer::Continue,
+        HookAction::Terminate { status, error } => {
+            HookAnswer::Terminate { status: status.as_deref().map(end_status), error }
+        }
+        HookAction::Escalate => HookAnswer::Escalate,
+        HookAction::Raise { limit, value } => {
+            let value = LimitName::parse(&limit).and_then(|name| amount(name, &Written::Json(value)).ok());
+            match value {
+                Some(value) => HookAnswer::Raise { limit, value },
+                None => return,
+            }
+        }
+        HookAction::Handoff => HookAnswer::Handoff,
+        HookAction::Compact => HookAnswer::Compact,
+        HookAction::FollowUp { content } => HookAnswer::FollowUp { content },
+    };
+}
+
+fn end_status(word: &str) -> Status {
+    match word {
+        "completed" | "success" => Status::Completed,
+        "cancelled" => Status::Cancelled,
+        "suspended" => Status::Suspended,
+        _ => Status::Error,
+    }
+}
+
+fn prepared(turn: &mut Turn, message: Option<Message>, with: Option<String>) -> HookAnswer {
+    let (mut messages, system) = match std::mem::take(&mut turn.answer) {
+        HookAnswer::Prepared { messages, system } => (messages, system),
+        _other => (Vec::new(), None),
+    };
+    messages.extend(message);
+    HookAnswer::Prepared { messages, system: with.or(system) }
+}
+
+fn context(turn: &mut Turn, operation: ContextOperation) -> HookAnswer {
+    let mut operations = match std::mem::take(&mut turn.answer) {
+        HookAnswer::Context { operations } => operations,
+        _other => Vec::new(),
+    };
+    operations.push(operation);
+    HookAnswer::Context { operations }
+}
+
+/// Each hook of the chain changes what the one before left.
+fn modify(turn: &mut Turn, content: Option<Value>, is_error: Option<bool>, details: Option<Value>) -> HookAnswer {
+    let (old_content, old_error, old_details) = match std::mem::take(&mut turn.answer) {
+        HookAnswer::Modify { content, is_error, details } => (content, is_error, details),
+        _other => (None, None, None),
+    };
+    let merged = (content.or(old_content), is_error.or(old_error), details.or(old_details));
+    if let Some(Value::Object(result)) = turn.facts.get_mut("result") {
+        let changes =
+            [("content", merged.0.clone()), ("is_error", merged.1.map(Value::Bool)), ("details", merged.2.clone())];
+        for (key, value) in changes {
+            if let Some(value) = value {
+                result.insert(key.into(), value);
+            }
+        }
+    }
+    HookAnswer::Modify { content: merged.0, is_error: merged.1, details: merged.2 }
+}

@@ -1,0 +1,129 @@
+//! Hooks of one point, considered in order.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::sync::Mutex;
+
+use serde_json::json;
+
+use super::*;
+use crate::machine::fixture::{plan, with_hook};
+
+/// Answers every call with the same value and remembers what was asked.
+struct Says(Value, Mutex<Vec<HookAction>>);
+
+impl Act for Says {
+    fn act<'a>(
+        &'a self,
+        _: &'a ReadyHook,
+        action: HookAction,
+        _: &'a HookRun,
+    ) -> BoxFuture<'a, Result<ToolOutcome, String>> {
+        self.1.lock().unwrap().push(action);
+        let outcome =
+            if self.0 == json!("fail") { ToolOutcome::error("broken") } else { ToolOutcome::ok(self.0.clone()) };
+        Box::pin(std::future::ready(Ok(outcome)))
+    }
+}
+
+fn consider(
+    plan: &Plan,
+    point: HookPoint,
+    facts: Value,
+    says: Value,
+) -> (Vec<HookVerdict>, HookAnswer, Vec<HookAction>) {
+    let table = HookTable::compile(plan, json!({"who": "${cost.spend}"}).as_object().unwrap()).unwrap();
+    let facts = facts.as_object().unwrap().clone();
+    let run = HookRun { point, subject: None, facts, turn: 1, left_ms: 1000 };
+    let act = Says(says, Mutex::default());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (considered, answer) = runtime.block_on(table.run(&run, &act));
+    (considered.into_iter().map(|c| c.verdict).collect(), answer, act.1.into_inner().unwrap())
+}
+
+fn execute(params: Value) -> HookAction {
+    HookAction::Execute { item_type: rye_compiler::world::ItemKind::Tool, item_id: "a/b".into(), params }
+}
+
+#[test]
+fn control_takes_the_first_answer_and_infrastructure_never_answers() {
+    let mut plan = plan();
+    let point = HookPoint::AfterStep;
+    with_hook(&mut plan, point, HookAction::Terminate { status: None, error: Some("infra".into()) });
+    plan.hooks[0].layer = 4.0;
+    plan.hooks.rotate_left(1);
+    with_hook(&mut plan, point, HookAction::Continue);
+    with_hook(&mut plan, point, HookAction::Terminate { status: None, error: None });
+    plan.hooks[1].condition = Some(json!("cost.turns >= 3"));
+    let infra = plan.hooks.remove(0);
+    plan.hooks.push(infra);
+    let (verdicts, answer, _) = consider(&plan, point, json!({"cost": {"turns": 2}}), json!(null));
+    assert_eq!(verdicts, [HookVerdict::False, HookVerdict::Fired, HookVerdict::Fired]);
+    assert_eq!(answer, HookAnswer::Terminate { status: None, error: None });
+    let (verdicts, answer, _) = consider(&plan, point, json!({"cost": {"turns": 3}}), json!(null));
+    assert_eq!(verdicts, [HookVerdict::Fired, HookVerdict::Passed, HookVerdict::Fired]);
+    assert_eq!(answer, HookAnswer::Continue);
+}
+
+#[test]
+fn an_executed_answer_may_be_an_action_of_the_point_and_no_other() {
+    let mut plan = plan();
+    with_hook(&mut plan, HookPoint::ToolCall, execute(json!({"spent": "${cost.spend}", "who": "{input:who}"})));
+    let facts = json!({"cost": {"spend": 0.5}});
+    let block = json!("{\"action\":\"block\",\"reason\":\"no\"}\n");
+    let (_, answer, asked) = consider(&plan, HookPoint::ToolCall, facts.clone(), block);
+    assert_eq!(answer, HookAnswer::Block { reason: "no".into() });
+    // What an input holds is never read as a template.
+    assert_eq!(asked, [execute(json!({"spent": 0.5, "who": "${cost.spend}"}))]);
+    for other in [
+        json!({"action": "terminate"}),
+        json!({"action": "execute", "item_type": "tool", "item_id": "x", "params": {}}),
+        json!("text"),
+    ] {
+        assert_eq!(consider(&plan, HookPoint::ToolCall, facts.clone(), other).1, HookAnswer::None);
+    }
+}
+
+#[test]
+fn a_failure_is_noted_and_fails_only_where_asked() {
+    let mut plan = plan();
+    with_hook(&mut plan, HookPoint::AfterStep, execute(json!({})));
+    let (verdicts, answer, _) = consider(&plan, HookPoint::AfterStep, json!({}), json!("fail"));
+    assert_eq!((verdicts.as_slice(), answer), ([HookVerdict::Failed].as_slice(), HookAnswer::None));
+    plan.hooks[0].on_failure = OnFailure::Fail;
+    let (_, answer, _) = consider(&plan, HookPoint::AfterStep, json!({}), json!("fail"));
+    assert_eq!(answer, HookAnswer::Failed { hook: "hook_0".into(), error: "broken".into() });
+}
+
+#[test]
+fn chains_feed_each_hook_what_the_one_before_left() {
+    let mut plan = plan();
+    with_hook(&mut plan, HookPoint::Input, HookAction::Transform { text: "<${text}>".into() });
+    with_hook(&mut plan, HookPoint::Input, HookAction::Transform { text: "[${text}]".into() });
+    let (_, answer, _) = consider(&plan, HookPoint::Input, json!({"text": "a"}), json!(null));
+    assert_eq!(answer, HookAnswer::Transformed { text: "[<a>]".into() });
+    with_hook(
+        &mut plan,
+        HookPoint::ToolResult,
+        HookAction::Modify { content: Some(json!("${result.content}!")), is_error: None, details: None },
+    );
+    with_hook(
+        &mut plan,
+        HookPoint::ToolResult,
+        HookAction::Modify { content: Some(json!("${result.content}?")), is_error: Some(true), details: None },
+    );
+    let (_, answer, _) = consider(&plan, HookPoint::ToolResult, json!({"result": {"content": "x"}}), json!(null));
+    assert_eq!(answer, HookAnswer::Modify { content: Some(json!("x!?")), is_error: Some(true), details: None });
+}
+
+#[test]
+fn collecting_points_gather_texts_and_money_is_read_as_dollars() {
+    let mut plan = plan();
+    with_hook(&mut plan, HookPoint::ThreadStarted, execute(json!({})));
+    let (_, answer, _) = consider(&plan, HookPoint::ThreadStarted, json!({}), json!({"a": 1}));
+    let HookAnswer::Collected { fired, texts } = answer else { panic!("collected") };
+    assert_eq!((fired[0].as_str(), texts["hook_0"].as_str()), ("hook_0", "{\"a\":1}"));
+    with_hook(&mut plan, HookPoint::Limit, HookAction::Raise { limit: "spend".into(), value: json!(0.25) });
+    let (_, answer, _) = consider(&plan, HookPoint::Limit, json!({}), json!(null));
+    assert_eq!(answer, HookAnswer::Raise { limit: "spend".into(), value: 250_000_000 });
+}
