@@ -214,7 +214,7 @@ fn chains_are_linked_and_limits_are_no_calls() {
             json!({"type": "continues", "thread": "top-1", "at_seq": 2, "at_h": "00"}),
             json!({"type": "attempt_intended", "turn": 1, "attempt": 0, "model": "m", "input_estimate": 10,
                 "max_output": 10, "worst_case": 2_000}),
-            json!({"type": "limit", "limit_code": "spend_exceeded", "current_value": 0, "current_max": 1_000}),
+            json!({"type": "limit", "at": "model", "limit_code": "spend_exceeded", "current_value": 0, "current_max": 1_000}),
         ]);
         second.record(&[json!({"type": "ended", "status": "suspended", "result": null, "outputs": null,
             "error": null, "cost": cost(0, 0)})]);
