@@ -1,3 +1,5 @@
+//! Tests of keys, signatures and the trust store.
+
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;

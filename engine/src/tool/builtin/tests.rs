@@ -1,3 +1,5 @@
+//! Tests of the file tools: paging, edits, searches, and bad input.
+
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use std::fs;

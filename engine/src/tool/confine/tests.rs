@@ -1,3 +1,5 @@
+//! Tests of confinement: what leaves the project, what the law hides, what is raced.
+
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use std::fs;

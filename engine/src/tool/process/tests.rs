@@ -1,3 +1,5 @@
+//! Tests of processes: floods, timeouts, groups, and an owner that dies.
+
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::time::Instant as Clock;

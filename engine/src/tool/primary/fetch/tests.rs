@@ -1,3 +1,5 @@
+//! Tests of fetching: by id, by query, and by object.
+
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use std::collections::BTreeMap;
