@@ -49,7 +49,7 @@ pub fn parse(source: SourceId, text: &str) -> Parsed<DirectiveTree> {
     let before = start..whole.as_ref().map_or(text.len(), |w| w.start);
     control(source, text, &before, &mut errors);
     control(source, text, &body, &mut errors);
-    let (title, prose) = heading_and_prose(source, text, before);
+    let (title, prose) = heading_and_prose(source, text, before, &all);
     let body = verbatim(source, text, body);
     Parsed { tree: DirectiveTree { signature, title, prose, root, fence, body }, errors }
 }
@@ -175,9 +175,13 @@ fn heading_and_prose(
     source: SourceId,
     text: &str,
     before: Range<usize>,
+    fences: &[Fence],
 ) -> (Option<Spanned<String>>, Option<Spanned<String>>) {
     let shell = text.get(..before.end).unwrap_or(text);
     let title = lines(shell, before.start).find_map(|line| {
+        if fences.iter().any(|fence| fence.whole.contains(&line.start)) {
+            return None;
+        }
         let content = shell.get(line.content())?;
         let heading = content.strip_prefix("# ")?;
         let inner = heading.trim().trim_end_matches('#').trim_end();

@@ -81,6 +81,38 @@ impl Reader {
         self.errors.push(SyntaxError::Xml { message, span, label: label.into(), help: Some(help.into()) });
     }
 
+    /// A text as the type its place calls for; a text that is none stays a string, for the compiler to complain about.
+    fn typed(&mut self, text: &Spanned<String>, r#type: Type) -> Node {
+        let word = text.node.trim();
+        let kind = match r#type {
+            Type::Text => None,
+            Type::Boolean => match word {
+                "true" => Some(Kind::Bool(true)),
+                "false" => Some(Kind::Bool(false)),
+                _ => None,
+            },
+            Type::Number => serde_json::from_str::<Number>(word).ok().map(Kind::Number),
+            Type::Words => {
+                let words = word.split([',', ' ', '\t', '\n', '\r']).filter(|w| !w.is_empty());
+                Some(Kind::List(words.map(|w| Node::new(Kind::String(w.to_owned()), text.span)).collect()))
+            }
+            Type::Json => serde_json::from_str::<Value>(word).ok().map(|value| {
+                if lost_digits(&value, word) {
+                    let message = format!("`{}` is no number that can be held", shorten(word));
+                    let help = "whole numbers go from -9223372036854775808 to 18446744073709551615";
+                    self.complain(text.span, message, "out of range", help);
+                }
+                from_json(value, text.span)
+            }),
+        };
+        Node::new(kind.unwrap_or_else(|| Kind::String(text.node.clone())), text.span)
+    }
+
+    /// The attributes of an element as entries, each of the type its name has.
+    fn attributes(&mut self, element: &Element) -> Vec<Entry> {
+        element.attributes.iter().map(|a| entry(a, self.typed(&a.value, type_of(&a.name.node)))).collect()
+    }
+
     /// Where only elements may stand, text is nobody's.
     fn refuse_text(&mut self, element: &Element) {
         for child in &element.children {
@@ -102,8 +134,7 @@ impl Reader {
 
     fn hook(&mut self, hook: &Element) -> Node {
         self.refuse_text(hook);
-        let mut entries: Vec<Entry> =
-            hook.attributes.iter().map(|a| entry(a, typed(&a.value, type_of(&a.name.node)))).collect();
+        let mut entries = self.attributes(hook);
         let mut actions: Vec<Entry> = Vec::new();
         let mut action_span: Option<Span> = None;
         for child in hook.elements() {
@@ -157,18 +188,15 @@ impl Reader {
         }
         self.refuse_text(element);
         let pattern = matches!(element.attribute("op").map(|op| op.node.as_str()), Some("regex" | "matches"));
-        let field = |a: &Attribute| {
-            let is_value = a.name.node == "value";
-            entry(a, typed(&a.value, if is_value && !pattern { Type::Json } else { Type::Text }))
-        };
+        let json = |a: &Attribute| a.name.node == "value" && !pattern;
+        let field = |a| entry(a, self.typed(&a.value, if json(a) { Type::Json } else { Type::Text }));
         Node::new(Kind::Map(element.attributes.iter().map(field).collect()), element.span)
     }
 
     /// `<action primary="" item_type="" item_id="" set_extends=""><param name="">…</param></action>`.
     fn action(&mut self, element: &Element) -> Vec<Entry> {
         self.refuse_text(element);
-        let mut fields: Vec<Entry> =
-            element.attributes.iter().map(|a| entry(a, typed(&a.value, type_of(&a.name.node)))).collect();
+        let mut fields = self.attributes(element);
         let mut params: Vec<Entry> = Vec::new();
         let mut params_at: Option<(Span, Span)> = None;
         for child in element.elements() {
@@ -204,7 +232,7 @@ impl Reader {
             self.complain(element.name.span, "a parameter needs a `name`".into(), "which one is not said", help);
             return None;
         };
-        Some(Entry { key: key.clone(), value: typed(&element.text(), Type::Json) })
+        Some(Entry { key: key.clone(), value: self.typed(&element.text(), Type::Json) })
     }
 
     /// `<block reason=""/>`, `<set_extends>id</set_extends>`, `<fetch item_type="" item_id=""/>`.
@@ -228,11 +256,10 @@ impl Reader {
 
     /// An element with its attributes, its child elements and its text as the fields of a mapping.
     fn plain(&mut self, element: &Element) -> Node {
-        let mut fields: Vec<Entry> =
-            element.attributes.iter().map(|a| entry(a, typed(&a.value, type_of(&a.name.node)))).collect();
+        let mut fields = self.attributes(element);
         for child in element.elements() {
             let value = if child.attributes.is_empty() && child.elements().next().is_none() {
-                typed(&child.text(), type_of(&child.name.node))
+                self.typed(&child.text(), type_of(&child.name.node))
             } else {
                 self.plain(child)
             };
@@ -248,7 +275,8 @@ impl Reader {
                 return Node::new(Kind::Map(fields), element.span);
             };
             let key = Spanned::new(field.to_owned(), inner.span);
-            self.merge(&mut fields, vec![Entry { key, value: typed(&inner, type_of(field)) }]);
+            let value = self.typed(&inner, type_of(field));
+            self.merge(&mut fields, vec![Entry { key, value }]);
         }
         Node::new(Kind::Map(fields), element.span)
     }
@@ -267,24 +295,14 @@ fn entry(attribute: &Attribute, value: Node) -> Entry {
     Entry { key: attribute.name.clone(), value }
 }
 
-/// A text as the type its place calls for; a text that is none stays a string, for the compiler to complain about.
-fn typed(text: &Spanned<String>, r#type: Type) -> Node {
-    let word = text.node.trim();
-    let kind = match r#type {
-        Type::Text => None,
-        Type::Boolean => match word {
-            "true" => Some(Kind::Bool(true)),
-            "false" => Some(Kind::Bool(false)),
-            _ => None,
-        },
-        Type::Number => serde_json::from_str::<Number>(word).ok().map(Kind::Number),
-        Type::Words => {
-            let words = word.split([',', ' ', '\t', '\n', '\r']).filter(|w| !w.is_empty());
-            Some(Kind::List(words.map(|w| Node::new(Kind::String(w.to_owned()), text.span)).collect()))
-        }
-        Type::Json => serde_json::from_str::<Value>(word).ok().map(|value| from_json(value, text.span)),
-    };
-    Node::new(kind.unwrap_or_else(|| Kind::String(text.node.clone())), text.span)
+/// Whether a whole number in JSON text was too large to be read exactly: it arrives as a decimal.
+fn lost_digits(value: &Value, written: &str) -> bool {
+    match value {
+        Value::Number(number) => number.is_f64() && !written.contains(['.', 'e', 'E']),
+        Value::Array(items) => items.iter().any(|item| lost_digits(item, written)),
+        Value::Object(map) => map.values().any(|item| lost_digits(item, written)),
+        Value::Null | Value::Bool(_) | Value::String(_) => false,
+    }
 }
 
 fn from_json(value: Value, span: Span) -> Kind {

@@ -43,6 +43,12 @@ fn a_directive() {
 }
 
 #[test]
+fn a_comment_in_a_script_is_no_title() {
+    let parsed = directive("```sh\n# a comment\n```\n# The title\n\n```xml\n<directive/>\n```\n");
+    assert_eq!(parsed.tree.title.unwrap().node, "The title");
+}
+
+#[test]
 fn a_bare_directive() {
     let parsed = directive("```xml\n<directive/>\n```");
     assert_eq!(parsed.errors, []);
@@ -273,6 +279,7 @@ fn hooks_gone_wrong() {
         ("<hooks><hook><condition path='a'>b</condition></hook></hooks>", "text stands in `<condition>`"),
         ("<hooks><hook><when><b/></when></hook></hooks>", "`<b>` stands in a condition"),
         ("<hooks><hook><action><param>x</param></action></hook></hooks>", "needs a `name`"),
+        ("<hooks><hook><action><param name='n'>[99999999999999999999]</param></action></hook></hooks>", "no number"),
         ("<hooks><hook><action>x</action></hook></hooks>", "text stands in `<action>`"),
         (
             "<hooks><hook id='a' description='b'><description>c</description></hook></hooks>",

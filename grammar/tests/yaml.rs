@@ -78,6 +78,7 @@ fn an_embedded_document_keeps_its_place() {
 fn mistakes() {
     for (text, under, message) in [
         ("a: 1\nb: 2\na: 3\n", "a", "`a` is given twice"),
+        ("1: a\n'1': b\n", "'1'", "`1` is given twice"),
         ("é: [ö, *x]", "*", "names no anchor"),
         ("a: b: c", ":", "mapping values are not allowed"),
         ("a: [1,\n  2", "[", "unclosed bracket `[`"),

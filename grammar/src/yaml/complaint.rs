@@ -16,6 +16,11 @@ pub(super) fn yaml_error(span: Span, message: String, label: &str, help: Option<
     SyntaxError::Yaml { message, span, label: label.to_owned(), help: help.map(str::to_owned) }
 }
 
+/// A key that stands in its mapping a second time.
+pub(super) fn twice(span: Span, key: &str) -> SyntaxError {
+    yaml_error(span, format!("`{}` is given twice", shorten(key)), "second time", Some("keep one of the two"))
+}
+
 pub(super) fn describe(spans: &Spans<'_>, error: &Error) -> SyntaxError {
     let error = error.without_snippet();
     let (start, end) = error.location().map_or((0, 0), |place| spans.range(place));

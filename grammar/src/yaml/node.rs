@@ -1,13 +1,14 @@
 //! What serde hands over, and its conversion into spanned nodes.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 use serde_saphyr::{Location, Spanned};
 
 use super::MAX_DEPTH;
-use super::complaint::{TOO_DEEP, yaml_error};
+use super::complaint::{TOO_DEEP, twice, yaml_error};
 use crate::Parsed;
 use crate::data::{Entry, Kind, Node};
 use crate::error::SyntaxError;
@@ -118,6 +119,27 @@ impl Drop for Level {
     }
 }
 
+/// After this many errors in one document the rest is noise.
+const MAX_ERRORS: usize = 20;
+
+/// Keys are unique by their text: `1` and `"1"` are two keys to YAML and one here. The first one counts.
+fn unique(entries: Vec<Entry>, errors: &mut Vec<SyntaxError>) -> Vec<Entry> {
+    let mut seen = BTreeSet::new();
+    let repeated: Vec<bool> = entries.iter().map(|entry| !seen.insert(entry.key.node.as_str())).collect();
+    if !repeated.contains(&true) {
+        return entries;
+    }
+    let mut kept = Vec::with_capacity(entries.len());
+    for (entry, repeated) in entries.into_iter().zip(repeated) {
+        if repeated {
+            errors.push(twice(entry.key.span, &entry.key.node));
+        } else {
+            kept.push(entry);
+        }
+    }
+    kept
+}
+
 /// Turns the library's places into spans of the source.
 pub(super) struct Spans<'t> {
     pub source: SourceId,
@@ -129,6 +151,7 @@ impl Spans<'_> {
     pub(super) fn node(&self, raw: Spanned<Raw>) -> Parsed<Node> {
         let mut errors = Vec::new();
         let tree = self.convert(raw, &mut errors);
+        errors.truncate(MAX_ERRORS);
         Parsed { tree, errors }
     }
 
@@ -186,6 +209,7 @@ impl Spans<'_> {
                         Entry { key: At::new(key.value, self.span(from, to)), value: self.convert(value, errors) }
                     })
                     .collect();
+                let entries = unique(entries, errors);
                 let last = entries.iter().map(|entry| entry.value.span.join(entry.key.span)).max_by_key(|s| s.end);
                 (Kind::Map(entries), self.container_end(start, end, last, b'}'))
             }
