@@ -3,6 +3,7 @@
 pub mod check;
 pub mod completions;
 pub mod eval;
+pub mod init;
 pub mod schema;
 
 use crate::Failure;
@@ -14,6 +15,7 @@ pub fn run(args: Args, report: &Report) -> Result<Exit, Failure> {
     let global = &args.global;
     match args.command {
         Command::Check(check) => check::run(&check, global, report),
+        Command::Init(init) => init::run(&init, report),
         Command::Eval(eval) => eval::run(&eval, report),
         Command::Completions(completions) => completions::run(&completions),
         Command::Schema(schema) => schema::run(&schema, report),

@@ -5,6 +5,7 @@ use schemars::{Schema, schema_for};
 
 use crate::Failure;
 use crate::command::check::CheckOutput;
+use crate::command::init::InitOutput;
 use crate::exit::Exit;
 use crate::report::Report;
 use crate::report::diagnostic::DiagnosticOutput;
@@ -21,6 +22,7 @@ enum Output {
     Check,
     Diagnostic,
     Eval,
+    Init,
 }
 
 impl Output {
@@ -29,6 +31,7 @@ impl Output {
             Self::Check => schema_for!(CheckOutput),
             Self::Diagnostic => schema_for!(DiagnosticOutput),
             Self::Eval => schema_for!(EvalOutput),
+            Self::Init => schema_for!(InitOutput),
         }
     }
 }

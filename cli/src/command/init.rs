@@ -1,0 +1,169 @@
+//! `rye init [DIR]`: a project's `.ai/` with a first directive that runs as it stands, or a copy of an example. Writes new
+//! files only; an existing `.gitignore` gets the lines it lacks.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use include_dir::{Dir, DirEntry, include_dir};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Failure;
+use crate::args::Format;
+use crate::exit::Exit;
+use crate::report::Report;
+
+static EXAMPLES: Dir<'static> = include_dir!("$OUT_DIR/examples");
+
+/// What a run leaves in a project and nobody commits.
+const IGNORED: [&str; 2] = [".ai/state/", ".ai/knowledge/agent/threads/"];
+
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// The folder of the project, made if missing
+    #[arg(default_value = ".")]
+    dir: PathBuf,
+    /// Start from a copy of an example
+    #[arg(long, value_enum, value_name = "NAME")]
+    example: Option<Example>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Example {
+    /// One directive, one tool, a structured result
+    Hello,
+    /// Reads the files of a folder and writes a report
+    Review,
+    /// A chain of directives, hooks that route and add, a suppression
+    Deploy,
+}
+
+/// What was made, as `--format json` prints it.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct InitOutput {
+    pub project: String,
+    /// Relative to the project.
+    pub files: Vec<String>,
+    /// A directive to begin with.
+    pub directive: String,
+}
+
+/// Files by their path in the project.
+type Files = BTreeMap<String, Vec<u8>>;
+
+pub fn run(args: &InitArgs, report: &Report) -> Result<Exit, Failure> {
+    let (directive, inputs, files) = match args.example {
+        None => ("first", " --input topic=tea", starter()),
+        Some(Example::Hello) => ("hello", "", example("hello")),
+        Some(Example::Review) => ("review", "", example("review")),
+        Some(Example::Deploy) => ("deploy_staging", " --input service=billing", example("deploy")),
+    };
+    refuse_to_overwrite(&args.dir, &files)?;
+    for (path, bytes) in &files {
+        let path = args.dir.join(path);
+        write_new(&path, bytes).map_err(|error| cannot("write", &path, &error))?;
+    }
+    let mut written: Vec<String> = files.into_keys().collect();
+    let ignore = args.dir.join(".gitignore");
+    if ignore_lines(&ignore).map_err(|error| cannot("write", &ignore, &error))? {
+        written.push(".gitignore".to_owned());
+    }
+    let project = args.dir.canonicalize()?;
+    match report.format() {
+        Format::Json => report.json(&InitOutput {
+            project: project.display().to_string(),
+            files: written,
+            directive: directive.to_owned(),
+        })?,
+        Format::Plain => written.iter().try_for_each(|file| report.line(file))?,
+        Format::Human => {
+            report.line(&format!("Made in {}:", project.display()))?;
+            written.iter().try_for_each(|file| report.line(&format!("  {file}")))?;
+            let there = if args.dir == Path::new(".") { "" } else { " (there)" };
+            report.note(&format!("\nNext{there}:\n  rye check\n  rye plan {directive}\n  rye run {directive}{inputs}"));
+        }
+    }
+    Ok(Exit::Fine)
+}
+
+fn starter() -> Files {
+    let file = |path: &str, text: &str| (path.to_owned(), text.as_bytes().to_vec());
+    Files::from([
+        file(".ai/directives/first.md", include_str!("init/starter/first.md")),
+        file("script.yaml", include_str!("init/starter/script.yaml")),
+    ])
+}
+
+/// The files of an example. Its README speaks of the example's place in this repository, which the copy has left.
+fn example(name: &str) -> Files {
+    let elsewhere = format!(" --project examples/{name}");
+    let mut files = Files::new();
+    let mut folders: Vec<&Dir<'static>> = EXAMPLES.get_dir(name).into_iter().collect();
+    while let Some(folder) = folders.pop() {
+        for entry in folder.entries() {
+            match entry {
+                DirEntry::Dir(inner) => folders.push(inner),
+                DirEntry::File(file) => {
+                    let Ok(path) = file.path().strip_prefix(name) else { continue };
+                    let bytes = match file.contents_utf8() {
+                        Some(text) if path == Path::new("README.md") => text.replace(&elsewhere, "").into_bytes(),
+                        Some(_) | None => file.contents().to_vec(),
+                    };
+                    files.insert(path.to_string_lossy().into_owned(), bytes);
+                }
+            }
+        }
+    }
+    files
+}
+
+/// Nothing is written where anything is in the way: a project that is half new and half old is nobody's.
+fn refuse_to_overwrite(dir: &Path, files: &Files) -> Result<(), Failure> {
+    let there = |path: &&str| fs::symlink_metadata(dir.join(path)).is_ok();
+    if there(&".ai") {
+        let message = format!("`{}` is a project already: it holds `.ai`", dir.display());
+        return Err(Failure::failed(message).help("name another folder, or add to this one by hand"));
+    }
+    let in_the_way: Vec<&str> = files.keys().map(String::as_str).filter(there).collect();
+    let [first, rest @ ..] = in_the_way.as_slice() else { return Ok(()) };
+    let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+    let message = format!("`{}`{more} would be overwritten", dir.join(first).display());
+    Err(Failure::failed(message).help("name an empty folder, or move the file away"))
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    OpenOptions::new().write(true).create_new(true).open(path)?.write_all(bytes)
+}
+
+/// Adds the lines that are not there; answers whether there were any.
+fn ignore_lines(path: &Path) -> io::Result<bool> {
+    let text = match fs::read(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        read => read?,
+    };
+    let has = |line: &&str| text.split(|byte| *byte == b'\n').any(|there| there.trim_ascii() == line.as_bytes());
+    let missing: Vec<&str> = IGNORED.into_iter().filter(|line| !has(line)).collect();
+    if missing.is_empty() {
+        return Ok(false);
+    }
+    let mut more = String::new();
+    if text.last().is_some_and(|last| *last != b'\n') {
+        more.push('\n');
+    }
+    for line in missing {
+        more.push_str(line);
+        more.push('\n');
+    }
+    OpenOptions::new().append(true).create(true).open(path)?.write_all(more.as_bytes())?;
+    Ok(true)
+}
+
+fn cannot(doing: &str, path: &Path, error: &io::Error) -> Failure {
+    Failure::failed(format!("cannot {doing} `{}`: {error}", path.display()))
+}

@@ -1,0 +1,106 @@
+//! The real binary in a folder of its own: what every test of a command needs, and no test.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A folder that is removed with this, holding `project/` and an empty user space.
+pub struct Place {
+    folder: tempfile::TempDir,
+}
+
+/// A process that ended.
+pub struct Done {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("user/.ai")).unwrap();
+        std::fs::create_dir(folder.path().join("project")).unwrap();
+        Self { folder }
+    }
+
+    /// With what `rye init --example` writes.
+    pub fn example(name: &str) -> Self {
+        let place = Self::new();
+        place.fine(&["init", "--example", name]);
+        place
+    }
+
+    pub fn project(&self) -> PathBuf {
+        self.folder.path().join("project")
+    }
+
+    pub fn write(&self, path: &str, text: &str) {
+        let path = self.project().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    pub fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.project().join(path)).unwrap()
+    }
+
+    /// `rye` in the project, with nothing of this machine's user in it.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rye"));
+        command.args(args).current_dir(self.project()).stdin(Stdio::null());
+        command.env("RYE_USER_SPACE", self.folder.path().join("user"));
+        for name in ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    pub fn rye(&self, args: &[&str]) -> Done {
+        Done::from(self.command(args).output().unwrap())
+    }
+
+    /// A call that must succeed; answers its stdout.
+    pub fn fine(&self, args: &[&str]) -> String {
+        let done = self.rye(args);
+        assert_eq!(done.code, Some(0), "{args:?}\n{}\n{}", done.stdout, done.stderr);
+        done.stdout
+    }
+
+    /// A call whose last line of stdout is JSON, with its exit code.
+    pub fn json(&self, args: &[&str]) -> (Option<i32>, Value) {
+        let done = self.rye(&[args, &["--format", "json"]].concat());
+        let last = done.stdout.lines().last().unwrap_or_default();
+        let value = serde_json::from_str(last);
+        (done.code, value.unwrap_or_else(|_| panic!("{args:?}\n{}\n{}", done.stdout, done.stderr)))
+    }
+}
+
+impl From<Output> for Done {
+    fn from(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+}
+
+/// Every file below a folder, by path.
+pub fn files(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                found.push(path.strip_prefix(folder).unwrap().to_string_lossy().into_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}
