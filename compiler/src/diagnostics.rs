@@ -2,7 +2,7 @@
 //! the words are made here and nowhere else, and who prints them decides how.
 
 mod capability;
-mod codes;
+pub mod codes;
 mod config;
 mod context;
 mod extends;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rye_grammar::data::{Kind, Node};
 use rye_grammar::knowledge::KnowledgeFormat;
-use rye_grammar::{ItemId, Source, SourceId, Sources, Span, source, yaml};
+use rye_grammar::{ItemId, Source, SourceId, Sources, Span, SyntaxError, source, yaml};
 use sha2::{Digest, Sha256};
 
 use super::hook::read as hook_reader;
@@ -63,10 +63,13 @@ impl<'w> Items<'w> {
     /// The directive of an id in the highest space that has it; `None` where none has, or where its file holds no
     /// readable directive.
     pub fn directive(&self, id: &ItemId) -> Option<Arc<Directive>> {
+        let mut debris = Diagnostics::new();
         self.cached(&self.directives, ItemKind::Directive, id, |file, text, found| {
             let parsed = rye_grammar::directive::parse(file.source, text);
+            // Where the XML is broken, what was read of it would give rise to complaints about its own debris.
+            let broken = parsed.errors.iter().any(|e| matches!(e, SyntaxError::Xml { .. }));
             found.syntax(parsed.errors);
-            directive::read(file, parsed.tree, found)
+            directive::read(file, parsed.tree, if broken { &mut debris } else { found })
         })
     }
 

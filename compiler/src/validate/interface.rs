@@ -71,7 +71,9 @@ impl InputUses {
             if !in_project {
                 continue;
             }
-            let used = template::input_holes(&leaf.body_template).any(|h| h.name == *name)
+            // Of a file with errors nobody knows what it would have used.
+            let used = items.is_broken(leaf.file.source)
+                || template::input_holes(&leaf.body_template).any(|h| h.name == *name)
                 || hooks.iter().any(|h| h.has(name));
             let (_, ever) = self.uses.entry(field.value.span).or_insert_with(|| (name.clone(), false));
             *ever |= used;
