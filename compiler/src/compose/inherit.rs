@@ -56,7 +56,7 @@ pub fn limits(items: &Items<'_>, chain: &[Arc<Directive>]) -> LimitLayers {
             .entries()
             .iter()
             .map(|e| {
-                let source = Origin { by: By::Config(id.clone()), span: Some(e.value.span) };
+                let source = Origin { by: By::Config(id.clone()), span: Some(e.key.span.join(e.value.span)) };
                 Setting { name: e.key.node.clone(), written: Written::Json(e.value.to_value()), source }
             })
             .collect();
@@ -64,7 +64,7 @@ pub fn limits(items: &Items<'_>, chain: &[Arc<Directive>]) -> LimitLayers {
     // Root first: a nearer link's value takes the place of a farther one's.
     for directive in chain {
         for limit in &directive.limits {
-            let source = Origin::directive(directive, limit.value.span);
+            let source = Origin::directive(directive, limit.name.span.join(limit.value.span));
             let setting = Setting { name: limit.name.node.clone(), written: limit.value.node.clone(), source };
             match layers.directive.iter_mut().find(|s| s.name == setting.name) {
                 Some(slot) => *slot = setting,

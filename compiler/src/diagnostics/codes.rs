@@ -105,7 +105,7 @@ mod tests {
     fn every_page_has_its_sections_in_order() {
         for Code { code, page } in ALL {
             let mut at = 0;
-            assert!(page.starts_with(&format!("# {code}: ")), "{code}");
+            assert!(page.starts_with(&format!("# {code}")), "{code}");
             for section in ["## What it means", "## Why it is refused", "## Example", "## Fix"] {
                 let found = page.find(section).unwrap_or_default();
                 assert!(found > at, "{code}: {section}");

@@ -21,20 +21,20 @@ pub fn defaults(items: &Items<'_>, found: &mut Diagnostics) {
     }
     for entry in limits.entries() {
         let written = Written::Json(entry.value.to_value());
-        check(&entry.key.node, entry.key.span, &written, entry.value.span, found);
+        check(&entry.key.node, &written, entry.key.span.join(entry.value.span), found);
     }
 }
 
 /// The `<limits>` of one directive.
 pub fn declared(directive: &Directive, found: &mut Diagnostics) {
     for limit in &directive.limits {
-        check(&limit.name.node, limit.name.span, &limit.value.node, limit.value.span, found);
+        check(&limit.name.node, &limit.value.node, limit.name.span.join(limit.value.span), found);
     }
 }
 
-fn check(name: &str, name_span: Span, written: &Written, span: Span, found: &mut Diagnostics) {
+fn check(name: &str, written: &Written, span: Span, found: &mut Diagnostics) {
     let Some(limit) = LimitName::parse(name) else {
-        found.push(unknown(name, name_span));
+        found.push(unknown(name, span));
         return;
     };
     if let Err(why) = amount(limit, written) {
