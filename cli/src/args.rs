@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args as ArgGroup, Parser, Subcommand, ValueEnum};
 
-use crate::command::{check, completions, eval, init, schema};
+use crate::command::{check, completions, eval, init, schema, threads};
 
 /// Declarative pipelines for language-model agents: check them, see what they will send, run them.
 #[derive(Debug, Parser)]
@@ -60,6 +60,8 @@ pub enum Command {
     Check(check::CheckArgs),
     /// Begin a project: `.ai/` with a first directive, or a copy of an example
     Init(init::InitArgs),
+    /// See what ran: threads, their cost, their transcripts
+    Threads(threads::ThreadsArgs),
     /// Try the small languages: one JSON request per line in, one answer per line out
     Eval(Box<eval::EvalArgs>),
     /// Print the completion script of a shell

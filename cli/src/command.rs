@@ -5,6 +5,7 @@ pub mod completions;
 pub mod eval;
 pub mod init;
 pub mod schema;
+pub mod threads;
 
 use crate::Failure;
 use crate::args::{Args, Command};
@@ -16,6 +17,7 @@ pub fn run(args: Args, report: &Report) -> Result<Exit, Failure> {
     match args.command {
         Command::Check(check) => check::run(&check, global, report),
         Command::Init(init) => init::run(&init, report),
+        Command::Threads(threads) => threads::run(&threads, global, report),
         Command::Eval(eval) => eval::run(&eval, report),
         Command::Completions(completions) => completions::run(&completions),
         Command::Schema(schema) => schema::run(&schema, report),

@@ -6,6 +6,7 @@ mod command;
 mod exit;
 mod report;
 mod space;
+mod view;
 
 use std::process::ExitCode;
 
@@ -52,6 +53,12 @@ impl Failure {
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
+    }
+}
+
+impl From<rye_engine::store::StoreError> for Failure {
+    fn from(error: rye_engine::store::StoreError) -> Self {
+        Self::failed(error.to_string())
     }
 }
 

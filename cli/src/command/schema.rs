@@ -6,6 +6,7 @@ use schemars::{Schema, schema_for};
 use crate::Failure;
 use crate::command::check::CheckOutput;
 use crate::command::init::InitOutput;
+use crate::command::threads::{ListOutput, ShowOutput};
 use crate::exit::Exit;
 use crate::report::Report;
 use crate::report::diagnostic::DiagnosticOutput;
@@ -23,6 +24,8 @@ enum Output {
     Diagnostic,
     Eval,
     Init,
+    Thread,
+    Threads,
 }
 
 impl Output {
@@ -32,6 +35,8 @@ impl Output {
             Self::Diagnostic => schema_for!(DiagnosticOutput),
             Self::Eval => schema_for!(EvalOutput),
             Self::Init => schema_for!(InitOutput),
+            Self::Thread => schema_for!(ShowOutput),
+            Self::Threads => schema_for!(ListOutput),
         }
     }
 }

@@ -32,7 +32,7 @@ mod tests;
 
 pub use changes::{Answered, Change};
 pub use ledger::{LedgerStep, Step};
-pub use repair::{Repaired, repair};
+pub use repair::{Repaired, repair, row_of};
 pub use rows::{Liveness, RowUpdate, ThreadRow};
 pub use writer::RegistryWriter;
 

@@ -10,6 +10,7 @@ use rye_compiler::semantics::ledger::{Answer, Ledger, Refusal};
 use super::changes::{insert, put};
 use super::ledger::{LedgerStep, Step, Taken};
 use super::{Registry, ThreadRow, failed, tables};
+use crate::event::Event;
 use crate::store::disk::Disk;
 use crate::store::layout::{self, REGISTRY};
 use crate::store::{StoreError, owner, transcript};
@@ -75,6 +76,11 @@ pub fn repair(disk: &Arc<dyn Disk>) -> Result<Repaired, StoreError> {
         fill_ledger(transaction, &ledger, &answers)
     })?;
     Ok(repaired)
+}
+
+/// The row a thread's events make, for who reads them without a registry; `None` if they do not begin as a thread does.
+pub fn row_of(thread: &ThreadId, events: &[Event]) -> Option<ThreadRow> {
+    fold::fold(thread, events).map(|folded| folded.row)
 }
 
 fn read(disk: &dyn Disk, thread: &ThreadId) -> Result<Option<Folded>, StoreError> {

@@ -1,0 +1,154 @@
+//! What is on disk of a project's threads, to read: from the registry, or from the transcripts where it cannot be used.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rye_compiler::diagnostics::closest;
+use rye_engine::event::Event;
+use rye_engine::store::registry::{Liveness, row_of};
+use rye_engine::store::{Disk, Reading, RealDisk, Registry, StoreError, ThreadRow, layout, owner, transcript};
+use rye_engine::thread_id::ThreadId;
+
+use crate::Failure;
+
+pub struct Book {
+    disk: Arc<dyn Disk>,
+    registry: Option<Registry>,
+    trouble: Option<StoreError>,
+}
+
+/// A thread as it stands now.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub row: ThreadRow,
+    /// It is not over, and nobody works on it.
+    pub orphaned: bool,
+}
+
+/// A thread with everything that happened in it.
+pub struct Record {
+    pub entry: Entry,
+    pub reading: Reading,
+    pub events: Vec<Event>,
+}
+
+impl Book {
+    pub fn open(project: &Path) -> Result<Self, Failure> {
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(project)?);
+        let (registry, trouble) = match Registry::open_read_only(Arc::clone(&disk)) {
+            Ok(registry) => (registry, None),
+            Err(error) => (None, Some(error)),
+        };
+        Ok(Self { disk, registry, trouble })
+    }
+
+    /// Why the registry cannot be used, if it is there.
+    pub fn trouble(&self) -> Option<&StoreError> {
+        self.trouble.as_ref()
+    }
+
+    pub fn registry(&self) -> Option<&Registry> {
+        self.registry.as_ref()
+    }
+
+    pub fn disk(&self) -> &dyn Disk {
+        &*self.disk
+    }
+
+    /// Every thread by id, and those that cannot be read.
+    pub fn threads(&self) -> Result<(Vec<Entry>, Vec<StoreError>), Failure> {
+        if let Some(registry) = &self.registry {
+            let entries: Result<_, StoreError> =
+                registry.threads()?.into_iter().map(|row| entry(registry, row)).collect();
+            return Ok((entries?, Vec::new()));
+        }
+        let (mut entries, mut unreadable) = (Vec::new(), Vec::new());
+        let anybody = !owner::living(&*self.disk)?.is_empty();
+        for thread in self.ids()? {
+            match self.events(&thread, 0).map(|(_, events)| row_of(&thread, &events)) {
+                Ok(Some(row)) => entries.push(Entry { orphaned: !row.status.is_over() && !anybody, row }),
+                Ok(None) => {}
+                Err(error) => unreadable.push(error),
+            }
+        }
+        Ok((entries, unreadable))
+    }
+
+    /// A thread by the id a user wrote.
+    pub fn find(&self, id: &str) -> Result<Entry, Failure> {
+        let thread = ThreadId::parse(id).map_err(|invalid| {
+            Failure::usage(format!("`{}` is no thread id: {}", id.escape_debug(), invalid.reason))
+        })?;
+        if let Some(registry) = &self.registry {
+            if let Some(row) = registry.thread(&thread)? {
+                return Ok(entry(registry, row)?);
+            }
+        } else if let Ok((_, events)) = self.events(&thread, 0)
+            && let Some(row) = row_of(&thread, &events)
+        {
+            let anybody = !owner::living(&*self.disk)?.is_empty();
+            return Ok(Entry { orphaned: !row.status.is_over() && !anybody, row });
+        }
+        Err(self.unknown(id)?)
+    }
+
+    /// A thread with its transcript; what that says of status and cost is newer than the registry's row.
+    pub fn record(&self, id: &str) -> Result<Record, Failure> {
+        let mut entry = self.find(id)?;
+        let (reading, events) = self.events(&entry.row.id, entry.row.synced)?;
+        if let Some(told) = row_of(&entry.row.id, &events) {
+            entry.row.cost = told.cost;
+            entry.row.updated_at = entry.row.updated_at.max(told.updated_at);
+            if told.status.is_over() {
+                entry.row.status = told.status;
+                entry.orphaned = false;
+            }
+        }
+        Ok(Record { entry, reading, events })
+    }
+
+    /// The bytes of a transcript, whole lines.
+    pub fn lines(&self, thread: &ThreadId, length: u64) -> Result<Vec<u8>, Failure> {
+        let path = layout::transcript(thread);
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        Ok(self.disk.read_range(&path, 0, length)?)
+    }
+
+    fn events(&self, thread: &ThreadId, synced: u64) -> Result<(Reading, Vec<Event>), StoreError> {
+        let reading = transcript::read(&*self.disk, thread, synced)?;
+        let events: Result<Vec<Event>, StoreError> =
+            reading.records.iter().map(|record| record.event(thread)).collect();
+        Ok((reading, events?))
+    }
+
+    fn ids(&self) -> Result<Vec<ThreadId>, StoreError> {
+        match &self.registry {
+            Some(registry) => Ok(registry.threads()?.into_iter().map(|row| row.id).collect()),
+            None => layout::find_threads(&*self.disk),
+        }
+    }
+
+    fn unknown(&self, id: &str) -> Result<Failure, Failure> {
+        let ids = self.ids()?;
+        let failure = Failure::usage(format!("there is no thread `{id}`"));
+        // The name of a directive means its latest thread: ids of one directive sort by time.
+        let of_directive = |thread: &&ThreadId| {
+            thread
+                .as_str()
+                .strip_prefix(id)
+                .and_then(|rest| rest.strip_prefix('-'))
+                .is_some_and(|n| n.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        let meant = ids.iter().rfind(of_directive).map(ToString::to_string);
+        let meant = meant.or_else(|| closest(id, ids.iter().map(ThreadId::as_str)));
+        Ok(match meant {
+            Some(meant) => failure.help(format!("did you mean `{meant}`?")),
+            None if ids.is_empty() => failure.help("this project has no threads yet"),
+            None => failure.help("`rye threads list` shows them"),
+        })
+    }
+}
+
+fn entry(registry: &Registry, row: ThreadRow) -> Result<Entry, StoreError> {
+    Ok(Entry { orphaned: registry.liveness(&row)? == Liveness::Orphaned, row })
+}

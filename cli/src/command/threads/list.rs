@@ -1,0 +1,144 @@
+//! `rye threads list`.
+
+use std::cmp::Reverse;
+
+use anstyle::{AnsiColor, Style};
+use clap::Args;
+use rye_engine::thread::PrintedCost;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::book::{Book, Entry};
+use crate::Failure;
+use crate::args::Format;
+use crate::exit::Exit;
+use crate::report::Report;
+use crate::view::table::{Cell, Table};
+use crate::view::{ago, coloured, date, money, now, status_style};
+
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Only those that are not over
+    #[arg(long)]
+    active: bool,
+    /// Only threads of this directive
+    #[arg(long, value_name = "ID")]
+    directive: Option<String>,
+    /// At most so many
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+}
+
+/// `rye threads list --format json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ListOutput {
+    /// The newest first.
+    pub threads: Vec<ThreadOutput>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ThreadOutput {
+    pub thread_id: String,
+    pub directive: String,
+    /// `created`, `running`, `completed`, `error`, `cancelled`, `killed`, `continued` or `suspended`.
+    pub status: String,
+    /// It is not over and nobody works on it: `rye run --resume` takes it up.
+    pub orphaned: bool,
+    pub parent: Option<String>,
+    /// The root of its tree; itself without a parent.
+    pub root: String,
+    pub plan_id: Option<String>,
+    /// Date and time in UTC.
+    pub created_at: String,
+    pub updated_at: String,
+    pub cost: CostOutput,
+    /// The thread it goes on from.
+    pub continues: Option<String>,
+    /// The thread that goes on from it.
+    pub continued_by: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CostOutput {
+    pub turns: u64,
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    /// Dollars.
+    #[schemars(with = "f64")]
+    pub spend: serde_json::Value,
+}
+
+impl From<PrintedCost> for CostOutput {
+    fn from(cost: PrintedCost) -> Self {
+        let PrintedCost { turns, input_tokens, output_tokens, spend } = cost;
+        Self { turns, input_tokens, output_tokens, spend }
+    }
+}
+
+impl ThreadOutput {
+    pub fn new(entry: &Entry) -> Self {
+        let row = &entry.row;
+        Self {
+            thread_id: row.id.to_string(),
+            directive: row.directive.clone(),
+            status: row.status.word().to_owned(),
+            orphaned: entry.orphaned,
+            parent: row.parent.as_ref().map(ToString::to_string),
+            root: row.root.to_string(),
+            plan_id: row.plan_id.clone(),
+            created_at: date(row.created_at),
+            updated_at: date(row.updated_at),
+            cost: PrintedCost::from(row.cost).into(),
+            continues: row.continues.as_ref().map(ToString::to_string),
+            continued_by: row.continued_by.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+pub fn run(args: &ListArgs, book: &Book, report: &Report) -> Result<Exit, Failure> {
+    let (mut entries, unreadable) = book.threads()?;
+    for error in &unreadable {
+        report.note(&format!("left out: {error}"));
+    }
+    entries.retain(|entry| !args.active || !entry.row.status.is_over());
+    entries.retain(|entry| args.directive.as_ref().is_none_or(|directive| entry.row.directive == *directive));
+    entries.sort_by(|a, b| (Reverse(a.row.created_at), &a.row.id).cmp(&(Reverse(b.row.created_at), &b.row.id)));
+    entries.truncate(args.limit.unwrap_or(usize::MAX));
+    match report.format() {
+        Format::Json => report.json(&ListOutput { threads: entries.iter().map(ThreadOutput::new).collect() })?,
+        Format::Human if entries.is_empty() => report.note("no threads"),
+        format @ (Format::Human | Format::Plain) => {
+            table(&entries, format).lines(format).iter().try_for_each(|line| report.line(line))?;
+        }
+    }
+    Ok(Exit::Fine)
+}
+
+fn table(entries: &[Entry], format: Format) -> Table {
+    let mut table = Table::new(&["THREAD", "DIRECTIVE", "STATUS", "TURNS", "TOKENS", "COST", "STARTED"], &[3, 4, 5]);
+    let now = now();
+    for entry in entries {
+        let row = &entry.row;
+        let started = if format == Format::Human { ago(row.created_at, now) } else { date(row.created_at) };
+        let tokens = row.cost.input_tokens.saturating_add(row.cost.output_tokens);
+        table.row(vec![
+            row.id.as_str().into(),
+            row.directive.as_str().into(),
+            Cell::styled(standing(entry), standing_style(entry)),
+            row.cost.turns.to_string().into(),
+            tokens.to_string().into(),
+            money(row.cost.spend).into(),
+            started.into(),
+        ]);
+    }
+    table
+}
+
+/// The status, or that its owner is gone.
+pub fn standing(entry: &Entry) -> &'static str {
+    if entry.orphaned { "orphaned" } else { entry.row.status.word() }
+}
+
+fn standing_style(entry: &Entry) -> Style {
+    if entry.orphaned { coloured(AnsiColor::Yellow) } else { status_style(entry.row.status) }
+}

@@ -1,0 +1,276 @@
+//! `rye threads show THREAD`.
+
+use std::collections::BTreeSet;
+
+use clap::Args;
+use rye_compiler::plan::PlanLimits;
+use rye_compiler::semantics::ledger::{Account, Standing};
+use rye_engine::event::{Ended, Event, EventBody, Opened};
+use rye_engine::store::{layout, owner};
+use rye_engine::thread::dollars;
+use rye_engine::thread_id::ThreadId;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::book::{Book, Record};
+use super::list::{ThreadOutput, standing};
+use crate::Failure;
+use crate::args::Format;
+use crate::exit::Exit;
+use crate::report::{Report, printable};
+use crate::view::{DIM, count, date, event, money, short, signed_money};
+
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// The thread's id
+    #[arg(value_name = "THREAD")]
+    thread: String,
+}
+
+/// `rye threads show THREAD --format json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ShowOutput {
+    #[serde(flatten)]
+    pub thread: ThreadOutput,
+    pub inputs: Map<String, Value>,
+    /// By name; dollars for `spend`.
+    pub limits: Map<String, Value>,
+    /// Sets that must all allow an action: the thread's own first, then its parent's, up the spawn chain.
+    pub capabilities: Vec<Vec<String>>,
+    pub outputs: Option<Map<String, Value>>,
+    pub result: Option<String>,
+    pub error: Option<ErrorOutput>,
+    /// Every account of the thread's tree, the root's first, each before its children.
+    pub ledger: Vec<AccountOutput>,
+    /// The threads that this one goes on from and that go on from it, the first one first.
+    pub chain: Vec<String>,
+    /// The process that works on it, or did last.
+    pub pid: Option<u32>,
+    pub events: usize,
+    /// Relative to the project.
+    pub transcript: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ErrorOutput {
+    pub code: String,
+    pub message: String,
+}
+
+/// Dollars throughout.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct AccountOutput {
+    pub thread_id: String,
+    /// 0 for the root.
+    pub level: usize,
+    #[schemars(with = "f64")]
+    pub reserved: Value,
+    #[schemars(with = "f64")]
+    pub spent: Value,
+    /// Negative when overspent.
+    #[schemars(with = "f64")]
+    pub remaining: Value,
+    /// `open`, `draining` or `released`.
+    pub standing: String,
+}
+
+/// An account with its place in the tree.
+struct Held {
+    thread: ThreadId,
+    level: usize,
+    account: Account,
+}
+
+pub fn run(args: &ShowArgs, book: &Book, report: &Report) -> Result<Exit, Failure> {
+    let record = book.record(&args.thread)?;
+    let ledger = ledger(book, &record.entry.row.root)?;
+    let chain = chain(book, &record)?;
+    match report.format() {
+        Format::Json => report.json(&output(book, &record, &ledger, &chain)?)?,
+        Format::Plain => {
+            for (key, values) in facts(book, &record, &ledger, &chain)? {
+                for value in values {
+                    report.line(&format!("{key}\t{}", short(&value, 10_000)))?;
+                }
+            }
+        }
+        Format::Human => {
+            for (key, values) in facts(book, &record, &ledger, &chain)? {
+                let mut label = key;
+                for value in values {
+                    report.line(&format!("{DIM}{label:<13}{DIM:#} {}", printable(&value)))?;
+                    label = "";
+                }
+            }
+        }
+    }
+    Ok(Exit::Fine)
+}
+
+fn output(book: &Book, record: &Record, ledger: &[Held], chain: &[ThreadId]) -> Result<ShowOutput, Failure> {
+    let (opened, ended) = (opened(&record.events), ended(&record.events));
+    let grants = opened.map(|opened| &opened.grants).into_iter().flatten();
+    Ok(ShowOutput {
+        thread: ThreadOutput::new(&record.entry),
+        inputs: opened.map(|opened| opened.inputs.clone()).unwrap_or_default(),
+        limits: opened.map(|opened| limits(&opened.limits)).unwrap_or_default(),
+        capabilities: grants.map(|set| set.iter().map(|grant| grant.pattern.clone()).collect()).collect(),
+        outputs: ended.and_then(|ended| ended.outputs.clone()),
+        result: ended.and_then(|ended| ended.result.clone()),
+        error: ended.and_then(|ended| ended.error.clone()).map(|e| ErrorOutput { code: e.code, message: e.message }),
+        ledger: ledger.iter().map(AccountOutput::new).collect(),
+        chain: chain.iter().map(ToString::to_string).collect(),
+        pid: pid(book, record)?,
+        events: record.events.len(),
+        transcript: layout::transcript(&record.entry.row.id).display().to_string(),
+    })
+}
+
+impl AccountOutput {
+    fn new(held: &Held) -> Self {
+        let account = &held.account;
+        Self {
+            thread_id: held.thread.to_string(),
+            level: held.level,
+            reserved: account.reserved().to_json(),
+            spent: account.spent().to_json(),
+            remaining: account.remaining().to_json(),
+            standing: standing_word(account.standing()).to_owned(),
+        }
+    }
+}
+
+fn standing_word(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Open => "open",
+        Standing::Draining => "draining",
+        Standing::Released => "released",
+    }
+}
+
+/// What is shown, under its name.
+fn facts(
+    book: &Book,
+    record: &Record,
+    ledger: &[Held],
+    chain: &[ThreadId],
+) -> Result<Vec<(&'static str, Vec<String>)>, Failure> {
+    let (entry, row) = (&record.entry, &record.entry.row);
+    let one = |text: String| vec![text];
+    let json = |map: &Map<String, Value>| map.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+    let mut facts = vec![("thread", one(row.id.to_string())), ("status", one(standing(entry).to_owned()))];
+    if let Some(pid) = pid(book, record)?.filter(|_| !row.status.is_over()) {
+        facts.push(("process", one(format!("{pid}{}", if entry.orphaned { ", gone" } else { "" }))));
+    }
+    facts.push(("directive", one(row.directive.clone())));
+    facts.extend(row.plan_id.clone().map(|plan| ("plan", one(plan))));
+    facts.push(("started", one(date(row.created_at))));
+    facts.push(("last event", one(date(row.updated_at))));
+    facts.push(("cost", one(event::cost(&row.cost))));
+    if let Some(opened) = opened(&record.events) {
+        facts.push(("inputs", json(&opened.inputs)));
+        facts.push(("limits", one(limit_line(&opened.limits))));
+        for (n, set) in opened.grants.iter().enumerate() {
+            let key = if n == 0 { "capabilities" } else { "and of parent" };
+            let patterns: Vec<String> = set.iter().map(|grant| grant.pattern.clone()).collect();
+            facts.push((key, if patterns.is_empty() { one("none".to_owned()) } else { patterns }));
+        }
+    }
+    if let Some(ended) = ended(&record.events) {
+        facts.push(("outputs", ended.outputs.as_ref().map(json).unwrap_or_default()));
+        facts.extend(ended.result.clone().filter(|_| ended.outputs.is_none()).map(|result| ("result", one(result))));
+        facts.extend(ended.error.as_ref().map(|e| ("error", one(format!("{}: {}", e.code, e.message)))));
+    }
+    facts.push(("ledger", ledger_lines(ledger)));
+    if chain.len() > 1 {
+        facts.push(("chain", chain.iter().map(ToString::to_string).collect()));
+    }
+    let transcript = layout::transcript(&row.id);
+    let events = count(record.events.len() as u64, "event");
+    facts.push(("transcript", one(format!("{} ({events})", transcript.display()))));
+    Ok(facts)
+}
+
+fn opened(events: &[Event]) -> Option<&Opened> {
+    events.iter().find_map(|event| if let EventBody::Opened(opened) = &event.body { Some(&**opened) } else { None })
+}
+
+/// The last end: a suspended thread may have gone on.
+fn ended(events: &[Event]) -> Option<&Ended> {
+    events.iter().rev().find_map(|event| if let EventBody::Ended(ended) = &event.body { Some(&**ended) } else { None })
+}
+
+fn limits(limits: &PlanLimits) -> Map<String, Value> {
+    let PlanLimits { turns, tokens, spend, spawns, depth, duration_seconds, output } = *limits;
+    let named = [
+        ("turns", turns.into()),
+        ("tokens", tokens.into()),
+        ("spend", dollars(spend)),
+        ("spawns", spawns.into()),
+        ("depth", depth.into()),
+        ("duration_seconds", duration_seconds.into()),
+        ("output", output.into()),
+    ];
+    named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn limit_line(limits: &PlanLimits) -> String {
+    let PlanLimits { turns, tokens, spend, spawns, depth, duration_seconds, output } = *limits;
+    format!(
+        "turns {turns}, tokens {tokens}, spend {}, spawns {spawns}, depth {depth}, duration {duration_seconds}s, output {output}",
+        money(spend)
+    )
+}
+
+/// `hello-1739820456: $0.05 reserved, $0.0012 spent, $0.0488 remaining, open`, children below their parents.
+fn ledger_lines(ledger: &[Held]) -> Vec<String> {
+    let line = |held: &Held| {
+        let Held { thread, level, account } = held;
+        let [reserved, spent, remaining] = [account.reserved(), account.spent(), account.remaining()].map(signed_money);
+        let standing = standing_word(account.standing());
+        let indent = "  ".repeat(*level);
+        format!("{indent}{thread}: {reserved} reserved, {spent} spent, {remaining} remaining, {standing}")
+    };
+    ledger.iter().map(line).collect()
+}
+
+/// The accounts of a tree, each before its children.
+fn ledger(book: &Book, root: &ThreadId) -> Result<Vec<Held>, Failure> {
+    let Some(registry) = book.registry() else { return Ok(Vec::new()) };
+    let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
+    let mut next = vec![(root.clone(), 0)];
+    while let Some((thread, level)) = next.pop() {
+        if !seen.insert(thread.clone()) {
+            continue;
+        }
+        next.extend(registry.children(&thread)?.into_iter().rev().map(|(_, child)| (child, level + 1)));
+        if let Some(account) = registry.account(&thread)? {
+            found.push(Held { thread, level, account });
+        }
+    }
+    Ok(found)
+}
+
+/// The threads before and after this one, itself among them.
+fn chain(book: &Book, record: &Record) -> Result<Vec<ThreadId>, Failure> {
+    let this = &record.entry.row;
+    let (mut chain, mut seen) = (vec![this.id.clone()], BTreeSet::from([this.id.clone()]));
+    let Some(registry) = book.registry() else { return Ok(chain) };
+    let mut before = this.continues.clone();
+    while let Some(thread) = before.take().filter(|thread| seen.insert(thread.clone())) {
+        before = registry.thread(&thread)?.and_then(|row| row.continues);
+        chain.insert(0, thread);
+    }
+    let mut after = this.continued_by.clone();
+    while let Some(thread) = after.take().filter(|thread| seen.insert(thread.clone())) {
+        after = registry.thread(&thread)?.and_then(|row| row.continued_by);
+        chain.push(thread);
+    }
+    Ok(chain)
+}
+
+fn pid(book: &Book, record: &Record) -> Result<Option<u32>, Failure> {
+    let Some(id) = &record.entry.row.owner else { return Ok(None) };
+    Ok(owner::info(book.disk(), id)?.map(|info| info.pid))
+}

@@ -1,0 +1,87 @@
+//! `rye threads transcript THREAD`: the events of a thread, for readers, or the lines as they are on disk.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use clap::Args;
+use rye_engine::event::Event;
+
+use super::book::Book;
+use crate::Failure;
+use crate::args::Format;
+use crate::exit::Exit;
+use crate::report::{Report, printable};
+use crate::view::event::shown;
+use crate::view::{BOLD, DIM, coloured, short, time_of_day};
+
+/// Lines of an event's text that are shown without `--full`.
+const LINES: usize = 12;
+
+#[derive(Debug, Args)]
+pub struct TranscriptArgs {
+    /// The thread's id
+    #[arg(value_name = "THREAD")]
+    thread: String,
+    /// The lines as they are on disk, one JSON object each (as `--format json` does)
+    #[arg(long)]
+    json: bool,
+    /// Only the last N events
+    #[arg(long, value_name = "N")]
+    tail: Option<usize>,
+    /// Long texts whole
+    #[arg(long)]
+    full: bool,
+}
+
+pub fn run(args: &TranscriptArgs, book: &Book, report: &Report) -> Result<Exit, Failure> {
+    let record = book.record(&args.thread)?;
+    let skipped = args.tail.map_or(0, |tail| record.events.len().saturating_sub(tail));
+    if args.json || report.format() == Format::Json {
+        let bytes = book.lines(&record.entry.row.id, record.reading.length)?;
+        let from = skipped.checked_sub(1).and_then(|last| record.reading.ends.get(last)).copied().unwrap_or(0);
+        let bytes = bytes.get(usize::try_from(from).unwrap_or(usize::MAX)..).unwrap_or_default();
+        std::io::stdout().lock().write_all(bytes)?;
+        return Ok(Exit::Fine);
+    }
+    for event in record.events.iter().skip(skipped) {
+        match report.format() {
+            Format::Plain => report.line(&plain(event))?,
+            Format::Human | Format::Json => report.line(&human(event, args.full))?,
+        }
+    }
+    if let Some(torn) = &record.reading.torn {
+        let bytes = torn.bytes;
+        report.note(&format!("line {} is not whole ({bytes} bytes): it is being written, or was cut off", torn.line));
+    }
+    Ok(Exit::Fine)
+}
+
+/// One line: number, time, name, what happened, and the beginning of its text.
+fn plain(event: &Event) -> String {
+    let what = shown(event);
+    let name = event.body.reader_name();
+    let mut line = format!("{}\t{}\t{name}\t{}", event.seq, time_of_day(event.ts), short(&what.line, 2_000));
+    if let Some(text) = &what.text {
+        line.push('\t');
+        line.push_str(&short(text, 200));
+    }
+    line
+}
+
+fn human(event: &Event, full: bool) -> String {
+    let what = shown(event);
+    let style = if what.bad { coloured(anstyle::AnsiColor::Red) } else { BOLD };
+    let (time, name) = (time_of_day(event.ts), event.body.reader_name());
+    let line = printable(&what.line);
+    let mut out = format!("{DIM}{:>4}  {time}{DIM:#}  {style}{name}{style:#}  {line}", event.seq);
+    let text = what.text.as_deref().map(printable).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    let visible = if full || lines.len() <= LINES + 1 { lines.len() } else { LINES };
+    for line in lines.iter().take(visible) {
+        write!(out, "\n      {line}").ok();
+    }
+    if visible < lines.len() {
+        write!(out, "\n      {DIM}… {} more lines (--full){DIM:#}", lines.len() - visible).ok();
+    }
+    out
+}

@@ -1,0 +1,101 @@
+//! What commands have in common in how things look: tables, times, money, events. Nothing is printed here.
+
+pub mod event;
+pub mod table;
+
+use anstyle::{AnsiColor, Style};
+use jiff::Timestamp;
+use rye_compiler::semantics::money::Nanos;
+use rye_engine::thread::Status;
+
+pub const DIM: Style = Style::new().dimmed();
+pub const BOLD: Style = Style::new().bold();
+
+pub fn coloured(color: AnsiColor) -> Style {
+    Style::new().fg_color(Some(color.into()))
+}
+
+pub fn status_style(status: Status) -> Style {
+    match status {
+        Status::Created | Status::Running => coloured(AnsiColor::Cyan),
+        Status::Completed | Status::Continued => coloured(AnsiColor::Green),
+        Status::Error => coloured(AnsiColor::Red),
+        Status::Cancelled | Status::Killed | Status::Suspended => coloured(AnsiColor::Yellow),
+    }
+}
+
+/// Nano-dollars as people write them: `$0.0123`.
+pub fn money(nanos: u64) -> String {
+    format!("${}", Nanos::from_u64(nanos))
+}
+
+/// An amount that may be overspent.
+pub fn signed_money(amount: Nanos) -> String {
+    let text = amount.to_string();
+    text.strip_prefix('-').map_or_else(|| format!("${text}"), |rest| format!("-${rest}"))
+}
+
+/// `1 turn`, `2 turns`.
+pub fn count(n: u64, one: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") }
+}
+
+pub fn now() -> i64 {
+    Timestamp::now().as_millisecond()
+}
+
+/// Milliseconds since 1970 as a date and time of day in UTC, to the second.
+pub fn date(ms: i64) -> String {
+    written(ms, "%Y-%m-%dT%H:%M:%SZ")
+}
+
+/// The time of day in UTC, to the millisecond.
+pub fn time_of_day(ms: i64) -> String {
+    written(ms, "%H:%M:%S%.3f")
+}
+
+fn written(ms: i64, format: &str) -> String {
+    Timestamp::from_millisecond(ms).map_or_else(|_| ms.to_string(), |at| at.strftime(format).to_string())
+}
+
+/// How long ago that was, in the largest unit that fits.
+pub fn ago(ms: i64, now: i64) -> String {
+    let seconds = now.saturating_sub(ms).max(0) / 1000;
+    match seconds {
+        0..60 => format!("{seconds}s ago"),
+        60..3_600 => format!("{}m ago", seconds / 60),
+        3_600..86_400 => format!("{}h ago", seconds / 3_600),
+        _ => format!("{}d ago", seconds / 86_400),
+    }
+}
+
+/// One line of at most so many characters, whatever the text holds.
+pub fn short(text: &str, limit: usize) -> String {
+    let mut line = String::new();
+    for (n, c) in text.trim().chars().enumerate() {
+        if n == limit {
+            line.push('…');
+            break;
+        }
+        line.push(if c.is_control() { ' ' } else { c });
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_amounts_read_well() {
+        assert_eq!(date(1_771_027_200_000), "2026-02-14T00:00:00Z");
+        assert_eq!(time_of_day(1_771_027_200_123), "00:00:00.123");
+        assert_eq!(date(i64::MAX), i64::MAX.to_string());
+        assert_eq!(
+            (ago(0, 59_999), ago(5, 0), ago(0, 7_200_000)),
+            ("59s ago".into(), "0s ago".into(), "2h ago".into())
+        );
+        assert_eq!((money(12_300_000), signed_money(Nanos(-5))), ("$0.0123".into(), "-$0.000000005".into()));
+        assert_eq!(short("a\nbcd", 3), "a b…");
+    }
+}

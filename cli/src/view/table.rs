@@ -1,0 +1,110 @@
+//! Tables of text: columns as wide as their widest cell, for people; tabs between the cells, for programs.
+
+use std::fmt::Write;
+
+use anstyle::Style;
+
+use crate::args::Format;
+
+#[derive(Debug, Default)]
+pub struct Table {
+    head: Vec<&'static str>,
+    /// Columns of numbers stand at the right.
+    right: Vec<usize>,
+    rows: Vec<Vec<Cell>>,
+}
+
+#[derive(Debug, Default, Clone)]
+pub struct Cell {
+    text: String,
+    style: Style,
+}
+
+impl Cell {
+    pub fn styled(text: impl Into<String>, style: Style) -> Self {
+        Self { style, ..Self::from(text.into()) }
+    }
+}
+
+impl From<String> for Cell {
+    /// A cell is one line whatever it is made of.
+    fn from(text: String) -> Self {
+        let text = text.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect();
+        Self { text, style: Style::new() }
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::from(text.to_owned())
+    }
+}
+
+impl Table {
+    pub fn new(head: &[&'static str], right: &[usize]) -> Self {
+        Self { head: head.to_vec(), right: right.to_vec(), rows: Vec::new() }
+    }
+
+    pub fn row(&mut self, cells: Vec<Cell>) {
+        self.rows.push(cells);
+    }
+
+    /// The lines; a head only where people read.
+    pub fn lines(&self, format: Format) -> Vec<String> {
+        match format {
+            Format::Plain | Format::Json => self.rows.iter().map(|row| tabs(row)).collect(),
+            Format::Human => {
+                let head: Vec<Cell> = self.head.iter().map(|name| Cell::styled(*name, super::BOLD)).collect();
+                let widths = self.widths();
+                std::iter::once(&head).chain(&self.rows).map(|row| self.aligned(row, &widths)).collect()
+            }
+        }
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let mut widths: Vec<usize> = self.head.iter().map(|name| name.chars().count()).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.text.chars().count());
+            }
+        }
+        widths
+    }
+
+    fn aligned(&self, row: &[Cell], widths: &[usize]) -> String {
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
+            if column > 0 {
+                line.push_str("  ");
+            }
+            let Cell { text, style } = cell;
+            let space = " ".repeat(width.saturating_sub(text.chars().count()));
+            if self.right.contains(&column) {
+                write!(line, "{space}{style}{text}{style:#}").ok();
+            } else {
+                write!(line, "{style}{text}{style:#}{space}").ok();
+            }
+        }
+        line.truncate(line.trim_end().len());
+        line
+    }
+}
+
+fn tabs(row: &[Cell]) -> String {
+    row.iter().map(|cell| cell.text.as_str()).collect::<Vec<_>>().join("\t")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_align_and_programs_get_tabs() {
+        let mut table = Table::new(&["NAME", "N"], &[1]);
+        table.row(vec!["a\tb".into(), "10".into()]);
+        table.row(vec!["é".into(), "7".into()]);
+        assert_eq!(table.lines(Format::Plain), ["a\u{FFFD}b\t10", "é\t7"]);
+        let human = table.lines(Format::Human);
+        assert_eq!(human.get(1..), Some(&["a\u{FFFD}b   10".to_owned(), "é      7".to_owned()][..]));
+    }
+}
