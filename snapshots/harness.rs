@@ -7,6 +7,6 @@ mod harness {
     pub mod space;
 }
 
-pub use harness::case::{Case, Settings, discover};
+pub use harness::case::{Case, Settings, check, discover};
 pub use harness::render::render_diagnostics;
-pub use harness::space::{load, standard_library};
+pub use harness::space::standard_library;

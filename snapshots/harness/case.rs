@@ -4,15 +4,18 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rye_compiler::compile::{Request, compile};
 use rye_compiler::diagnostics::Diagnostics;
-use rye_compiler::item::Items;
-use rye_compiler::world::{ItemKind, MapWorld, Space, World};
+use rye_compiler::plan::render::{text, view};
+use rye_compiler::validate::{self, Selection};
+use rye_compiler::world::World;
+use rye_engine::disk_world::DiskWorld;
+use rye_engine::keys::TrustStore;
 use rye_grammar::data::{Kind, Node};
 use rye_grammar::{ItemId, SourceId, Sources, yaml};
 use serde_json::{Map, Value};
 
 use super::render::render_diagnostics;
-use super::space::{load, standard_library};
 
 /// A folder `<topic>/<case>` with `.ai/`, an optional `user/.ai/`, an optional `case.yaml`, and `expected.snap`.
 #[derive(Debug, Clone)]
@@ -30,6 +33,10 @@ pub struct Settings {
     pub project: Option<String>,
     /// The directive to plan.
     pub plan: Option<ItemId>,
+    /// The parts of the plan that are shown, by the beginning of their heading; all where none is named.
+    pub sections: Vec<String>,
+    /// Whether the texts that would be sent are shown below the plan.
+    pub prompt: bool,
     /// The directive to run, by the scripted provider.
     pub run: Option<ItemId>,
     /// The script that the run plays, from the project's folder.
@@ -77,6 +84,8 @@ impl Settings {
             match entry.key.node.as_str() {
                 "project" => settings.project = Some(text_of(&entry.value)?),
                 "plan" => settings.plan = Some(id_of(&entry.value)?),
+                "sections" => settings.sections = entry.value.items().iter().map(text_of).collect::<Result<_, _>>()?,
+                "prompt" => settings.prompt = entry.value.as_bool().ok_or("`prompt` is true or false")?,
                 "run" => settings.run = Some(id_of(&entry.value)?),
                 "script" => settings.script = Some(text_of(&entry.value)?),
                 "inputs" => match (&entry.value.kind, entry.value.to_value()) {
@@ -109,11 +118,10 @@ impl Case {
     ///
     /// # Errors
     /// A file that cannot be read.
-    pub fn world(&self) -> Result<MapWorld<'static>, String> {
-        let mut world = standard_library();
-        let loaded = load(&mut world, Space::Project, &self.project());
-        loaded.and_then(|()| load(&mut world, Space::User, &self.folder.join("user"))).map_err(|e| e.to_string())?;
-        Ok(world)
+    pub fn world(&self) -> Result<DiskWorld, String> {
+        let user = self.folder.join("user");
+        DiskWorld::open(Some(&self.project()), Some(&user), rye_stdlib::files(), TrustStore::default())
+            .map_err(|error| error.to_string())
     }
 
     /// What `check` finds.
@@ -129,28 +137,52 @@ impl Case {
     /// # Errors
     /// A file that cannot be read.
     pub fn output(&self) -> Result<String, String> {
-        let (diagnostics, sources) = self.check()?;
+        let world = self.world()?;
+        let (diagnostics, sources) = check(&world);
         let mut out = format!("── check\n\n{}", render_diagnostics(&diagnostics, &sources));
-        let _ = writeln!(out);
+        if let Some(directive) = &self.settings.plan {
+            let _ = write!(out, "\n── plan {directive}\n\n{}", self.plan(&world, directive));
+        }
         Ok(out)
+    }
+
+    /// The plan as `rye plan` prints it, or why there is none. What is found beside a plan, check has said already.
+    fn plan(&self, world: &dyn World, directive: &ItemId) -> String {
+        let request = Request::new(directive.clone()).with_inputs(self.settings.inputs.clone());
+        let compiled = compile(world, &request);
+        match compiled.value {
+            // The id is a hash over every byte that was read: it would change with each word of the standard library.
+            Some(compilation) => {
+                let short = compilation.plan_id.get(..12).unwrap_or_default();
+                let mut out = self.shown(&text::render(&compilation).replace(short, "<id>"));
+                if self.settings.prompt {
+                    let (system, first, _) = view::prompt(&compilation.plan.prompt, &compilation.origins);
+                    let _ = write!(out, "\n── system\n\n{}\n\n── first message\n\n{}\n", system.text, first.text);
+                }
+                out
+            }
+            None => compiled.diagnostics.iter().fold("there is no plan\n".to_owned(), |mut out, found| {
+                let _ = writeln!(out, "  {}: {}", found.full_code(), found.message());
+                out
+            }),
+        }
     }
 }
 
-/// What is wrong with every file by itself.
-fn check(world: &dyn World) -> (Diagnostics, Sources) {
-    let items = Items::new(world);
-    for kind in ItemKind::ALL {
-        for entry in items.list(kind).iter() {
-            match kind {
-                ItemKind::Directive => drop(items.directive(&entry.id)),
-                ItemKind::Knowledge => drop(items.knowledge(&entry.id)),
-                ItemKind::Tool => drop(items.tool(&entry.id)),
-                ItemKind::Config => drop(items.config(&entry.id)),
-            }
+impl Case {
+    /// The parts of a plan that the case is about: paragraphs whose first line begins with one of its words.
+    fn shown(&self, plan: &str) -> String {
+        if self.settings.sections.is_empty() {
+            return plan.to_owned();
         }
+        let wanted = |part: &&str| self.settings.sections.iter().any(|heading| part.starts_with(heading.as_str()));
+        let parts: Vec<&str> = plan.split("\n\n").map(|part| part.trim_matches('\n')).filter(wanted).collect();
+        format!("{}\n", parts.join("\n\n"))
     }
-    let _ = items.hook_files();
-    let mut diagnostics = items.diagnostics();
-    diagnostics.sort(&items.sources());
-    (diagnostics, items.into_sources())
+}
+
+/// What `rye check` finds in a world.
+pub fn check(world: &dyn World) -> (Diagnostics, Sources) {
+    let report = validate::check(world, &Selection::All);
+    (report.diagnostics, report.sources)
 }

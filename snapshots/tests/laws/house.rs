@@ -14,11 +14,11 @@ const MAY_NAME: [(&str, &[&str]); 5] = [
 
 const LONGEST_FILE: usize = 600;
 
-fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
 }
 
-fn sources(folder: &Path, ending: &str) -> Vec<PathBuf> {
+pub fn sources(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {
@@ -26,7 +26,7 @@ fn sources(folder: &Path, ending: &str) -> Vec<PathBuf> {
         for entry in entries {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            if path.is_dir() {
+            if path.is_dir() && !path.is_symlink() {
                 if !matches!(name.as_str(), "target" | "node_modules" | ".git") {
                     folders.push(path);
                 }
