@@ -48,7 +48,8 @@ fn every_code_has_a_page_and_every_page_a_code() {
 #[test]
 fn every_page_has_its_title_and_four_sections() {
     for page in pages() {
-        assert_eq!(page.title, format!("# `{}`", page.code), "{}", page.path);
+        let words = page.title.strip_prefix(&format!("# {}: ", page.code));
+        assert!(words.is_some_and(|words| !words.is_empty()), "{}: the title is `{}`", page.path, page.title);
         let headings: Vec<&str> = page.sections.iter().map(|(heading, _)| heading.as_str()).collect();
         assert_eq!(headings, SECTIONS, "{}", page.path);
         for (heading, text) in &page.sections {
