@@ -20,9 +20,8 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) 
     let order: Vec<Candidate<'_>> = all.iter().map(|h| h.candidate()).collect();
     let places = hook_table::order(&order);
     let Some(leaf) = composed.leaf().cloned() else { return };
-    let request = composed.model.as_ref().map(|m| m.value.clone());
-    let inputs: Vec<_> = composed.inputs.values().map(|f| f.value.clone()).collect();
-    let mut known = Known::of_chain(&leaf, request.as_ref(), inputs.iter(), launch);
+    let request = composed.model.as_ref().map(|m| &m.value);
+    let mut known = Known::of_chain(&leaf, request, composed.inputs.values().map(|f| &f.value), launch);
     let mut at_routing = Known::before_the_chain(&leaf, launch);
     let explain = matches!(launch.inputs, Inputs::Given(_));
     let mut hooks = Vec::with_capacity(places.len());

@@ -28,6 +28,9 @@ pub enum HookError {
     UntrustedParameter { id: String, path: String, parameter: String, span: Span },
     #[error("the hook `{id}` fills in which item it uses, and nothing grants it one")]
     Ungranted { id: String, span: Span },
+    /// A directive's own hook is bound by the directive's permissions.
+    #[error("the hook `{id}` needs `{capability}`, which its directive does not grant")]
+    Beyond { id: String, capability: String, span: Span, granted: Option<Span> },
 }
 
 impl Problem for HookError {
@@ -41,7 +44,7 @@ impl Problem for HookError {
             Self::Shadowed { .. } => "hook::shadowed",
             Self::DuplicateId { .. } => "hook::duplicate-id",
             Self::UntrustedParameter { .. } => "hook::untrusted-parameter",
-            Self::Ungranted { .. } => "hook::ungranted",
+            Self::Ungranted { .. } | Self::Beyond { .. } => "hook::ungranted",
         }
     }
 
@@ -52,7 +55,9 @@ impl Problem for HookError {
             | Self::WrongAction { .. }
             | Self::DuplicateId { .. }
             | Self::UntrustedParameter { .. } => Severity::Error,
-            Self::Never { .. } | Self::Shadowed { .. } | Self::Ungranted { .. } => Severity::Warning,
+            Self::Never { .. } | Self::Shadowed { .. } | Self::Ungranted { .. } | Self::Beyond { .. } => {
+                Severity::Warning
+            }
             Self::Always { .. } => Severity::Advice,
         }
     }
@@ -77,6 +82,9 @@ impl Problem for HookError {
             Self::UntrustedParameter { .. } => Some(
                 "use facts that neither the model nor a tool writes, or pass the text to a tool that runs no command with it".into(),
             ),
+            Self::Beyond { capability, .. } => Some(format!(
+                "grant `{capability}` in `<permissions>`, or move the hook into a hook file of the project"
+            )),
             Self::Ungranted { .. } => {
                 Some("add `grants: [pattern]` to the hook for the items it may use, or name one item".into())
             }
@@ -98,6 +106,10 @@ impl Problem for HookError {
             }
             Self::UntrustedParameter { span, .. } => vec![label(*span, "this text comes from the model or a tool")],
             Self::Ungranted { span, .. } => vec![label(*span, "any item could stand here at run time")],
+            Self::Beyond { span, granted, .. } => {
+                let granted = granted.iter().map(|s| label(*s, "these are the grants"));
+                std::iter::once(label(*span, "will be refused when it fires")).chain(granted).collect()
+            }
         }
     }
 }

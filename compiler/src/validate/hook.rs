@@ -1,13 +1,17 @@
 //! A hook by itself: facts, items and parameters it names (`language.md` 7). Whether it ever fires is `hook_use`.
 
 use rye_grammar::condition::{Expr, ExprKind, Path, Segment};
-use rye_grammar::{ItemId, Span, Spanned};
+use rye_grammar::{ItemId, Span, Spanned, template};
 use serde_json::Value;
 
 use crate::compose::{Composed, report_unknown};
 use crate::diagnostics::{Diagnostics, ExtendsError, HookError, InterfaceError, ItemError, closest};
 use crate::hook::{HookAction, HookSource};
-use crate::item::{HookDecl, Items};
+use crate::item::directive::fields::value_type;
+use crate::item::{HookDecl, Items, Knowledge};
+use crate::semantics;
+use crate::semantics::capability::{CapabilitySet, ItemType, Primary, Request};
+use crate::semantics::condition::Condition;
 use crate::semantics::hook_point::{self, Found, Point};
 use crate::tool_spec::ToolKind;
 use crate::world::ItemKind;
@@ -26,10 +30,15 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: 
     for hole in &hook.holes.facts {
         fact(&hole.path, hole.span, point, own, found);
     }
+    if let Some(knowledge) = hook.fetched().and_then(|id| items.knowledge(&id)) {
+        content(&knowledge, point, found);
+    }
     if let Some(own) = own {
         for hole in &hook.holes.inputs {
             input(&hole.name, hole.span, own, found);
         }
+        typed(hook, point, own, found);
+        beyond(hook, own, found);
         if let (false, Some(grant)) = (hook.grants.is_empty(), hook.grants.first()) {
             found.push(ItemError::InvalidValue {
                 what: "`grants`".into(),
@@ -87,6 +96,60 @@ fn fact(path: &Path, span: Span, point: &Point, own: Option<&Composed>, found: &
                 facts,
             });
         }
+    }
+}
+
+/// Fetched knowledge is a template as far as its holes name facts of the point; any other `${…}` is text.
+fn content(knowledge: &Knowledge, point: &Point, found: &mut Diagnostics) {
+    let body = &knowledge.body;
+    if !body.node.contains("${") {
+        return;
+    }
+    let verbatim = body.span.len() == body.node.len();
+    let read = template::scan_knowledge(body.span.source, &body.node, body.span.start as usize);
+    for hole in semantics::template::holes(&read) {
+        let is_fact = matches!(hole.path.segments.first(), Some(Segment::Name(root)) if point.has_root(root));
+        if is_fact {
+            fact(&hole.path, if verbatim { hole.span } else { body.span }, point, None, found);
+        }
+    }
+}
+
+/// A directive's own hook may do what the directive may. Fetching knowledge by its id is always allowed; where the
+/// chain grants nothing by itself, the thread that spawns it decides.
+fn beyond(hook: &HookDecl, own: &Composed, found: &mut Diagnostics) {
+    let (Some(action), Some(permissions)) = (&hook.action, &own.permissions) else { return };
+    let Some((kind, id)) = action.node.item() else { return };
+    let primary = if matches!(action.node, HookAction::Execute { .. }) {
+        Primary::Execute
+    } else if matches!(action.node, HookAction::Sign { .. }) {
+        Primary::Sign
+    } else {
+        return;
+    };
+    let Some(id) = ItemId::parse(id).ok().filter(|_| hook.has_static_id()) else { return };
+    let Some(item_type) = ItemType::of(kind) else { return };
+    let capability = Request { primary, item_type, item_id: Some(&id), space: None }.capability();
+    let grants = CapabilitySet::new(permissions.value.grants.iter().map(|g| g.pattern.0.as_str()));
+    if grants.first_match(&capability).is_none() {
+        let (id, granted) = (hook.id.node.clone(), permissions.origin.span);
+        found.push(HookError::Beyond { id, capability, span: action.span, granted });
+    }
+}
+
+/// The condition once more, now that the types of the directive's inputs are known.
+fn typed(hook: &HookDecl, point: &Point, own: &Composed, found: &mut Diagnostics) {
+    let Some(condition) = &hook.condition else { return };
+    if !paths(&condition.node).iter().any(|(path, _)| point.find(path) == Found::Input) {
+        return;
+    }
+    let types = |path: &Path| match (point.find(path), path.segments.as_slice()) {
+        (Found::Fact(kind), _) => kind,
+        (Found::Input, [_, Segment::Name(name)]) => own.inputs.get(name).map(|f| value_type(f.value.kind)),
+        (Found::Input | Found::Open | Found::Nothing, _) => None,
+    };
+    if let Err(faults) = Condition::compile_typed(&condition.node, &types) {
+        found.syntax(crate::item::hook::faults(faults));
     }
 }
 

@@ -132,6 +132,41 @@ fn hooks_name_facts_and_items_that_exist() {
 }
 
 #[test]
+fn a_directives_own_hook_is_bound_by_its_grants() {
+    let inside = |tool: &str| {
+        format!(
+            "<hooks><hook id=\"h\" event=\"after_complete\"><execute item_type=\"tool\" item_id=\"{tool}\"/></hook></hooks>"
+        )
+    };
+    assert_eq!(leaf(&inside("rye/file-system/read"), "x"), Vec::<&str>::new());
+    assert_eq!(leaf(&inside("rye/bash/bash"), "x"), ["hook::ungranted"]);
+}
+
+#[test]
+fn knowledge_that_a_hook_fetches_is_a_template_of_its_facts() {
+    let world = |text: &str| project().project(".ai/knowledge/env.md", text);
+    let yaml = "hooks: [{id: h, event: thread_started, action: {primary: fetch, item_type: knowledge, item_id: env}}]";
+    assert_eq!(
+        codes(&hooks(world("In ${project_path}, not ${HOME}, ${limits.turns} turns."), yaml)),
+        Vec::<&str>::new()
+    );
+    assert_eq!(codes(&hooks(world("${limits.trns} turns."), yaml)), ["hook::unknown-fact"]);
+}
+
+#[test]
+fn a_directives_own_hook_knows_the_types_of_its_inputs() {
+    let inside = |condition: &str| {
+        format!(
+            "<hooks><hook id=\"h\" event=\"thread_started\"><when>{condition}</when>\
+             <fetch item_type=\"knowledge\" item_id=\"lib/identity\"/></hook></hooks>\
+             <inputs><input name=\"n\" type=\"integer\"/></inputs>"
+        )
+    };
+    assert_eq!(leaf(&inside("inputs.n &gt; 3"), "x"), Vec::<&str>::new());
+    assert_eq!(leaf(&inside("inputs.n &gt; 'a'"), "x"), ["syntax::condition"]);
+}
+
+#[test]
 fn hooks_that_never_or_always_fire_are_told() {
     let route = |condition: &str| {
         let yaml = format!(

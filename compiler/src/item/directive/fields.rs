@@ -9,6 +9,7 @@ use super::Field;
 use crate::diagnostics::{Diagnostics, InterfaceError, ItemError, closest};
 use crate::item::xml::{attributes, children, no_text, shorten, text_only};
 use crate::plan::FieldType;
+use crate::semantics::value::{Type, equal, parse_json};
 
 /// Reads `<inputs>` (`name` is `input`) or `<outputs>` (`output`).
 pub fn read(element: &Element, name: &str, found: &mut Diagnostics) -> IndexMap<String, Field> {
@@ -56,7 +57,7 @@ fn field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<Field
     let choices = element.attribute("enum").map(|e| choices(e, kind, &name.node, found)).unwrap_or_default();
     let default = element.attribute("default").and_then(|text| {
         let value = value(&text.node, kind);
-        let fits = value.as_ref().is_some_and(|v| choices.is_empty() || choices.contains(v));
+        let fits = value.as_ref().is_some_and(|v| is_choice(v, &choices));
         if !fits {
             found.push(InterfaceError::Type {
                 what: format!("the default of `{}`", name.node),
@@ -140,25 +141,34 @@ fn choices(text: &Spanned<String>, kind: FieldType, name: &str, found: &mut Diag
 
 /// A text as a value of a type; `None` where it is none. Arrays and objects are JSON.
 pub fn value(text: &str, kind: FieldType) -> Option<Value> {
-    let parsed = || serde_json::from_str::<Value>(text.trim()).ok();
-    let value = if kind == FieldType::String { Some(Value::String(text.to_owned())) } else { parsed() };
+    let value = match kind {
+        FieldType::String => Some(Value::String(text.to_owned())),
+        FieldType::Integer | FieldType::Number | FieldType::Boolean | FieldType::Array | FieldType::Object => {
+            parse_json(text.trim()).ok()
+        }
+    };
     value.filter(|v| fits(v, kind))
 }
 
 /// Whether a value is of a field's type; `2.0` is an integer, because numbers compare by value.
 pub fn fits(value: &Value, kind: FieldType) -> bool {
+    Type::of(value).fits(value_type(kind))
+}
+
+/// The type of the values a field holds.
+pub fn value_type(kind: FieldType) -> Type {
     match kind {
-        FieldType::String => value.is_string(),
-        FieldType::Integer => value.as_number().is_some_and(is_whole),
-        FieldType::Number => value.is_number(),
-        FieldType::Boolean => value.is_boolean(),
-        FieldType::Array => value.is_array(),
-        FieldType::Object => value.is_object(),
+        FieldType::String => Type::String,
+        FieldType::Integer => Type::Integer,
+        FieldType::Number => Type::Number,
+        FieldType::Boolean => Type::Boolean,
+        FieldType::Array => Type::Array,
+        FieldType::Object => Type::Object,
     }
 }
 
-fn is_whole(number: &serde_json::Number) -> bool {
-    number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|f| f.fract() == 0.0 && f.abs() < 9.0e15)
+fn is_choice(value: &Value, choices: &[Value]) -> bool {
+    choices.is_empty() || choices.iter().any(|choice| equal(choice, value))
 }
 
 /// "an integer", "one of `a`, `b`".
@@ -180,7 +190,7 @@ pub fn expected(kind: FieldType, choices: &[Value]) -> String {
 
 /// Checks a value against a field; `span` is where it was written, if anywhere.
 pub fn check(field: &Field, value: &Value, span: Option<Span>) -> Option<InterfaceError> {
-    let allowed = fits(value, field.kind) && (field.choices.is_empty() || field.choices.contains(value));
+    let allowed = fits(value, field.kind) && is_choice(value, &field.choices);
     (!allowed).then(|| InterfaceError::Type {
         what: format!("`{}`", field.name.node),
         expected: expected(field.kind, &field.choices),
