@@ -138,7 +138,7 @@ impl HookTable {
                 if outcome.is_error {
                     return Err(answer::plain(&outcome.content));
                 }
-                Ok(answer::executed(run.point, outcome.content))
+                Ok(answer::executed(run.point, &outcome.content))
             }
             HookAction::SetExtends { .. }
             | HookAction::Transform { .. }

@@ -32,8 +32,8 @@ pub(super) fn plain(content: &Value) -> String {
 }
 
 /// What an executed hook answered: one of the point's actions if its JSON says so, else text.
-pub(super) fn executed(point: HookPoint, content: Value) -> Fired {
-    let said = match &content {
+pub(super) fn executed(point: HookPoint, content: &Value) -> Fired {
+    let said = match content {
         Value::String(text) => serde_json::from_str(text.trim()).unwrap_or(Value::Null),
         Value::Object(_) => content.clone(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => Value::Null,
@@ -52,7 +52,7 @@ pub(super) fn executed(point: HookPoint, content: Value) -> Fired {
             }
         }
     }
-    Fired::Text(plain(&content))
+    Fired::Text(plain(content))
 }
 
 /// What an action written by hand may leave out.
@@ -175,28 +175,27 @@ fn end_status(word: &str) -> Status {
 }
 
 fn prepared(turn: &mut Turn, message: Option<Message>, with: Option<String>) -> HookAnswer {
-    let (mut messages, system) = match std::mem::take(&mut turn.answer) {
-        HookAnswer::Prepared { messages, system } => (messages, system),
-        _other => (Vec::new(), None),
-    };
+    let earlier = std::mem::take(&mut turn.answer);
+    let (mut messages, system) =
+        if let HookAnswer::Prepared { messages, system } = earlier { (messages, system) } else { (Vec::new(), None) };
     messages.extend(message);
     HookAnswer::Prepared { messages, system: with.or(system) }
 }
 
 fn context(turn: &mut Turn, operation: ContextOperation) -> HookAnswer {
-    let mut operations = match std::mem::take(&mut turn.answer) {
-        HookAnswer::Context { operations } => operations,
-        _other => Vec::new(),
-    };
+    let earlier = std::mem::take(&mut turn.answer);
+    let mut operations = if let HookAnswer::Context { operations } = earlier { operations } else { Vec::new() };
     operations.push(operation);
     HookAnswer::Context { operations }
 }
 
 /// Each hook of the chain changes what the one before left.
 fn modify(turn: &mut Turn, content: Option<Value>, is_error: Option<bool>, details: Option<Value>) -> HookAnswer {
-    let (old_content, old_error, old_details) = match std::mem::take(&mut turn.answer) {
-        HookAnswer::Modify { content, is_error, details } => (content, is_error, details),
-        _other => (None, None, None),
+    let earlier = std::mem::take(&mut turn.answer);
+    let (old_content, old_error, old_details) = if let HookAnswer::Modify { content, is_error, details } = earlier {
+        (content, is_error, details)
+    } else {
+        (None, None, None)
     };
     let merged = (content.or(old_content), is_error.or(old_error), details.or(old_details));
     if let Some(Value::Object(result)) = turn.facts.get_mut("result") {

@@ -26,6 +26,7 @@ impl Act for Says {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "facts are written where they are used")]
 fn consider(
     plan: &Plan,
     point: HookPoint,
