@@ -73,6 +73,11 @@ pub struct Compilation {
 /// Compiles a directive. There is a value only where nothing is wrong: a plan with an error in it would not be what
 /// was written. Warnings and advice stand beside the value.
 pub fn compile(world: &dyn World, request: &Request) -> Checked<Compilation> {
+    compile_showing(world, request, &mut Sources::default())
+}
+
+/// The same for who shows the diagnostics: where there is no value, `shown` gets the texts that they speak of.
+pub fn compile_showing(world: &dyn World, request: &Request, shown: &mut Sources) -> Checked<Compilation> {
     let recording = Recording::new(world);
     let items = Items::new(&recording);
     let found = RefCell::new(Diagnostics::new());
@@ -87,6 +92,7 @@ pub fn compile(world: &dyn World, request: &Request) -> Checked<Compilation> {
     let parsed_files = items.parsed_files();
     let sources = items.into_sources();
     let Some(Lowered { mut plan, origins, hooks, mut notes }) = lowered.filter(|_| !diagnostics.has_errors()) else {
+        *shown = sources;
         return Checked::new(None, diagnostics);
     };
     for link in &mut plan.chain {

@@ -1,0 +1,148 @@
+//! What a directive is called with, as the command line says it: inputs, a model, limits. Used by every command that
+//! compiles one directive; values are judged by the compiler, here they are only read.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use clap::Args;
+use rye_compiler::compile::Request;
+use rye_compiler::item::Items;
+use rye_compiler::model::ModelOverride;
+use rye_compiler::plan::FieldType;
+use rye_compiler::semantics::limits::Written;
+use rye_compiler::semantics::value::parse_json;
+use rye_compiler::world::World;
+use rye_grammar::ItemId;
+use serde_json::{Map, Value};
+
+use crate::Failure;
+
+#[derive(Debug, Clone, Args)]
+pub struct CallArgs {
+    /// An input (repeatable); JSON where the declared type is not `string`
+    #[arg(long, value_name = "NAME=VALUE")]
+    input: Vec<String>,
+    /// Inputs as a JSON object, from a file or from stdin (`-`); `--input` stands above it
+    #[arg(long, value_name = "FILE|-")]
+    inputs: Option<String>,
+    /// Another model: a tier, a model's id, or `provider/either`
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// Another limit (repeatable): `turns`, `tokens`, `spend`, `spawns`, `depth`, `duration_seconds`, `output`
+    #[arg(long, value_name = "NAME=VALUE")]
+    limit: Vec<String>,
+}
+
+/// The id of a directive as a user writes it.
+pub fn directive(text: &str) -> Result<ItemId, Failure> {
+    ItemId::parse(text).map_err(|invalid| {
+        Failure::usage(format!("`{}` is no id of a directive: {}", text.escape_debug(), invalid.reason))
+    })
+}
+
+impl CallArgs {
+    /// Whether anything is said at all.
+    pub fn is_empty(&self) -> bool {
+        self.input.is_empty() && self.inputs.is_none() && self.model.is_none() && self.limit.is_empty()
+    }
+
+    /// The request for a directive; its inputs are `None` where none are given.
+    pub fn request(&self, directive: ItemId, world: &dyn World) -> Result<Request, Failure> {
+        let mut request = Request::new(directive);
+        request.model = ModelOverride { model: self.model.clone(), provider: None };
+        for limit in &self.limit {
+            let (name, value) = named("limit", limit)?;
+            request.limits.push((name.to_owned(), Written::Text(value.to_owned())));
+        }
+        if self.inputs.is_some() || !self.input.is_empty() {
+            request.inputs = Some(self.inputs(&request.directive, world)?);
+        }
+        Ok(request)
+    }
+
+    fn inputs(&self, directive: &ItemId, world: &dyn World) -> Result<Map<String, Value>, Failure> {
+        let mut values = self.inputs.as_deref().map(read).transpose()?.unwrap_or_default();
+        let mut written: BTreeMap<&str, &str> = BTreeMap::new();
+        for input in &self.input {
+            let (name, value) = named("input", input)?;
+            if written.insert(name, value).is_some() {
+                return Err(Failure::usage(format!("`--input {name}` is given twice")));
+            }
+        }
+        if !written.is_empty() {
+            let declared = declared(directive, world);
+            for (name, text) in written {
+                values.insert(name.to_owned(), typed(declared.get(name).copied(), text));
+            }
+        }
+        Ok(values)
+    }
+}
+
+fn named<'t>(flag: &str, text: &'t str) -> Result<(&'t str, &'t str), Failure> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or_else(|| Failure::usage(format!("`--{flag} {text}` has no value: write `--{flag} NAME=VALUE`")))?;
+    Ok((name.trim(), value))
+}
+
+/// A JSON object from a file, or from stdin.
+fn read(from: &str) -> Result<Map<String, Value>, Failure> {
+    let mut text = String::new();
+    let read = match from {
+        "-" => std::io::stdin().lock().read_to_string(&mut text),
+        path => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)),
+    };
+    let place = if from == "-" { "stdin" } else { from };
+    read.map_err(|error| Failure::usage(format!("the inputs in `{place}` cannot be read: {error}")))?;
+    let value = parse_json(text.trim_start_matches('\u{feff}'));
+    match value.map_err(|error| Failure::usage(format!("the inputs in `{place}` are no JSON: {error}")))? {
+        Value::Object(values) => Ok(values),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Err(Failure::usage(format!("the inputs in `{place}` are no JSON object: `{{\"name\": value}}`")))
+        }
+    }
+}
+
+/// The types of the inputs that a directive and those it extends declare, the nearest declaration first. A parent that
+/// only a hook gives it is found by compiling, which needs the inputs.
+fn declared(directive: &ItemId, world: &dyn World) -> BTreeMap<String, FieldType> {
+    let items = Items::new(world);
+    let mut types = BTreeMap::new();
+    let mut seen = vec![directive.clone()];
+    while let Some(found) = seen.last().and_then(|id| items.directive(id)) {
+        for (name, field) in &found.inputs {
+            types.entry(name.clone()).or_insert(field.kind);
+        }
+        match &found.extends {
+            Some(parent) if !seen.contains(&parent.node) => seen.push(parent.node.clone()),
+            Some(_) | None => break,
+        }
+    }
+    types
+}
+
+/// A text as its declared type reads it. What is not of that type stays a text, and the compiler says what is wrong.
+fn typed(declared: Option<FieldType>, text: &str) -> Value {
+    match declared {
+        None | Some(FieldType::String) => Value::from(text),
+        Some(FieldType::Integer | FieldType::Number | FieldType::Boolean | FieldType::Array | FieldType::Object) => {
+            parse_json(text).unwrap_or_else(|_| Value::from(text))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_text_is_read_as_its_type_says() {
+        assert_eq!(typed(None, "1"), json!("1"));
+        assert_eq!(typed(Some(FieldType::String), "[1]"), json!("[1]"));
+        assert_eq!(typed(Some(FieldType::Integer), "12"), json!(12));
+        assert_eq!(typed(Some(FieldType::Integer), "twelve"), json!("twelve"));
+        assert_eq!(typed(Some(FieldType::Array), "[1, \"a\"]"), json!([1, "a"]));
+    }
+}
