@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args as ArgGroup, Parser, Subcommand, ValueEnum};
 
-use crate::command::{check, completions, eval, init, schema, threads};
+use crate::command;
 
 /// Declarative pipelines for language-model agents: check them, see what they will send, run them.
 #[derive(Debug, Parser)]
@@ -57,15 +57,17 @@ pub enum Color {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Find everything that is wrong in the project
-    Check(check::CheckArgs),
+    Check(command::check::CheckArgs),
     /// Begin a project: `.ai/` with a first directive, or a copy of an example
-    Init(init::InitArgs),
+    Init(command::init::InitArgs),
     /// See what ran: threads, their cost, their transcripts
-    Threads(threads::ThreadsArgs),
+    Threads(command::threads::ThreadsArgs),
     /// Try the small languages: one JSON request per line in, one answer per line out
-    Eval(Box<eval::EvalArgs>),
+    Eval(Box<command::eval::EvalArgs>),
+    /// Print the page behind a code of a diagnostic
+    Explain(command::explain::ExplainArgs),
     /// Print the completion script of a shell
-    Completions(completions::CompletionsArgs),
+    Completions(command::completions::CompletionsArgs),
     /// Print the JSON Schema of a JSON output
-    Schema(schema::SchemaArgs),
+    Schema(command::schema::SchemaArgs),
 }

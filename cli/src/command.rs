@@ -3,6 +3,7 @@
 pub mod check;
 pub mod completions;
 pub mod eval;
+pub mod explain;
 pub mod init;
 pub mod schema;
 pub mod threads;
@@ -19,7 +20,8 @@ pub fn run(args: Args, report: &Report) -> Result<Exit, Failure> {
         Command::Init(init) => init::run(&init, report),
         Command::Threads(threads) => threads::run(&threads, global, report),
         Command::Eval(eval) => eval::run(&eval, report),
+        Command::Explain(explain) => explain::run(&explain, report),
         Command::Completions(completions) => completions::run(&completions),
-        Command::Schema(schema) => schema::run(&schema, report),
+        Command::Schema(schema) => schema::run(&schema),
     }
 }

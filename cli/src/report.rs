@@ -9,7 +9,6 @@ use anstyle::{AnsiColor, Style};
 use rye_compiler::diagnostics::{Diagnostics, Severity};
 use rye_grammar::Sources;
 use serde::Serialize;
-use serde_json::json;
 
 use crate::Failure;
 use crate::args::{Color, Format, Global};
@@ -37,17 +36,6 @@ impl Report {
 
     pub fn format(&self) -> Format {
         self.format
-    }
-
-    /// A line of the result, to stdout.
-    pub fn line(&self, text: &str) -> Result<(), Failure> {
-        Ok(writeln!(anstream::stdout().lock(), "{text}")?)
-    }
-
-    /// A whole result as JSON on one line, to stdout.
-    pub fn json(&self, value: &impl Serialize) -> Result<(), Failure> {
-        let text = serde_json::to_string(value).map_err(std::io::Error::other)?;
-        self.line(&text)
     }
 
     /// Prose, to stderr; `-q` leaves it out. Where even stderr is gone nobody is left to tell.
@@ -86,7 +74,8 @@ impl Report {
             (Exit::Fine, _) => {}
             (exit, Format::Json) => {
                 let code = failure.code.unwrap_or(if exit == Exit::Usage { "usage" } else { "failed" });
-                let error = json!({"error": {"code": code, "message": failure.message, "help": failure.help}});
+                let error =
+                    serde_json::json!({"error": {"code": code, "message": failure.message, "help": failure.help}});
                 writeln!(anstream::stdout().lock(), "{error}").ok();
             }
             (_, Format::Human | Format::Plain) => {
@@ -100,6 +89,17 @@ impl Report {
         }
         failure.exit
     }
+}
+
+/// A line of the result, to stdout.
+pub fn line(text: &str) -> Result<(), Failure> {
+    Ok(writeln!(anstream::stdout().lock(), "{text}")?)
+}
+
+/// A whole result as JSON on one line, to stdout.
+pub fn json(value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(value).map_err(std::io::Error::other)?;
+    line(&text)
 }
 
 /// Text from files and servers cannot move the cursor or recolour the terminal.
