@@ -22,6 +22,6 @@ pub fn run(args: Args, report: &Report) -> Result<Exit, Failure> {
         Command::Eval(eval) => eval::run(&eval, report),
         Command::Explain(explain) => explain::run(&explain, report),
         Command::Completions(completions) => completions::run(&completions),
-        Command::Schema(schema) => schema::run(&schema),
+        Command::Schema(schema) => schema::run(&schema, report),
     }
 }

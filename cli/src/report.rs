@@ -38,6 +38,21 @@ impl Report {
         self.format
     }
 
+    /// A line of the result, to stdout.
+    #[expect(
+        clippy::unused_self,
+        reason = "a command prints through the report it is given, whatever that comes to need"
+    )]
+    pub fn line(&self, text: &str) -> Result<(), Failure> {
+        Ok(writeln!(anstream::stdout().lock(), "{text}")?)
+    }
+
+    /// A whole result as JSON on one line, to stdout.
+    pub fn json(&self, value: &impl Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string(value).map_err(std::io::Error::other)?;
+        self.line(&text)
+    }
+
     /// Prose, to stderr; `-q` leaves it out. Where even stderr is gone nobody is left to tell.
     pub fn note(&self, text: &str) {
         if !self.quiet {
@@ -89,17 +104,6 @@ impl Report {
         }
         failure.exit
     }
-}
-
-/// A line of the result, to stdout.
-pub fn line(text: &str) -> Result<(), Failure> {
-    Ok(writeln!(anstream::stdout().lock(), "{text}")?)
-}
-
-/// A whole result as JSON on one line, to stdout.
-pub fn json(value: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string(value).map_err(std::io::Error::other)?;
-    line(&text)
 }
 
 /// Text from files and servers cannot move the cursor or recolour the terminal.

@@ -10,8 +10,8 @@ use serde::Serialize;
 use crate::Failure;
 use crate::args::{Format, Global};
 use crate::exit::Exit;
+use crate::report::Report;
 use crate::report::diagnostic::DiagnosticOutput;
-use crate::report::{Report, json};
 use crate::space::Spaces;
 
 #[derive(Debug, Args)]
@@ -54,7 +54,7 @@ pub fn run(args: &CheckArgs, global: &Global, report: &Report) -> Result<Exit, F
     if report.format() == Format::Json {
         let CheckReport { diagnostics, sources, .. } = &found;
         let diagnostics = diagnostics.iter().map(|one| DiagnosticOutput::new(one, sources)).collect();
-        json(&CheckOutput { diagnostics, summary })?;
+        report.json(&CheckOutput { diagnostics, summary })?;
     } else {
         report.diagnostics(&found.diagnostics, &found.sources);
         report.note(&summary.to_string());

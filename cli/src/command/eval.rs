@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::Failure;
 use crate::args::Format;
 use crate::exit::Exit;
-use crate::report::{Report, line};
+use crate::report::Report;
 
 /// Without a flag, requests are read from stdin: {"condition": …, "facts": …}
 #[derive(Debug, Args)]
@@ -97,12 +97,12 @@ fn single(request: &Map<String, Value>, report: &Report) -> Result<Exit, Failure
     let fine = serde_json::from_str::<Map<String, Value>>(&answered).ok().and_then(|mut map| map.shift_remove("ok"));
     match (report.format(), fine) {
         (Format::Json, fine) => {
-            line(&answered)?;
+            report.line(&answered)?;
             Ok(if fine.is_some() { Exit::Fine } else { Exit::Failed })
         }
         (Format::Human | Format::Plain, Some(value)) => {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            line(&text)?;
+            report.line(&text)?;
             Ok(Exit::Fine)
         }
         (Format::Human | Format::Plain, None) => {

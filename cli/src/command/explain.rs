@@ -6,11 +6,11 @@ use rye_compiler::diagnostics::{CODES, closest, codes};
 use crate::Failure;
 use crate::args::Format;
 use crate::exit::Exit;
-use crate::report::{Report, json, line};
+use crate::report::Report;
 
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// As a diagnostic prints it: rye::extends::cycle, or extends::cycle; without one, all are listed
+    /// As a diagnostic prints it: `rye::extends::cycle`, or `extends::cycle`; without one, all are listed
     code: Option<String>,
 }
 
@@ -27,19 +27,19 @@ pub fn run(args: &ExplainArgs, report: &Report) -> Result<Exit, Failure> {
         });
     };
     match report.format() {
-        Format::Json => json(&serde_json::json!({ "code": page.code, "text": page.page }))?,
-        Format::Human | Format::Plain => line(page.page.trim_end())?,
+        Format::Json => report.json(&serde_json::json!({ "code": page.code, "text": page.page }))?,
+        Format::Human | Format::Plain => report.line(page.page.trim_end())?,
     }
     Ok(Exit::Fine)
 }
 
 fn list(report: &Report) -> Result<Exit, Failure> {
     match report.format() {
-        Format::Json => json(&CODES)?,
+        Format::Json => report.json(&CODES)?,
         Format::Human | Format::Plain => {
             let width = CODES.iter().map(|code| code.len()).max().unwrap_or(0);
             for page in codes::ALL {
-                line(&format!("{:width$}  {}", page.code, gist(page.page)))?;
+                report.line(&format!("{:width$}  {}", page.code, gist(page.page)))?;
             }
         }
     }

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::Failure;
 use crate::args::Format;
 use crate::exit::Exit;
-use crate::report::{Report, json, line};
+use crate::report::Report;
 
 static EXAMPLES: Dir<'static> = include_dir!("$OUT_DIR/examples");
 
@@ -73,15 +73,15 @@ pub fn run(args: &InitArgs, report: &Report) -> Result<Exit, Failure> {
     }
     let project = args.dir.canonicalize()?;
     match report.format() {
-        Format::Json => json(&InitOutput {
+        Format::Json => report.json(&InitOutput {
             project: project.display().to_string(),
             files: written,
             directive: directive.to_owned(),
         })?,
-        Format::Plain => written.iter().try_for_each(|file| line(file))?,
+        Format::Plain => written.iter().try_for_each(|file| report.line(file))?,
         Format::Human => {
-            line(&format!("Made in {}:", project.display()))?;
-            written.iter().try_for_each(|file| line(&format!("  {file}")))?;
+            report.line(&format!("Made in {}:", project.display()))?;
+            written.iter().try_for_each(|file| report.line(&format!("  {file}")))?;
             let there = if args.dir == Path::new(".") { "" } else { " (there)" };
             report.note(&format!("\nNext{there}:\n  rye check\n  rye plan {directive}\n  rye run {directive}{inputs}"));
         }

@@ -8,8 +8,8 @@ use crate::command::check::CheckOutput;
 use crate::command::init::InitOutput;
 use crate::command::threads::{ListOutput, ShowOutput};
 use crate::exit::Exit;
+use crate::report::Report;
 use crate::report::diagnostic::DiagnosticOutput;
-use crate::report::line;
 
 #[derive(Debug, Args)]
 pub struct SchemaArgs {
@@ -64,16 +64,16 @@ struct EvalRefusal {
     message: String,
 }
 
-pub fn run(args: &SchemaArgs) -> Result<Exit, Failure> {
+pub fn run(args: &SchemaArgs, report: &Report) -> Result<Exit, Failure> {
     match args.output {
         Some(output) => {
             let text = serde_json::to_string_pretty(&output.schema()).map_err(std::io::Error::other)?;
-            line(&text)?;
+            report.line(&text)?;
         }
         None => {
             for output in Output::value_variants() {
                 if let Some(value) = output.to_possible_value() {
-                    line(value.get_name())?;
+                    report.line(value.get_name())?;
                 }
             }
         }
