@@ -58,6 +58,12 @@ pub enum Color {
 pub enum Command {
     /// Find everything that is wrong in the project
     Check(command::check::CheckArgs),
+    /// Show what a run of a directive would send and do, and where each part comes from
+    Plan(command::plan::PlanArgs),
+    /// Say which line put something into a plan, or why it is not there
+    Why(command::why::WhyArgs),
+    /// Draw the graph that a run of a directive follows
+    Graph(command::graph::GraphArgs),
     /// Begin a project: `.ai/` with a first directive, or a copy of an example
     Init(command::init::InitArgs),
     /// See what ran: threads, their cost, their transcripts

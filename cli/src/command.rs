@@ -4,9 +4,12 @@ pub mod check;
 pub mod completions;
 pub mod eval;
 pub mod explain;
+pub mod graph;
 pub mod init;
+pub mod plan;
 pub mod schema;
 pub mod threads;
+pub mod why;
 
 use crate::Failure;
 use crate::args::{Args, Command};
@@ -17,6 +20,9 @@ pub fn run(args: Args, report: &Report) -> Result<Exit, Failure> {
     let global = &args.global;
     match args.command {
         Command::Check(check) => check::run(&check, global, report),
+        Command::Plan(plan) => plan::run(&plan, global, report),
+        Command::Why(why) => why::run(&why, global, report),
+        Command::Graph(graph) => graph::run(&graph, global, report),
         Command::Init(init) => init::run(&init, report),
         Command::Threads(threads) => threads::run(&threads, global, report),
         Command::Eval(eval) => eval::run(&eval, report),

@@ -1,12 +1,15 @@
 //! `rye schema [OUTPUT]`: the JSON Schemas of what `--format json` prints.
 
 use clap::{Args, ValueEnum};
+use rye_compiler::plan::render::json::PlanReport;
 use schemars::{Schema, schema_for};
 
 use crate::Failure;
 use crate::command::check::CheckOutput;
 use crate::command::init::InitOutput;
+use crate::command::plan::NoPlanOutput;
 use crate::command::threads::{ListOutput, ShowOutput};
+use crate::command::why::WhyOutput;
 use crate::exit::Exit;
 use crate::report::Report;
 use crate::report::diagnostic::DiagnosticOutput;
@@ -21,6 +24,9 @@ pub struct SchemaArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
     Check,
+    Plan,
+    NoPlan,
+    Why,
     Diagnostic,
     Eval,
     Init,
@@ -31,6 +37,9 @@ enum Output {
 impl Output {
     fn schema(self) -> Schema {
         match self {
+            Self::Plan => schema_for!(PlanReport),
+            Self::NoPlan => schema_for!(NoPlanOutput),
+            Self::Why => schema_for!(WhyOutput),
             Self::Check => schema_for!(CheckOutput),
             Self::Diagnostic => schema_for!(DiagnosticOutput),
             Self::Eval => schema_for!(EvalOutput),

@@ -1,0 +1,83 @@
+//! `rye plan ID`: what a run would send and do, and where each part comes from.
+
+use clap::Args;
+use rye_compiler::compile::{Compilation, compile_showing};
+use rye_compiler::diagnostics::Diagnostics;
+use rye_compiler::plan::render;
+use rye_grammar::Sources;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Failure;
+use crate::args::{Format, Global};
+use crate::call::{CallArgs, directive};
+use crate::exit::Exit;
+use crate::report::diagnostic::DiagnosticOutput;
+use crate::report::{Report, printable};
+use crate::space::Spaces;
+
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// The directive
+    #[arg(value_name = "ID")]
+    directive: String,
+    #[command(flatten)]
+    call: CallArgs,
+}
+
+/// `rye plan ID --format json` where something is wrong: there is no plan then.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct NoPlanOutput {
+    /// Null.
+    pub plan_id: Option<String>,
+    pub directive: String,
+    pub diagnostics: Vec<DiagnosticOutput>,
+}
+
+pub fn run(args: &PlanArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+    let id = directive(&args.directive)?;
+    let spaces = Spaces::find(global.project.as_deref())?;
+    report.detail(&spaces.to_string());
+    let world = spaces.open()?;
+    let request = args.call.request(id, &world)?;
+    let mut sources = Sources::default();
+    let compiled = compile_showing(&world, &request, &mut sources);
+    let Some(compilation) = compiled.value else {
+        refuse(&args.directive, &compiled.diagnostics, &sources, report)?;
+        return Ok(Exit::Failed);
+    };
+    show(&compilation, &compiled.diagnostics, report)?;
+    Ok(Exit::Fine)
+}
+
+fn show(compilation: &Compilation, diagnostics: &Diagnostics, report: &Report) -> Result<(), Failure> {
+    report.detail(&format!("files parsed: {}", compilation.parsed_files));
+    match report.format() {
+        Format::Json => {
+            let shown =
+                diagnostics.iter().map(|one| serde_json::to_value(DiagnosticOutput::new(one, &compilation.sources)));
+            let shown = shown.collect::<Result<_, _>>().map_err(std::io::Error::other)?;
+            report.json(&render::json::render(compilation, shown))
+        }
+        Format::Human | Format::Plain => {
+            report.diagnostics(diagnostics, &compilation.sources);
+            report.line(printable(&render::text::render(compilation)).trim_end())
+        }
+    }
+}
+
+/// Says why there is no plan.
+pub fn refuse(asked: &str, diagnostics: &Diagnostics, sources: &Sources, report: &Report) -> Result<(), Failure> {
+    match report.format() {
+        Format::Json => report.json(&NoPlanOutput {
+            plan_id: None,
+            directive: asked.to_owned(),
+            diagnostics: diagnostics.iter().map(|one| DiagnosticOutput::new(one, sources)).collect(),
+        }),
+        Format::Human | Format::Plain => {
+            report.diagnostics(diagnostics, sources);
+            report.note(&format!("`{}` has no plan until its errors are gone", printable(asked)));
+            Ok(())
+        }
+    }
+}

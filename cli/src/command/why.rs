@@ -1,0 +1,186 @@
+//! `rye why THING`: the line that put something into a plan, or the reason that it is not there.
+
+use clap::Args;
+use indexmap::IndexMap;
+use rye_compiler::compile::{Request, compile, compile_showing};
+use rye_compiler::diagnostics::closest;
+use rye_compiler::plan::why::{NotThere, Why, why};
+use rye_compiler::world::{ItemKind, Space, World, WorldError};
+use rye_grammar::{ItemId, Sources};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Failure;
+use crate::args::{Format, Global};
+use crate::call::directive;
+use crate::command::plan::refuse;
+use crate::exit::Exit;
+use crate::report::{Report, printable};
+use crate::space::Spaces;
+
+#[derive(Debug, Args)]
+pub struct WhyArgs {
+    /// What a plan calls it, or its name: limit.spend, a hook's id, an item's id, a tool, a capability, model, extends
+    thing: String,
+    /// In the plan of this directive (default: in every one of the project)
+    #[arg(long, value_name = "ID")]
+    of: Option<String>,
+}
+
+/// `rye why THING --format json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct WhyOutput {
+    pub thing: String,
+    /// The files of that id, highest precedence first; the first of a kind is the one that is used.
+    pub items: Vec<ItemOutput>,
+    pub answers: Vec<AnswerOutput>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ItemOutput {
+    /// `directive`, `knowledge`, `tool` or `config`.
+    pub kind: String,
+    /// `project`, `user` or `system`.
+    pub space: String,
+    pub path: String,
+    /// True where a file of a higher space hides it.
+    pub shadowed: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct AnswerOutput {
+    /// The directives in whose plans it is so.
+    pub directives: Vec<String>,
+    pub subject: String,
+    pub reason: String,
+    pub source: Option<SourceOutput>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SourceOutput {
+    pub file: String,
+    pub line: u32,
+    pub column: u32,
+}
+
+pub fn run(args: &WhyArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+    let world = Spaces::find(global.project.as_deref())?.open()?;
+    let items = files(&args.thing, &world).map_err(|error| Failure::failed(error.to_string()))?;
+    let (answers, suggestion) = match &args.of {
+        Some(of) => {
+            let mut sources = Sources::default();
+            let compiled = compile_showing(&world, &Request::new(directive(of)?), &mut sources);
+            let Some(compilation) = compiled.value else {
+                refuse(of, &compiled.diagnostics, &sources, report)?;
+                return Ok(Exit::Failed);
+            };
+            gather([(of.clone(), why(&compilation, &args.thing))])
+        }
+        None => everywhere(&args.thing, &world)?,
+    };
+    if items.is_empty() && answers.is_empty() {
+        let place = args.of.as_ref().map_or_else(|| "this project".to_owned(), |of| format!("the plan of `{of}`"));
+        let failure = Failure::failed(format!("nothing in {place} is called `{}`", args.thing));
+        return Err(match suggestion {
+            Some(near) => failure.help(format!("did you mean `{near}`?")),
+            None => failure,
+        });
+    }
+    let output = WhyOutput { thing: args.thing.clone(), items, answers };
+    match report.format() {
+        Format::Json => report.json(&output)?,
+        Format::Human | Format::Plain => report.line(printable(&output.to_string()).trim_end())?,
+    }
+    Ok(Exit::Fine)
+}
+
+/// The files of an id, whatever their kind.
+fn files(thing: &str, world: &dyn World) -> Result<Vec<ItemOutput>, WorldError> {
+    let mut items = Vec::new();
+    let Ok(id) = ItemId::parse(thing) else { return Ok(items) };
+    for kind in ItemKind::ALL {
+        let found = world.candidates(kind, &id)?;
+        items.extend(found.iter().enumerate().map(|(rank, located)| ItemOutput {
+            kind: kind.word().to_owned(),
+            space: space(located.space).to_owned(),
+            path: located.space.display(&located.path),
+            // Settings are merged: none hides another.
+            shadowed: rank > 0 && kind != ItemKind::Config,
+        }));
+    }
+    Ok(items)
+}
+
+fn space(space: Space) -> &'static str {
+    match space {
+        Space::Project => "project",
+        Space::User => "user",
+        Space::System => "system",
+    }
+}
+
+/// The answers of every directive of the project that compiles, or a name that is near.
+fn everywhere(thing: &str, world: &dyn World) -> Result<(Vec<AnswerOutput>, Option<String>), Failure> {
+    let entries = world.list(ItemKind::Directive).map_err(|error| Failure::failed(error.to_string()))?;
+    let ids = entries.into_iter().filter(|entry| entry.space == Space::Project).map(|entry| entry.id);
+    let asked = ids.filter_map(|id| {
+        let compilation = compile(world, &Request::new(id.clone())).value?;
+        Some((id.to_string(), why(&compilation, thing)))
+    });
+    Ok(gather(asked))
+}
+
+/// Equal answers once, with the directives they hold for.
+fn gather(
+    asked: impl IntoIterator<Item = (String, Result<Vec<Why>, NotThere>)>,
+) -> (Vec<AnswerOutput>, Option<String>) {
+    let mut answers: IndexMap<String, AnswerOutput> = IndexMap::new();
+    let mut near = Vec::new();
+    let mut thing = String::new();
+    for (directive, answer) in asked {
+        let found = match answer {
+            Ok(found) => found,
+            Err(missing) => {
+                near.extend(missing.suggestion);
+                thing = missing.thing;
+                continue;
+            }
+        };
+        for one in found {
+            let answer = answers.entry(one.to_string()).or_insert_with(|| AnswerOutput {
+                directives: Vec::new(),
+                subject: one.subject,
+                reason: one.reason,
+                source: one.place.map(|p| SourceOutput { file: p.file, line: p.line, column: p.column }),
+            });
+            answer.directives.push(directive.clone());
+        }
+    }
+    let suggestion = closest(&thing, near.iter().map(String::as_str));
+    (answers.into_values().collect(), suggestion)
+}
+
+impl std::fmt::Display for WhyOutput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for item in &self.items {
+            let hidden = if item.shadowed { ", shadowed" } else { "" };
+            writeln!(f, "{} {}: {} ({} space{hidden})", item.kind, self.thing, item.path, item.space)?;
+        }
+        for answer in &self.answers {
+            writeln!(f, "{}: {}", answer.subject, answer.reason)?;
+            if let Some(source) = &answer.source {
+                writeln!(f, "  {}:{}:{}", source.file, source.line, source.column)?;
+            }
+            writeln!(f, "  in the plan of {}", some_of(&answer.directives))?;
+        }
+        Ok(())
+    }
+}
+
+/// A few names; the rest is counted.
+fn some_of(names: &[String]) -> String {
+    const MOST: usize = 5;
+    let shown: Vec<String> = names.iter().take(MOST).map(|name| format!("`{name}`")).collect();
+    let more = names.len().saturating_sub(MOST);
+    if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
+}

@@ -1,0 +1,85 @@
+//! `rye plan`, `rye why` and `rye graph` as processes, over the deploy example.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const PROJECT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/deploy");
+
+fn rye(args: &[&str]) -> Output {
+    let nobody = tempfile::tempdir().unwrap();
+    Command::new(env!("CARGO_BIN_EXE_rye"))
+        .args(args)
+        .args(["--project", PROJECT])
+        .env("RYE_USER_SPACE", nobody.path())
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn a_plan_says_what_and_why() {
+    let output = rye(&["plan", "deploy_staging"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let shown = text(&output.stdout);
+    for part in
+        ["set by the hook `route_deploy` .ai/config/agent/hooks.yaml:", "suppressed", "deduplicated", "shadowed"]
+    {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let json = rye(&["plan", "deploy_staging", "--format", "json", "--input", "service=web", "--limit", "turns=3"]);
+    assert_eq!(text(&json.stdout).lines().count(), 1);
+    let plan: Value = serde_json::from_str(text(&json.stdout)).unwrap();
+    assert_eq!(plan["chain"], serde_json::json!(["rye/agent/core/base", "project/deploy/base", "deploy_staging"]));
+    assert_eq!(plan["limits"]["turns"]["value"], 3);
+    assert!(plan["first_message"]["text"].as_str().unwrap().contains("web"));
+    let again = rye(&["plan", "deploy_staging", "--format", "json", "--input", "service=web", "--limit", "turns=3"]);
+    assert_eq!(json.stdout, again.stdout);
+}
+
+#[test]
+fn where_something_is_wrong_there_is_no_plan() {
+    let output = rye(&["plan", "deploy_stagin"]);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""));
+    assert!(text(&output.stderr).contains("rye::item::unknown"));
+    let json = rye(&["plan", "deploy_stagin", "--format", "json"]);
+    let refused: Value = serde_json::from_str(text(&json.stdout)).unwrap();
+    assert_eq!((json.status.code(), &refused["plan_id"]), (Some(1), &Value::Null));
+    assert_eq!(refused["diagnostics"][0]["code"], "rye::item::unknown");
+    for usage in [
+        &["plan", "../deploy_staging"][..],
+        &["plan"],
+        &["plan", "deploy_staging", "--input", "service"],
+        &["plan", "deploy_staging", "--inputs", "nowhere.json"],
+    ] {
+        assert_eq!(rye(usage).status.code(), Some(2), "{usage:?}");
+    }
+}
+
+#[test]
+fn why_names_the_line() {
+    let limit = rye(&["why", "limit.spend", "--of", "deploy_staging"]);
+    assert_eq!(limit.status.code(), Some(0));
+    assert!(text(&limit.stdout).contains(".ai/directives/deploy_staging.md:"), "{}", text(&limit.stdout));
+    let everywhere: Value = serde_json::from_str(text(&rye(&["why", "spend", "--format", "json"]).stdout)).unwrap();
+    assert_eq!(everywhere["answers"].as_array().unwrap().len(), 2);
+    let item: Value =
+        serde_json::from_str(text(&rye(&["why", "rye/agent/core/Identity", "--format", "json"]).stdout)).unwrap();
+    assert_eq!((&item["items"][0]["space"], &item["items"][0]["shadowed"]), (&"project".into(), &false.into()));
+    assert_eq!((&item["items"][1]["space"], &item["items"][1]["shadowed"]), (&"system".into(), &true.into()));
+    let missing = rye(&["why", "limit.spnd"]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(text(&missing.stderr).contains("did you mean `limit.spend`?"), "{}", text(&missing.stderr));
+}
+
+#[test]
+fn graphs_are_drawn_in_two_languages() {
+    assert!(text(&rye(&["graph", "deploy_staging"]).stdout).starts_with("flowchart"));
+    assert!(text(&rye(&["graph", "deploy_staging", "--to", "dot"]).stdout).starts_with("digraph"));
+    assert_eq!(rye(&["graph", "nope"]).status.code(), Some(1));
+}
