@@ -2,6 +2,8 @@
 
 pub mod clock;
 pub mod disk_world;
+pub mod driver;
+pub mod engine;
 pub mod event;
 pub mod hooks;
 pub mod keys;
@@ -9,7 +11,9 @@ pub mod machine;
 pub mod message;
 pub mod provider;
 pub mod retry;
+mod session;
 pub mod store;
 pub mod thread;
 pub mod thread_id;
+pub mod threads;
 pub mod tool;

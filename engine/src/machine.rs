@@ -10,7 +10,7 @@ pub mod effect;
 mod facts;
 pub mod gate;
 mod outputs;
-mod prompt;
+pub(crate) mod prompt;
 mod request;
 pub mod signal;
 pub mod state;
@@ -18,7 +18,7 @@ mod step;
 mod walk;
 
 pub use apply::apply;
-pub use effect::{Effect, HookRun, Reservation, StepKey};
+pub use effect::{Effect, HookRun, Reservation, SpawnChild, StepKey};
 pub use gate::{Allowed, Call, Dispatch};
 pub use signal::{Fact, Signal};
 pub use state::State;

@@ -33,6 +33,9 @@ pub struct Opened {
     /// What jitter is drawn from, so that a replay waits as long.
     pub seed: u64,
     pub project_path: String,
+    /// Somebody can be asked.
+    #[serde(default)]
+    pub attended: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -119,6 +119,7 @@ pub static TABLE: [Row; 27] = [
             "grants",
             "seed",
             "project_path",
+            "attended",
         ],
         LEDGER,
     ),
@@ -263,7 +264,7 @@ mod tests {
         let error = json!({"stage":"status","status":429,"headers":[],"error_type":null,"code":null,"message":"m","usage":null});
         json!([
             {"type":"opened","thread_id":"t","directive":"d","origin":"run","parent":{"thread_id":"p","spawn":1},
-             "root":"t","inputs":{},"limits":limits,"ceiling":limits,"grants":[],"seed":1,"project_path":"p"},
+             "root":"t","inputs":{},"limits":limits,"ceiling":limits,"grants":[],"seed":1,"project_path":"p","attended":true},
             {"type":"plan_bound","plan_id":"x","observes":["cognition_out"]},
             {"type":"continues","thread":"t","at_seq":1,"at_h":"h","message":"m"},
             {"type":"system_prompt","text":"t","layers":[]},

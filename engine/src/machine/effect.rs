@@ -24,7 +24,7 @@ pub enum Effect {
     RunTools(Vec<Allowed<Dispatch>>),
     RunHooks(Box<HookRun>),
     /// Make the child thread, or find the one that this spawn made before.
-    Spawn(Allowed<Box<ChildIntended>>),
+    Spawn(Allowed<Box<SpawnChild>>),
     /// Wait for children; each is answered by a signal of its own.
     Await(Vec<AwaitedChild>),
     /// Until this time, in milliseconds since 1970.
@@ -64,6 +64,16 @@ pub struct HookRun {
     pub left_ms: u64,
 }
 
+/// A child to be made, and what its parent needs for itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpawnChild {
+    pub child: ChildIntended,
+    /// Children of the same group that are still to be made, this one included: they share what is left.
+    pub sharing: u64,
+    /// Nano-dollars of one more turn of the parent: no child gets them.
+    pub keep_back: u64,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AwaitedChild {
     pub spawn: u64,
@@ -92,7 +102,7 @@ impl Effect {
                 calls.first().map_or_else(|| format!("tool.{events}"), |c| format!("tool.{}.{}", c.turn, c.index))
             }
             Self::RunHooks(run) => format!("hooks.{events}.{:?}", run.point),
-            Self::Spawn(child) => format!("spawn.{}", child.spawn),
+            Self::Spawn(child) => format!("spawn.{}", child.child.spawn),
             Self::Await(children) => {
                 children.first().map_or_else(|| format!("await.{events}"), |c| format!("await.{}", c.spawn))
             }

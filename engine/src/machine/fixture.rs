@@ -265,6 +265,7 @@ impl Play {
             grants: vec![self.plan.capabilities.grants.clone()],
             seed: 7,
             project_path: "p".into(),
+            attended: true,
         }
     }
 
@@ -336,8 +337,8 @@ impl Play {
                 self.signal(Fact::HooksRan { point, subject, considered: Vec::new(), answer: Box::new(answer) })
             }
             Effect::Spawn(child) => {
-                let thread_id = format!("child-{}", child.spawn);
-                self.signal(Fact::Spawned { spawn: child.spawn, thread_id, spend: 1000 })
+                let spawn = child.child.spawn;
+                self.signal(Fact::Spawned { spawn, thread_id: format!("child-{spawn}"), spend: 1000 })
             }
             Effect::Await(children) => {
                 let mut written = 0;

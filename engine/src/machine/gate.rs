@@ -18,6 +18,8 @@ use crate::event::{Opened, ResultKind};
 
 mod needs;
 
+pub(crate) use needs::{is_folder_inside, is_host_inside};
+
 /// Something the gate has let through. There is no other way to make one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Allowed<T> {
@@ -154,7 +156,8 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
             return Ruling::Answer { why: ResultKind::Denied { capability }, text };
         }
     };
-    if !call.approved && asks(plan, &capability) {
+    let attended = state.launch.as_ref().is_some_and(|launch| launch.attended);
+    if !call.approved && attended && asks(plan, &capability) {
         return Ruling::Asks { capability };
     }
     let flags = |id: &ItemId| plan.palette.iter().find(|tool| tool.item_id.as_ref() == Some(id));
@@ -244,7 +247,12 @@ pub(super) fn group(plan: &Plan, state: &State, from: usize) -> Range<usize> {
     let start = (from..list.len())
         .find(|i| list.get(*i).is_some_and(|c| c.phase == super::state::Phase::Waiting))
         .unwrap_or(list.len());
-    let kind = |index: usize| list.get(index).and_then(|call| together(plan, &call.call.name, &call.call.input));
+    // Whoever has to ask first waits alone.
+    let waits = |index: usize| matches!(rule(plan, state, index), Ruling::Asks { .. });
+    let kind = |index: usize| {
+        let call = list.get(index).filter(|_| !waits(index))?;
+        together(plan, &call.call.name, &call.call.input)
+    };
     let mut end = (start + 1).min(list.len());
     if let Some(first) = kind(start) {
         while end < list.len() && kind(end) == Some(first) {
@@ -362,7 +370,8 @@ fn resolved(plan: &Plan, kind: ItemKind, id: &ItemId) -> Option<Space> {
     read.space
 }
 
-/// Whether the table of risks wants a person's word for this capability, and nobody gave it in the file.
+/// Whether the table of risks wants a person's word for this capability, and nobody gave it in the file. Where nobody can
+/// be asked, check's warning has to do (`language.md` 9).
 fn asks(plan: &Plan, capability: &str) -> bool {
     if !plan.graph.has(Node::Ask(Asked::Call)) {
         return false;

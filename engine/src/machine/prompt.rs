@@ -30,7 +30,7 @@ pub(super) fn opening(plan: &Plan, state: &State) -> Vec<EventBody> {
 }
 
 /// The directive's own text, as far as it is known.
-pub(super) fn body(plan: &Plan) -> String {
+pub(crate) fn body(plan: &Plan) -> String {
     let body = plan.prompt.first_message.iter().find(|layer| layer.kind == LayerKind::Body);
     body.map(|layer| render_layer(layer, &mut |hole: &Pending| hole.marker())).unwrap_or_default()
 }

@@ -25,7 +25,7 @@ pub(super) fn granted(
 }
 
 /// Whether a folder lies in another, both relative to the project.
-pub(super) fn is_folder_inside(inner: &str, outer: &str) -> bool {
+pub(crate) fn is_folder_inside(inner: &str, outer: &str) -> bool {
     let parts = |path: &str| -> Vec<String> {
         path.split('/').filter(|part| !part.is_empty() && *part != ".").map(str::to_owned).collect()
     };
@@ -34,7 +34,7 @@ pub(super) fn is_folder_inside(inner: &str, outer: &str) -> bool {
 }
 
 /// Whether every host of one pattern is one of the other's: `a.example.com` in `*.example.com`.
-pub(super) fn is_host_inside(inner: &str, outer: &str) -> bool {
+pub(crate) fn is_host_inside(inner: &str, outer: &str) -> bool {
     if inner.eq_ignore_ascii_case(outer) || outer == "*" {
         return true;
     }

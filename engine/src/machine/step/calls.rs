@@ -7,7 +7,7 @@ use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::{Node, Outcome};
 use serde_json::Value;
 
-use super::super::effect::{AwaitedChild, Effect};
+use super::super::effect::{AwaitedChild, Effect, SpawnChild};
 use super::super::gate::{self, Ruling};
 use super::super::outputs;
 use super::super::state::{CallState, Phase, Position, State};
@@ -88,21 +88,28 @@ pub(super) fn tools(walk: &Walk<'_>) -> Decision {
     if !begun.is_empty() {
         return Decision::Write(begun);
     }
+    let unmade = |call: &CallState| match call.phase {
+        Phase::Spawning(spawn) => state.children.get(&spawn).is_some_and(|child| child.thread_id.is_none()),
+        Phase::Waiting | Phase::Started | Phase::Answered => false,
+    };
+    let sharing = in_group(state, &group).filter(|(_, call)| unmade(call)).count() as u64;
     let mut run = Vec::new();
-    let mut await_ = Vec::new();
+    let mut awaited = Vec::new();
     for (index, call) in in_group(state, &group) {
         match (call.phase, gate::rule(walk.plan, state, index)) {
             (Phase::Started, Ruling::Run(allowed)) => run.push(allowed),
             (Phase::Spawning(spawn), Ruling::Spawn(allowed)) => {
                 let child = state.children.get(&spawn);
-                match child.and_then(|c| c.thread_id.clone()) {
-                    Some(thread_id) => await_.push(AwaitedChild { spawn, thread_id }),
-                    None => {
-                        return Decision::Do(Effect::Spawn(
-                            allowed.map(|d| intended(state, spawn, index, group.end, call, d)),
-                        ));
-                    }
+                if let Some(thread_id) = child.and_then(|c| c.thread_id.clone()) {
+                    awaited.push(AwaitedChild { spawn, thread_id });
+                    continue;
                 }
+                let keep_back = model::one_turn(walk.plan, state);
+                let make = |start| {
+                    let child = intended(state, spawn, index, group.end, call, start);
+                    Box::new(SpawnChild { child, sharing, keep_back })
+                };
+                return Decision::Do(Effect::Spawn(allowed.map(make)));
             }
             _ => {}
         }
@@ -110,8 +117,8 @@ pub(super) fn tools(walk: &Walk<'_>) -> Decision {
     if !run.is_empty() {
         return Decision::Do(Effect::RunTools(run));
     }
-    if !await_.is_empty() {
-        return Decision::Do(Effect::Await(await_));
+    if !awaited.is_empty() {
+        return Decision::Do(Effect::Await(awaited));
     }
     Decision::Gives(Outcome::Finished)
 }
@@ -141,7 +148,7 @@ fn begin(walk: &Walk<'_>, group: &Range<usize>) -> Vec<EventBody> {
                 let spawn = state.next_spawn() + spawns;
                 spawns += 1;
                 let child = intended(state, spawn, index, group.end, call, allowed.into_inner());
-                events.push(EventBody::ChildIntended(*child));
+                events.push(EventBody::ChildIntended(child));
             }
             Ruling::Answer { why, text } => events.push(refused(why, text)),
             Ruling::Asks { capability } => {
@@ -163,8 +170,8 @@ fn intended(
     group_end: usize,
     call: &CallState,
     start: gate::ChildStart,
-) -> Box<ChildIntended> {
-    Box::new(ChildIntended {
+) -> ChildIntended {
+    ChildIntended {
         spawn,
         turn: state.cost.turns,
         index,
@@ -174,7 +181,7 @@ fn intended(
         inputs: start.inputs,
         model: start.model,
         limit_overrides: start.limit_overrides,
-    })
+    }
 }
 
 /// Hooks on the results of the group, then the next group or the end of the calls.

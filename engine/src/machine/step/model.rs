@@ -70,6 +70,12 @@ fn intend(walk: &Walk<'_>) -> EventBody {
     })
 }
 
+/// What one more turn costs at worst, in nano-dollars.
+pub(super) fn one_turn(plan: &Plan, state: &State) -> u64 {
+    let output = plan.model.output(state.limits.output);
+    plan.model.worst_case(request::estimate(plan, state), output).to_u64()
+}
+
 /// The most output that `left` nano-dollars pay for, and what the call then costs at worst.
 fn affordable(model: &PlannedModel, input: u64, wanted: u64, left: u64) -> Option<(u64, u64)> {
     if model.prices.is_none() {

@@ -1,0 +1,199 @@
+//! The driver acts (`engine.md` 1): it asks the machine what is to be done, writes what was decided before doing it, does
+//! it, and hands what came of it back. Nothing is decided here.
+
+pub mod control;
+pub mod embedded;
+pub mod journal;
+pub mod live;
+
+use std::sync::Arc;
+
+use rye_compiler::plan::Plan;
+use tokio::task::JoinSet;
+
+use crate::event::{Ended, Letter, Settled};
+use crate::machine::{self, Effect, Fact, Signal, State, StepKey};
+use crate::provider::BoxFuture;
+use crate::store::StoreError;
+use crate::thread::Cost;
+use crate::thread_id::ThreadId;
+pub use control::{Control, Post, Sender};
+pub use journal::Journal;
+pub use live::{Live, LiveEvents, Outlet};
+
+/// Something that carries out effects. Object-safe: the embedded one does it in this process, others may journal it as
+/// durable operations of their own, by the key.
+pub trait Driver: Send + Sync {
+    /// Does it, and answers what came of it.
+    fn perform(&self, step: Step) -> BoxFuture<'_, Result<Signal, DriveError>>;
+    /// Milliseconds since 1970.
+    fn now(&self) -> i64;
+    /// Hands a letter on to children.
+    fn pass_on(&self, children: &[String], letter: &Letter);
+    /// Mail from disk was recorded durably: it can go.
+    fn consumed<'a>(&'a self, mail: &'a str) -> BoxFuture<'a, ()>;
+}
+
+/// One effect with its stable name, and what the store keeps of the thread beside it.
+#[derive(Debug)]
+pub struct Step {
+    pub key: StepKey,
+    pub effect: Effect,
+    pub cost: Cost,
+    /// Events known to be on the disk.
+    pub synced: u64,
+    /// What the ledger has not been told yet, so that a long step can tell it.
+    pub unsettled: Vec<Settled>,
+}
+
+/// Why a thread cannot be driven on. It is not over: it can be recovered.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the machine stands still at `{step}`")]
+    Stalled { step: String },
+    #[error("a task of the thread ended without an answer: {0}")]
+    Lost(String),
+    #[error("the plan cannot be used: {0}")]
+    Plan(String),
+}
+
+/// A thread in the hands of a driver.
+#[derive(Debug)]
+pub struct Thread {
+    pub id: ThreadId,
+    pub plan: Arc<Plan>,
+    pub state: State,
+    pub journal: Journal,
+}
+
+impl Thread {
+    /// Records a signal and folds it; answers how many events that were.
+    pub fn take(&mut self, signal: Signal) -> usize {
+        let at = signal.at;
+        let bodies = machine::absorb(&self.plan, &self.state, signal);
+        let count = bodies.len();
+        for body in bodies {
+            let event = self.journal.push(at, body);
+            machine::apply(&mut self.state, &event);
+        }
+        count
+    }
+
+    fn step(&self, effect: Effect) -> Step {
+        Step {
+            key: effect.key(self.state.events),
+            effect,
+            cost: self.state.cost,
+            synced: self.journal.synced(),
+            unsettled: self.state.unsettled.clone(),
+        }
+    }
+}
+
+/// Drives a thread to its end.
+pub async fn drive(thread: &mut Thread, driver: &Arc<dyn Driver>, control: &mut Control) -> Result<Ended, DriveError> {
+    let mut settled = Vec::new();
+    loop {
+        while let Some(post) = control.try_next() {
+            settled.extend(receive(thread, driver, post));
+        }
+        match machine::next(&thread.plan, &thread.state) {
+            Effect::Record => {
+                let at = thread.journal.same_moment().unwrap_or_else(|| driver.now());
+                if thread.take(Signal { at, fact: Fact::Tick }) == 0 {
+                    return Err(DriveError::Stalled { step: format!("{:?}", thread.state.position) });
+                }
+            }
+            Effect::Done { settle, ended } => {
+                thread.journal.flush(true).await?;
+                let end = (*ended).clone();
+                let step = thread.step(Effect::Done { settle, ended });
+                driver.perform(step).await?;
+                discard(driver, &mut settled).await;
+                return Ok(end);
+            }
+            effect => {
+                thread.journal.flush(effect.has_side_effects()).await?;
+                if thread.journal.is_durable() {
+                    discard(driver, &mut settled).await;
+                }
+                perform(thread, driver, control, effect, &mut settled).await?;
+            }
+        }
+    }
+}
+
+/// Performs an effect, and records mail that comes meanwhile.
+async fn perform(
+    thread: &mut Thread,
+    driver: &Arc<dyn Driver>,
+    control: &mut Control,
+    effect: Effect,
+    settled: &mut Vec<String>,
+) -> Result<(), DriveError> {
+    // A wait ends with any letter; a call ends with a kill alone.
+    let interruptible = matches!(effect, Effect::Sleep { .. } | Effect::Ask { .. });
+    let mut running = JoinSet::new();
+    for part in split(effect) {
+        let (driver, step) = (Arc::clone(driver), thread.step(part));
+        running.spawn(async move { driver.perform(step).await });
+    }
+    while !running.is_empty() {
+        tokio::select! {
+            Some(done) = running.join_next() => {
+                let signal = done.map_err(|lost| DriveError::Lost(lost.to_string()))??;
+                thread.take(signal);
+                if !running.is_empty() {
+                    thread.journal.flush(false).await?;
+                }
+            }
+            Some(post) = control.next() => {
+                let kills = post.letter == Letter::Kill;
+                settled.extend(receive(thread, driver, post));
+                thread.journal.flush(true).await?;
+                discard(driver, settled).await;
+                if kills || interruptible {
+                    running.shutdown().await;
+                    return Ok(());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Records a letter and hands it on to living children; answers the id of a file that can go once this is durable.
+fn receive(thread: &mut Thread, driver: &Arc<dyn Driver>, post: Post) -> Option<String> {
+    let Post { id, letter, on_disk } = post;
+    if matches!(letter, Letter::Cancel | Letter::Kill) {
+        let living = thread.state.children.values().filter(|child| child.ended.is_none());
+        let children: Vec<String> = living.filter_map(|child| child.thread_id.clone()).collect();
+        driver.pass_on(&children, &letter);
+    }
+    thread.take(Signal { at: driver.now(), fact: Fact::Mail { id: id.clone(), letter } });
+    on_disk.then_some(id)
+}
+
+async fn discard(driver: &Arc<dyn Driver>, mail: &mut Vec<String>) {
+    for id in mail.drain(..) {
+        driver.consumed(&id).await;
+    }
+}
+
+/// The members of a group, each of which is performed and recorded by itself.
+fn split(effect: Effect) -> Vec<Effect> {
+    match effect {
+        Effect::RunTools(calls) => calls.into_iter().map(|call| Effect::RunTools(vec![call])).collect(),
+        Effect::Await(children) => children.into_iter().map(|child| Effect::Await(vec![child])).collect(),
+        single @ (Effect::Record
+        | Effect::Reserve(_)
+        | Effect::CallModel { .. }
+        | Effect::RunHooks(_)
+        | Effect::Spawn(_)
+        | Effect::Sleep { .. }
+        | Effect::Ask { .. }
+        | Effect::Done { .. }) => vec![single],
+    }
+}

@@ -1,0 +1,138 @@
+//! The driver of this process: effects carried out by the store, the providers and the tools it has.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use rye_compiler::plan::{Asked, Plan};
+use rye_grammar::ItemId;
+
+use super::{DriveError, Driver, Live, Outlet, Step};
+use crate::engine::Inner;
+use crate::event::{Approval, Letter, Opened};
+use crate::hooks::HookTable;
+use crate::machine::{Effect, Fact, Signal};
+use crate::provider::{BoxFuture, CallError, Delta, Provider};
+use crate::store::mailbox;
+use crate::thread_id::ThreadId;
+use crate::tool::registry::Prepared;
+
+mod acts;
+mod ledger;
+mod tools;
+
+/// Carries out the effects of one thread.
+pub struct Embedded {
+    pub(crate) engine: Arc<Inner>,
+    pub(crate) id: ThreadId,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) launch: Arc<Opened>,
+    pub(crate) outlet: Arc<Outlet>,
+    hooks: HookTable,
+    provider: OnceLock<Result<Arc<dyn Provider>, CallError>>,
+    /// Tools as they were when this thread first called them.
+    tools: Mutex<BTreeMap<ItemId, Arc<Prepared>>>,
+}
+
+impl Embedded {
+    /// For a thread that begins or goes on.
+    pub(crate) fn new(
+        engine: Arc<Inner>,
+        id: ThreadId,
+        plan: Arc<Plan>,
+        launch: Arc<Opened>,
+        outlet: Arc<Outlet>,
+    ) -> Result<Self, DriveError> {
+        let hooks = HookTable::compile(&plan, &launch.inputs).map_err(|e| DriveError::Plan(e.to_string()))?;
+        let (provider, tools) = (OnceLock::new(), Mutex::default());
+        Ok(Self { engine, id, plan, launch, outlet, hooks, provider, tools })
+    }
+
+    fn at(&self, fact: Fact) -> Signal {
+        Signal { at: self.engine.clock.now(), fact }
+    }
+
+    async fn call_model(&self, request: &crate::provider::Request) -> Fact {
+        let provider = self.provider.get_or_init(|| self.engine.providers.connect(&self.plan.model));
+        let provider = match provider {
+            Ok(provider) => Arc::clone(provider),
+            Err(error) => return Fact::ModelFailed(Box::new(error.clone())),
+        };
+        let (outlet, thread) = (Arc::clone(&self.outlet), self.id.clone());
+        let live = move |delta: Delta| outlet.emit(Live::Delta { thread: thread.clone(), delta });
+        match provider.call(request, &live).await {
+            Ok(reply) => Fact::ModelReplied(Box::new(reply)),
+            Err(error) => Fact::ModelFailed(Box::new(error)),
+        }
+    }
+
+    fn known_tool(&self, id: &ItemId) -> Option<Arc<Prepared>> {
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+    }
+
+    fn keep_tool(&self, id: &ItemId, tool: &Arc<Prepared>) {
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), Arc::clone(tool));
+    }
+}
+
+impl Driver for Embedded {
+    fn perform(&self, step: Step) -> BoxFuture<'_, Result<Signal, DriveError>> {
+        Box::pin(async move {
+            let Step { key: _, effect, cost, synced, unsettled } = step;
+            let fact = match effect {
+                Effect::Record => Fact::Tick,
+                Effect::Sleep { until } => {
+                    self.engine.clock.sleep_until(until).await;
+                    Fact::Tick
+                }
+                Effect::Reserve(reservation) => self.reserve(&reservation, cost, synced).await?,
+                Effect::CallModel { request, .. } => self.call_model(&request).await,
+                Effect::RunTools(calls) => match calls.into_iter().next() {
+                    Some(call) => self.run_tool(call, &unsettled).await?,
+                    None => Fact::Tick,
+                },
+                Effect::RunHooks(run) => {
+                    let (considered, answer) = self.hooks.run(&run, self).await;
+                    let (point, subject) = (run.point, run.subject);
+                    Fact::HooksRan { point, subject, considered, answer: Box::new(answer) }
+                }
+                Effect::Spawn(child) => self.engine.spawn(self, &child, &unsettled).await?,
+                Effect::Await(children) => match children.into_iter().next() {
+                    Some(child) => self.engine.await_child(self, child).await?,
+                    None => Fact::Tick,
+                },
+                Effect::Ask { asked, what } => Fact::Answered(match &self.engine.asker {
+                    Some(asker) => asker.ask(&self.id, asked, &what).await,
+                    None => match asked {
+                        Asked::Call => Approval::Refused,
+                        Asked::Limit => Approval::Suspended,
+                    },
+                }),
+                Effect::Done { settle, ended } => self.finish(&settle, &ended, synced).await?,
+            };
+            Ok(self.at(fact))
+        })
+    }
+
+    fn now(&self) -> i64 {
+        self.engine.clock.now()
+    }
+
+    fn pass_on(&self, children: &[String], letter: &Letter) {
+        for child in children {
+            if let Ok(child) = ThreadId::parse(child) {
+                self.engine.post(&child, letter.clone());
+            }
+        }
+    }
+
+    fn consumed<'a>(&'a self, mail: &'a str) -> BoxFuture<'a, ()> {
+        let (disk, thread, mail) = (Arc::clone(&self.engine.disk), self.id.clone(), mail.to_owned());
+        Box::pin(async move {
+            let gone = tokio::task::spawn_blocking(move || mailbox::consume(&*disk, &thread, &mail)).await;
+            // The event says that it was taken; a file that stays is found again and recognised.
+            if let Ok(Err(error)) = gone {
+                tracing::warn!(%error, "a letter that was taken stays in the inbox");
+            }
+        })
+    }
+}

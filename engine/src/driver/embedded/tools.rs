@@ -1,0 +1,202 @@
+//! Calls that the gate has let through: tools, knowledge, fetches, signatures. One path: find, run, guard.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rye_compiler::item::Items;
+use rye_compiler::plan::hex;
+use rye_compiler::primary::{FetchRequest, ItemType, SignRequest};
+use rye_compiler::tool_spec::ToolSpec;
+use rye_compiler::world::{ItemKind, World};
+use rye_grammar::ItemId;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::Embedded;
+use crate::driver::DriveError;
+use crate::event::Settled;
+use crate::machine::Fact;
+use crate::machine::gate::{Allowed, Call, Dispatch};
+use crate::machine::signal::{Answer, ToolFinished};
+use crate::session::blocking;
+use crate::tool::guard::{DEFAULT_MAX_BYTES, guard};
+use crate::tool::primary::{Library, fetch, sign};
+use crate::tool::registry::Prepared;
+use crate::tool::{Invocation, ToolOutcome};
+
+/// A call that takes longer tells the ledger meanwhile what it owes.
+const LONG: Duration = Duration::from_secs(1);
+
+impl Embedded {
+    /// Runs one call of the reply.
+    pub(super) async fn run_tool(&self, call: Allowed<Dispatch>, unsettled: &[Settled]) -> Result<Fact, DriveError> {
+        let began = self.engine.clock.now();
+        let index = call.index;
+        let mut running = std::pin::pin!(self.dispatch(call));
+        let outcome = tokio::select! {
+            outcome = &mut running => outcome,
+            () = tokio::time::sleep(LONG) => {
+                self.settle_alone(unsettled).await?;
+                running.await
+            }
+        }?;
+        let answer = self.guarded(outcome).await?;
+        let duration_ms = u64::try_from(self.engine.clock.now().saturating_sub(began)).unwrap_or(0);
+        Ok(Fact::ToolFinished(Box::new(ToolFinished { index, answer, duration_ms })))
+    }
+
+    /// Does what was allowed, whoever asked for it.
+    pub(super) async fn dispatch(&self, call: Allowed<Dispatch>) -> Result<ToolOutcome, DriveError> {
+        let dispatch = call.into_inner();
+        match &dispatch.call {
+            Call::Tool { item_id, parameters } => {
+                let (item_id, parameters) = (item_id.clone(), parameters.clone());
+                self.tool(&dispatch, item_id, parameters).await
+            }
+            Call::Knowledge { item_id } => {
+                let request = FetchRequest::Item {
+                    item_type: ItemType::Knowledge,
+                    item_id: item_id.clone(),
+                    offset: 0,
+                    limit: None,
+                };
+                self.fetch(request).await
+            }
+            Call::Fetch(request) => self.fetch(request.clone()).await,
+            Call::Sign(request) => self.sign(request.clone()).await,
+            Call::Directive(_) => Ok(ToolOutcome::error("a directive is started as a child, not as a call")),
+        }
+    }
+
+    async fn tool(&self, dispatch: &Dispatch, item_id: ItemId, parameters: Value) -> Result<ToolOutcome, DriveError> {
+        let tool = match self.prepared(&item_id).await? {
+            Ok(tool) => tool,
+            Err(reason) => return Ok(ToolOutcome::error(reason)),
+        };
+        if let Err(error) = tool.check(&parameters) {
+            return Ok(ToolOutcome::error(error.to_string()));
+        }
+        if let Some(missing) = missing_need(&tool.spec, dispatch) {
+            return Ok(ToolOutcome::error(missing));
+        }
+        let invocation = Invocation {
+            item_id,
+            parameters,
+            project_root: self.engine.project.clone(),
+            thread_id: self.id.to_string(),
+            timeout: Duration::from_millis(dispatch.left_ms.max(1)),
+            write: dispatch.write.clone(),
+            net: dispatch.net.clone(),
+            may_write_item: dispatch.patterns.clone(),
+        };
+        // A tool that panics is an error of the tool, not of the thread. Dropping this future aborts the task.
+        let mut task = tokio::task::JoinSet::new();
+        task.spawn(async move { tool.run(invocation).await });
+        Ok(match task.join_next().await {
+            Some(Ok(outcome)) => outcome,
+            Some(Err(error)) => ToolOutcome::error(format!("the tool broke down: {error}")),
+            None => ToolOutcome::error("the tool broke down"),
+        })
+    }
+
+    /// The tool of an id, as it was when the plan was made.
+    async fn prepared(&self, id: &ItemId) -> Result<Result<Arc<Prepared>, String>, DriveError> {
+        if let Some(tool) = self.known_tool(id) {
+            return Ok(Ok(tool));
+        }
+        let (plan, wanted) = (Arc::clone(&self.plan), id.clone());
+        let found = self
+            .engine
+            .with_world(move |world| {
+                unchanged(world, &plan.manifest, ItemKind::Tool, &wanted)?;
+                let items = Items::new(world);
+                let tool = items.tool(&wanted);
+                let complaint = || {
+                    let first = items.diagnostics().iter().next().map(rye_compiler::diagnostics::Diagnostic::message);
+                    first.unwrap_or_else(|| format!("there is no tool `{wanted}`"))
+                };
+                tool.map(|tool| Arc::clone(&tool.spec)).ok_or_else(complaint)
+            })
+            .await?;
+        let prepared = found.and_then(|spec| self.engine.tools.prepare(&spec).map_err(|e| e.to_string()));
+        Ok(prepared.map(|tool| {
+            let tool = Arc::new(tool);
+            self.keep_tool(id, &tool);
+            tool
+        }))
+    }
+
+    pub(super) async fn fetch(&self, request: FetchRequest) -> Result<ToolOutcome, DriveError> {
+        let objects = Arc::clone(&self.engine.objects);
+        let answer = self.engine.with_world(move |world| {
+            // The gate has seen that a page is of a result this thread was given.
+            let own: BTreeSet<String> = match &request {
+                FetchRequest::Object { sha256, .. } => BTreeSet::from([sha256.clone()]),
+                FetchRequest::Item { .. } | FetchRequest::Query { .. } => BTreeSet::new(),
+            };
+            let library = Library { world, objects: &*objects, own_objects: &own };
+            Ok(fetch(&library, &request))
+        });
+        Ok(answer.await?.unwrap_or_else(ToolOutcome::error))
+    }
+
+    async fn sign(&self, request: SignRequest) -> Result<ToolOutcome, DriveError> {
+        let Some(keys) = self.engine.keys.clone() else {
+            return Ok(ToolOutcome::error("there is no user space, and so no key to sign with"));
+        };
+        let project = self.engine.project.clone();
+        let now = Timestamp::from_millisecond(self.engine.clock.now()).unwrap_or(Timestamp::UNIX_EPOCH);
+        let signed = tokio::task::spawn_blocking(move || match keys.load_or_generate() {
+            Ok(identity) => sign(&project, &identity, now, &request),
+            Err(error) => ToolOutcome::error(error.to_string()),
+        });
+        signed.await.map_err(|lost| DriveError::Lost(lost.to_string()))
+    }
+
+    /// A result as it enters the conversation.
+    pub(crate) async fn guarded(&self, outcome: ToolOutcome) -> Result<Answer, DriveError> {
+        let setting = self.plan.settings.get("resilience").and_then(|v| v.pointer("/tool_result/max_bytes"));
+        let most = setting.and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok()).unwrap_or(DEFAULT_MAX_BYTES);
+        let objects = Arc::clone(&self.engine.objects);
+        let work = move || guard(&outcome, most, &BTreeMap::new(), &*objects);
+        let guarded = blocking(move || Ok(work()?)).await?;
+        Ok(Answer {
+            content: guarded.content,
+            is_error: guarded.is_error,
+            details: guarded.details,
+            bytes: guarded.bytes,
+            object: guarded.object,
+        })
+    }
+}
+
+/// What a thread reads while it runs is what its plan was made from.
+pub(crate) fn unchanged(
+    world: &dyn World,
+    manifest: &[rye_compiler::plan::Read],
+    kind: ItemKind,
+    id: &ItemId,
+) -> Result<(), String> {
+    let mut planned = manifest.iter().filter(|read| read.kind == kind && read.id == id.as_str());
+    let Some(read) = planned.find(|read| read.sha256.is_some()) else { return Ok(()) };
+    let found = world.candidates(kind, id).map_err(|error| error.to_string())?;
+    let now = found.first().map(|located| (Some(located.space), Some(hex(&Sha256::digest(&located.bytes)))));
+    if now == Some((read.space, read.sha256.clone())) {
+        return Ok(());
+    }
+    Err(format!("`{id}` is not what it was when this thread's plan was made"))
+}
+
+/// A host or folder that the tool needs and no grant names.
+fn missing_need(spec: &ToolSpec, dispatch: &Dispatch) -> Option<String> {
+    use crate::machine::gate::{is_folder_inside, is_host_inside};
+    let unmet = |needs: &[String], granted: &[String], inside: fn(&str, &str) -> bool| {
+        needs.iter().find(|need| !granted.iter().any(|outer| inside(need, outer))).cloned()
+    };
+    let folder = unmet(&spec.needs.write, &dispatch.write, is_folder_inside).map(|folder| ("write", folder));
+    let host = || unmet(&spec.needs.net, &dispatch.net, is_host_inside).map(|host| ("net", host));
+    let (need, what) = folder.or_else(host)?;
+    Some(format!("permission denied: the tool needs {need}=\"{what}\", which no grant of it names"))
+}

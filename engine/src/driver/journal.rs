@@ -1,0 +1,162 @@
+//! The writing end of a thread's record as the driver uses it: events gather in memory while nothing is done, and are
+//! written together before anything is; synced before anything that has side effects.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::DriveError;
+use super::live::{Live, Outlet};
+use crate::event::{Durability, Event, EventBody, row};
+use crate::store::{ObjectId, Objects, Record, StoreError, Transcript};
+use crate::thread_id::ThreadId;
+
+/// The key of a line that names the fields which were too large for it.
+const SPILLED: &str = "spilled";
+
+#[derive(Debug)]
+pub struct Journal {
+    thread: ThreadId,
+    /// `None` only while a blocking thread has it.
+    transcript: Option<Transcript>,
+    objects: Arc<Objects>,
+    outlet: Arc<Outlet>,
+    /// Folded, and not written yet.
+    pending: Vec<Event>,
+    /// The number of the next event.
+    next: u64,
+    synced: u64,
+    /// Whether something was written that has to be synced before the next side effect.
+    dirty: bool,
+}
+
+impl Journal {
+    pub fn new(thread: ThreadId, transcript: Transcript, objects: Arc<Objects>, outlet: Arc<Outlet>) -> Self {
+        let (next, synced) = (transcript.count(), transcript.barrier());
+        Self {
+            thread,
+            transcript: Some(transcript),
+            objects,
+            outlet,
+            pending: Vec::new(),
+            next,
+            synced,
+            // Lines found on disk are made durable before anything is done in their name.
+            dirty: synced < next,
+        }
+    }
+
+    /// Adds an event, to be written with the next [`Journal::flush`].
+    pub fn push(&mut self, ts: i64, body: EventBody) -> Event {
+        let event = Event { seq: self.next, ts, body };
+        self.next += 1;
+        self.dirty |= row(event.body.kind()).durability == Durability::Barrier;
+        self.pending.push(event.clone());
+        event
+    }
+
+    /// The time of the events that wait to be written: what is decided meanwhile happens at the same moment.
+    pub fn same_moment(&self) -> Option<i64> {
+        self.pending.last().map(|event| event.ts)
+    }
+
+    /// Events known to be on the disk.
+    pub fn synced(&self) -> u64 {
+        self.synced
+    }
+
+    /// Whether everything pushed so far is on the disk, or can be told again without it.
+    pub fn is_durable(&self) -> bool {
+        !self.dirty
+    }
+
+    /// Writes what waits. With a barrier, also waits until everything that matters would survive a power failure.
+    pub async fn flush(&mut self, barrier: bool) -> Result<(), DriveError> {
+        let sync = barrier && self.dirty;
+        if self.pending.is_empty() && !sync {
+            return Ok(());
+        }
+        let Some(mut transcript) = self.transcript.take() else {
+            return Err(DriveError::Lost("the transcript".into()));
+        };
+        let (events, objects) = (std::mem::take(&mut self.pending), Arc::clone(&self.objects));
+        let work = move || {
+            let written = write(&mut transcript, &objects, &events).and_then(|()| match sync {
+                true => transcript.sync(),
+                false => Ok(()),
+            });
+            (transcript, events, written)
+        };
+        let (transcript, events, written) =
+            tokio::task::spawn_blocking(work).await.map_err(|lost| DriveError::Lost(lost.to_string()))?;
+        self.synced = transcript.barrier();
+        self.transcript = Some(transcript);
+        written?;
+        self.dirty &= !sync;
+        for event in events {
+            self.outlet.emit(Live::Event { thread: self.thread.clone(), event: Arc::new(event) });
+        }
+        Ok(())
+    }
+}
+
+/// Appends events, those of one moment at a time.
+fn write(transcript: &mut Transcript, objects: &Objects, events: &[Event]) -> Result<(), StoreError> {
+    for moment in events.chunk_by(|a, b| a.ts == b.ts) {
+        let Some(ts) = moment.first().map(|event| event.ts) else { continue };
+        let bodies: Vec<&EventBody> = moment.iter().map(|event| &event.body).collect();
+        match transcript.append(&bodies, ts) {
+            Ok(_) => {}
+            Err(StoreError::LineTooLong { limit, .. }) => {
+                let lines: Result<Vec<_>, _> = moment.iter().map(|event| fitting(event, limit, objects)).collect();
+                transcript.append(&lines?, ts)?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// What the store adds to a line at most.
+const ENVELOPE: usize = 512;
+
+/// The event's fields, the largest of them as objects until the line fits.
+fn fitting(event: &Event, limit: usize, objects: &Objects) -> Result<Map<String, Value>, StoreError> {
+    let too_long = |bytes| StoreError::LineTooLong { bytes, limit };
+    let Ok(Value::Object(mut fields)) = serde_json::to_value(&event.body) else { return Err(too_long(0)) };
+    let mut sizes: Vec<(usize, String)> =
+        fields.iter().map(|(key, value)| (value.to_string().len(), key.clone())).collect();
+    sizes.sort();
+    let mut total: usize = sizes.iter().map(|(size, key)| size + key.len() + 4).sum::<usize>() + ENVELOPE;
+    let mut spilled = Map::new();
+    while total > limit {
+        let Some((size, key)) = sizes.pop() else { return Err(too_long(total)) };
+        let Some(value) = fields.shift_remove(&key) else { continue };
+        let id = objects.put(value.to_string().as_bytes())?;
+        spilled.insert(key, json!({"sha256": id.as_str(), "bytes": size}));
+        total = total.saturating_sub(size) + 128;
+    }
+    if !spilled.is_empty() {
+        fields.insert(SPILLED.into(), Value::Object(spilled));
+    }
+    Ok(fields)
+}
+
+/// A line read back, with the fields that lie in objects.
+pub fn whole(record: &Record, thread: &ThreadId, objects: &Objects) -> Result<Event, StoreError> {
+    if !record.body.contains_key(SPILLED) {
+        return record.event(thread);
+    }
+    let mut record = record.clone();
+    let spilled = record.body.shift_remove(SPILLED).unwrap_or_default();
+    for (key, place) in spilled.as_object().into_iter().flatten() {
+        let id = ObjectId::parse(place.get("sha256").and_then(Value::as_str).unwrap_or_default())?;
+        let bytes = objects.get(&id)?;
+        let value = serde_json::from_slice(&bytes).map_err(|_| StoreError::Altered {
+            path: id.as_str().into(),
+            reason: "it is no part of an event".into(),
+        })?;
+        record.body.insert(key.clone(), value);
+    }
+    record.event(thread)
+}

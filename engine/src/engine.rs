@@ -1,0 +1,352 @@
+//! The engine as a library: open one for a project, start plans, recover what was cut off, look at what there is. The
+//! command line and the tests use this face and no other.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use rye_compiler::compile::Compilation;
+use rye_compiler::plan::{Asked, PlannedModel};
+use rye_compiler::world::World;
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+
+use crate::clock::{Clock, SystemClock};
+use crate::disk_world::DiskWorld;
+use crate::driver::control::Sender;
+use crate::driver::{DriveError, LiveEvents};
+use crate::event::{Approval, Letter};
+use crate::keys::Keys;
+use crate::provider::catalog::settings;
+use crate::provider::environment::Environment;
+use crate::provider::{BoxFuture, CallError, FailedStage, Provider, connect};
+use crate::store::{
+    Disk, Objects, OwnerLock, RealDisk, Registry, RegistryWriter, StoreError, ThreadIds, layout, mailbox,
+};
+use crate::thread::RunResult;
+use crate::thread_id::ThreadId;
+use crate::threads::Threads;
+use crate::tool::registry::Registry as Tools;
+
+/// Opens the world as it is now: what is compiled or fetched later sees later files.
+pub type OpenWorld = Arc<dyn Fn() -> Result<Box<dyn World>, String> + Send + Sync>;
+
+/// Where model calls go.
+pub trait Providers: Send + Sync {
+    /// A connection for a plan's model.
+    ///
+    /// # Errors
+    /// A call that fails before anything is sent.
+    fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError>;
+}
+
+/// Somebody who can be asked.
+pub trait Asker: Send + Sync {
+    fn ask<'a>(&'a self, thread: &'a ThreadId, asked: Asked, what: &'a str) -> BoxFuture<'a, Approval>;
+}
+
+/// What an engine works with.
+pub struct EngineOptions {
+    pub world: OpenWorld,
+    pub providers: Arc<dyn Providers>,
+    pub clock: Arc<dyn Clock>,
+    /// `None`: a call that has to be asked about is refused, a limit that is escalated suspends.
+    pub asker: Option<Arc<dyn Asker>>,
+    /// The user's keys, for `rye_sign`.
+    pub keys: Option<Keys>,
+    /// `None`: the real disk below the project.
+    pub disk: Option<Arc<dyn Disk>>,
+    pub tools: Tools,
+}
+
+/// Why an engine cannot do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+    #[error("{0}")]
+    World(String),
+    #[error("the thread `{thread}` never began: it has no record")]
+    NeverBegan { thread: String },
+    #[error("the thread `{thread}` is over; give it a message to go on from it")]
+    Over { thread: String },
+}
+
+/// How a thread is started.
+#[derive(Debug, Clone, Default)]
+pub struct Launch {
+    /// The inputs as they were checked; the plan's own, with defaults, where this is empty.
+    pub inputs: Map<String, Value>,
+}
+
+/// An engine for one project. Cloning is cheap; the last one to go gives up the process's lock.
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub project: PathBuf,
+    pub disk: Arc<dyn Disk>,
+    pub objects: Arc<Objects>,
+    pub ids: ThreadIds,
+    pub writer: RegistryWriter,
+    pub owner: OwnerLock,
+    pub world: OpenWorld,
+    pub providers: Arc<dyn Providers>,
+    pub clock: Arc<dyn Clock>,
+    pub asker: Option<Arc<dyn Asker>>,
+    pub keys: Option<Keys>,
+    pub tools: Tools,
+    /// The threads that run in this process.
+    live: Mutex<BTreeMap<ThreadId, Running>>,
+}
+
+/// A thread of this process.
+#[derive(Debug, Clone)]
+pub(crate) struct Running {
+    pub control: Sender,
+    pub done: watch::Receiver<Option<RunResult>>,
+}
+
+/// A started thread.
+#[derive(Debug)]
+pub struct Handle {
+    pub thread_id: ThreadId,
+    /// What happens, in this thread and in those it starts.
+    pub live: LiveEvents,
+    running: Running,
+}
+
+impl EngineOptions {
+    /// The usual ones: the project's and the user's files over the embedded system space, providers from the plan and
+    /// keys from the environment.
+    ///
+    /// # Errors
+    /// The user's `.env` cannot be read.
+    pub fn standard(
+        project: &Path,
+        user: Option<&Path>,
+        system: Vec<(String, &'static [u8])>,
+    ) -> Result<Self, EngineError> {
+        let environment = Environment::read(user).map_err(|error| EngineError::World(error.to_string()))?;
+        let keys = user.map(Keys::of_user_space);
+        let (root, home, trusted) = (project.to_path_buf(), user.map(Path::to_path_buf), keys.clone());
+        let world: OpenWorld = Arc::new(move || {
+            let trust = trusted.as_ref().map(Keys::trust_store).transpose().map_err(|error| error.to_string())?;
+            let world = DiskWorld::open(Some(&root), home.as_deref(), system.clone(), trust.unwrap_or_default());
+            world.map(|world| Box::new(world) as Box<dyn World>).map_err(|error| error.to_string())
+        });
+        let providers = Arc::new(Connections { environment, project: project.to_path_buf() });
+        let (asker, disk) = (None, None);
+        Ok(Self { world, providers, clock: Arc::new(SystemClock), asker, keys, disk, tools: Tools::standard() })
+    }
+}
+
+impl Engine {
+    /// Opens the store of a project and takes a lock for this process. Needs a runtime to be there when threads start.
+    pub fn open(project: &Path, options: EngineOptions) -> Result<Self, EngineError> {
+        let EngineOptions { world, providers, clock, asker, keys, disk, tools } = options;
+        let disk: Arc<dyn Disk> = match disk {
+            Some(disk) => disk,
+            None => Arc::new(RealDisk::open(project).map_err(StoreError::io("open", project))?),
+        };
+        layout::prepare(&*disk)?;
+        let owner = OwnerLock::take(Arc::clone(&disk), clock.now())?;
+        let registry = Arc::new(Registry::open(Arc::clone(&disk))?);
+        let inner = Inner {
+            project: project.to_path_buf(),
+            objects: Arc::new(Objects::new(Arc::clone(&disk))),
+            ids: ThreadIds::new(Arc::clone(&disk)),
+            writer: RegistryWriter::start(registry)?,
+            disk,
+            owner,
+            world,
+            providers,
+            clock,
+            asker,
+            keys,
+            tools,
+            live: Mutex::default(),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Starts a plan as a root thread, a task of this process.
+    pub async fn start(&self, compilation: &Compilation, launch: Launch) -> Result<Handle, EngineError> {
+        self.inner.start_root(compilation, launch).await
+    }
+
+    /// Goes on with a thread that was cut off, from its record. One that another living process works on is refused.
+    pub async fn recover(&self, thread: &ThreadId) -> Result<Handle, EngineError> {
+        self.inner.recover_root(thread).await
+    }
+
+    /// Goes on from a thread that is over: a new thread linked to it, with its conversation and one more message.
+    pub async fn resume(&self, thread: &ThreadId, message: &str) -> Result<Handle, EngineError> {
+        self.inner.resume_root(thread, message).await
+    }
+
+    /// What there is on disk.
+    pub fn threads(&self) -> Threads {
+        self.inner.threads()
+    }
+
+    /// The disk, for its counters.
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.inner.disk
+    }
+
+    /// Commits of the registry so far.
+    pub fn commits(&self) -> u64 {
+        self.inner.writer.registry().commits()
+    }
+}
+
+impl Handle {
+    pub(crate) fn new(thread_id: ThreadId, live: LiveEvents, running: Running) -> Self {
+        Self { thread_id, live, running }
+    }
+
+    /// Finish the step under way, then stop.
+    pub fn cancel(&self) {
+        self.running.control.send(Letter::Cancel);
+    }
+
+    /// Stop now: a call in flight is cut off, and counts as its worst case.
+    pub fn kill(&self) {
+        self.running.control.send(Letter::Kill);
+    }
+
+    /// Any other letter: steering, a follow-up, a higher limit.
+    pub fn send(&self, letter: Letter) {
+        self.running.control.send(letter);
+    }
+
+    /// Something that can cancel and kill while the handle is being watched.
+    pub fn control(&self) -> Sender {
+        self.running.control.clone()
+    }
+
+    /// Waits for the end, of the thread and of those that go on from it.
+    pub async fn join(&self) -> RunResult {
+        self.running.result().await
+    }
+}
+
+impl Running {
+    /// The result, when there is one.
+    pub async fn result(&self) -> RunResult {
+        let mut done = self.done.clone();
+        let waited = done.wait_for(Option::is_some).await.ok().and_then(|result| result.clone());
+        waited.unwrap_or_else(|| RunResult::lost("the task of the thread is gone"))
+    }
+}
+
+impl Inner {
+    pub fn threads(&self) -> Threads {
+        Threads::new(Arc::clone(&self.disk), Some(Arc::clone(self.writer.registry())))
+    }
+
+    /// Works with the world where blocking is allowed.
+    pub async fn with_world<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn World) -> Result<T, String> + Send + 'static,
+    ) -> Result<Result<T, String>, DriveError> {
+        let open = Arc::clone(&self.world);
+        let done = tokio::task::spawn_blocking(move || open().and_then(|world| work(&*world)));
+        done.await.map_err(|lost| DriveError::Lost(lost.to_string()))
+    }
+
+    /// A letter to a thread of this process; false if it runs elsewhere or not at all.
+    pub fn post(&self, thread: &ThreadId, letter: Letter) -> bool {
+        self.running(thread).is_some_and(|running| running.control.send(letter))
+    }
+
+    pub fn running(&self, thread: &ThreadId) -> Option<Running> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner).get(thread).cloned()
+    }
+
+    /// Takes a thread into the list, and watches the inboxes while the list is not empty.
+    pub fn enlist(self: &Arc<Self>, thread: &ThreadId, running: Running) {
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = live.is_empty();
+        live.insert(thread.clone(), running);
+        if first {
+            tokio::spawn(watch_inboxes(Arc::downgrade(self)));
+        }
+    }
+
+    pub fn dismiss(&self, thread: &ThreadId) {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(thread);
+    }
+
+    fn all_running(&self) -> Vec<(ThreadId, Sender)> {
+        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        live.iter().map(|(id, running)| (id.clone(), running.control.clone())).collect()
+    }
+}
+
+/// How often the inboxes of running threads are looked at.
+const WATCH: Duration = Duration::from_millis(500);
+
+/// One watcher for the process. A letter that is delivered again before its file is gone is known by its id.
+async fn watch_inboxes(engine: Weak<Inner>) {
+    loop {
+        tokio::time::sleep(WATCH).await;
+        let Some(engine) = engine.upgrade() else { return };
+        let running = engine.all_running();
+        if running.is_empty() {
+            return;
+        }
+        let disk = Arc::clone(&engine.disk);
+        let look = move || {
+            for (thread, control) in running {
+                match mailbox::list(&*disk, &thread) {
+                    Ok(mails) => {
+                        for mail in mails {
+                            match serde_json::from_value(mail.body) {
+                                Ok(letter) => {
+                                    control.deliver(mail.id, letter);
+                                }
+                                Err(error) => tracing::warn!(%thread, %error, "a letter that cannot be read"),
+                            }
+                        }
+                    }
+                    Err(error) => tracing::warn!(%thread, %error, "an inbox that cannot be read"),
+                }
+            }
+        };
+        if let Err(error) = tokio::task::spawn_blocking(look).await {
+            tracing::warn!(%error, "the inboxes could not be looked at");
+        }
+    }
+}
+
+/// Providers as plans describe them.
+struct Connections {
+    environment: Environment,
+    project: PathBuf,
+}
+
+impl Providers for Connections {
+    fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
+        let mut settings = settings(&model.connection, &self.environment, &self.project)?;
+        if !model.from_project.is_empty() && settings.key.is_some() {
+            // Whoever wrote the project's file would get the key.
+            settings.key = None;
+            return Err(CallError::new(
+                FailedStage::Setup,
+                format!(
+                    "the project sets `{}` of provider `{}`; its key is sent there only once the file is trusted",
+                    model.from_project.join("`, `"),
+                    model.provider
+                ),
+            ));
+        }
+        connect(&settings)
+    }
+}

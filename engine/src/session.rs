@@ -1,0 +1,266 @@
+//! Threads from their beginning to their result: started, spawned, recovered, gone on from.
+
+use std::sync::Arc;
+
+use rye_compiler::compile::Compilation;
+use rye_compiler::plan::{Grant, Plan, PlanLimits};
+use serde_json::{Map, Value, json};
+use tokio::sync::watch;
+
+use crate::driver::embedded::Embedded;
+use crate::driver::{Control, DriveError, Driver, Journal, Outlet, Thread, control, drive, live};
+use crate::engine::{EngineError, Handle, Inner, Launch, Running};
+use crate::event::{Continues, Ended, Opened, Origin, ParentLink};
+use crate::machine::{Fact, Signal, State};
+use crate::message::Message;
+use crate::store::thread_files::write_snapshot;
+use crate::store::{Change, LedgerStep, ObjectId, Registry, StoreError, ThreadRow, Transcript};
+use crate::thread::{PrintedCost, RunResult, Status};
+use crate::thread_id::ThreadId;
+
+mod children;
+mod go_on;
+mod recover;
+
+/// Everything a thread begins with.
+pub(crate) struct Beginning {
+    pub plan: Arc<Plan>,
+    pub plan_id: String,
+    pub inputs: Map<String, Value>,
+    pub origin: Origin,
+    pub limits: PlanLimits,
+    /// Sets that must all allow an action, own first.
+    pub grants: Vec<Vec<Grant>>,
+    pub parent: Option<Above>,
+    pub continues: Option<Continues>,
+    pub history: Vec<Message>,
+    pub outlet: Arc<Outlet>,
+}
+
+/// The thread above a child.
+#[derive(Debug, Clone)]
+pub(crate) struct Above {
+    pub link: ParentLink,
+    pub root: ThreadId,
+    pub limits: PlanLimits,
+}
+
+impl Inner {
+    pub(crate) async fn start_root(
+        self: &Arc<Self>,
+        compilation: &Compilation,
+        launch: Launch,
+    ) -> Result<Handle, EngineError> {
+        let plan = Arc::new(compilation.plan.clone());
+        let inputs = if launch.inputs.is_empty() { plan.interface.values.clone() } else { launch.inputs };
+        let (outlet, events) = live::channel();
+        let beginning = Beginning {
+            inputs,
+            plan_id: compilation.plan_id.clone(),
+            origin: Origin::Run,
+            limits: plan.limits,
+            grants: vec![plan.capabilities.grants.clone()],
+            parent: None,
+            continues: None,
+            history: Vec::new(),
+            outlet: Arc::new(outlet),
+            plan,
+        };
+        let id = self.allocate(&beginning.plan).await?;
+        let running = self.begin(id.clone(), beginning, true).await?;
+        Ok(Handle::new(id, events, running))
+    }
+
+    /// A name for a new thread of this plan.
+    pub(crate) async fn allocate(self: &Arc<Self>, plan: &Plan) -> Result<ThreadId, DriveError> {
+        let (engine, directive) = (Arc::clone(self), plan.directive.clone());
+        blocking(move || Ok(engine.ids.allocate(&directive, engine.clock.now())?)).await
+    }
+
+    /// Reads the registry.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Registry) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, DriveError> {
+        let registry = Arc::clone(self.writer.registry());
+        blocking(move || Ok(look(&registry)?)).await
+    }
+
+    /// Writes the beginning of a thread and sets it going. `account`: it is a root, and gets an account of its own.
+    pub(crate) async fn begin(
+        self: &Arc<Self>,
+        id: ThreadId,
+        beginning: Beginning,
+        account: bool,
+    ) -> Result<Running, DriveError> {
+        let engine = Arc::clone(self);
+        let (name, plan) = (id.clone(), Arc::clone(&beginning.plan));
+        let prepare = move || -> Result<Transcript, DriveError> {
+            let bytes = plan
+                .to_bytes()
+                .map_err(|error| StoreError::Altered { path: "plan".into(), reason: error.to_string() })?;
+            engine.objects.put(&bytes)?;
+            Ok(Transcript::create(Arc::clone(&engine.disk), &name)?)
+        };
+        let transcript = blocking(prepare).await?;
+        let mut state = State::new();
+        state.talk.messages = beginning.history;
+        let journal = Journal::new(id.clone(), transcript, Arc::clone(&self.objects), Arc::clone(&beginning.outlet));
+        let mut thread = Thread { id: id.clone(), plan: beginning.plan, state, journal };
+
+        let now = self.clock.now();
+        let mut seed = [0_u8; 8];
+        getrandom::fill(&mut seed)
+            .map_err(|error| DriveError::Lost(format!("the system's random numbers ({error})")))?;
+        let root = beginning.parent.as_ref().map_or_else(|| id.clone(), |above| above.root.clone());
+        let launch = Opened {
+            thread_id: id.to_string(),
+            directive: thread.plan.directive.to_string(),
+            origin: beginning.origin,
+            parent: beginning.parent.as_ref().map(|above| above.link.clone()),
+            root: root.to_string(),
+            inputs: beginning.inputs,
+            limits: beginning.limits,
+            ceiling: beginning.parent.as_ref().map(|above| above.limits),
+            grants: beginning.grants,
+            // Readers of JSON keep 53 bits.
+            seed: u64::from_le_bytes(seed) >> 11,
+            project_path: self.project.display().to_string(),
+            attended: self.asker.is_some(),
+        };
+        let mut row = ThreadRow::new(id.clone(), &launch.directive, now);
+        row.status = Status::Running;
+        row.root = root;
+        row.plan_id = Some(beginning.plan_id.clone());
+        row.owner = Some(self.owner.id().clone());
+        row.parent = beginning.parent.as_ref().and_then(|above| ThreadId::parse(&above.link.thread_id).ok());
+        row.spawn = beginning.parent.as_ref().map(|above| above.link.spawn);
+        row.continues = beginning.continues.as_ref().and_then(|c| ThreadId::parse(&c.thread).ok());
+        let fact =
+            Fact::Opened { launch: Box::new(launch), plan_id: beginning.plan_id, continues: beginning.continues };
+        thread.take(Signal { at: now, fact });
+        thread.journal.flush(false).await?;
+        let mut changes = vec![Change::Put(Box::new(row))];
+        if account {
+            changes.push(Change::Ledger(LedgerStep::register(&id, beginning.limits.spend)));
+        }
+        self.writer.commit(changes).await?;
+        self.set_going(thread, beginning.outlet)
+    }
+
+    /// Drives a thread as a task of this process.
+    pub(crate) fn set_going(self: &Arc<Self>, thread: Thread, outlet: Arc<Outlet>) -> Result<Running, DriveError> {
+        let Some(launch) = thread.state.launch.clone() else {
+            return Err(DriveError::Plan(format!("`{}` was never opened", thread.id)));
+        };
+        let (launch, plan) = (Arc::from(launch), Arc::clone(&thread.plan));
+        let driver = Embedded::new(Arc::clone(self), thread.id.clone(), plan, launch, Arc::clone(&outlet))?;
+        let driver: Arc<dyn Driver> = Arc::new(driver);
+        let (sender, control) = control::channel(self.owner.id().as_str());
+        let (tell, done) = watch::channel(None);
+        let running = Running { control: sender, done };
+        let id = thread.id.clone();
+        self.enlist(&id, running.clone());
+        let engine = Arc::clone(self);
+        tokio::spawn(async move {
+            let result = engine.to_the_end(thread, driver, control, outlet).await;
+            engine.dismiss(&id);
+            // Nobody may be waiting.
+            let _ = tell.send(Some(result));
+        });
+        Ok(running)
+    }
+
+    /// Drives a thread, and what goes on from it, to the result.
+    async fn to_the_end(
+        self: &Arc<Self>,
+        mut thread: Thread,
+        driver: Arc<dyn Driver>,
+        mut control: Control,
+        outlet: Arc<Outlet>,
+    ) -> RunResult {
+        self.snapshot(&thread, None).await;
+        let ended = drive(&mut thread, &driver, &mut control).await;
+        let ended = match ended {
+            Ok(ended) => ended,
+            Err(error) => return failed(&thread, &error),
+        };
+        self.snapshot(&thread, Some(&ended)).await;
+        if ended.status == Status::Continued {
+            return match self.hand_over(&thread, outlet).await {
+                Ok(running) => Box::pin(async move { running.result().await }).await,
+                Err(error) => failed(&thread, &error),
+            };
+        }
+        RunResult::of(&thread.id, thread.plan.directive.as_str(), &thread.state.plan_id, &ended)
+    }
+
+    /// Writes `thread.json`. It is an output: that it cannot be written is no reason to stop the thread.
+    async fn snapshot(&self, thread: &Thread, ended: Option<&Ended>) {
+        let fields = snapshot(thread, ended, self.clock.now());
+        let (disk, id) = (Arc::clone(&self.disk), thread.id.clone());
+        let written = tokio::task::spawn_blocking(move || write_snapshot(&*disk, &id, &fields, None)).await;
+        if let Ok(Err(error)) = written {
+            tracing::warn!(thread = %thread.id, %error, "thread.json cannot be written");
+        }
+    }
+}
+
+fn failed(thread: &Thread, error: &DriveError) -> RunResult {
+    RunResult {
+        thread_id: thread.id.to_string(),
+        directive: thread.plan.directive.to_string(),
+        plan_id: thread.state.plan_id.clone(),
+        cost: PrintedCost::from(thread.state.cost),
+        ..RunResult::lost(&error.to_string())
+    }
+}
+
+/// The fields of `thread.json`.
+fn snapshot(thread: &Thread, ended: Option<&Ended>, now: i64) -> Map<String, Value> {
+    let state = &thread.state;
+    let launch = state.launch.as_deref();
+    let time = |ms: i64| jiff::Timestamp::from_millisecond(ms).map(|t| t.to_string()).unwrap_or_default();
+    let status = ended.map_or(Status::Running, |ended| ended.status);
+    let own = launch.and_then(|launch| launch.grants.first());
+    let capabilities: Vec<&str> = own.into_iter().flatten().map(|grant| grant.pattern.as_str()).collect();
+    let limits = &state.limits;
+    let fields = json!({
+        "thread_id": thread.id.as_str(),
+        "directive": thread.plan.directive.as_str(),
+        "status": status.word(),
+        "created_at": time(state.clock.since),
+        "updated_at": time(now),
+        "model": thread.plan.model.id,
+        "limits": {
+            "turns": limits.turns, "tokens": limits.tokens, "spend": crate::thread::dollars(limits.spend),
+            "spawns": limits.spawns, "depth": limits.depth, "duration_seconds": limits.duration_seconds,
+        },
+        "capabilities": capabilities,
+        "parent": launch.and_then(|launch| launch.parent.as_ref()).map(|parent| parent.thread_id.clone()),
+        "plan_id": state.plan_id,
+    });
+    let mut fields = if let Value::Object(map) = fields { map } else { Map::new() };
+    if let Some(ended) = ended {
+        let cost = serde_json::to_value(PrintedCost::from(ended.cost)).unwrap_or(Value::Null);
+        fields.insert("cost".into(), cost);
+        fields.insert("outputs".into(), ended.outputs.clone().map_or(Value::Null, Value::Object));
+    }
+    fields
+}
+
+/// Work that may block, on a thread where it may.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, DriveError> + Send + 'static,
+) -> Result<T, DriveError> {
+    tokio::task::spawn_blocking(work).await.map_err(|lost| DriveError::Lost(lost.to_string()))?
+}
+
+/// The plan that a thread keeps.
+pub(crate) fn stored_plan(engine: &Inner, plan_id: &str) -> Result<Plan, DriveError> {
+    let bytes = engine.objects.get(&ObjectId::parse(plan_id)?)?;
+    serde_json::from_slice(&bytes).map_err(|error| DriveError::Plan(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+//! Going on with a thread that was cut off: its record is folded, and the machine is asked.
+
+use std::sync::Arc;
+
+use super::{blocking, stored_plan};
+use crate::driver::{DriveError, Journal, Outlet, Thread, journal, live};
+use crate::engine::{EngineError, Handle, Inner, Running};
+use crate::event::{Event, EventBody};
+use crate::machine::{Fact, Signal, State, apply};
+use crate::message::Message;
+use crate::store::{Answered, Change, LedgerStep, RowUpdate, StoreError, Transcript, transcript};
+use crate::thread::Status;
+use crate::thread_id::ThreadId;
+
+/// Threads that go on from one another, at most: more is a loop.
+const LONGEST_CHAIN: usize = 1_000;
+
+impl Inner {
+    pub(crate) async fn recover_root(self: &Arc<Self>, thread: &ThreadId) -> Result<Handle, EngineError> {
+        let of = thread.clone();
+        let row = self.read(move |registry| registry.thread(&of)).await?;
+        let Some(row) = row else { return Err(StoreError::UnknownThread { thread: thread.to_string() }.into()) };
+        if row.status.is_over() {
+            return Err(EngineError::Over { thread: thread.to_string() });
+        }
+        let (outlet, events) = live::channel();
+        match self.recover(thread, Arc::new(outlet)).await? {
+            Some(running) => Ok(Handle::new(thread.clone(), events, running)),
+            None => Err(EngineError::NeverBegan { thread: thread.to_string() }),
+        }
+    }
+
+    /// Takes a thread over and sets it going again; `None` if it has no record.
+    pub(crate) async fn recover(
+        self: &Arc<Self>,
+        thread: &ThreadId,
+        outlet: Arc<Outlet>,
+    ) -> Result<Option<Running>, DriveError> {
+        let now = self.clock.now();
+        let own = Change::Own { thread: thread.clone(), owner: self.owner.id().clone(), now };
+        match self.writer.commit(vec![own]).await?.pop() {
+            Some(Answered::OwnedBy(owner)) => {
+                let disk = Arc::clone(&self.disk);
+                let info = blocking(move || Ok(crate::store::owner::info(&*disk, &owner)?)).await?;
+                let pid = info.map_or(0, |info| info.pid);
+                return Err(StoreError::Owned { thread: thread.to_string(), pid }.into());
+            }
+            Some(Answered::NoThread(_)) => {
+                return Err(StoreError::UnknownThread { thread: thread.to_string() }.into());
+            }
+            Some(_) | None => {}
+        }
+        let (engine, id, out) = (Arc::clone(self), thread.clone(), Arc::clone(&outlet));
+        let folded = blocking(move || engine.fold(&id, out)).await?;
+        let Some((mut folded, cut_bytes)) = folded else {
+            self.bury(thread).await?;
+            return Ok(None);
+        };
+        let owner = self.owner.id().to_string();
+        folded.take(Signal { at: self.clock.now(), fact: Fact::Recovered { owner, cut_bytes } });
+        self.set_going(folded, outlet).map(Some)
+    }
+
+    /// The state that a record tells, and how many bytes of a torn tail were cut; `None` where nothing was recorded.
+    fn fold(&self, thread: &ThreadId, outlet: Arc<Outlet>) -> Result<Option<(Thread, u64)>, DriveError> {
+        let synced = self.writer.registry().thread(thread)?.map_or(0, |row| row.synced);
+        let opened = Transcript::open(Arc::clone(&self.disk), thread, synced);
+        let (transcript, reading) = match opened {
+            Err(StoreError::UnknownThread { .. }) => return Ok(None),
+            opened => opened?,
+        };
+        let records = reading.records.iter();
+        let events: Vec<Event> =
+            records.map(|record| journal::whole(record, thread, &self.objects)).collect::<Result<_, _>>()?;
+        let Some(plan_id) = plan_id(&events) else { return Ok(None) };
+        let plan = Arc::new(stored_plan(self, &plan_id)?);
+        let mut state = State::new();
+        state.talk.messages = self.history(&events, LONGEST_CHAIN)?;
+        for event in &events {
+            apply(&mut state, event);
+        }
+        let journal = Journal::new(thread.clone(), transcript, Arc::clone(&self.objects), outlet);
+        let cut = reading.torn.map_or(0, |torn| torn.bytes);
+        Ok(Some((Thread { id: thread.clone(), plan, state, journal }, cut)))
+    }
+
+    /// The messages that a thread took over from the one it continues.
+    fn history(&self, events: &[Event], most: usize) -> Result<Vec<Message>, DriveError> {
+        let continues = events.iter().find_map(|event| match &event.body {
+            EventBody::Continues(continues) => Some(continues),
+            _ => None,
+        });
+        let Some(continues) = continues else { return Ok(Vec::new()) };
+        let id = ThreadId::parse(&continues.thread).map_err(|e| DriveError::Plan(e.reason))?;
+        if most == 0 {
+            return Err(DriveError::Plan(format!("`{id}` continues itself")));
+        }
+        let (talk, hash) = self.talk_of(&id, continues.at_seq, most)?;
+        if hash != continues.at_h {
+            return Err(DriveError::Plan(format!("`{id}` is not the thread that was continued")));
+        }
+        let trimmed = events.iter().find_map(|event| match &event.body {
+            EventBody::Opened(opened) => Some(opened.origin == crate::event::Origin::Handoff),
+            _ => None,
+        });
+        Ok(if trimmed == Some(true) {
+            let plan_id = plan_id(events).unwrap_or_default();
+            super::go_on::trailing(&talk, super::go_on::ceiling(&stored_plan(self, &plan_id)?))
+        } else {
+            talk
+        })
+    }
+
+    /// The conversation of a thread up to an event, and that event's chain hash.
+    pub(super) fn talk_of(
+        &self,
+        thread: &ThreadId,
+        at_seq: u64,
+        most: usize,
+    ) -> Result<(Vec<Message>, String), DriveError> {
+        let reading = transcript::read(&*self.disk, thread, 0)?;
+        let count = usize::try_from(at_seq).unwrap_or(usize::MAX).saturating_add(1);
+        let records = reading.records.get(..count).ok_or_else(|| {
+            DriveError::Plan(format!("`{thread}` has fewer events than the thread that continues it says"))
+        })?;
+        let events: Vec<Event> =
+            records.iter().map(|record| journal::whole(record, thread, &self.objects)).collect::<Result<_, _>>()?;
+        let mut state = State::new();
+        state.talk.messages = self.history(&events, most - 1)?;
+        for event in &events {
+            apply(&mut state, event);
+        }
+        let hash = records.last().map(|record| record.hash.to_string()).unwrap_or_default();
+        Ok((state.talk.messages, hash))
+    }
+
+    /// A thread that died before it wrote anything: nothing was done in its name.
+    async fn bury(&self, thread: &ThreadId) -> Result<(), DriveError> {
+        let update = RowUpdate { status: Some(Status::Error), ..RowUpdate::default() };
+        let now = self.clock.now();
+        let changes = vec![
+            Change::Update { thread: thread.clone(), update: Box::new(update), now },
+            Change::Ledger(LedgerStep::end(thread)),
+        ];
+        self.writer.commit(changes).await?;
+        Ok(())
+    }
+}
+
+fn plan_id(events: &[Event]) -> Option<String> {
+    events.iter().find_map(|event| match &event.body {
+        EventBody::PlanBound(bound) => Some(bound.plan_id.clone()),
+        _ => None,
+    })
+}

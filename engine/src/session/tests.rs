@@ -1,0 +1,327 @@
+//! Sessions from directive to result: real compilation, real store, tools in a temporary project; a model that answers by
+//! turn, so that it says the same after a crash.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::similar_names, reason = "tests")]
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use rye_compiler::compile::{Compilation, Request as Ask, compile};
+use rye_compiler::plan::PlannedModel;
+use rye_grammar::ItemId;
+use serde_json::{Value, json};
+
+use crate::clock::JumpingClock;
+use crate::driver::Live;
+use crate::engine::{Engine, EngineOptions, Handle, Launch, Providers};
+use crate::event::{Event, EventBody, Letter, ResultKind, row};
+use crate::message::{Block, ToolCall};
+use crate::provider::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply, Request, StopReason, Usage};
+use crate::store::Disk;
+use crate::thread::{RunResult, Status};
+use crate::thread_id::ThreadId;
+
+mod crash;
+mod trees;
+
+/// What a model says at each turn of each directive.
+pub(super) type Script = dyn Fn(&Request) -> Result<Vec<Block>, CallError> + Send + Sync;
+
+pub(super) struct Model {
+    script: Box<Script>,
+    pub asked: AtomicUsize,
+    pub requests: Mutex<Vec<Request>>,
+    pub pause: Duration,
+}
+
+impl Provider for Model {
+    fn call<'a>(
+        &'a self,
+        request: &'a Request,
+        live: &'a (dyn Fn(Delta) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Reply, CallError>> {
+        Box::pin(async move {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            self.requests.lock().unwrap().push(request.clone());
+            tokio::time::sleep(self.pause).await;
+            live(Delta::Text("…".into()));
+            let content = (self.script)(request)?;
+            let usage = Usage { input: 100, output: 10, cache_read: 0, cache_write: 0 };
+            Ok(Reply { content, usage, stop: StopReason::EndTurn, model: None })
+        })
+    }
+}
+
+struct Always(Arc<Model>);
+
+impl Providers for Always {
+    fn connect(&self, _: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
+        Ok(Arc::clone(&self.0) as Arc<dyn Provider>)
+    }
+}
+
+pub(super) fn say(text: &str) -> Vec<Block> {
+    vec![Block::Text { text: text.into() }]
+}
+
+pub(super) fn calls(list: &[(&str, Value)]) -> Vec<Block> {
+    let call = |(n, (name, input)): (usize, &(&str, Value))| {
+        Block::ToolCall(ToolCall { id: format!("c{n}"), name: (*name).to_owned(), input: input.clone() })
+    };
+    list.iter().enumerate().map(call).collect()
+}
+
+/// A project in a temporary folder, with the standard library from beside this crate.
+pub(super) struct Lab {
+    pub folder: tempfile::TempDir,
+    pub model: Arc<Model>,
+    pub system: Vec<(String, &'static [u8])>,
+    pub disk: Option<Arc<dyn Disk>>,
+}
+
+fn standard_library(folder: &Path, found: &mut Vec<(String, &'static [u8])>) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../stdlib");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            standard_library(&path, found);
+        } else {
+            let name = path.strip_prefix(&root).unwrap().display().to_string();
+            found.push((name, Vec::leak(std::fs::read(&path).unwrap())));
+        }
+    }
+}
+
+impl Lab {
+    pub fn new(script: impl Fn(&Request) -> Result<Vec<Block>, CallError> + Send + Sync + 'static) -> Self {
+        static SYSTEM: OnceLock<Vec<(String, &'static [u8])>> = OnceLock::new();
+        let system = SYSTEM.get_or_init(|| {
+            let mut system = Vec::new();
+            standard_library(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../stdlib/.ai"), &mut system);
+            system
+        });
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join(".ai/directives/test")).unwrap();
+        let model = Model {
+            script: Box::new(script),
+            asked: AtomicUsize::new(0),
+            requests: Mutex::default(),
+            pause: Duration::ZERO,
+        };
+        Self { folder, model: Arc::new(model), system: system.clone(), disk: None }
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().canonicalize().unwrap()
+    }
+
+    pub fn write(&self, path: &str, text: &str) {
+        let path = self.folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    /// A directive of the project with this metadata.
+    pub fn directive(&self, name: &str, metadata: &str, rest: &str) {
+        let text = format!(
+            "# {name}\n\n```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata><description>d</description>\n\
+             <model provider=\"scripted\" tier=\"fast\"/><nudge>never</nudge>\n{metadata}</metadata>\n{rest}</directive>\n```\n\nDo it.\n"
+        );
+        self.write(&format!(".ai/directives/test/{name}.md"), &text);
+    }
+
+    pub fn engine(&self) -> Engine {
+        let mut options = EngineOptions::standard(&self.path(), None, self.system.clone()).unwrap();
+        options.providers = Arc::new(Always(Arc::clone(&self.model)));
+        options.clock = Arc::new(JumpingClock::starting_at(1_700_000_000_000));
+        options.disk.clone_from(&self.disk);
+        Engine::open(&self.path(), options).unwrap()
+    }
+
+    pub fn compile(&self, name: &str) -> Compilation {
+        let options = EngineOptions::standard(&self.path(), None, self.system.clone()).unwrap();
+        let world = (options.world)().unwrap();
+        let ask = Ask::new(ItemId::parse(&format!("test/{name}")).unwrap()).with_inputs(serde_json::Map::new());
+        let checked = compile(&*world, &ask);
+        let messages: Vec<String> = checked.diagnostics.iter().map(|d| d.message()).collect();
+        checked.value.unwrap_or_else(|| panic!("{messages:?}"))
+    }
+
+    pub async fn start(&self, engine: &Engine, name: &str) -> Handle {
+        engine.start(&self.compile(name), Launch::default()).await.unwrap()
+    }
+
+    pub async fn run(&self, engine: &Engine, name: &str) -> RunResult {
+        self.start(engine, name).await.join().await
+    }
+}
+
+pub(super) fn names(events: &[Event]) -> Vec<&'static str> {
+    events.iter().map(|event| row(event.body.kind()).name).collect()
+}
+
+pub(super) fn thread(result: &RunResult) -> ThreadId {
+    ThreadId::parse(&result.thread_id).unwrap()
+}
+
+pub(super) fn permit(patterns: &[&str]) -> String {
+    let tools: String = patterns.iter().map(|p| format!("<execute><tool>{p}</tool></execute>")).collect();
+    format!("<permissions>{tools}</permissions>")
+}
+
+#[tokio::test]
+async fn one_turn_within_its_budget_of_commits_and_syncs() {
+    let lab = Lab::new(|_| Ok(say("hello")));
+    lab.directive("hello", "", "");
+    let engine = lab.engine();
+    let (commits, disk) = (engine.commits(), engine.disk().counters());
+    let result = lab.run(&engine, "hello").await;
+    assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("hello")));
+    assert_eq!(serde_json::to_value(&result.cost).unwrap()["spend"], json!(0.000_15));
+    let used = engine.disk().counters().since(&disk);
+    assert!(engine.commits() - commits <= 4, "{} commits", engine.commits() - commits);
+    assert!(used.syncs <= 4, "{used:?}");
+    let listed = engine.threads().show(&thread(&result)).unwrap().unwrap();
+    assert_eq!((listed.row.status, listed.row.cost.turns), (Status::Completed, 1));
+    assert_eq!(engine.threads().result(&thread(&result)).unwrap(), Some(result));
+}
+
+#[tokio::test]
+async fn a_durable_tool_turn_costs_one_commit_and_two_syncs() {
+    let mut used = Vec::new();
+    for turns in [3, 13] {
+        let lab = Lab::new(move |request| {
+            let turn = request.cue.turn.unwrap();
+            let read = calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]);
+            Ok(if turn < turns { read } else { say("done") })
+        });
+        lab.write("a.txt", "content\n");
+        lab.directive("loop", &format!("<limits turns=\"30\"/>{}", permit(&["rye.file-system.*"])), "");
+        let engine = lab.engine();
+        let (commits, disk) = (engine.commits(), engine.disk().counters());
+        let result = lab.run(&engine, "loop").await;
+        assert_eq!(result.status, Status::Completed, "{:?}", engine.threads().transcript(&thread(&result)));
+        let disk = engine.disk().counters().since(&disk);
+        used.push((engine.commits() - commits, disk.syncs, disk.dir_syncs));
+    }
+    assert_eq!(used[1].0 - used[0].0, 10, "{used:?}");
+    assert!(used[1].1 - used[0].1 <= 20, "{used:?}");
+    assert_eq!(used[1].2, used[0].2, "{used:?}");
+}
+
+#[tokio::test]
+async fn tools_run_through_the_gate_and_the_guard() {
+    let lab = Lab::new(|request| {
+        Ok(match request.cue.turn.unwrap() {
+            0 => calls(&[
+                ("rye_file_system_read", json!({"path": "big.txt"})),
+                ("rye_file_system_read", json!({"path": "../outside.txt"})),
+                (
+                    "rye_execute",
+                    json!({"item_type": "tool", "item_id": "rye/bash/bash", "parameters": {"command": "true"}}),
+                ),
+                ("rye_file_system_read", json!({"file": "big.txt"})),
+            ]),
+            _ => say("done"),
+        })
+    });
+    lab.write("big.txt", &"a line of some length that repeats\n".repeat(3000));
+    lab.directive("tools", &permit(&["rye.file-system.read"]), "");
+    let engine = lab.engine();
+    let result = lab.run(&engine, "tools").await;
+    assert_eq!(result.status, Status::Completed);
+    let events = engine.threads().transcript(&thread(&result)).unwrap();
+    let results: Vec<_> =
+        events.iter().filter_map(|e| if let EventBody::ToolCallResult(r) = &e.body { Some(r) } else { None }).collect();
+    let of = |index: usize| results.iter().find(|r| r.index == index).unwrap();
+    assert!(of(0).content.len() <= 33_000 && !of(0).is_error, "{}", of(0).content.len());
+    assert!(of(1).is_error && of(3).is_error);
+    assert_eq!(of(2).why, ResultKind::Denied { capability: "rye.execute.tool.rye.bash.bash".into() });
+}
+
+#[tokio::test]
+async fn events_are_seen_as_they_are_recorded() {
+    let lab = Lab::new(|_| Ok(say("hello")));
+    lab.directive("hello", "", "");
+    let engine = lab.engine();
+    let mut handle = lab.start(&engine, "hello").await;
+    let (mut seen, mut deltas) = (Vec::new(), 0);
+    while let Some(live) = handle.live.next().await {
+        match live {
+            Live::Event { event, .. } => seen.push((*event).clone()),
+            Live::Delta { .. } => deltas += 1,
+        }
+    }
+    let result = handle.join().await;
+    assert_eq!(seen, engine.threads().transcript(&thread(&result)).unwrap());
+    assert_eq!(deltas, 1);
+}
+
+#[tokio::test]
+async fn a_large_event_lies_in_objects_and_reads_back_whole() {
+    let long = "x".repeat(300_000);
+    let said = long.clone();
+    let lab = Lab::new(move |_| Ok(say(&said)));
+    lab.directive("hello", "", "");
+    let engine = lab.engine();
+    let result = lab.run(&engine, "hello").await;
+    assert_eq!(result.result.as_deref(), Some(long.as_str()));
+    assert_eq!(engine.threads().result(&thread(&result)).unwrap().unwrap().result, Some(long));
+}
+
+#[tokio::test]
+async fn cancel_finishes_the_step_and_kill_does_not() {
+    for (letter, status) in [(Letter::Cancel, Status::Cancelled), (Letter::Kill, Status::Killed)] {
+        let mut lab = Lab::new(|_| Ok(calls(&[("rye_execute", json!({}))])));
+        Arc::get_mut(&mut lab.model).unwrap().pause = Duration::from_millis(300);
+        lab.directive("slow", "", "");
+        let engine = lab.engine();
+        let mut handle = lab.start(&engine, "slow").await;
+        while let Some(live) = handle.live.next().await {
+            if matches!(live, Live::Event { event, .. } if matches!(event.body, EventBody::Reserved(_))) {
+                break;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        handle.send(letter.clone());
+        let result = handle.join().await;
+        assert_eq!(result.status, status);
+        let events = engine.threads().transcript(&thread(&result)).unwrap();
+        let unknown = events.iter().any(|e| matches!(&e.body, EventBody::Settled(s) if s.unknown_outcome));
+        assert_eq!(unknown, letter == Letter::Kill);
+        let asked = names(&events).iter().filter(|n| **n == "cognition_out").count();
+        assert_eq!(asked, usize::from(letter == Letter::Cancel));
+    }
+}
+
+#[tokio::test]
+async fn a_letter_in_the_inbox_is_taken_once_and_goes() {
+    let mut lab = Lab::new(|request| {
+        Ok(if request.cue.turn == Some(0) { calls(&[("rye_execute", json!({}))]) } else { say("done") })
+    });
+    Arc::get_mut(&mut lab.model).unwrap().pause = Duration::from_millis(1500);
+    lab.directive("slow", "", "");
+    let engine = lab.engine();
+    let handle = lab.start(&engine, "slow").await;
+    let letter = serde_json::to_value(Letter::Steer { text: "look left".into() }).unwrap();
+    crate::store::mailbox::send(&**engine.disk(), &handle.thread_id, &letter, 5).unwrap();
+    let result = handle.join().await;
+    assert_eq!(result.status, Status::Completed);
+    let events = engine.threads().transcript(&thread(&result)).unwrap();
+    assert_eq!(names(&events).iter().filter(|n| **n == "mail").count(), 1);
+    let last = lab.model.requests.lock().unwrap().last().unwrap().clone();
+    assert!(serde_json::to_string(&last.turns).unwrap().contains("look left"));
+    assert!(crate::store::mailbox::list(&**engine.disk(), &handle.thread_id).unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_provider_that_cannot_be_reached_ends_in_its_error() {
+    let lab = Lab::new(|_| Err(CallError::new(FailedStage::Setup, "set SOME_KEY")));
+    lab.directive("hello", "", "");
+    let engine = lab.engine();
+    let result = lab.run(&engine, "hello").await;
+    assert_eq!((result.status, lab.model.asked.load(Ordering::Relaxed)), (Status::Error, 1));
+    assert!(result.error.unwrap().message.contains("SOME_KEY"));
+}

@@ -1,0 +1,114 @@
+//! Looking at threads: what the registry lists, what a transcript holds. Nothing is changed, and no lock is taken.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::driver::journal;
+use crate::event::{Event, EventBody};
+use crate::store::registry::Liveness;
+use crate::store::transcript;
+use crate::store::{Disk, Objects, RealDisk, Registry, StoreError, ThreadRow};
+use crate::thread::{RunError, RunResult, Status};
+use crate::thread_id::ThreadId;
+
+/// The threads of a project.
+pub struct Threads {
+    disk: Arc<dyn Disk>,
+    /// `None` where no thread was ever started.
+    registry: Option<Arc<Registry>>,
+}
+
+/// A thread and whether somebody works on it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed {
+    pub row: ThreadRow,
+    pub liveness: Liveness,
+}
+
+impl Threads {
+    /// The threads of a project, to be looked at.
+    pub fn open(project: &Path) -> Result<Self, StoreError> {
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(project).map_err(StoreError::io("open", project))?);
+        let registry = Registry::open_read_only(Arc::clone(&disk))?.map(Arc::new);
+        Ok(Self { disk, registry })
+    }
+
+    pub(crate) fn new(disk: Arc<dyn Disk>, registry: Option<Arc<Registry>>) -> Self {
+        Self { disk, registry }
+    }
+
+    /// Every thread, by id.
+    pub fn list(&self) -> Result<Vec<Listed>, StoreError> {
+        let Some(registry) = &self.registry else { return Ok(Vec::new()) };
+        registry.threads()?.into_iter().map(|row| self.listed(registry, row)).collect()
+    }
+
+    /// One thread.
+    pub fn show(&self, thread: &ThreadId) -> Result<Option<Listed>, StoreError> {
+        let Some(registry) = &self.registry else { return Ok(None) };
+        registry.thread(thread)?.map(|row| self.listed(registry, row)).transpose()
+    }
+
+    fn listed(&self, registry: &Registry, row: ThreadRow) -> Result<Listed, StoreError> {
+        Ok(Listed { liveness: registry.liveness(&row)?, row })
+    }
+
+    /// What a thread's record holds so far.
+    pub fn transcript(&self, thread: &ThreadId) -> Result<Vec<Event>, StoreError> {
+        let objects = Objects::new(Arc::clone(&self.disk));
+        let reading = transcript::read(&*self.disk, thread, 0)?;
+        reading.records.iter().map(|record| journal::whole(record, thread, &objects)).collect()
+    }
+
+    /// The result of a thread that is over; `None` while it is not.
+    pub fn result(&self, thread: &ThreadId) -> Result<Option<RunResult>, StoreError> {
+        let events = self.transcript(thread)?;
+        Ok(result_of(thread, &events))
+    }
+}
+
+/// The result that a record tells; `None` if it does not end.
+pub(crate) fn result_of(thread: &ThreadId, events: &[Event]) -> Option<RunResult> {
+    let EventBody::Ended(ended) = &events.last()?.body else { return None };
+    let directive = events.iter().find_map(|event| match &event.body {
+        EventBody::Opened(opened) => Some(opened.directive.clone()),
+        _ => None,
+    });
+    let plan_id = events.iter().find_map(|event| match &event.body {
+        EventBody::PlanBound(bound) => Some(bound.plan_id.clone()),
+        _ => None,
+    });
+    Some(RunResult::of(thread, &directive.unwrap_or_default(), &plan_id.unwrap_or_default(), ended))
+}
+
+impl RunResult {
+    /// What the last event says, as it is printed.
+    pub(crate) fn of(thread: &ThreadId, directive: &str, plan_id: &str, ended: &crate::event::Ended) -> Self {
+        Self {
+            success: ended.status == Status::Completed,
+            thread_id: thread.to_string(),
+            status: ended.status,
+            directive: directive.to_owned(),
+            result: ended.result.clone(),
+            outputs: ended.outputs.clone(),
+            error: ended.error.clone(),
+            cost: ended.cost.into(),
+            plan_id: plan_id.to_owned(),
+        }
+    }
+
+    /// A thread that could not be driven on. It is not over.
+    pub(crate) fn lost(message: &str) -> Self {
+        Self {
+            success: false,
+            thread_id: String::new(),
+            status: Status::Error,
+            directive: String::new(),
+            result: None,
+            outputs: None,
+            error: Some(RunError { code: "engine_failed".into(), message: message.to_owned() }),
+            cost: crate::thread::Cost::default().into(),
+            plan_id: String::new(),
+        }
+    }
+}
