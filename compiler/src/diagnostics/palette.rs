@@ -51,7 +51,7 @@ impl Problem for PaletteError {
         match self {
             Self::Collision { span, .. } => span.iter().map(|s| label(*s, "this grant reaches both")).collect(),
             Self::DescribesUngranted { primary, span, .. } => {
-                vec![label(*span, format!("about `{primary}`, which nothing grants"))]
+                vec![label(*span, format!("`{primary}` is explained, and nothing here grants it"))]
             }
             Self::Undescribed { primary, span, .. } => vec![label(*span, format!("grants `{primary}`"))],
             Self::Name { span, .. } => span.iter().map(|s| label(*s, "this grant reaches it")).collect(),
