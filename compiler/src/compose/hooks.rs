@@ -52,7 +52,7 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) 
     shadow(&mut hooks);
     brought_once(composed, &mut hooks);
     for hook in hooks.iter_mut().filter(|h| h.is_live()) {
-        hook.knowledge = hook.decl.fetched().and_then(|id| items.knowledge(&id));
+        hook.knowledge = hook.decl.fetched.as_ref().and_then(|id| items.knowledge(id));
     }
     composed.hooks = hooks;
 }
@@ -86,7 +86,7 @@ fn suppressed_by(composed: &mut Composed, decl: &HookDecl, origin: &Origin) -> O
         return None;
     }
     let by_id = suppress(&mut composed.suppressions, &decl.id.node, origin).then(|| decl.id.node.clone());
-    let knowledge = decl.fetched().filter(|_| collects).map(|id| id.to_string());
+    let knowledge = decl.fetched.as_ref().filter(|_| collects).map(|id| id.to_string());
     let by_knowledge = knowledge.filter(|id| suppress(&mut composed.suppressions, id, origin));
     let id = by_id.or(by_knowledge)?;
     let by = composed.suppressions.iter().find(|s| s.id == id).map(|s| &s.origin.by);
@@ -140,7 +140,7 @@ fn brought_once(composed: &mut Composed, hooks: &mut [ComposedHook]) {
                 Step::Hooks(event, position) => {
                     for hook in hooks.iter_mut().filter(|h| h.verdict == PlanVerdict::Fires && h.at(*event, *position))
                     {
-                        let Some(id) = hook.decl.fetched() else { continue };
+                        let Some(id) = hook.decl.fetched.clone() else { continue };
                         if !hook.give_way(&brought, &id) {
                             brought.push(Brought { id, hook: Some(hook.decl.id.node.clone()) });
                         }
@@ -152,7 +152,7 @@ fn brought_once(composed: &mut Composed, hooks: &mut [ComposedHook]) {
         for step in steps {
             let Step::Hooks(event, position) = step else { continue };
             for hook in hooks.iter_mut().filter(|h| h.is_live() && h.at(*event, *position)) {
-                if let (PlanVerdict::Depends { .. }, Some(id)) = (&hook.verdict, hook.decl.fetched()) {
+                if let (PlanVerdict::Depends { .. }, Some(id)) = (&hook.verdict, hook.decl.fetched.clone()) {
                     hook.give_way(&brought, &id);
                 }
             }

@@ -37,6 +37,8 @@ pub struct HookDecl {
     /// Missing only where the hook is disabled.
     pub action: Option<Spanned<HookAction>>,
     pub holes: HookHoles,
+    /// The knowledge it fetches, where the id is static.
+    pub fetched: Option<ItemId>,
     pub grants: Vec<Spanned<Pattern>>,
     pub on_failure: OnFailure,
     pub description: Option<String>,
@@ -74,22 +76,23 @@ pub struct HookHole {
     pub field: String,
 }
 
+impl HookHoles {
+    /// Whether a field is written without holes.
+    pub fn spare(&self, field: &str) -> bool {
+        let facts = self.facts.iter().map(|h| &h.field);
+        facts.chain(self.inputs.iter().map(|h| &h.field)).all(|f| f != field)
+    }
+}
+
 impl HookDecl {
     /// Whether which item it uses is known before the run.
     pub fn has_static_id(&self) -> bool {
-        let facts = self.holes.facts.iter().map(|h| &h.field);
-        facts.chain(self.holes.inputs.iter().map(|h| &h.field)).all(|field| field != "item_id")
+        self.holes.spare("item_id")
     }
 
     /// As the table of hooks orders it.
     pub fn candidate(&self) -> Candidate<'_> {
         Candidate { id: &self.id.node, layer: self.layer, source: &self.source, enabled: self.enabled }
-    }
-
-    /// The knowledge it fetches by a static id.
-    pub fn fetched(&self) -> Option<ItemId> {
-        let id = self.action.as_ref()?.node.knowledge()?;
-        if self.has_static_id() { ItemId::parse(id).ok() } else { None }
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use rye_grammar::capability::normalise;
 
+use super::capability::{ItemType, Primary};
 use super::glob::Glob;
 use super::glob::inclusion::{Witness, witness};
 
@@ -89,6 +90,8 @@ pub struct RiskTable {
 struct Rule {
     tier: Tier,
     written: String,
+    /// Spelt as capabilities are.
+    normal: String,
     glob: Glob,
 }
 
@@ -194,7 +197,8 @@ impl RiskTable {
     }
 
     fn add(&mut self, tier: Tier, pattern: &str) {
-        self.rules.push(Rule { tier, written: pattern.to_owned(), glob: Glob::new(&normalise(pattern).0) });
+        let normal = normalise(pattern).0;
+        self.rules.push(Rule { tier, written: pattern.to_owned(), glob: Glob::new(&normal), normal });
     }
 
     pub fn policy(&self, tier: Tier) -> Policy {
@@ -215,11 +219,46 @@ impl RiskTable {
         if grant.is_literal() {
             return self.risk(by_text);
         }
+        if let Some(reach) = Reach::of(&pattern).filter(|_| self.is_simple()) {
+            return self.classify_reach(by_text, &reach);
+        }
         let reached = self.rules.iter().filter(|rule| self.decides_within(rule, &grant)).max_by_key(|rule| rule.tier);
         let all: Vec<&Glob> = self.rules.iter().map(|rule| &rule.glob).collect();
         if by_text.is_none() || witness(&[&grant], &all) != Witness::None {
             return self.risk(None);
         }
+        self.risk(by_text.into_iter().chain(reached).max_by_key(|rule| rule.tier))
+    }
+
+    /// Whether every rule is a prefix or one capability, and there are too few of them to spell out what a prefix
+    /// reaches character by character: then prefixes alone decide, and no automaton is needed.
+    fn is_simple(&self) -> bool {
+        self.rules.len() < ALPHABET_SIZE && self.rules.iter().all(|rule| Reach::of_rule(&rule.normal).is_some())
+    }
+
+    /// [`RiskTable::classify_grant`] for `prefix*` against simple rules.
+    fn classify_reach(&self, by_text: Option<&Rule>, grant: &Reach<'_>) -> Risk {
+        let rules: Vec<(&Rule, Reach<'_>)> =
+            self.rules.iter().filter_map(|rule| Some((rule, Reach::of_rule(&rule.normal)?))).collect();
+        if by_text.is_none() || !rules.iter().any(|(_, reach)| reach.covers(grant)) {
+            return self.risk(None);
+        }
+        let decides = |rule: &Rule, reach: &Reach<'_>| {
+            // What both reach is the narrower of the two.
+            let common = if reach.covers(grant) {
+                grant
+            } else if grant.covers(reach) {
+                reach
+            } else {
+                return false;
+            };
+            let stronger = |other: &Rule| {
+                let (literals, specific) = (other.glob.literal_chars(), rule.glob.literal_chars());
+                literals > specific || (literals == specific && other.tier > rule.tier)
+            };
+            !rules.iter().any(|(other, reach)| stronger(other) && reach.covers(common))
+        };
+        let reached = rules.iter().filter(|(rule, reach)| decides(rule, reach)).map(|(rule, _)| *rule);
         self.risk(by_text.into_iter().chain(reached).max_by_key(|rule| rule.tier))
     }
 
@@ -252,6 +291,49 @@ impl RiskTable {
     }
 }
 
+/// What a pattern without other wildcards than one `*` at its end reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Reach<'p> {
+    literal: &'p str,
+    is_prefix: bool,
+}
+
+/// Characters a capability goes on with.
+const ALPHABET_SIZE: usize = 65;
+
+impl<'p> Reach<'p> {
+    /// A grant `rye.execute.tool.x*`: whatever follows inside the id part is free.
+    fn of(pattern: &'p str) -> Option<Self> {
+        let literal = pattern.strip_suffix('*')?;
+        let inside_an_id = ItemType::ALL.iter().any(|kind| {
+            Primary::ALL.iter().any(|primary| {
+                let item = literal.strip_prefix(&format!("rye.{primary}.{kind}."));
+                item.is_some_and(|item| !item.is_empty() && is_item(item))
+            })
+        });
+        inside_an_id.then_some(Self { literal, is_prefix: true })
+    }
+
+    /// A rule may also be a prefix of the head, or name one capability.
+    fn of_rule(pattern: &'p str) -> Option<Self> {
+        let (literal, is_prefix) = match pattern.strip_suffix('*') {
+            Some(literal) => (literal, true),
+            None => (pattern, false),
+        };
+        is_item(literal).then_some(Self { literal, is_prefix })
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        if self.is_prefix { other.literal.starts_with(self.literal) } else { self == other }
+    }
+}
+
+/// Segments of the right characters, none of them empty but the last, which may go on.
+fn is_item(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    text.chars().all(fits) && !text.starts_with('.') && !text.contains("..")
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
@@ -276,6 +358,47 @@ mod tests {
             ("nothing.at.all", Tier::Unrestricted),
         ] {
             assert_eq!(table.classify_grant(grant).tier, tier, "{grant}");
+        }
+    }
+
+    /// Automata and prefixes give the same answer wherever both can.
+    #[test]
+    fn the_short_way_agrees_with_the_long_one() {
+        let slow = |table: &RiskTable, pattern: &str| {
+            let grant = Glob::new(pattern);
+            let by_text = table.matching(pattern);
+            let reached = table.rules.iter().filter(|rule| table.decides_within(rule, &grant)).max_by_key(|r| r.tier);
+            let all: Vec<&Glob> = table.rules.iter().map(|rule| &rule.glob).collect();
+            if by_text.is_none() || witness(&[&grant], &all) != Witness::None {
+                return table.risk(None);
+            }
+            table.risk(by_text.into_iter().chain(reached).max_by_key(|rule| rule.tier))
+        };
+        let partial = RiskTable::from_value(&json!({"classifications": [
+            {"risk": "safe", "patterns": ["rye.execute.tool.a.*", "rye.execute.tool.b", "rye.fetch.*"]},
+            {"risk": "write", "patterns": ["rye.execute.tool.a.b.*", "rye.execute.tool.a.*", "rye.execute.tool.c.x"]},
+        ]}))
+        .unwrap();
+        for table in [RiskTable::default(), partial] {
+            for pattern in [
+                "rye.execute.tool.a*",
+                "rye.execute.tool.a.*",
+                "rye.execute.tool.a.b*",
+                "rye.execute.tool.a.b.c*",
+                "rye.execute.tool.c*",
+                "rye.execute.tool.rye*",
+                "rye.execute.tool.rye.*",
+                "rye.execute.tool.rye.b*",
+                "rye.execute.tool.rye.bash.*",
+                "rye.execute.tool.rye.file-system.*",
+                "rye.execute.tool.rye.file-system.re*",
+                "rye.execute.directive.project.*",
+                "rye.fetch.knowledge.x*",
+                "rye.sign.tool.x.*",
+            ] {
+                assert!(Reach::of(pattern).is_some() && table.is_simple(), "{pattern}");
+                assert_eq!(table.classify_grant(pattern).tier, slow(&table, pattern).tier, "{pattern}");
+            }
         }
     }
 

@@ -30,7 +30,7 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: 
     for hole in &hook.holes.facts {
         fact(&hole.path, hole.span, point, own, found);
     }
-    if let Some(knowledge) = hook.fetched().and_then(|id| items.knowledge(&id)) {
+    if let Some(knowledge) = hook.fetched.as_ref().and_then(|id| items.knowledge(id)) {
         content(&knowledge, point, found);
     }
     if let Some(own) = own {

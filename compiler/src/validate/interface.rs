@@ -93,7 +93,7 @@ impl InputUses {
             named.path(&hole.path);
         }
         named.names.extend(hook.holes.inputs.iter().map(|h| h.name.clone()));
-        if let Some(knowledge) = hook.fetched().and_then(|id| items.knowledge(&id)) {
+        if let Some(knowledge) = hook.fetched.as_ref().and_then(|id| items.knowledge(id)) {
             let body = &knowledge.body;
             let content = rye_grammar::template::scan_knowledge(body.span.source, &body.node, body.span.start as usize);
             for hole in template::holes(&content) {

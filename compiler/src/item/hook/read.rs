@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use rye_grammar::data::{Kind, Node};
-use rye_grammar::{Spanned, SyntaxError, capability, condition};
+use rye_grammar::{ItemId, Spanned, SyntaxError, capability, condition};
 
 use super::{HookDecl, HookHoles, action};
 use crate::diagnostics::{Diagnostics, HookError, ItemError, closest};
-use crate::hook::{HookPoint, HookSource, OnFailure, Position};
+use crate::hook::{HookAction, HookPoint, HookSource, OnFailure, Position};
 use crate::item::data;
 use crate::semantics::condition::Condition;
 use crate::semantics::hook_point::{self, Found, Point};
@@ -131,6 +131,7 @@ fn hook(node: &Node, source: &HookSource, space: Space, found: &mut Diagnostics)
         condition_source: node.get("condition").filter(|_| expr.is_some()).map(Node::to_value),
         condition: expr.zip(node.get("condition")).map(|(expr, n)| Spanned::new(expr, n.span)),
         compiled,
+        fetched: action.as_ref().filter(|_| holes.spare("item_id")).and_then(|a| fetched(&a.node)),
         action,
         holes,
         grants,
@@ -139,6 +140,10 @@ fn hook(node: &Node, source: &HookSource, space: Space, found: &mut Diagnostics)
         source: source.clone(),
         space,
     })
+}
+
+fn fetched(action: &HookAction) -> Option<ItemId> {
+    ItemId::parse(action.knowledge()?).ok()
 }
 
 fn needed<'n>(node: &'n Node, key: &str, of: &str, found: &mut Diagnostics) -> Option<&'n Node> {
