@@ -179,7 +179,9 @@ fn heading_and_prose(
 ) -> (Option<Spanned<String>>, Option<Spanned<String>>) {
     let shell = text.get(..before.end).unwrap_or(text);
     let title = lines(shell, before.start).find_map(|line| {
-        if fences.iter().any(|fence| fence.whole.contains(&line.start)) {
+        // Fences are in order, so the one that may hold this line is found without looking at the others.
+        let next = fences.partition_point(|fence| fence.whole.end <= line.start);
+        if fences.get(next).is_some_and(|fence| fence.whole.start <= line.start) {
             return None;
         }
         let content = shell.get(line.content())?;
