@@ -66,6 +66,8 @@ pub enum Command {
     Graph(command::graph::GraphArgs),
     /// Begin a project: `.ai/` with a first directive, or a copy of an example
     Init(command::init::InitArgs),
+    /// Run a directive, or go on with a thread
+    Run(Box<command::run::RunArgs>),
     /// See what ran: threads, their cost, their transcripts
     Threads(command::threads::ThreadsArgs),
     /// Try the small languages: one JSON request per line in, one answer per line out

@@ -41,11 +41,6 @@ pub fn directive(text: &str) -> Result<ItemId, Failure> {
 }
 
 impl CallArgs {
-    /// Whether anything is said at all.
-    pub fn is_empty(&self) -> bool {
-        self.input.is_empty() && self.inputs.is_none() && self.model.is_none() && self.limit.is_empty()
-    }
-
     /// The request for a directive; its inputs are `None` where none are given.
     pub fn request(&self, directive: ItemId, world: &dyn World) -> Result<Request, Failure> {
         let mut request = Request::new(directive);

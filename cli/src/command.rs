@@ -7,6 +7,7 @@ pub mod explain;
 pub mod graph;
 pub mod init;
 pub mod plan;
+pub mod run;
 pub mod schema;
 pub mod threads;
 pub mod why;
@@ -24,6 +25,7 @@ pub fn run(args: Args, report: &Report) -> Result<Exit, Failure> {
         Command::Why(why) => why::run(&why, global, report),
         Command::Graph(graph) => graph::run(&graph, global, report),
         Command::Init(init) => init::run(&init, report),
+        Command::Run(run) => run::run(&run, global, report),
         Command::Threads(threads) => threads::run(&threads, global, report),
         Command::Eval(eval) => eval::run(&eval, report),
         Command::Explain(explain) => explain::run(&explain, report),

@@ -8,6 +8,11 @@ pub enum Exit {
     /// Diagnostics, or a thread that ended in error.
     Failed,
     Usage,
+    /// A limit or the budget stopped it.
+    Limit,
+    /// Refused by a permission or a signature.
+    Refused,
+    Cancelled,
 }
 
 impl From<Exit> for ExitCode {
@@ -16,6 +21,9 @@ impl From<Exit> for ExitCode {
             Exit::Fine => 0,
             Exit::Failed => 1,
             Exit::Usage => 2,
+            Exit::Limit => 4,
+            Exit::Refused => 5,
+            Exit::Cancelled => 130,
         })
     }
 }

@@ -2,7 +2,6 @@
 //! crate; what things mean does not.
 
 mod args;
-#[allow(dead_code, reason = "the commands that compile one directive are being added")]
 mod call;
 mod command;
 mod exit;

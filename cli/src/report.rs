@@ -53,6 +53,11 @@ impl Report {
         self.line(&text)
     }
 
+    /// Results and errors only.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// Prose, to stderr; `-q` leaves it out. Where even stderr is gone nobody is left to tell.
     pub fn note(&self, text: &str) {
         if !self.quiet {

@@ -139,12 +139,13 @@ impl Inner {
         let fact =
             Fact::Opened { launch: Box::new(launch), plan_id: beginning.plan_id, continues: beginning.continues };
         thread.take(Signal { at: now, fact });
-        thread.journal.flush(false).await?;
+        // First the row: a thread of which anything is recorded is listed, and can be recovered.
         let mut changes = vec![Change::Put(Box::new(row))];
         if account {
             changes.push(Change::Ledger(LedgerStep::register(&id, beginning.limits.spend)));
         }
         self.writer.commit(changes).await?;
+        thread.journal.flush(false).await?;
         self.set_going(thread, beginning.outlet)
     }
 

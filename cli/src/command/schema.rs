@@ -8,6 +8,7 @@ use crate::Failure;
 use crate::command::check::CheckOutput;
 use crate::command::init::InitOutput;
 use crate::command::plan::NoPlanOutput;
+use crate::command::run::{EventOutput, RunOutput};
 use crate::command::threads::{ListOutput, ShowOutput};
 use crate::command::why::WhyOutput;
 use crate::exit::Exit;
@@ -29,7 +30,9 @@ enum Output {
     Why,
     Diagnostic,
     Eval,
+    Event,
     Init,
+    Run,
     Thread,
     Threads,
 }
@@ -43,7 +46,9 @@ impl Output {
             Self::Check => schema_for!(CheckOutput),
             Self::Diagnostic => schema_for!(DiagnosticOutput),
             Self::Eval => schema_for!(EvalOutput),
+            Self::Event => schema_for!(EventOutput),
             Self::Init => schema_for!(InitOutput),
+            Self::Run => schema_for!(RunOutput),
             Self::Thread => schema_for!(ShowOutput),
             Self::Threads => schema_for!(ListOutput),
         }

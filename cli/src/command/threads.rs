@@ -12,10 +12,10 @@ use crate::args::Global;
 use crate::exit::Exit;
 use crate::report::Report;
 use crate::space::Spaces;
-use book::Book;
 
-pub use list::ListOutput;
-pub use show::ShowOutput;
+pub use book::Book;
+pub use list::{CostOutput, ListOutput};
+pub use show::{ErrorOutput, ShowOutput};
 
 #[derive(Debug, Args)]
 pub struct ThreadsArgs {

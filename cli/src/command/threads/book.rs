@@ -4,15 +4,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rye_compiler::diagnostics::closest;
+use rye_engine::driver::journal::whole;
 use rye_engine::event::Event;
 use rye_engine::store::registry::{Liveness, row_of};
-use rye_engine::store::{Disk, Reading, RealDisk, Registry, StoreError, ThreadRow, layout, owner, transcript};
+use rye_engine::store::{Disk, Objects, Reading, RealDisk, Registry, StoreError, ThreadRow, layout, owner, transcript};
 use rye_engine::thread_id::ThreadId;
 
 use crate::Failure;
 
 pub struct Book {
     disk: Arc<dyn Disk>,
+    objects: Objects,
     registry: Option<Registry>,
     trouble: Option<StoreError>,
 }
@@ -39,7 +41,7 @@ impl Book {
             Ok(registry) => (registry, None),
             Err(error) => (None, Some(error)),
         };
-        Ok(Self { disk, registry, trouble })
+        Ok(Self { objects: Objects::new(Arc::clone(&disk)), disk, registry, trouble })
     }
 
     /// Why the registry cannot be used, if it is there.
@@ -117,7 +119,7 @@ impl Book {
     fn events(&self, thread: &ThreadId, synced: u64) -> Result<(Reading, Vec<Event>), StoreError> {
         let reading = transcript::read(&*self.disk, thread, synced)?;
         let events: Result<Vec<Event>, StoreError> =
-            reading.records.iter().map(|record| record.event(thread)).collect();
+            reading.records.iter().map(|record| whole(record, thread, &self.objects)).collect();
         Ok((reading, events?))
     }
 

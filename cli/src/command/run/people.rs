@@ -1,0 +1,368 @@
+//! A run for people: the model's text on stdout as it comes, what the thread does on stderr as it happens, the outputs
+//! at the end. Nothing is said twice.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use anstyle::{AnsiColor, Style};
+use rye_engine::driver::Live;
+use rye_engine::event::{
+    AttemptFailed, CognitionOut, Event, EventBody, HookPointRun, HookVerdict, Opened, Origin, ResultKind, Settled,
+    ToolCallResult,
+};
+use rye_engine::message::Block;
+use rye_engine::provider::Delta;
+use rye_engine::thread::{PrintedCost, RunResult, Status};
+use rye_engine::thread_id::ThreadId;
+use serde_json::Value;
+
+use super::screen::Show;
+use crate::args::Format;
+use crate::report::{Report, printable};
+use crate::view::event::{call, limit, shown, why};
+use crate::view::{BOLD, DIM, coloured, count, money, short, status_style};
+
+/// Characters of a call's arguments, and of what went wrong.
+const SHORT: usize = 100;
+/// A call that takes longer is named before it ends.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+pub struct People {
+    format: Format,
+    /// Results and errors only.
+    quiet: bool,
+    /// Every event, not only what matters.
+    events: bool,
+    /// The thread whose text is shown: the first one, then what goes on from it.
+    main: Option<ThreadId>,
+    /// Text of the attempt under way that is on the screen.
+    streamed: String,
+    /// The last reply's text, if it is on the screen.
+    told: Option<String>,
+    /// The last thing on stdout is no whole line.
+    open_line: bool,
+    /// Nobody reads stdout any more.
+    gone: bool,
+    calls: BTreeMap<(ThreadId, String), Call>,
+    missing: Vec<String>,
+    missing_key: bool,
+}
+
+/// A call of the model whose result is not there yet.
+struct Call {
+    shown: String,
+    started: Option<Instant>,
+    named: bool,
+}
+
+impl People {
+    pub fn new(report: &Report, events: bool) -> Self {
+        Self {
+            format: report.format(),
+            quiet: report.is_quiet(),
+            events,
+            main: None,
+            streamed: String::new(),
+            told: None,
+            open_line: false,
+            gone: false,
+            calls: BTreeMap::new(),
+            missing: Vec::new(),
+            missing_key: false,
+        }
+    }
+
+    /// Whether text is shown as it comes.
+    fn streams(&self) -> bool {
+        self.format == Format::Human && !self.quiet
+    }
+
+    fn text(&mut self, text: &str) {
+        if self.gone || text.is_empty() {
+            return;
+        }
+        let mut out = anstream::stdout().lock();
+        let text = printable(text);
+        self.gone = out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err();
+        self.open_line = !text.ends_with('\n');
+    }
+
+    fn end_line(&mut self) {
+        if self.open_line {
+            self.text("\n");
+        }
+    }
+
+    /// A line about a thread, to stderr.
+    fn say(&mut self, thread: &ThreadId, style: Style, text: &str) {
+        if self.quiet {
+            return;
+        }
+        self.end_line();
+        let whose = if self.main.as_ref() == Some(thread) { String::new() } else { format!("[{thread}] ") };
+        writeln!(io_err(), "{DIM}{whose}{DIM:#}{style}{}{style:#}", printable(text)).ok();
+    }
+
+    fn event(&mut self, thread: &ThreadId, event: &Event) {
+        if let EventBody::Opened(opened) = &event.body {
+            self.opened(thread, opened);
+        }
+        if self.events {
+            let what = shown(event);
+            self.say(thread, DIM, &format!("{:>4} {}  {}", event.seq, event.body.reader_name(), what.line));
+        }
+        let red = coloured(AnsiColor::Red);
+        match &event.body {
+            EventBody::CognitionOut(reply) => self.replied(thread, reply),
+            EventBody::AttemptFailed(failed) => self.failed(thread, failed),
+            EventBody::Settled(settled) => self.say(thread, DIM, &settling(settled)),
+            EventBody::ToolStarted(started) => {
+                if let Some(call) = self.calls.get_mut(&(thread.clone(), started.call_id.clone())) {
+                    call.started = Some(Instant::now());
+                }
+            }
+            EventBody::ToolCallResult(result) => self.tool(thread, result),
+            EventBody::HookPoint(run) => self.hooks(thread, run),
+            EventBody::ChildSpawned(child) => self.say(thread, Style::new(), &format!("child {}", child.thread_id)),
+            EventBody::ChildEnded(child) => {
+                self.say(
+                    thread,
+                    status_style(child.status),
+                    &format!("child {} {}", child.thread_id, child.status.word()),
+                );
+            }
+            EventBody::Limit(hit) => self.say(thread, red, &format!("limit {}", limit(hit))),
+            EventBody::Ended(ended) if self.main.as_ref() == Some(thread) => self.missing.clone_from(&ended.missing),
+            EventBody::Continues(_) | EventBody::Compacted(_) | EventBody::Recovered(_) | EventBody::Mail(_) => {
+                if !self.events {
+                    self.say(thread, DIM, &shown(event).line);
+                }
+            }
+            EventBody::ApprovalAsked(asked) => self.say(thread, BOLD, &format!("asks: {}", asked.what)),
+            EventBody::ApprovalGiven(_) => self.say(thread, DIM, &shown(event).line),
+            EventBody::Opened(_)
+            | EventBody::PlanBound(_)
+            | EventBody::SystemPrompt(_)
+            | EventBody::ContextInjected(_)
+            | EventBody::CognitionIn(_)
+            | EventBody::AttemptIntended(_)
+            | EventBody::Reserved(_)
+            | EventBody::ChildIntended(_)
+            | EventBody::StateSet(_)
+            | EventBody::ArtifactStored(_)
+            | EventBody::Checkpoint(_)
+            | EventBody::Ended(_) => {}
+        }
+    }
+
+    fn opened(&mut self, thread: &ThreadId, opened: &Opened) {
+        if self.main.is_none() || opened.origin == Origin::Handoff && opened.parent.is_none() {
+            self.main = Some(thread.clone());
+            self.say(&thread.clone(), DIM, &format!("thread {thread}"));
+        }
+    }
+
+    fn replied(&mut self, thread: &ThreadId, reply: &CognitionOut) {
+        for block in &reply.content {
+            if let Block::ToolCall(called) = block {
+                let shown = call(called, SHORT);
+                self.calls.insert((thread.clone(), called.id.clone()), Call { shown, started: None, named: false });
+            }
+        }
+        if self.main.as_ref() != Some(thread) || !self.streams() {
+            return;
+        }
+        let text = reply_text(&reply.content);
+        let streamed = std::mem::take(&mut self.streamed);
+        match text.strip_prefix(&streamed) {
+            Some(rest) => self.text(rest),
+            // Pieces were lost on the way.
+            None => {
+                self.end_line();
+                self.text(&text);
+            }
+        }
+        self.end_line();
+        self.told = Some(text);
+    }
+
+    fn failed(&mut self, thread: &ThreadId, failed: &AttemptFailed) {
+        self.missing_key |= failed.error.code.as_deref() == Some("missing_key");
+        // Without another attempt it is the thread's own error, which is told at the end.
+        let Some(delay) = failed.retry_delay_ms else { return };
+        if self.main.as_ref() == Some(thread) {
+            self.streamed.clear();
+        }
+        let reason = format!("{}: {}", failed.classification.name, short(&failed.error.message, SHORT));
+        let again = format!("attempt {} failed, {reason}; again in {delay} ms", failed.attempt + 1);
+        self.say(thread, coloured(AnsiColor::Yellow), &again);
+    }
+
+    fn tool(&mut self, thread: &ThreadId, result: &ToolCallResult) {
+        let call = self.calls.remove(&(thread.clone(), result.call_id.clone()));
+        // What it returned is the end of the run.
+        if matches!(result.why, ResultKind::Returned { .. }) {
+            return;
+        }
+        let what = match call {
+            Some(call) if !call.named => call.shown,
+            Some(_) | None => result.name.clone(),
+        };
+        let time = if result.why == ResultKind::Ran { format!(" {} ms", result.duration_ms) } else { String::new() };
+        let first_line = || result.content.lines().next().unwrap_or_default().to_owned();
+        let problem = why(&result.why).or_else(|| result.is_error.then(first_line));
+        match problem {
+            None => self.say(thread, Style::new(), &format!("ok    {what}{time}")),
+            Some(problem) => {
+                let problem = short(&problem, SHORT);
+                self.say(thread, coloured(AnsiColor::Red), &format!("error {what}{time}: {problem}"));
+            }
+        }
+    }
+
+    fn hooks(&mut self, thread: &ThreadId, run: &HookPointRun) {
+        for hook in run.considered.iter().filter(|hook| hook.verdict == HookVerdict::Failed) {
+            let because = hook.because.as_deref().unwrap_or("it failed");
+            self.say(thread, coloured(AnsiColor::Yellow), &format!("hook {}: {}", hook.hook, short(because, SHORT)));
+        }
+    }
+
+    fn outputs(&mut self, result: &RunResult) {
+        let Some(outputs) = &result.outputs else {
+            let told = self.told.as_deref() == result.result.as_deref();
+            if let Some(text) = result.result.as_deref().filter(|_| !told) {
+                self.text(text);
+                self.end_line();
+            }
+            return;
+        };
+        for (name, value) in outputs {
+            let value = match value {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            self.text(&format!("{name}: {value}\n"));
+        }
+    }
+
+    /// One fact a line.
+    fn plain(&mut self, result: &RunResult) {
+        let mut lines = vec![
+            format!("thread\t{}", result.thread_id),
+            format!("directive\t{}", result.directive),
+            format!("status\t{}", result.status.word()),
+        ];
+        lines.extend(result.error.as_ref().map(|e| format!("error\t{}\t{}", e.code, short(&e.message, 10_000))));
+        for (name, value) in result.outputs.iter().flatten() {
+            lines.push(format!("output\t{name}\t{value}"));
+        }
+        if result.outputs.is_none() {
+            let text = result.result.as_ref().map(|text| Value::from(text.as_str()).to_string());
+            lines.extend(text.map(|text| format!("result\t{text}")));
+        }
+        lines.push(format!("cost\t{}", cost(&result.cost)));
+        lines.push(format!("plan\t{}", result.plan_id));
+        for line in lines {
+            self.text(&format!("{line}\n"));
+        }
+    }
+}
+
+impl Show for People {
+    fn live(&mut self, live: &Live) {
+        match live {
+            Live::Event { thread, event } => self.event(thread, event),
+            Live::Delta { thread, delta: Delta::Text(text) } => {
+                if self.streams() && self.main.as_ref() == Some(thread) {
+                    self.text(text);
+                    self.streamed.push_str(text);
+                }
+            }
+            Live::Delta {
+                delta: Delta::Thinking(_) | Delta::ToolCallStarted { .. } | Delta::ToolCallInput { .. },
+                ..
+            } => {}
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        self.end_line();
+        writeln!(io_err(), "{text}").ok();
+    }
+
+    fn idle(&mut self) {
+        let late = |call: &&mut Call| !call.named && call.started.is_some_and(|at| at.elapsed() > PATIENCE);
+        let mut waiting = Vec::new();
+        for ((thread, _), call) in &mut self.calls {
+            if let Some(call) = Some(call).filter(late) {
+                call.named = true;
+                waiting.push((thread.clone(), format!("runs  {}", call.shown)));
+            }
+        }
+        for (thread, line) in waiting {
+            self.say(&thread, DIM, &line);
+        }
+    }
+
+    fn end(&mut self, result: RunResult) {
+        self.end_line();
+        if self.format == Format::Plain {
+            return self.plain(&result);
+        }
+        self.outputs(&result);
+        let mut err = io_err();
+        if let Some(error) = &result.error {
+            let red = coloured(AnsiColor::Red).bold();
+            writeln!(err, "{red}error{red:#}: {}: {}", error.code, printable(&error.message)).ok();
+        }
+        if self.missing_key {
+            writeln!(err, "  help: `--model scripted/fast` plays a script and needs no key").ok();
+        }
+        if self.quiet {
+            return;
+        }
+        if !self.missing.is_empty() {
+            writeln!(err, "missing outputs: {}", self.missing.join(", ")).ok();
+        }
+        let style = status_style(result.status);
+        let word = result.status.word();
+        writeln!(err, "{style}{word}{style:#}  {}  {DIM}{}{DIM:#}", cost(&result.cost), result.thread_id).ok();
+        if matches!(result.status, Status::Created | Status::Running | Status::Suspended) {
+            writeln!(err, "  help: `rye run --resume {}` goes on", result.thread_id).ok();
+        }
+    }
+}
+
+fn io_err() -> impl io::Write {
+    anstream::stderr().lock()
+}
+
+/// The text of a reply, without its thoughts and calls.
+fn reply_text(content: &[Block]) -> String {
+    let text = |block: &Block| if let Block::Text { text } = block { Some(text.clone()) } else { None };
+    content.iter().filter_map(text).collect()
+}
+
+fn settling(settled: &Settled) -> String {
+    let usage = settled.usage;
+    let input = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
+    let worst = if settled.unknown_outcome { " (the worst case: the call was cut off)" } else { "" };
+    format!(
+        "turn {}: {} in, {} out, {}{worst}",
+        settled.turn,
+        count(input, "token"),
+        usage.output,
+        money(settled.amount)
+    )
+}
+
+fn cost(cost: &PrintedCost) -> String {
+    let tokens = count(cost.input_tokens, "token");
+    format!("{}, {tokens} in, {} out, ${}", count(cost.turns, "turn"), cost.output_tokens, dollars(&cost.spend))
+}
+
+/// Dollars that were JSON for others, written out without an exponent.
+fn dollars(spend: &Value) -> String {
+    rye_compiler::semantics::money::Nanos::from_json(spend).unwrap_or_default().to_string()
+}

@@ -1,0 +1,30 @@
+//! `--script FILE`: one script answers, whatever model the plan names.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rye_compiler::plan::PlannedModel;
+use rye_engine::engine::Providers;
+use rye_engine::provider::scripted::{Script, Scripted};
+use rye_engine::provider::{CallError, Provider};
+
+use crate::Failure;
+
+/// The script, read once.
+pub struct Played(Arc<Scripted>);
+
+impl Played {
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let shown = path.display();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::usage(format!("the script `{shown}` cannot be read: {error}")))?;
+        let script = Script::parse(&text).map_err(|error| Failure::usage(format!("the script `{shown}`: {error}")))?;
+        Ok(Self(Arc::new(Scripted::new(script))))
+    }
+}
+
+impl Providers for Played {
+    fn connect(&self, _model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
+        Ok(Arc::clone(&self.0) as Arc<dyn Provider>)
+    }
+}

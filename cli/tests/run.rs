@@ -1,0 +1,319 @@
+//! `rye run` and `rye threads` as processes: what a newcomer does, what the examples do, how runs end.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rye::{Done, Place};
+use serde_json::{Value, json};
+
+/// A directive that only talks, with what is to stand in its metadata and its script.
+fn talker(metadata: &str, script: &str) -> Place {
+    let place = Place::new();
+    place.write(
+        ".ai/directives/talk.md",
+        &format!(
+            "Talks.\n\n```xml\n<directive name=\"talk\" version=\"1.0.0\">\n<metadata><description>Talk.</description>\
+             <model provider=\"scripted\" tier=\"fast\"/>{metadata}</metadata>\n</directive>\n```\n\nTalk.\n"
+        ),
+    );
+    place.write("script.yaml", script);
+    place
+}
+
+/// Waits for the first thread's transcript to hold a text.
+fn wait_for(place: &Place, text: &str) {
+    let until = Instant::now() + Duration::from_secs(20);
+    let threads = place.project().join(".ai/state/threads");
+    while Instant::now() < until {
+        for entry in std::fs::read_dir(&threads).into_iter().flatten() {
+            let transcript = entry.unwrap().path().join("transcript.jsonl");
+            if std::fs::read_to_string(transcript).is_ok_and(|lines| lines.contains(text)) {
+                return;
+            }
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("`{text}` never happened");
+}
+
+fn signal(child: &Child, name: &str) {
+    assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn a_newcomer_inits_checks_runs_and_lists() {
+    let place = Place::new();
+    place.fine(&["init"]);
+    let checked = place.json(&["check"]);
+    assert_eq!((checked.0, &checked.1["diagnostics"]), (Some(0), &json!([])));
+    let run = place.rye(&["run", "first", "--input", "topic=tea"]);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    assert!(run.stdout.starts_with("Let me see what is here. \nsentence: "), "{}", run.stdout);
+    assert!(run.stderr.contains("ok    rye_file_system_ls {\"path\":\".\"}"), "{}", run.stderr);
+    let (_, listed) = place.json(&["threads", "list"]);
+    let threads = listed["threads"].as_array().unwrap();
+    assert_eq!(threads.len(), 1);
+    assert_eq!((&threads[0]["status"], &threads[0]["cost"]["turns"]), (&json!("completed"), &json!(2)));
+    let id = threads[0]["thread_id"].as_str().unwrap();
+    assert!(run.stderr.contains(id));
+    let (_, shown) = place.json(&["threads", "show", id]);
+    assert_eq!(shown["inputs"], json!({"topic": "tea"}));
+    assert_eq!(shown["capabilities"][0][0], "rye.execute.tool.rye.file-system.ls");
+    assert_eq!(shown["ledger"][0]["spent"], shown["cost"]["spend"]);
+    assert!(place.fine(&["threads", "show", id]).contains("topic = \"tea\""));
+    let told = place.fine(&["threads", "transcript", id]);
+    assert!(told.contains("thread_started") && told.contains("thread_completed"), "{told}");
+    let lines = place.fine(&["threads", "transcript", id, "--json"]);
+    assert_eq!(lines, place.read(shown["transcript"].as_str().unwrap()));
+    let tail = place.fine(&["threads", "transcript", id, "--json", "--tail", "1"]);
+    assert!(lines.ends_with(&tail) && tail.lines().count() == 1);
+}
+
+#[test]
+fn the_examples_run_as_their_readmes_say() {
+    let hello = Place::example("hello");
+    let (code, result) = hello.json(&["run", "hello"]);
+    assert_eq!((code, &result["success"], &result["outputs"]["name"]), (Some(0), &json!(true), &json!("Ada")));
+
+    let review = Place::example("review");
+    let (code, result) = review.json(&["run", "review"]);
+    assert_eq!((code, &result["outputs"]["findings"]), (Some(0), &json!(3)), "{result}");
+    assert!(review.read("reports/review.md").starts_with("# Review of `sample`"));
+
+    let deploy = Place::example("deploy");
+    let (code, result) = deploy.json(&["run", "deploy_staging", "--input", "service=billing"]);
+    assert_eq!(code, Some(0), "{result}");
+    assert_eq!(result["outputs"], json!({"url": "https://billing.staging.example.test", "healthy": true}));
+    assert_eq!(deploy.read("deployments.log"), "billing staging ok\n");
+}
+
+#[test]
+fn events_come_before_the_result_and_are_the_transcript() {
+    let place = Place::example("hello");
+    let text = place.fine(&["run", "hello", "--format", "json", "--events"]);
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (result, events) = lines.split_last().unwrap();
+    let transcript = place.fine(&["threads", "transcript", result["thread_id"].as_str().unwrap(), "--json"]);
+    let recorded: Vec<Value> = transcript.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(events.len(), recorded.len());
+    for (event, line) in events.iter().zip(&recorded) {
+        assert_eq!((&event["seq"], &event["event"]["type"]), (&line["seq"], &line["type"]));
+    }
+    assert_eq!(result["plan_id"], recorded[1]["plan_id"]);
+    assert_eq!(place.fine(&["run", "hello", "--format", "json"]).lines().count(), 1);
+}
+
+#[test]
+fn what_is_wrong_with_a_call_is_said_before_anything_runs() {
+    let place = Place::example("deploy");
+    let refused = |args: &[&str], code: i32, said: &str| {
+        let done = place.rye(args);
+        assert_eq!(done.code, Some(code), "{args:?}\n{}", done.stderr);
+        assert!(done.stderr.contains(said), "{args:?}\n{}", done.stderr);
+        assert_eq!(done.stdout, "");
+    };
+    refused(&["run", "deploy_staging"], 1, "service");
+    refused(&["run", "deploy_staging", "--input", "service=billing", "--input", "target=moon"], 1, "target");
+    refused(&["run", "deploy_staging", "--input", "servce=billing"], 1, "did you mean `service`?");
+    refused(&["run", "deploy_stagin"], 1, "deploy_staging");
+    refused(&["run", "../deploy_staging"], 2, "no id of a directive");
+    refused(&["run", "deploy_staging", "--input", "service"], 2, "NAME=VALUE");
+    refused(&["run", "deploy_staging", "--input", "service=a", "--input", "service=b"], 2, "twice");
+    refused(&["run", "deploy_staging", "--inputs", "missing.json"], 2, "missing.json");
+    refused(&["run", "deploy_staging", "--input", "service=billing", "--limit", "turn=3"], 1, "turn");
+    refused(&["run", "deploy_staging", "--script", "nothing.yaml"], 1, "service");
+    refused(&["run"], 2, "Usage");
+    refused(&["run", "a", "--resume", "b"], 2, "cannot be used with");
+    refused(&["run", "--resume", "deploy_staging-1"], 2, "no threads yet");
+    let (code, found) = place.json(&["run", "deploy_staging"]);
+    assert_eq!((code, &found["summary"]["errors"]), (Some(1), &json!(1)));
+    assert_eq!(found["diagnostics"][0]["code"], "rye::interface::missing-input");
+    let (code, listed) = place.json(&["threads", "list"]);
+    assert_eq!((code, &listed["threads"]), (Some(0), &json!([])));
+}
+
+#[test]
+fn inputs_come_from_flags_files_and_stdin_in_their_types() {
+    let place = Place::new();
+    place.write(
+        ".ai/directives/typed.md",
+        "Typed.\n\n```xml\n<directive name=\"typed\" version=\"1.0.0\">\n<metadata><description>Typed.</description>\
+         <model provider=\"scripted\" tier=\"fast\"/></metadata>\n<inputs><input name=\"n\" type=\"integer\">n</input>\
+         <input name=\"list\" type=\"array\">list</input><input name=\"s\" type=\"string\">s</input></inputs>\n\
+         </directive>\n```\n\n{input:n} {input:list} {input:s}\n",
+    );
+    place.write("script.yaml", "steps:\n  - Done.\n");
+    place.write("inputs.json", "{\"n\": 3, \"list\": [1, 2], \"s\": \"from the file\"}");
+    let inputs = |args: &[&str]| {
+        let (code, result) = place.json(&[&["run", "typed"], args].concat());
+        assert_eq!(code, Some(0), "{result}");
+        place.json(&["threads", "show", result["thread_id"].as_str().unwrap()]).1["inputs"].clone()
+    };
+    let typed = inputs(&["--input", "n=12", "--input", "list=[\"a\"]", "--input", "s=12"]);
+    assert_eq!(typed, json!({"n": 12, "list": ["a"], "s": "12"}));
+    let mixed = inputs(&["--inputs", "inputs.json", "--input", "n=7"]);
+    assert_eq!(mixed, json!({"n": 7, "list": [1, 2], "s": "from the file"}));
+    let wrong = place.rye(&["run", "typed", "--input", "n=twelve"]);
+    assert_eq!(wrong.code, Some(1));
+    assert!(wrong.stderr.contains("`twelve`"), "{}", wrong.stderr);
+    let mut command = place.command(&["run", "typed", "--inputs", "-", "--format", "json"]);
+    command.stdin(std::fs::File::open(place.project().join("inputs.json")).unwrap());
+    assert_eq!(Done::from(command.output().unwrap()).code, Some(0));
+}
+
+#[test]
+fn a_limit_ends_with_its_own_exit_code_and_the_partial_result() {
+    let place = Place::example("review");
+    let (code, result) = place.json(&["run", "review", "--limit", "turns=2"]);
+    assert_eq!(
+        (code, &result["status"], &result["error"]["code"]),
+        (Some(4), &json!("error"), &json!("turns_exceeded"))
+    );
+    assert_eq!(result["cost"]["turns"], 2);
+    let (_, shown) = place.json(&["threads", "show", result["thread_id"].as_str().unwrap()]);
+    assert_eq!((&shown["limits"]["turns"], &shown["status"]), (&json!(2), &json!("error")));
+}
+
+#[test]
+fn a_missing_key_names_its_variable_and_the_way_without_one() {
+    let place = Place::example("hello");
+    let done = place.rye(&["run", "hello", "--model", "anthropic/fast"]);
+    assert_eq!(done.code, Some(1), "{}", done.stderr);
+    assert!(done.stderr.contains("ANTHROPIC_API_KEY") && done.stderr.contains("scripted"), "{}", done.stderr);
+}
+
+#[test]
+fn a_script_is_played_in_place_of_any_model_and_tells_the_first_difference() {
+    let place = Place::example("hello");
+    place.write(
+        "other.yaml",
+        "steps:\n  - tool_calls:\n      - { name: rye_directive_return, input: { name: B, greeting: Hi } }\n",
+    );
+    let (code, result) = place.json(&["run", "hello", "--model", "anthropic/fast", "--script", "other.yaml"]);
+    assert_eq!((code, &result["outputs"]["name"]), (Some(0), &json!("B")));
+    place.write("other.yaml", "steps:\n  - expect: { user: nobody said this }\n    text: no\n");
+    let done = place.rye(&["run", "hello", "--script", "other.yaml"]);
+    assert_eq!(done.code, Some(1));
+    assert!(done.stderr.contains("nobody said this"), "{}", done.stderr);
+    place.write("other.yaml", "stepz: []\n");
+    assert_eq!(place.rye(&["run", "hello", "--script", "other.yaml"]).code, Some(2));
+}
+
+#[test]
+fn people_see_everything_once() {
+    let place = talker("", "steps:\n  - { text: \"One two\\nthree.\", usage: { input: 10, output: 2 } }\n");
+    let run = place.rye(&["run", "talk"]);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(0), "One two\nthree.\n"));
+    let said: Vec<&str> = run.stderr.lines().collect();
+    assert_eq!(said.len(), 3, "{said:?}");
+    assert!(said[0].starts_with("thread talk-"));
+    assert_eq!(said[1], "turn 1: 10 tokens in, 2 out, $0.00002");
+    assert!(said[2].starts_with("completed  1 turn, 10 tokens in, 2 out, $0.00002  talk-"));
+    let quiet = place.rye(&["run", "talk", "-q"]);
+    assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("One two\nthree.\n", ""));
+    let plain = place.rye(&["run", "talk", "--format", "plain"]);
+    assert!(plain.stdout.contains("\nresult\t\"One two\\nthree.\"\n"), "{}", plain.stdout);
+    let coloured = place.rye(&["run", "talk", "--color", "always"]);
+    assert!(coloured.stderr.contains('\u{1b}') && !run.stderr.contains('\u{1b}'));
+}
+
+#[test]
+fn a_failed_attempt_is_said_and_another_made() {
+    let script = "steps:\n  - fault: { status: 429, headers: { retry-after-ms: \"5\" }, error: { type: rate_limit_error, \
+                  message: Slow down. } }\n  - fault: { cut: true }\n    after: Half a\n  - Whole.\n";
+    let place = talker("", script);
+    let run = place.rye(&["run", "talk"]);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    assert!(run.stderr.contains("attempt 1 failed, rate_limited: Slow down.; again in 5 ms"), "{}", run.stderr);
+    assert_eq!(run.stdout, "Half a\nWhole.\n");
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_no_thread() {
+    let text = "word ".repeat(40);
+    let place = talker("", &format!("steps:\n  - {{ text: \"{text}\", pace_ms: 5 }}\n"));
+    for format in ["human", "json"] {
+        let mut command = place.command(&["run", "talk", "--format", format, "--events"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut first = [0; 1];
+        child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+        drop(child.stderr.take());
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{format}");
+    }
+    let (_, listed) = place.json(&["threads", "list"]);
+    let statuses: Vec<&Value> = listed["threads"].as_array().unwrap().iter().map(|thread| &thread["status"]).collect();
+    assert_eq!(statuses, [&json!("completed"), &json!("completed")]);
+}
+
+#[test]
+fn ctrl_c_finishes_the_step_and_twice_stops_now() {
+    let script = "steps:\n  - tool_calls:\n      - { name: rye_file_system_ls, input: { path: . } }\n    delay_ms: 400\n  - Done.\n";
+    let grant = "<permissions><execute><tool>rye.file-system.ls</tool></execute></permissions>";
+    let place = talker(grant, script);
+    let mut command = place.command(&["run", "talk", "--format", "json"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(&place, "\"reserved\"");
+    signal(&child, "-INT");
+    let done = Done::from(child.wait_with_output().unwrap());
+    let result: Value = serde_json::from_str(done.stdout.trim()).unwrap();
+    assert_eq!((done.code, &result["status"], &result["cost"]["turns"]), (Some(130), &json!("cancelled"), &json!(1)));
+    assert!(done.stderr.contains("stopping after the step"), "{}", done.stderr);
+
+    let place = talker("", "steps:\n  - { text: never, delay_ms: 60000 }\n");
+    let mut command = place.command(&["run", "talk", "--format", "json"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(&place, "\"reserved\"");
+    signal(&child, "-INT");
+    wait_for(&place, "\"mail\"");
+    signal(&child, "-INT");
+    let done = Done::from(child.wait_with_output().unwrap());
+    let result: Value = serde_json::from_str(done.stdout.trim()).unwrap();
+    assert_eq!((done.code, &result["status"]), (Some(130), &json!("killed")), "{}", done.stderr);
+}
+
+#[test]
+fn a_thread_that_is_over_goes_on_with_a_message() {
+    let place = talker("", "steps:\n  - First answer.\n  - Second answer.\n");
+    let (_, first) = place.json(&["run", "talk"]);
+    let id = first["thread_id"].as_str().unwrap();
+    let silent = place.rye(&["run", "--resume", id]);
+    assert_eq!(silent.code, Some(2), "{}", silent.stderr);
+    assert!(silent.stderr.contains("--message"), "{}", silent.stderr);
+    place.write("script.yaml", "steps:\n  - { expect: { user: And now? }, text: Second answer. }\n");
+    let (code, second) = place.json(&["run", "--resume", id, "--message", "And now?"]);
+    assert_eq!((code, &second["result"]), (Some(0), &json!("Second answer.")), "{second}");
+    let next = second["thread_id"].as_str().unwrap();
+    assert_ne!(next, id);
+    let (_, shown) = place.json(&["threads", "show", next]);
+    assert_eq!((&shown["continues"], &shown["chain"]), (&json!(id), &json!([id, next])));
+    let unknown = place.rye(&["threads", "show", "talk"]);
+    assert_eq!(unknown.code, Some(2));
+    assert!(unknown.stderr.contains(&format!("did you mean `{next}`?")), "{}", unknown.stderr);
+    assert_eq!(place.rye(&["threads", "show", "../talk"]).code, Some(2));
+}
+
+#[test]
+fn without_a_registry_the_transcripts_speak() {
+    let place = Place::example("hello");
+    place.fine(&["run", "hello"]);
+    let registry = place.project().join(".ai/state/threads/registry.redb");
+    std::fs::write(&registry, b"this is no registry").unwrap();
+    let done = place.rye(&["threads", "list", "--format", "json"]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert!(done.stderr.contains("reading the transcripts instead"), "{}", done.stderr);
+    let listed: Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!(
+        (&listed["threads"][0]["status"], &listed["threads"][0]["directive"]),
+        (&json!("completed"), &json!("hello"))
+    );
+    std::fs::remove_file(&registry).unwrap();
+    let (_, listed) = place.json(&["threads", "list", "--directive", "hello", "--limit", "1"]);
+    assert_eq!(listed["threads"].as_array().unwrap().len(), 1);
+    assert!(place.json(&["threads", "list", "--active"]).1["threads"].as_array().unwrap().is_empty());
+}
