@@ -58,8 +58,8 @@ fn transcript(place: &Place) -> Option<PathBuf> {
 }
 
 fn lines(place: &Place) -> usize {
-    let bytes = transcript(place).and_then(|path| std::fs::read(path).ok()).unwrap_or_default();
-    bytes.iter().filter(|byte| **byte == b'\n').count()
+    let text = transcript(place).and_then(|path| std::fs::read(path).ok()).unwrap_or_default();
+    text.split(|byte| *byte == b'\n').count() - 1
 }
 
 /// Starts the run and kills it as soon as its transcript holds so many events; false if it ended before.

@@ -7,6 +7,7 @@ mod json;
 mod people;
 mod screen;
 mod script;
+mod stdout;
 mod watch;
 
 use std::path::PathBuf;

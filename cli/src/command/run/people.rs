@@ -18,6 +18,7 @@ use rye_engine::thread_id::ThreadId;
 use serde_json::Value;
 
 use super::screen::Show;
+use super::stdout::Stdout;
 use crate::args::Format;
 use crate::report::{Report, printable};
 use crate::view::event::{call, limit, shown, why};
@@ -40,10 +41,7 @@ pub struct People {
     streamed: String,
     /// The last reply's text, if it is on the screen.
     told: Option<String>,
-    /// The last thing on stdout is no whole line.
-    open_line: bool,
-    /// Nobody reads stdout any more.
-    gone: bool,
+    out: Stdout,
     calls: BTreeMap<(ThreadId, String), Call>,
     missing: Vec<String>,
     missing_key: bool,
@@ -65,8 +63,7 @@ impl People {
             main: None,
             streamed: String::new(),
             told: None,
-            open_line: false,
-            gone: false,
+            out: Stdout::default(),
             calls: BTreeMap::new(),
             missing: Vec::new(),
             missing_key: false,
@@ -78,28 +75,12 @@ impl People {
         self.format == Format::Human && !self.quiet
     }
 
-    fn text(&mut self, text: &str) {
-        if self.gone || text.is_empty() {
-            return;
-        }
-        let mut out = anstream::stdout().lock();
-        let text = printable(text);
-        self.gone = out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err();
-        self.open_line = !text.ends_with('\n');
-    }
-
-    fn end_line(&mut self) {
-        if self.open_line {
-            self.text("\n");
-        }
-    }
-
     /// A line about a thread, to stderr.
     fn say(&mut self, thread: &ThreadId, style: Style, text: &str) {
         if self.quiet {
             return;
         }
-        self.end_line();
+        self.out.end_line();
         let whose = if self.main.as_ref() == Some(thread) { String::new() } else { format!("[{thread}] ") };
         writeln!(io_err(), "{DIM}{whose}{DIM:#}{style}{}{style:#}", printable(text)).ok();
     }
@@ -175,15 +156,14 @@ impl People {
         }
         let text = reply_text(&reply.content);
         let streamed = std::mem::take(&mut self.streamed);
-        match text.strip_prefix(&streamed) {
-            Some(rest) => self.text(rest),
+        if let Some(rest) = text.strip_prefix(&streamed) {
+            self.out.text(rest);
+        } else {
             // Pieces were lost on the way.
-            None => {
-                self.end_line();
-                self.text(&text);
-            }
+            self.out.end_line();
+            self.out.text(&text);
         }
-        self.end_line();
+        self.out.end_line();
         self.told = Some(text);
     }
 
@@ -232,17 +212,14 @@ impl People {
         let Some(outputs) = &result.outputs else {
             let told = self.told.as_deref() == result.result.as_deref();
             if let Some(text) = result.result.as_deref().filter(|_| !told) {
-                self.text(text);
-                self.end_line();
+                self.out.text(text);
+                self.out.end_line();
             }
             return;
         };
         for (name, value) in outputs {
-            let value = match value {
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
-            self.text(&format!("{name}: {value}\n"));
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            self.out.line(&format!("{name}: {text}"));
         }
     }
 
@@ -264,7 +241,7 @@ impl People {
         lines.push(format!("cost\t{}", cost(&result.cost)));
         lines.push(format!("plan\t{}", result.plan_id));
         for line in lines {
-            self.text(&format!("{line}\n"));
+            self.out.line(&line);
         }
     }
 }
@@ -275,7 +252,7 @@ impl Show for People {
             Live::Event { thread, event } => self.event(thread, event),
             Live::Delta { thread, delta: Delta::Text(text) } => {
                 if self.streams() && self.main.as_ref() == Some(thread) {
-                    self.text(text);
+                    self.out.text(text);
                     self.streamed.push_str(text);
                 }
             }
@@ -287,7 +264,7 @@ impl Show for People {
     }
 
     fn note(&mut self, text: &str) {
-        self.end_line();
+        self.out.end_line();
         writeln!(io_err(), "{text}").ok();
     }
 
@@ -306,7 +283,7 @@ impl Show for People {
     }
 
     fn end(&mut self, result: RunResult) {
-        self.end_line();
+        self.out.end_line();
         if self.format == Format::Plain {
             return self.plain(&result);
         }

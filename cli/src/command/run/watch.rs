@@ -47,13 +47,8 @@ pub async fn to_the_end(mut handle: Handle, screen: Screen, report: &Report) -> 
 }
 
 fn last_asked(live: &Live) -> Option<Asked> {
-    match live {
-        Live::Event { event, .. } => match &event.body {
-            EventBody::ApprovalAsked(asked) => Some(asked.asked),
-            _ => None,
-        },
-        Live::Delta { .. } => None,
-    }
+    let Live::Event { event, .. } = live else { return None };
+    if let EventBody::ApprovalAsked(asked) = &event.body { Some(asked.asked) } else { None }
 }
 
 /// Ctrl-C and what else asks a process to end.

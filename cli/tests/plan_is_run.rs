@@ -1,0 +1,240 @@
+//! What `rye plan` shows is what `rye run` sends: a listener on loopback keeps the raw bytes of the requests of both
+//! wires, and they are held against the plan of the same call.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use rye::{Done, Place};
+use serde_json::{Value, json};
+
+/// A request as it came: its first line, its headers, and its body's bytes.
+struct Request {
+    line: String,
+    headers: Vec<String>,
+    body: Vec<u8>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wire {
+    Anthropic,
+    Openai,
+}
+
+/// Records every request and answers each with the shortest reply its wire knows.
+struct Recorder {
+    url: String,
+    requests: Arc<Mutex<Vec<Request>>>,
+}
+
+const ANTHROPIC: &str = r#"event: message_start
+data: {"type":"message_start","message":{"id":"m","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":9,"output_tokens":1}}}
+
+event: content_block_start
+data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Noted."}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":0}
+
+event: message_delta
+data: {"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":2}}
+
+event: message_stop
+data: {"type":"message_stop"}
+
+"#;
+
+const OPENAI: &str = r#"data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"Noted."},"finish_reason":null}]}
+
+data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}
+
+data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11}}
+
+data: [DONE]
+
+"#;
+
+impl Recorder {
+    fn start(wire: Wire) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&requests);
+        // It ends with the test's process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                kept.lock().unwrap().push(read(&stream));
+                let reply = if wire == Wire::Anthropic { ANTHROPIC } else { OPENAI };
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+                stream.write_all(format!("{head}{reply}").as_bytes()).unwrap();
+            }
+        });
+        Self { url, requests }
+    }
+}
+
+fn read(stream: &TcpStream) -> Request {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    let mut headers = Vec::new();
+    let mut length = 0;
+    loop {
+        let mut header = String::new();
+        reader.read_line(&mut header).unwrap();
+        let header = header.trim_end().to_owned();
+        if header.is_empty() {
+            break;
+        }
+        if let Some(text) = header.to_lowercase().strip_prefix("content-length:") {
+            length = text.trim().parse().unwrap();
+        }
+        headers.push(header);
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    Request { line, headers, body }
+}
+
+/// Runs a call against a recorder of the wire, and answers the plan of the same call and what was sent first.
+fn planned_and_sent(place: &Place, wire: Wire, call: &[&str]) -> (Value, Value) {
+    let recorder = Recorder::start(wire);
+    let (provider, key, base) = match wire {
+        Wire::Anthropic => ("anthropic/fast", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+        Wire::Openai => ("openai/fast", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    };
+    let call = [call, &["--model", provider, "--format", "json"]].concat();
+    let plan: Value = serde_json::from_str(&place.fine(&[&["plan"], call.as_slice()].concat())).unwrap();
+    let mut command = place.command(&[&["run"], call.as_slice()].concat());
+    let done = Done::from(command.env(key, "secret-of-the-test").env(base, &recorder.url).output().unwrap());
+    assert_eq!(done.code, Some(0), "{}\n{}", done.stdout, done.stderr);
+    let result: Value = serde_json::from_str(done.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!((&result["result"], &result["plan_id"]), (&json!("Noted."), &plan["plan_id"]));
+    let requests = recorder.requests.lock().unwrap();
+    let first = requests.first().unwrap();
+    assert!(first.line.starts_with("POST /"), "{}", first.line);
+    assert!(first.headers.iter().any(|header| header.ends_with("secret-of-the-test")));
+    assert!(!String::from_utf8_lossy(&first.body).contains("secret-of-the-test"));
+    (plan, serde_json::from_slice(&first.body).unwrap())
+}
+
+/// The planned text with its holes as anything, and nothing else changed.
+fn assert_sent(planned: &Value, sent: &str, pending: &[&str]) {
+    let text = planned["text"].as_str().unwrap();
+    let holes = planned["pending"].as_array().unwrap();
+    let names: Vec<&str> = holes.iter().map(|hole| hole["hole"].as_str().unwrap()).collect();
+    assert_eq!(names, pending);
+    let mut rest = sent;
+    let mut at = 0;
+    for (n, hole) in holes.iter().enumerate() {
+        let start = usize::try_from(hole["offset"].as_u64().unwrap()).unwrap();
+        let literal = &text[at..start];
+        // The first stretch begins the message; each later one is found behind the hole before it.
+        let found = rest.find(literal).unwrap_or_else(|| panic!("`{literal}` was not sent:\n{sent}"));
+        assert!(n > 0 || found == 0, "`{literal}` is not where it was planned:\n{sent}");
+        rest = &rest[found + literal.len()..];
+        at = start + usize::try_from(hole["bytes"].as_u64().unwrap()).unwrap();
+    }
+    let last = &text[at..];
+    let exact = if holes.is_empty() { rest == last } else { rest.ends_with(last) };
+    assert!(exact, "planned:\n{text}\nsent:\n{sent}");
+}
+
+/// System text, first message and tools of a request, as (name, description, schema).
+fn parts(wire: Wire, sent: &Value) -> (String, String, Vec<Value>) {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let tools = sent["tools"].as_array().cloned().unwrap_or_default();
+    match wire {
+        Wire::Anthropic => {
+            assert!(sent["system"].as_array().is_none_or(|blocks| blocks.len() == 1));
+            let first = &sent["messages"][0];
+            assert_eq!((&first["role"], first["content"].as_array().unwrap().len()), (&json!("user"), 1));
+            let tool = |tool: &Value| json!([tool["name"], tool["description"], tool["input_schema"]]);
+            let tools = tools.iter().map(tool).collect();
+            (text(&sent["system"][0]["text"]), text(&first["content"][0]["text"]), tools)
+        }
+        Wire::Openai => {
+            let messages = sent["messages"].as_array().unwrap();
+            let (system, rest): (Vec<&Value>, Vec<&Value>) = messages.iter().partition(|m| m["role"] == "system");
+            assert_eq!((system.len() <= 1, &rest[0]["role"]), (true, &json!("user")));
+            let tool = |tool: &Value| {
+                let function = &tool["function"];
+                json!([function["name"], function["description"], function["parameters"]])
+            };
+            let tools = tools.iter().map(tool).collect();
+            (system.first().map(|m| text(&m["content"])).unwrap_or_default(), text(&rest[0]["content"]), tools)
+        }
+    }
+}
+
+fn holds(place: &Place, call: &[&str], system: &[&str], first_message: &[&str]) {
+    for wire in [Wire::Anthropic, Wire::Openai] {
+        let (plan, sent) = planned_and_sent(place, wire, call);
+        let (sent_system, sent_message, tools) = parts(wire, &sent);
+        assert_sent(&plan["system"], &sent_system, system);
+        assert_sent(&plan["first_message"], &sent_message, first_message);
+        let palette = plan["palette"].as_array().unwrap();
+        let planned: Vec<Value> =
+            palette.iter().map(|tool| json!([tool["name"], tool["description"], tool["schema"]])).collect();
+        assert_eq!(planned, tools, "{wire:?}");
+        assert!(!tools.is_empty());
+        assert_eq!(sent["model"], plan["model"]["id"]);
+    }
+}
+
+#[test]
+fn a_chain_with_hooks_is_sent_as_it_is_planned() {
+    let place = Place::example("deploy");
+    let environment = &["project_path"];
+    holds(&place, &["deploy_staging", "--input", "service=billing"], &[], environment);
+    holds(
+        &place,
+        &["deploy_staging", "--input", "service=a\"b\\c\n\u{1F680}", "--input", "target=canary"],
+        &[],
+        environment,
+    );
+}
+
+#[test]
+fn a_bare_directive_is_sent_as_it_is_planned() {
+    let place = Place::example("hello");
+    holds(&place, &["hello", "--input", "file=${thread_id} {input:file}"], &[], &["project_path"]);
+}
+
+#[test]
+fn holes_in_the_system_prompt_and_in_hooks_are_compared_around() {
+    let place = Place::new();
+    place.write(
+        ".ai/directives/holes.md",
+        "Holes.\n\n```xml\n<directive name=\"holes\" version=\"1.0.0\" extends=\"rye/agent/core/base\">\n<metadata>\
+         <description>Has holes.</description><context><system>house/rules</system></context>\n\
+         <permissions><execute><tool>rye.file-system.read</tool></execute></permissions>\n<hooks>\n\
+         <hook id=\"where\" event=\"thread_started\" position=\"after\" wrap=\"false\">\
+         <action primary=\"fetch\" item_type=\"knowledge\" item_id=\"house/where\"/></hook>\n\
+         <hook id=\"rules_of_the_day\" event=\"build_system_prompt\" position=\"after\" wrap=\"false\">\
+         <action primary=\"fetch\" item_type=\"knowledge\" item_id=\"house/day\"/></hook>\n\
+         </hooks></metadata>\n</directive>\n```\n\nGo on.\n",
+    );
+    place.write(
+        ".ai/knowledge/house/rules.md",
+        "---\nname: rules\ndescription: d\n---\n\nNo ${thread_id} here: this is text.\n",
+    );
+    place.write(
+        ".ai/knowledge/house/where.md",
+        "---\nname: where\ndescription: d\n---\n\nYou are ${thread_id || \"nobody\"}.\n",
+    );
+    place.write(
+        ".ai/knowledge/house/day.md",
+        "---\nname: day\ndescription: d\n---\n\nToday ${thread_id} rules ${directive}.\n",
+    );
+    holds(&place, &["holes"], &["thread_id"], &["project_path", "thread_id"]);
+}
