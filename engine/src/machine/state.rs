@@ -11,7 +11,7 @@ use crate::message::{Message, ToolCall};
 use crate::provider::Usage;
 use crate::thread::{Cost, Status};
 
-/// The state of one thread. [`crate::machine::apply`] is the only function that changes it.
+/// The state of one thread. [`crate::machine::apply()`] is the only function that changes it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct State {
     /// `None` until `opened`.

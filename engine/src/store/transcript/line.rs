@@ -190,7 +190,7 @@ struct Front {
     length: usize,
 }
 
-/// Reads `{"v":1,"seq":7,"ts":…,"b":5,"h":"`, exactly as [`write`] spells it.
+/// Reads `{"v":1,"seq":7,"ts":…,"b":5,"h":"`, exactly as [`write()`] spells it.
 fn front(text: &str) -> Option<Front> {
     let rest = text.strip_prefix(START)?;
     let (version, rest) = rest.split_once(",\"seq\":")?;
