@@ -114,7 +114,14 @@ pub async fn drive(thread: &mut Thread, driver: &Arc<dyn Driver>, control: &mut 
                 discard(driver, &mut settled).await;
                 return Ok(end);
             }
-            effect => {
+            effect @ (Effect::Reserve(_)
+            | Effect::CallModel { .. }
+            | Effect::RunTools(_)
+            | Effect::RunHooks(_)
+            | Effect::Spawn(_)
+            | Effect::Await(_)
+            | Effect::Sleep { .. }
+            | Effect::Ask { .. }) => {
                 thread.journal.flush(effect.has_side_effects()).await?;
                 if thread.journal.is_durable() {
                     discard(driver, &mut settled).await;

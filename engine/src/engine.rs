@@ -185,7 +185,8 @@ impl Engine {
         self.inner.recover_root(thread).await
     }
 
-    /// Goes on from a thread that is over: a new thread linked to it, with its conversation and one more message.
+    /// Goes on from a thread that is over: a new thread linked to it, with its conversation and one more message. One that
+    /// is not over is recovered, and the message steers it.
     pub async fn resume(&self, thread: &ThreadId, message: &str) -> Result<Handle, EngineError> {
         self.inner.resume_root(thread, message).await
     }

@@ -55,6 +55,31 @@ pub enum EventBody {
     Ended(Box<Ended>),
 }
 
+/// How a thread begins, from the head of its record.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Head<'e> {
+    pub opened: Option<&'e Opened>,
+    pub plan_id: Option<&'e str>,
+    pub continues: Option<&'e Continues>,
+}
+
+impl<'e> Head<'e> {
+    /// Looks at the first events alone: what a thread begins with stands nowhere else.
+    pub fn of(events: &'e [Event]) -> Self {
+        let mut head = Self::default();
+        for event in events.iter().take(3) {
+            if let EventBody::Opened(opened) = &event.body {
+                head.opened = Some(opened);
+            } else if let EventBody::PlanBound(bound) = &event.body {
+                head.plan_id = Some(&bound.plan_id);
+            } else if let EventBody::Continues(continues) = &event.body {
+                head.continues = Some(continues);
+            }
+        }
+        head
+    }
+}
+
 impl EventBody {
     pub fn kind(&self) -> EventKind {
         match self {

@@ -97,7 +97,7 @@ impl HookTable {
             let operands = readings
                 .into_iter()
                 .filter_map(|reading| match reading.found {
-                    Found::Value(value) => Some((reading.path, value)),
+                    Found::Value(value) => Some((reading.path, shown(value))),
                     Found::Absent | Found::Unknown => None,
                 })
                 .collect();
@@ -161,6 +161,17 @@ impl HookTable {
             | HookAction::FollowUp { .. } => Ok(Fired::Action(action)),
         }
     }
+}
+
+/// An operand as it is recorded: a large one by its size alone.
+fn shown(value: Value) -> Value {
+    const MOST: usize = 1024;
+    let size = match &value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(_) | Value::Object(_) => value.to_string().len(),
+    };
+    if size > MOST { Value::String(format!("({size} bytes)")) } else { value }
 }
 
 /// What a hook that fired came to.

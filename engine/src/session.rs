@@ -163,8 +163,12 @@ impl Inner {
         let id = thread.id.clone();
         self.enlist(&id, running.clone());
         let engine = Arc::clone(self);
+        let lost = failed(&thread, &DriveError::Lost("the thread's own".into()));
+        let working = Arc::clone(self);
+        let work = tokio::spawn(async move { working.to_the_end(thread, driver, control, outlet).await });
         tokio::spawn(async move {
-            let result = engine.to_the_end(thread, driver, control, outlet).await;
+            // One thread that breaks down takes no other with it.
+            let result = work.await.unwrap_or(lost);
             engine.dismiss(&id);
             // Nobody may be waiting.
             let _ = tell.send(Some(result));

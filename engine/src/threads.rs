@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::driver::journal;
-use crate::event::{Event, EventBody};
+use crate::event::{Event, EventBody, Head};
 use crate::store::registry::Liveness;
 use crate::store::transcript;
 use crate::store::{Disk, Objects, RealDisk, Registry, StoreError, ThreadRow};
@@ -40,17 +40,13 @@ impl Threads {
     /// Every thread, by id.
     pub fn list(&self) -> Result<Vec<Listed>, StoreError> {
         let Some(registry) = &self.registry else { return Ok(Vec::new()) };
-        registry.threads()?.into_iter().map(|row| self.listed(registry, row)).collect()
+        registry.threads()?.into_iter().map(|row| listed(registry, row)).collect()
     }
 
     /// One thread.
     pub fn show(&self, thread: &ThreadId) -> Result<Option<Listed>, StoreError> {
         let Some(registry) = &self.registry else { return Ok(None) };
-        registry.thread(thread)?.map(|row| self.listed(registry, row)).transpose()
-    }
-
-    fn listed(&self, registry: &Registry, row: ThreadRow) -> Result<Listed, StoreError> {
-        Ok(Listed { liveness: registry.liveness(&row)?, row })
+        registry.thread(thread)?.map(|row| listed(registry, row)).transpose()
     }
 
     /// What a thread's record holds so far.
@@ -67,18 +63,16 @@ impl Threads {
     }
 }
 
+fn listed(registry: &Registry, row: ThreadRow) -> Result<Listed, StoreError> {
+    Ok(Listed { liveness: registry.liveness(&row)?, row })
+}
+
 /// The result that a record tells; `None` if it does not end.
 pub(crate) fn result_of(thread: &ThreadId, events: &[Event]) -> Option<RunResult> {
     let EventBody::Ended(ended) = &events.last()?.body else { return None };
-    let directive = events.iter().find_map(|event| match &event.body {
-        EventBody::Opened(opened) => Some(opened.directive.clone()),
-        _ => None,
-    });
-    let plan_id = events.iter().find_map(|event| match &event.body {
-        EventBody::PlanBound(bound) => Some(bound.plan_id.clone()),
-        _ => None,
-    });
-    Some(RunResult::of(thread, &directive.unwrap_or_default(), &plan_id.unwrap_or_default(), ended))
+    let head = Head::of(events);
+    let directive = head.opened.map_or("", |opened| &opened.directive);
+    Some(RunResult::of(thread, directive, head.plan_id.unwrap_or_default(), ended))
 }
 
 impl RunResult {

@@ -81,10 +81,10 @@ impl Journal {
         };
         let (events, objects) = (std::mem::take(&mut self.pending), Arc::clone(&self.objects));
         let work = move || {
-            let written = write(&mut transcript, &objects, &events).and_then(|()| match sync {
-                true => transcript.sync(),
-                false => Ok(()),
-            });
+            let mut written = write(&mut transcript, &objects, &events);
+            if sync && written.is_ok() {
+                written = transcript.sync();
+            }
             (transcript, events, written)
         };
         let (transcript, events, written) =

@@ -146,13 +146,11 @@ impl Inner {
             let result = result_of(thread, &events).unwrap_or_else(lost);
             return self.with_cost(thread, result).await;
         }
-        match self.recover(thread, Arc::clone(&parent.outlet)).await? {
-            Some(running) => self.with_cost(thread, running.result().await).await,
-            None => {
-                let lost = RunResult { thread_id: thread.to_string(), ..RunResult::lost("the child never began") };
-                Ok((lost, Cost::default()))
-            }
+        if let Some(running) = self.recover(thread, Arc::clone(&parent.outlet)).await? {
+            return self.with_cost(thread, running.result().await).await;
         }
+        let lost = RunResult { thread_id: thread.to_string(), ..RunResult::lost("the child never began") };
+        Ok((lost, Cost::default()))
     }
 
     /// Cost as the rows of the child and of what went on from it say.
@@ -185,14 +183,11 @@ impl Inner {
         if let Some(thread) = &known
             && self.has_record(thread).await?
         {
-            let spend = self.account_of(thread).await?;
+            let spend = self.account_of(thread).await?.unwrap_or(0);
             return Ok(Ok(Made { thread: thread.clone(), spend }));
         }
         let limits = parent.launch.limits;
-        let request = match request(parent, limits, start) {
-            Ok(request) => request,
-            Err(reason) => return Ok(Err(reason)),
-        };
+        let request = request(parent, limits, start);
         let compiled = self.with_world(move |world| {
             let checked = compile(world, &request);
             checked.value.ok_or_else(|| complaint(&checked.diagnostics.iter().collect::<Vec<_>>()))
@@ -238,9 +233,11 @@ impl Inner {
         row.owner = Some(self.owner.id().clone());
         row.root = ThreadId::parse(&parent.launch.root).map_err(|e| DriveError::Plan(e.reason))?;
         row.plan_id = Some(compilation.plan_id.clone());
+        // What was set aside before a crash is answered again, however little is left by now.
+        let again = self.account_of(id).await?.is_some();
         let left = self.left_for_child(&parent.id, &terms).await?;
         let share = plan.limits.spend.min(left / terms.sharing);
-        if named.is_none() && share == 0 && plan.model.prices.is_some() {
+        if !again && named.is_none() && share == 0 && plan.model.prices.is_some() {
             return Ok(Err("spend_exceeded: nothing is left for a child".into()));
         }
         let mut changes = parent.settlements(&terms.unsettled);
@@ -289,26 +286,24 @@ impl Inner {
         blocking(move || Ok(disk.exists(&path).map_err(StoreError::io("look for", &path))?)).await
     }
 
-    async fn account_of(&self, thread: &ThreadId) -> Result<u64, DriveError> {
+    /// What was set aside for a thread.
+    async fn account_of(&self, thread: &ThreadId) -> Result<Option<u64>, DriveError> {
         let id = thread.clone();
         let account = self.read(move |registry| registry.account(&id)).await?;
-        Ok(account.map_or(0, |account| account.reserved().to_u64()))
+        Ok(account.map(|account| account.reserved().to_u64()))
     }
 }
 
 /// What is compiled for a child.
-fn request(parent: &Embedded, limits: PlanLimits, start: ChildStart) -> Result<Request, String> {
-    let mut overrides = Vec::new();
-    for (name, value) in start.limit_overrides {
-        overrides.push((name, Written::Json(value)));
-    }
-    Ok(Request {
+fn request(parent: &Embedded, limits: PlanLimits, start: ChildStart) -> Request {
+    let overrides = start.limit_overrides.into_iter().map(|(name, value)| (name, Written::Json(value)));
+    Request {
         directive: start.directive,
         inputs: Some(start.inputs),
-        limits: overrides,
+        limits: overrides.collect(),
         model: ModelOverride { model: start.model, provider: None },
         parent: Some(Parent { limits, capabilities: parent.plan.capabilities.clone() }),
-    })
+    }
 }
 
 fn beginning(

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{Above, Beginning, blocking, stored_plan};
 use crate::driver::{DriveError, Outlet, Thread, live};
 use crate::engine::{EngineError, Handle, Inner, Running};
-use crate::event::{Continues, Event, EventBody, Opened, Origin};
+use crate::event::{Continues, Event, Head, Letter, Opened, Origin};
 use crate::message::{Block, Message};
 use crate::store::registry::Step;
 use crate::store::{Change, LedgerStep, RowUpdate, StoreError, transcript};
@@ -60,7 +60,11 @@ impl Inner {
         let row = self.read(move |registry| registry.thread(&of)).await?;
         let Some(row) = row else { return Err(StoreError::UnknownThread { thread: thread.to_string() }.into()) };
         if !row.status.is_over() {
-            return self.recover_root(thread).await;
+            let handle = self.recover_root(thread).await?;
+            if !message.is_empty() {
+                handle.send(Letter::Steer { text: message.to_owned() });
+            }
+            return Ok(handle);
         }
         let (last, hash) = self.last_event(thread).await?;
         let (engine, id) = (Arc::clone(self), thread.clone());
@@ -72,15 +76,8 @@ impl Inner {
             Ok((talk, events))
         };
         let (history, events) = blocking(read).await?;
-        let opened = events.iter().find_map(|event| match &event.body {
-            EventBody::Opened(opened) => Some((**opened).clone()),
-            _ => None,
-        });
-        let plan_id = events.iter().find_map(|event| match &event.body {
-            EventBody::PlanBound(bound) => Some(bound.plan_id.clone()),
-            _ => None,
-        });
-        let (Some(opened), Some(plan_id)) = (opened, plan_id) else {
+        let head = Head::of(&events);
+        let (Some(opened), Some(plan_id)) = (head.opened.cloned(), head.plan_id.map(str::to_owned)) else {
             return Err(EngineError::NeverBegan { thread: thread.to_string() });
         };
         let (engine, wanted) = (Arc::clone(self), plan_id.clone());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{blocking, stored_plan};
 use crate::driver::{DriveError, Journal, Outlet, Thread, journal, live};
 use crate::engine::{EngineError, Handle, Inner, Running};
-use crate::event::{Event, EventBody};
+use crate::event::{Event, Head, Origin};
 use crate::machine::{Fact, Signal, State, apply};
 use crate::message::Message;
 use crate::store::{Answered, Change, LedgerStep, RowUpdate, StoreError, Transcript, transcript};
@@ -72,8 +72,8 @@ impl Inner {
         let records = reading.records.iter();
         let events: Vec<Event> =
             records.map(|record| journal::whole(record, thread, &self.objects)).collect::<Result<_, _>>()?;
-        let Some(plan_id) = plan_id(&events) else { return Ok(None) };
-        let plan = Arc::new(stored_plan(self, &plan_id)?);
+        let Some(plan_id) = Head::of(&events).plan_id else { return Ok(None) };
+        let plan = Arc::new(stored_plan(self, plan_id)?);
         let mut state = State::new();
         state.talk.messages = self.history(&events, LONGEST_CHAIN)?;
         for event in &events {
@@ -86,11 +86,8 @@ impl Inner {
 
     /// The messages that a thread took over from the one it continues.
     fn history(&self, events: &[Event], most: usize) -> Result<Vec<Message>, DriveError> {
-        let continues = events.iter().find_map(|event| match &event.body {
-            EventBody::Continues(continues) => Some(continues),
-            _ => None,
-        });
-        let Some(continues) = continues else { return Ok(Vec::new()) };
+        let head = Head::of(events);
+        let Some(continues) = head.continues else { return Ok(Vec::new()) };
         let id = ThreadId::parse(&continues.thread).map_err(|e| DriveError::Plan(e.reason))?;
         if most == 0 {
             return Err(DriveError::Plan(format!("`{id}` continues itself")));
@@ -99,16 +96,11 @@ impl Inner {
         if hash != continues.at_h {
             return Err(DriveError::Plan(format!("`{id}` is not the thread that was continued")));
         }
-        let trimmed = events.iter().find_map(|event| match &event.body {
-            EventBody::Opened(opened) => Some(opened.origin == crate::event::Origin::Handoff),
-            _ => None,
-        });
-        Ok(if trimmed == Some(true) {
-            let plan_id = plan_id(events).unwrap_or_default();
-            super::go_on::trailing(&talk, super::go_on::ceiling(&stored_plan(self, &plan_id)?))
-        } else {
-            talk
-        })
+        if !head.opened.is_some_and(|opened| opened.origin == Origin::Handoff) {
+            return Ok(talk);
+        }
+        let plan = stored_plan(self, head.plan_id.unwrap_or_default())?;
+        Ok(super::go_on::trailing(&talk, super::go_on::ceiling(&plan)))
     }
 
     /// The conversation of a thread up to an event, and that event's chain hash.
@@ -145,11 +137,4 @@ impl Inner {
         self.writer.commit(changes).await?;
         Ok(())
     }
-}
-
-fn plan_id(events: &[Event]) -> Option<String> {
-    events.iter().find_map(|event| match &event.body {
-        EventBody::PlanBound(bound) => Some(bound.plan_id.clone()),
-        _ => None,
-    })
 }

@@ -1,7 +1,14 @@
 //! Sessions from directive to result: real compilation, real store, tools in a temporary project; a model that answers by
 //! turn, so that it says the same after a crash.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::similar_names, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::similar_names,
+    clippy::wildcard_enum_match_arm,
+    clippy::format_collect,
+    reason = "tests"
+)]
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -145,7 +152,8 @@ impl Lab {
         let world = (options.world)().unwrap();
         let ask = Ask::new(ItemId::parse(&format!("test/{name}")).unwrap()).with_inputs(serde_json::Map::new());
         let checked = compile(&*world, &ask);
-        let messages: Vec<String> = checked.diagnostics.iter().map(|d| d.message()).collect();
+        let messages: Vec<String> =
+            checked.diagnostics.iter().map(rye_compiler::diagnostics::Diagnostic::message).collect();
         checked.value.unwrap_or_else(|| panic!("{messages:?}"))
     }
 
@@ -324,4 +332,125 @@ async fn a_provider_that_cannot_be_reached_ends_in_its_error() {
     let result = lab.run(&engine, "hello").await;
     assert_eq!((result.status, lab.model.asked.load(Ordering::Relaxed)), (Status::Error, 1));
     assert!(result.error.unwrap().message.contains("SOME_KEY"));
+}
+
+#[tokio::test]
+async fn a_stored_result_is_paged_by_its_own_thread_alone() {
+    let lab = Lab::new(|request| {
+        let seen = serde_json::to_string(&request.turns).unwrap();
+        let hex = seen.split(|c: char| !c.is_ascii_hexdigit()).find(|word| word.len() == 64);
+        let object = hex.unwrap_or_default().to_owned();
+        Ok(match request.cue.turn.unwrap() {
+            0 => calls(&[("rye_bash_bash", json!({"command": "yes 'a line of some length' | head -n 4000"}))]),
+            1 => calls(&[
+                ("rye_fetch", json!({"object": object, "offset": 0, "limit": 50})),
+                ("rye_fetch", json!({"object": "0".repeat(64)})),
+            ]),
+            _ => say("done"),
+        })
+    });
+    lab.directive("tools", "<permissions><execute><tool>rye.bash.bash</tool></execute><fetch><knowledge>*</knowledge></fetch></permissions>", "");
+    let engine = lab.engine();
+    let result = lab.run(&engine, "tools").await;
+    let events = engine.threads().transcript(&thread(&result)).unwrap();
+    let of = |index: usize| {
+        let result = |e: &Event| match &e.body {
+            EventBody::ToolCallResult(r) if r.turn == 2 && r.index == index => Some((**r).clone()),
+            _ => None,
+        };
+        events.iter().find_map(result).unwrap()
+    };
+    assert!(!of(0).is_error && of(0).content.contains("a line of some"), "{:?}", of(0));
+    assert_eq!(of(1).why, ResultKind::Refused, "{:?}", of(1));
+}
+
+#[tokio::test]
+async fn a_thread_has_one_owner() {
+    let mut lab = Lab::new(|_| Ok(say("done")));
+    Arc::get_mut(&mut lab.model).unwrap().pause = Duration::from_millis(500);
+    lab.directive("slow", "", "");
+    let (first, second) = (lab.engine(), lab.engine());
+    let handle = lab.start(&first, "slow").await;
+    let refused = second.recover(&handle.thread_id).await.unwrap_err();
+    assert!(refused.to_string().contains("belongs to a process that is alive"), "{refused}");
+    assert_eq!(handle.join().await.status, Status::Completed);
+    let over = second.recover(&handle.thread_id).await.unwrap_err();
+    assert!(matches!(over, crate::engine::EngineError::Over { .. }), "{over}");
+}
+
+/// Hooks of the project, run for real.
+mod hooked {
+    use super::*;
+
+    fn hooks(lab: &Lab, text: &str) {
+        lab.write(".ai/config/agent/hooks.yaml", &format!("hooks:\n{text}"));
+    }
+
+    fn points(events: &[Event]) -> Vec<String> {
+        let point = |e: &Event| match &e.body {
+            EventBody::HookPoint(run) => {
+                let fired: Vec<_> = run.considered.iter().map(|c| format!("{}={:?}", c.hook, c.verdict)).collect();
+                Some(format!("{:?}: {}", run.point, fired.join(" ")))
+            }
+            _ => None,
+        };
+        events.iter().filter_map(point).collect()
+    }
+
+    #[tokio::test]
+    async fn a_block_is_the_result_and_an_executed_tool_runs() {
+        let lab = Lab::new(|request| {
+            let read = |path: &str| ("rye_file_system_read", json!({"path": path}));
+            Ok(if request.cue.turn == Some(0) { calls(&[read("a.txt"), read("b.txt")]) } else { say("done") })
+        });
+        lab.write("a.txt", "a\n");
+        lab.write("b.txt", "b\n");
+        lab.directive("hooked", &permit(&["rye.file-system.read"]), "");
+        hooks(
+            &lab,
+            "  - { id: no_b, event: tool_call, condition: 'call.input.path == \"b.txt\"', action: { block: { reason: \"not b\" } } }\n  \
+             - { id: note, event: after_step, action: { primary: execute, item_type: tool, item_id: rye/file-system/write, \
+             params: { path: note.txt, content: \"turn ${turn}\" } } }\n",
+        );
+        let engine = lab.engine();
+        let result = lab.run(&engine, "hooked").await;
+        assert_eq!(result.status, Status::Completed, "{result:?}");
+        let events = engine.threads().transcript(&thread(&result)).unwrap();
+        let blocked = events.iter().any(
+            |e| matches!(&e.body, EventBody::ToolCallResult(r) if r.why == ResultKind::Blocked && r.content == "not b"),
+        );
+        assert!(blocked, "{:#?}", points(&events));
+        assert_eq!(std::fs::read_to_string(lab.path().join("note.txt")).unwrap(), "turn 1", "{:#?}", points(&events));
+    }
+
+    #[tokio::test]
+    async fn a_filled_id_needs_a_grant() {
+        let lab = Lab::new(|request| {
+            let read = ("rye_file_system_read", json!({"path": "a.txt"}));
+            Ok(if request.cue.turn == Some(0) { calls(&[read]) } else { say("done") })
+        });
+        lab.write("a.txt", "a\n");
+        lab.directive(
+            "hooked",
+            &permit(&["rye.file-system.read"]),
+            "<inputs><input name=\"which\" type=\"string\" default=\"write\">w</input></inputs>",
+        );
+        let hook = |grants: &str| {
+            format!(
+                "  - {{ id: note, event: after_step, {grants} action: {{ primary: execute, item_type: tool, \
+                 item_id: 'rye/file-system/{{input:which}}', params: {{ path: note.txt, content: x }} }} }}\n"
+            )
+        };
+        hooks(&lab, &hook(""));
+        let engine = lab.engine();
+        let result = lab.run(&engine, "hooked").await;
+        let events = engine.threads().transcript(&thread(&result)).unwrap();
+        assert_eq!(result.status, Status::Completed);
+        assert!(!lab.path().join("note.txt").exists(), "{:#?}", points(&events));
+        assert!(points(&events).contains(&"AfterStep: note=Failed".to_owned()), "{:#?}", points(&events));
+        hooks(&lab, &hook("grants: [rye.execute.tool.rye.file-system.*],"));
+        let result = lab.run(&engine, "hooked").await;
+        assert_eq!(result.status, Status::Completed);
+        assert!(lab.path().join("note.txt").exists());
+    }
 }

@@ -36,29 +36,27 @@ impl Act for Embedded {
 /// What the hook's line asks for, its id validated after its holes were filled.
 fn call(action: HookAction) -> Result<Call, String> {
     let id = |text: &str| ItemId::parse(text).map_err(|invalid| invalid.reason);
-    match action {
-        HookAction::Execute { item_type, item_id, params } => {
-            let item_id = id(&item_id)?;
-            match item_type {
-                ItemKind::Tool => Ok(Call::Tool { item_id, parameters: params }),
-                ItemKind::Knowledge => Ok(Call::Knowledge { item_id }),
-                ItemKind::Directive => {
-                    let inputs = if let Value::Object(map) = params { map } else { Map::new() };
-                    let (model, limit_overrides) = (None, Map::new());
-                    Ok(Call::Directive(ChildStart { directive: item_id, inputs, model, limit_overrides }))
-                }
-                ItemKind::Config => Err("a hook cannot execute settings".into()),
+    if let HookAction::Execute { item_type, item_id, params } = action {
+        let item_id = id(&item_id)?;
+        return match item_type {
+            ItemKind::Tool => Ok(Call::Tool { item_id, parameters: params }),
+            ItemKind::Knowledge => Ok(Call::Knowledge { item_id }),
+            ItemKind::Directive => {
+                let inputs = if let Value::Object(map) = params { map } else { Map::new() };
+                let (model, limit_overrides) = (None, Map::new());
+                Ok(Call::Directive(ChildStart { directive: item_id, inputs, model, limit_overrides }))
             }
-        }
-        HookAction::Fetch { item_type, item_id, .. } => {
-            let (item_type, item_id) = (kind(item_type)?, id(&item_id)?);
-            Ok(Call::Fetch(FetchRequest::Item { item_type, item_id, offset: 0, limit: None }))
-        }
-        HookAction::Sign { item_type, item_id } => {
-            Ok(Call::Sign(SignRequest { item_type: kind(item_type)?, item_id: id(&item_id)? }))
-        }
-        _ => Err("this action starts nothing".into()),
+            ItemKind::Config => Err("a hook cannot execute settings".into()),
+        };
     }
+    if let HookAction::Fetch { item_type, item_id, .. } = action {
+        let (item_type, item_id) = (kind(item_type)?, id(&item_id)?);
+        return Ok(Call::Fetch(FetchRequest::Item { item_type, item_id, offset: 0, limit: None }));
+    }
+    if let HookAction::Sign { item_type, item_id } = action {
+        return Ok(Call::Sign(SignRequest { item_type: kind(item_type)?, item_id: id(&item_id)? }));
+    }
+    Err("this action starts nothing".into())
 }
 
 fn kind(kind: ItemKind) -> Result<ItemType, String> {

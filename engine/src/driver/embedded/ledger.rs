@@ -18,10 +18,10 @@ impl Embedded {
         changes.push(self.update(RowUpdate { status, cost: Some(cost), synced: Some(synced), ..RowUpdate::default() }));
         changes.push(Change::Ledger(LedgerStep::issue(&self.id, turn, attempt, amount)));
         match self.engine.writer.commit(changes).await?.pop() {
-            Some(Answered::Ledger(Answer::Refused { refusal })) => Ok(match refusal {
-                Refusal::MoreThanIsLeft { left, .. } => Fact::NotReserved { remaining: left.to_u64() },
-                _ => Fact::NotReserved { remaining: 0 },
-            }),
+            Some(Answered::Ledger(Answer::Refused { refusal })) => {
+                let left = if let Refusal::MoreThanIsLeft { left, .. } = refusal { left.to_u64() } else { 0 };
+                Ok(Fact::NotReserved { remaining: left })
+            }
             Some(_) | None => Ok(Fact::Reserved),
         }
     }
