@@ -72,7 +72,7 @@ fn choose<'f>(source: SourceId, text: &str, all: &'f [Fence], errors: &mut Vec<S
             errors.push(SyntaxError::Fence {
                 message: "a second fence holds a `<directive>`".into(),
                 span: span(source, &extra.opening),
-                label: "second one".into(),
+                label: "the second one".into(),
                 help: Some("keep one; to show an example, put it into a longer fence such as ````markdown".into()),
                 other: Some(span(source, &first.opening)),
             });

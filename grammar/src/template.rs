@@ -6,7 +6,7 @@ mod read;
 use crate::condition::Path;
 use crate::span::Span;
 
-pub use read::{parse, parse_inputs, scan_knowledge};
+pub use read::{parse, parse_inputs, read, read_inputs, scan_knowledge};
 
 /// A `${…}` template. One hole alone keeps its value's type.
 #[derive(Debug, Clone, PartialEq)]

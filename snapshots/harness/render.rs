@@ -7,17 +7,18 @@ use rye_compiler::diagnostics::{Diagnostics, Report, Severity};
 use rye_grammar::Sources;
 
 /// Columns of the rendered text.
-const WIDTH: usize = 120;
+const WIDTH: usize = 100;
 
 /// Every diagnostic, and a line that counts them.
 pub fn render_diagnostics(diagnostics: &Diagnostics, sources: &Sources) -> String {
     let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor())
         .with_width(WIDTH)
+        .with_wrap_lines(false)
         .with_links(false)
         .with_context_lines(1);
     let mut out = String::new();
     for diagnostic in diagnostics.iter() {
-        let report = Report::new(diagnostic, sources);
+        let report = Report::new(diagnostic, sources).wrapped(WIDTH);
         if handler.render_report(&mut out, &report).is_err() {
             let _ = writeln!(out, "{}: {report} (this diagnostic cannot be rendered)", diagnostic.full_code());
         }

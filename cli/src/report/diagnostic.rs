@@ -94,9 +94,13 @@ pub fn drawn(diagnostic: &Diagnostic, sources: &Sources) -> String {
     } else {
         GraphicalTheme::unicode()
     };
-    let handler = GraphicalReportHandler::new_themed(theme).with_width(WIDTH).without_syntax_highlighting();
+    let handler = GraphicalReportHandler::new_themed(theme)
+        .with_width(WIDTH)
+        .with_wrap_lines(false)
+        .with_context_lines(1)
+        .without_syntax_highlighting();
     let mut out = String::new();
-    if handler.render_report(&mut out, &Report::new(diagnostic, sources)).is_err() {
+    if handler.render_report(&mut out, &Report::new(diagnostic, sources).wrapped(WIDTH)).is_err() {
         return plain(diagnostic, sources);
     }
     out.push('\n');

@@ -37,6 +37,9 @@ impl Problem for ExtendsError {
             Self::Unknown { id, suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(format!("create `.ai/directives/{id}.md`, or extend a directive that exists"))
             }),
+            Self::Cycle { links } if links.len() == 1 => {
+                Some("remove this `extends`, or name the directive that was meant".into())
+            }
             Self::Cycle { .. } => Some("remove one of these `extends`, so that the chain has a root".into()),
             Self::TooDeep { limit, .. } => Some(format!("flatten the chain to {limit} directives or fewer")),
         }

@@ -96,8 +96,8 @@ impl Problem for HookError {
             Self::UnknownEvent { span, .. } => vec![label(*span, "no such event")],
             Self::UnknownFact { event, span, .. } => vec![label(*span, format!("nothing at `{event}` is called this"))],
             Self::WrongAction { event, span, .. } => vec![label(*span, format!("no action of `{event}`"))],
-            Self::Never { span, .. } => vec![label(*span, "false whatever happens")],
-            Self::Always { span, .. } => vec![label(*span, "true whatever happens")],
+            Self::Never { span, .. } => vec![label(*span, "never true")],
+            Self::Always { span, .. } => vec![label(*span, "never false")],
             Self::Shadowed { by, span, by_span, .. } => {
                 vec![label(*span, "never reached"), label(*by_span, format!("`{by}` fires whenever the event does"))]
             }

@@ -86,7 +86,7 @@ impl Problem for ItemError {
             Self::Missing { help, .. } => Some(help.clone()),
             Self::Repeated { .. } => Some("keep one of the two".into()),
             Self::ToolKey { help, .. } | Self::ToolMissing { help, .. } | Self::ToolValue { help, .. } => help.clone(),
-            Self::Unreadable { .. } => Some("make the file readable as UTF-8 text, or remove it".into()),
+            Self::Unreadable { .. } => Some("put a readable UTF-8 text file there, inside the space, or remove it".into()),
             Self::Ambiguous { .. } => Some("remove or rename one of them: an id is the path without its extension".into()),
             Self::Signature { reason, .. } => {
                 Some(format!("{reason}: sign the file again if the change is yours, or restore what was signed"))

@@ -62,6 +62,34 @@ impl Report {
             views,
         }
     }
+
+    /// The same with message and help broken at spaces, so that no line is longer than a width. Renderers that wrap by
+    /// themselves break ids at their hyphens.
+    #[must_use]
+    pub fn wrapped(mut self, width: usize) -> Self {
+        // Behind `  × ` and `  help: `.
+        self.message = wrap(&self.message, width.saturating_sub(4));
+        self.help = self.help.map(|help| wrap(&help, width.saturating_sub(8)));
+        self
+    }
+}
+
+fn wrap(text: &str, width: usize) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut column = 0;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > width {
+            out.push('\n');
+            column = 0;
+        } else if !out.is_empty() {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += length;
+    }
+    out
 }
 
 impl fmt::Display for Report {
@@ -169,6 +197,13 @@ mod tests {
         assert!(found.iter().all(|(.., text)| text.len() < 2_000));
         assert_eq!(found.first().unwrap().2, at / 2 + 1);
         assert_eq!(found.last().unwrap().3.lines().count(), MOST_LINES + 1);
+    }
+
+    #[test]
+    fn wrapping_breaks_at_spaces_alone() {
+        assert_eq!(wrap("a `file-system` b c", 10), "a\n`file-system`\nb c");
+        assert_eq!(wrap("", 10), "");
+        assert_eq!(wrap("one  two", 80), "one  two");
     }
 
     #[test]

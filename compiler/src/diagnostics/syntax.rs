@@ -15,7 +15,7 @@ impl Problem for SyntaxError {
 
     fn labels(&self) -> Vec<Label> {
         let parts = parts(self);
-        let other = parts.other.map(|span| label(span, "the other one"));
+        let other = parts.other.map(|span| label(span, "the first one"));
         std::iter::once(label(parts.span, parts.label)).chain(other).collect()
     }
 }

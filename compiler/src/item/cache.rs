@@ -68,7 +68,12 @@ impl<'w> Items<'w> {
             let parsed = rye_grammar::directive::parse(file.source, text);
             // Where the XML is broken, what was read of it would give rise to complaints about its own debris.
             let broken = parsed.errors.iter().any(|e| matches!(e, SyntaxError::Xml { .. }));
+            // Which of two blocks is meant is not for us to say: neither is compiled.
+            let twice = parsed.errors.iter().any(|e| matches!(e, SyntaxError::Fence { other: Some(_), .. }));
             found.syntax(parsed.errors);
+            if twice {
+                return None;
+            }
             directive::read(file, parsed.tree, if broken { &mut debris } else { found })
         })
     }

@@ -72,7 +72,10 @@ impl Reader {
             [] if entries.is_empty() => Some(Expr { kind: ExprKind::All(Vec::new()), span: node.span }),
             [] => self.comparison(node, entries),
             [form] => {
-                for extra in entries.iter().filter(|e| e.key.node != form.key.node) {
+                // `op` and `value` beside a `path` are part of the same second condition.
+                let path = has("path").is_some();
+                let belongs = |key: &str| path && matches!(key, "op" | "value");
+                for extra in entries.iter().filter(|e| e.key.node != form.key.node && !belongs(&e.key.node)) {
                     self.complain(
                         extra.key.span,
                         format!("`{}` cannot stand beside `{}`", shorten(&extra.key.node), form.key.node),

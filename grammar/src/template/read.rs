@@ -6,11 +6,14 @@ use pest::error::InputLocation;
 use pest::iterators::Pair;
 
 use super::{Hole, InputHole, InputsPart, InputsText, Template, TemplatePart, WhenMissing};
+use crate::Parsed;
 use crate::condition::segments;
 use crate::error::SyntaxError;
 use crate::span::{SourceId, Span};
 use crate::text::{name_char, shorten};
 
+/// Malformed holes that are told of one text; what follows is not looked at.
+const MOST_ERRORS: usize = 32;
 /// The longest hole that is read, in bytes.
 const MAX_HOLE: usize = 16 * 1024;
 
@@ -24,6 +27,19 @@ struct TemplateParser;
 /// # Errors
 /// [`SyntaxError::Template`] at the first malformed hole.
 pub fn parse(source: SourceId, text: &str, base: usize) -> Result<Template, SyntaxError> {
+    first_error(read(source, text, base))
+}
+
+fn first_error<T>(read: Parsed<T>) -> Result<T, SyntaxError> {
+    match read.errors.into_iter().next() {
+        Some(error) => Err(error),
+        None => Ok(read.tree),
+    }
+}
+
+/// [`parse`] with every malformed hole told; in the tree they are text.
+pub fn read(source: SourceId, text: &str, base: usize) -> Parsed<Template> {
+    let mut errors = Vec::new();
     let mut parts = Parts::default();
     let mut at = 0;
     while let Some(next) = next_dollar(text, at) {
@@ -35,14 +51,20 @@ pub fn parse(source: SourceId, text: &str, base: usize) -> Result<Template, Synt
         }
         let Some(hole) = well_formed(source, text, base, next.start) else {
             let stopped = TemplateParser::parse(Rule::hole, hole_window(text, next.start)).err();
-            let at = stopped.map_or(2, |error| error_at(&error.location));
-            return Err(bad_hole(source, base, text, next.start, at));
+            let stopped = stopped.map_or(2, |error| error_at(&error.location));
+            errors.push(bad_hole(source, base, text, next.start, stopped));
+            parts.text("${");
+            at = next.start + 2;
+            if errors.len() == MOST_ERRORS {
+                break;
+            }
+            continue;
         };
         at = next.start + hole.raw.len();
         parts.done.push(TemplatePart::Hole(hole));
     }
     parts.text(slice(text, at, text.len()));
-    Ok(Template { parts: parts.done })
+    Parsed { tree: Template { parts: parts.done }, errors }
 }
 
 /// Reads the content of fetched knowledge: every well-formed hole is one, everything else stays text. `$${` before
@@ -76,7 +98,13 @@ pub fn scan_knowledge(source: SourceId, text: &str, base: usize) -> Template {
 /// # Errors
 /// [`SyntaxError::Template`] at the first malformed hole.
 pub fn parse_inputs(source: SourceId, text: &str, base: usize) -> Result<InputsText, SyntaxError> {
+    first_error(read_inputs(source, text, base))
+}
+
+/// [`parse_inputs`] with every malformed hole told; in the tree they are text.
+pub fn read_inputs(source: SourceId, text: &str, base: usize) -> Parsed<InputsText> {
     const OPEN: &str = "{input:";
+    let mut errors = Vec::new();
     let mut parts: Vec<InputsPart> = Vec::new();
     let mut pending = String::new();
     let mut at = 0;
@@ -90,11 +118,19 @@ pub fn parse_inputs(source: SourceId, text: &str, base: usize) -> Result<InputsT
         }
         pending.push_str(slice(text, at, open));
         let window = input_window(text, open);
-        let hole = match TemplateParser::parse(Rule::input, window) {
-            Ok(mut pairs) => pairs.next().and_then(|pair| input(source, base + open, &pair)),
-            Err(error) => return Err(bad_input(source, base, text, open, error_at(&error.location))),
+        let (hole, stopped) = match TemplateParser::parse(Rule::input, window) {
+            Ok(mut pairs) => (pairs.next().and_then(|pair| input(source, base + open, &pair)), OPEN.len()),
+            Err(error) => (None, error_at(&error.location)),
         };
-        let Some(hole) = hole else { return Err(bad_input(source, base, text, open, OPEN.len())) };
+        let Some(hole) = hole else {
+            errors.push(bad_input(source, base, text, open, stopped));
+            pending.push_str(OPEN);
+            at = open + OPEN.len();
+            if errors.len() == MOST_ERRORS {
+                break;
+            }
+            continue;
+        };
         at = open + hole.span.len();
         if !pending.is_empty() {
             parts.push(InputsPart::Text(std::mem::take(&mut pending)));
@@ -105,7 +141,7 @@ pub fn parse_inputs(source: SourceId, text: &str, base: usize) -> Result<InputsT
     if !pending.is_empty() {
         parts.push(InputsPart::Text(pending));
     }
-    Ok(InputsText { parts })
+    Parsed { tree: InputsText { parts }, errors }
 }
 
 /// Parts of a template in which neighbouring texts are one.

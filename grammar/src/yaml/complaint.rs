@@ -59,7 +59,7 @@ fn words(error: &Error) -> (String, &'static str, Option<&'static str>) {
             plain("this alias names no anchor", "unknown anchor", Some("define it first, with `&name`"))
         }
         Error::RecursiveReferencesRequireWeakTypes { .. } => {
-            plain("this alias stands inside what it names", "endless", None)
+            plain("this alias stands inside what it names", "endless", Some("write the value out"))
         }
         Error::Budget { breach, .. } => budget(breach),
         Error::AliasReplayLimitExceeded { .. }
@@ -72,7 +72,7 @@ fn words(error: &Error) -> (String, &'static str, Option<&'static str>) {
         ),
         Error::NullIntoString { .. } => plain("a key cannot be null", "not a name", Some("put it in quotes")),
         Error::Unexpected { expected: "string scalar", .. } => {
-            plain("a key is a name, not a list or a mapping", "not a name", None)
+            plain("a key is a name, not a list or a mapping", "not a name", Some("put a name before the `:`"))
         }
         Error::UnsupportedTag { tag, .. } => (
             format!("the tag `{}` means nothing here", shorten(tag)),
@@ -83,16 +83,26 @@ fn words(error: &Error) -> (String, &'static str, Option<&'static str>) {
             (format!("`{}` is no number that can be held", shorten(value)), "not finite", Some("put it in quotes"))
         }
         Error::AliasError { error, .. } => words(error),
-        other => (cleaned(&other.to_string()), "here", None),
+        other => {
+            let said = cleaned(&other.to_string());
+            let help = if said.starts_with("values nest") {
+                "flatten the value"
+            } else {
+                "look at the brackets, quotes and indentation before this place; a text with `: ` or ` #` needs quotes"
+            };
+            (said, "not understood here", Some(help))
+        }
     }
 }
 
 fn budget(breach: &BudgetBreach) -> (String, &'static str, Option<&'static str>) {
     #[expect(clippy::wildcard_enum_match_arm, reason = "the remaining budgets are the library's own, far above ours")]
     match breach {
-        BudgetBreach::Depth { .. } => (format!("values nest at most {MAX_DEPTH} deep"), "one level too many", None),
+        BudgetBreach::Depth { .. } => {
+            (format!("values nest at most {MAX_DEPTH} deep"), "one level too many", Some("flatten the value"))
+        }
         BudgetBreach::Aliases { .. } => {
-            (format!("a document uses at most {MAX_ALIASES} aliases"), "one too many", None)
+            (format!("a document uses at most {MAX_ALIASES} aliases"), "one too many", Some("write the values out"))
         }
         _ => (format!("a document holds at most {MAX_NODES} values"), "too many from here", Some("split the file")),
     }

@@ -8,8 +8,9 @@ use rye_grammar::{Source, SourceId, Span};
 
 /// Bytes of one underlining.
 const LONGEST_SPAN: usize = 600;
-/// Bytes shown before and after what is underlined.
-const MARGIN: usize = 400;
+/// Bytes of a line that are shown before and after what is underlined, where there are many more.
+const MARGIN: usize = 160;
+const CROPPED: usize = 60;
 
 /// A source behind the others: its first byte has the offset `base`.
 #[derive(Debug)]
@@ -59,8 +60,16 @@ impl View {
             return None;
         }
         let position = |offset: usize| self.original.position(u32::try_from(offset).unwrap_or(u32::MAX));
-        let from = if before == 0 { start } else { self.line_start(start, before).max(start.saturating_sub(MARGIN)) };
-        let to = self.line_end(end, after).min(end + MARGIN);
+        let (first, last) = (self.line_start(start, 0), self.line_end(end, 0));
+        let from = match start - first {
+            _ if before == 0 => start,
+            far if far > MARGIN => start - CROPPED,
+            _ => self.line_start(start, before).max(first.saturating_sub(LONGEST_SPAN)),
+        };
+        let to = match last - end {
+            far if far > MARGIN => end + CROPPED,
+            _ => self.line_end(end, after).min(last + LONGEST_SPAN),
+        };
         let (from, to) = (self.floor(from), self.floor(to).max(from));
         let data = self.text.get(from..to)?;
         let first = position(from);

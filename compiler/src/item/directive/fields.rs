@@ -52,7 +52,8 @@ fn field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<Field
         });
         return None;
     }
-    let kind = element.attribute("type").map_or(Some(FieldType::String), |t| field_type(t, found))?;
+    // A field of a type that does not exist is still declared.
+    let kind = element.attribute("type").and_then(|t| field_type(t, found)).unwrap_or(FieldType::String);
     let required = element.attribute("required").is_some_and(|r| truth(r, found));
     let choices = element.attribute("enum").map(|e| choices(e, kind, &name.node, found)).unwrap_or_default();
     let default = element.attribute("default").and_then(|text| {

@@ -256,13 +256,10 @@ fn body(root: &Element, after: &Spanned<String>, found: &mut Diagnostics) -> (Sp
 }
 
 fn inputs_text(parts: &mut Vec<InputsPart>, text: &Spanned<String>, found: &mut Diagnostics) {
-    match template::parse_inputs(text.span.source, &text.node, text.span.start as usize) {
-        Ok(mut read) => parts.append(&mut read.parts),
-        Err(error) => {
-            let inside = text.span.len() == text.node.len();
-            found.push(if inside { error } else { error.within(text.span) });
-        }
-    }
+    let mut read = template::read_inputs(text.span.source, &text.node, text.span.start as usize);
+    parts.append(&mut read.tree.parts);
+    let inside = text.span.len() == text.node.len();
+    found.extend(read.errors.into_iter().map(|error| if inside { error } else { error.within(text.span) }));
 }
 
 /// The text of a `<process>`; elements inside it are part of the prompt and stay as they were read.

@@ -366,23 +366,21 @@ impl Fields<'_> {
         let mut complain = |error: SyntaxError| {
             self.found.push(if node.is_verbatim() { error } else { error.within(node.span) });
         };
-        match template::parse(source, text, base) {
-            Ok(read) => self.holes.facts.extend(read.parts.into_iter().filter_map(|part| match part {
-                TemplatePart::Hole(hole) => {
-                    Some(HookHole { path: hole.path, span: place(hole.span), field: field.to_owned() })
-                }
-                TemplatePart::Text(_) => None,
-            })),
-            Err(error) => complain(error),
-        }
-        match template::parse_inputs(source, text, base) {
-            Ok(read) => self.holes.inputs.extend(read.parts.into_iter().filter_map(|part| match part {
-                InputsPart::Input(hole) => {
-                    Some(InputHole { name: hole.name, span: place(hole.span), field: field.to_owned() })
-                }
-                InputsPart::Text(_) => None,
-            })),
-            Err(error) => complain(error),
-        }
+        let read = template::read(source, text, base);
+        self.holes.facts.extend(read.tree.parts.into_iter().filter_map(|part| match part {
+            TemplatePart::Hole(hole) => {
+                Some(HookHole { path: hole.path, span: place(hole.span), field: field.to_owned() })
+            }
+            TemplatePart::Text(_) => None,
+        }));
+        read.errors.into_iter().for_each(&mut complain);
+        let read = template::read_inputs(source, text, base);
+        self.holes.inputs.extend(read.tree.parts.into_iter().filter_map(|part| match part {
+            InputsPart::Input(hole) => {
+                Some(InputHole { name: hole.name, span: place(hole.span), field: field.to_owned() })
+            }
+            InputsPart::Text(_) => None,
+        }));
+        read.errors.into_iter().for_each(&mut complain);
     }
 }

@@ -52,7 +52,12 @@ pub fn unique(hooks: &[Arc<HookDecl>], found: &mut Diagnostics) {
 
 fn hook(node: &Node, source: &HookSource, space: Space, found: &mut Diagnostics) -> Option<HookDecl> {
     let Kind::Map(entries) = &node.kind else {
-        data::invalid(found, "hook", node, "a mapping with `id`, `event` and `action`");
+        found.push(ItemError::InvalidValue {
+            what: "a hook".into(),
+            found: data::describe(node),
+            expected: "a mapping with `id`, `event` and `action`".into(),
+            span: node.span,
+        });
         return None;
     };
     data::keys(found, entries, &KEYS, "a hook");

@@ -161,5 +161,8 @@ fn pattern_help(pattern: &str) -> Option<String> {
         return Some("patterns match in linear time, so they have no look-around".into());
     }
     let back_reference = pattern.as_bytes().windows(2).any(|pair| matches!(pair, [b'\\', b'1'..=b'9']));
-    back_reference.then(|| "patterns match in linear time, so they have no back-references".into())
+    if back_reference {
+        return Some("patterns match in linear time, so they have no back-references".into());
+    }
+    Some("put a backslash before a character that stands for itself".into())
 }
