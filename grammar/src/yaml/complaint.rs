@@ -85,9 +85,13 @@ fn words(error: &Error) -> (String, &'static str, Option<&'static str>) {
         Error::AliasError { error, .. } => words(error),
         other => {
             let said = cleaned(&other.to_string());
-            let help = if said.starts_with("values nest") {
-                "flatten the value"
-            } else {
+            if said.starts_with("values nest") {
+                return (said, "one level too many", Some("flatten the value"));
+            }
+            let help =
+                "look at the brackets, quotes and indentation before this place; a text with `: ` or ` #` needs quotes";
+            (said, "not understood here", Some(help))
+        } else {
                 "look at the brackets, quotes and indentation before this place; a text with `: ` or ` #` needs quotes"
             };
             (said, "not understood here", Some(help))
