@@ -91,10 +91,6 @@ fn words(error: &Error) -> (String, &'static str, Option<&'static str>) {
             let help =
                 "look at the brackets, quotes and indentation before this place; a text with `: ` or ` #` needs quotes";
             (said, "not understood here", Some(help))
-        } else {
-                "look at the brackets, quotes and indentation before this place; a text with `: ` or ` #` needs quotes"
-            };
-            (said, "not understood here", Some(help))
         }
     }
 }
