@@ -232,6 +232,9 @@ pub(crate) struct Play {
     /// Letters to deliver before the n-th effect.
     pub letters: Vec<(usize, Letter)>,
     pub steps: usize,
+    pub asked: Vec<String>,
+    /// What the person who is asked says.
+    pub says: Approval,
 }
 
 impl Play {
@@ -249,6 +252,8 @@ impl Play {
             reservations: Vec::new(),
             letters: Vec::new(),
             steps: 0,
+            asked: Vec::new(),
+            says: Approval::Refused,
         }
     }
 
@@ -353,7 +358,10 @@ impl Play {
                 }
                 written
             }
-            Effect::Ask { .. } => self.signal(Fact::Answered(Approval::Refused)),
+            Effect::Ask { what, .. } => {
+                self.asked.push(what);
+                self.signal(Fact::Answered(self.says))
+            }
         };
         assert!(written > 0, "an effect was worth no event at {:?}", self.state.position);
         true

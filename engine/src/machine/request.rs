@@ -1,5 +1,7 @@
 //! The request of a model call: the conversation as the provider gets it, and what it will weigh.
 
+use std::borrow::Cow;
+
 use rye_compiler::plan::Plan;
 
 use super::state::State;
@@ -39,12 +41,15 @@ fn system(state: &State) -> &str {
 }
 
 /// The copy of the messages that `context` hooks have worked on.
-fn thinned(state: &State) -> Vec<Message> {
+fn thinned(state: &State) -> Cow<'_, [Message]> {
+    if state.talk.operations.is_empty() {
+        return Cow::Borrowed(&state.talk.messages);
+    }
     let mut messages = state.talk.messages.clone();
     for operation in &state.talk.operations {
         apply(operation, &mut messages);
     }
-    messages
+    Cow::Owned(messages)
 }
 
 fn apply(operation: &ContextOperation, messages: &mut Vec<Message>) {
@@ -134,11 +139,7 @@ pub(super) fn estimate(plan: &Plan, state: &State) -> u64 {
     }
     let system = system(state).len() as u64;
     let tools: u64 = plan.palette.iter().map(|tool| tool.bytes + tool.name.len() as u64).sum();
-    let talk: u64 = if state.talk.operations.is_empty() {
-        state.talk.messages.iter().map(characters).sum()
-    } else {
-        thinned(state).iter().map(characters).sum()
-    };
+    let talk: u64 = thinned(state).iter().map(characters).sum();
     weigh(system + tools + talk)
 }
 

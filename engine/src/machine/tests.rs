@@ -9,12 +9,13 @@
 )]
 
 use rye_compiler::hook::{HookAction, HookPoint};
+use rye_compiler::plan::graph::{Needs, Part, build};
 use rye_compiler::plan::{FieldType, Node, NudgePolicy, Outcome};
 use serde_json::json;
 
 use super::fixture::{Play, call, calls, grant, plan, rewire, status, text, with_hook, with_outputs};
 use super::{Effect, Fact, State, apply, next};
-use crate::event::{ContextOperation, EventBody, HookAnswer, Letter, ResultKind};
+use crate::event::{Approval, ContextOperation, EventBody, HookAnswer, Letter, ResultKind};
 use crate::message::Turn;
 use crate::thread::Status;
 
@@ -309,6 +310,30 @@ fn context_hooks_change_one_call_only() {
     let sizes: Vec<usize> = play.requests.iter().map(|r| r.turns.len()).collect();
     // The kept result brings its call along.
     assert_eq!(sizes, [1, 2, 5]);
+}
+
+#[test]
+fn a_person_decides_where_the_table_of_risks_says_so() {
+    let attended = |says: Approval| {
+        let mut plan = plan();
+        let table = json!({"risk_levels": {"elevated": {"policy": "acknowledge_required"}, "safe": {"policy": "allow"}},
+            "classifications": [{"risk": "safe", "patterns": ["rye.*"]}, {"risk": "elevated", "patterns": ["rye.execute.tool.a.look"]}]});
+        plan.settings.insert("capability_risk".into(), table);
+        let parts = [Part::Tools, Part::Ask].into();
+        plan.graph = build(&Needs { parts, ..Needs::default() });
+        let list = [call("a_read", json!({})), call("a_look", json!({"x": 1})), call("a_read", json!({}))];
+        let mut play = Play::new(plan, vec![calls(&list), text("done")]);
+        play.says = says;
+        play.run();
+        play
+    };
+    let yes = attended(Approval::Approved);
+    assert_eq!(yes.asked, ["rye.execute.tool.a.look with {\"x\":1}"]);
+    assert_eq!(yes.dispatched.iter().flatten().count(), 3);
+    let no = attended(Approval::Refused);
+    assert_eq!(no.results()[1].1, "permission denied: nobody allowed rye.execute.tool.a.look");
+    assert_eq!((no.dispatched.len(), no.ended().status), (2, Status::Completed));
+    assert_eq!(attended(Approval::Suspended).ended().status, Status::Suspended);
 }
 
 /// Law: the machine names no successor. Rewire an edge, and the run follows it.
