@@ -317,4 +317,23 @@ mod tests {
             assert_eq!(written["type"], row.name);
         }
     }
+
+    #[test]
+    fn the_page_holds_the_same_table() {
+        let page = include_str!("../../../docs/engine.md");
+        let word = |value: Value| value.as_str().unwrap().to_owned();
+        for row in &TABLE {
+            let readers: Vec<String> = row.readers.iter().map(|r| word(serde_json::to_value(r).unwrap())).collect();
+            let line = format!(
+                "| {} | {} | {} | {} | {} | {} |",
+                row.name,
+                row.reader_name,
+                row.fields.join(" "),
+                word(serde_json::to_value(row.criticality).unwrap()),
+                word(serde_json::to_value(row.durability).unwrap()),
+                readers.join(" ")
+            );
+            assert!(page.contains(&line), "docs/engine.md lacks\n{line}");
+        }
+    }
 }
