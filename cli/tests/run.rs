@@ -317,3 +317,67 @@ fn without_a_registry_the_transcripts_speak() {
     assert_eq!(listed["threads"].as_array().unwrap().len(), 1);
     assert!(place.json(&["threads", "list", "--active"]).1["threads"].as_array().unwrap().is_empty());
 }
+
+#[test]
+fn a_child_from_outside_stays_within_its_parent() {
+    let script = "steps:\n  - { text: Waited., delay_ms: 2500 }\nthreads:\n  child:\n    - tool_calls:\n        \
+                  - { name: rye_file_system_ls, input: { path: . } }\n    - Done.\n";
+    let place = talker("<limits depth=\"3\" spend=\"0.30\"/>", script);
+    place.write(
+        ".ai/directives/child.md",
+        "Child.\n\n```xml\n<directive name=\"child\" version=\"1.0.0\">\n<metadata><description>Child.</description>\
+         <model provider=\"scripted\" tier=\"fast\"/><permissions><execute><tool>rye.file-system.ls</tool></execute>\
+         </permissions></metadata>\n</directive>\n```\n\nList.\n",
+    );
+    let mut command = place.command(&["run", "talk", "--format", "json"]);
+    let parent = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(&place, "\"reserved\"");
+    let (_, listed) = place.json(&["threads", "list"]);
+    let above = listed["threads"][0]["thread_id"].as_str().unwrap();
+    assert_eq!(
+        (&listed["threads"][0]["status"], &listed["threads"][0]["orphaned"]),
+        (&json!("running"), &json!(false))
+    );
+    let (code, child) = place.json(&["run", "child", "--parent", above]);
+    assert_eq!((code, &child["result"]), (Some(0), &json!("Done.")), "{child}");
+    let id = child["thread_id"].as_str().unwrap();
+    let (_, shown) = place.json(&["threads", "show", id]);
+    assert_eq!((&shown["parent"], &shown["root"]), (&json!(above), &json!(above)));
+    assert_eq!(shown["limits"]["depth"], 2);
+    assert!(shown["limits"]["spend"].as_f64().unwrap() < 0.3, "{shown}");
+    assert_eq!(shown["capabilities"], json!([["rye.execute.tool.rye.file-system.ls"], []]));
+    // The parent has no grants, so its child can use none.
+    assert!(place.fine(&["threads", "transcript", id]).contains("denied"), "{shown}");
+    let accounts: Vec<&Value> = shown["ledger"].as_array().unwrap().iter().map(|held| &held["thread_id"]).collect();
+    assert_eq!(accounts, [above, id]);
+    assert_eq!(Done::from(parent.wait_with_output().unwrap()).code, Some(0));
+    let late = place.rye(&["run", "child", "--parent", above]);
+    assert_eq!(late.code, Some(2), "{}", late.stderr);
+    assert_eq!(place.rye(&["run", "child", "--parent", "nobody-1"]).code, Some(2));
+}
+
+#[test]
+fn a_thread_that_somebody_works_on_is_left_alone() {
+    let place = talker("", "steps:\n  - { text: Waited., delay_ms: 1500 }\n");
+    let mut command = place.command(&["run", "talk", "--format", "json"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(&place, "\"reserved\"");
+    let id = place.json(&["threads", "list"]).1["threads"][0]["thread_id"].as_str().unwrap().to_owned();
+    let refused = place.rye(&["run", "--resume", &id]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.stderr.contains(&format!("pid {}", child.id())), "{}", refused.stderr);
+    assert!(place.fine(&["threads", "show", &id]).contains(&child.id().to_string()));
+    assert_eq!(Done::from(child.wait_with_output().unwrap()).code, Some(0));
+}
+
+#[test]
+fn a_file_whose_signature_does_not_hold_is_refused_as_such() {
+    let place = Place::example("hello");
+    let text = place.read(".ai/directives/hello.md");
+    let hash = "0".repeat(64);
+    let line = format!("<!-- rye:signed:2026-02-14T00:27:54Z:{hash}:{}:0123456789abcdef -->\n", "A".repeat(86));
+    place.write(".ai/directives/hello.md", &(line + &text));
+    let done = place.rye(&["run", "hello"]);
+    assert_eq!(done.code, Some(5), "{}", done.stderr);
+    assert!(done.stderr.contains("signature"), "{}", done.stderr);
+}

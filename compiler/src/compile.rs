@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::compose::compose;
 use crate::diagnostics::{Checked, Diagnostics};
 use crate::item::Items;
+use crate::lower::origin::GIVEN;
 use crate::lower::shared::Shared;
 use crate::lower::{HookTrace, Lowered, lower};
 use crate::model::ModelOverride;
@@ -68,6 +69,17 @@ pub struct Compilation {
     pub notes: Vec<Note>,
     /// Files that were parsed: only what the directive reaches.
     pub parsed_files: usize,
+}
+
+impl Compilation {
+    /// Whether the directive or its caller says what it may spend. A default or a parent's limit is nobody's wish.
+    pub fn names_spend(&self) -> bool {
+        let Some(origin) = self.origins.get("limit.spend") else { return false };
+        match &origin.place {
+            Some(place) => place.file.contains(ItemKind::Directive.folder()),
+            None => origin.because == GIVEN,
+        }
+    }
 }
 
 /// Compiles a directive. There is a value only where nothing is wrong: a plan with an error in it would not be what

@@ -201,7 +201,7 @@ fn rest(composed: &Composed, request: &Request, sources: &rye_grammar::Sources, 
     }
     let overridden = request.model.model.is_some() || request.model.provider.is_some();
     let model = match &composed.model {
-        _ if overridden => origin::unwritten("given with the call"),
+        _ if overridden => origin::unwritten(origin::GIVEN),
         Some(model) => {
             let asked = &model.value;
             let words = [&asked.id, &asked.tier, &asked.provider].into_iter().flatten();

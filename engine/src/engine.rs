@@ -21,6 +21,7 @@ use crate::keys::Keys;
 use crate::provider::catalog::settings;
 use crate::provider::environment::Environment;
 use crate::provider::{BoxFuture, CallError, FailedStage, Provider, connect};
+use crate::session::below::ParentThread;
 use crate::store::{
     Disk, Objects, OwnerLock, RealDisk, Registry, RegistryWriter, StoreError, ThreadIds, layout, mailbox,
 };
@@ -73,6 +74,8 @@ pub enum EngineError {
     NeverBegan { thread: String },
     #[error("the thread `{thread}` is over; give it a message to go on from it")]
     Over { thread: String },
+    #[error("nothing can be set aside for a child of `{parent}`: {refusal}")]
+    NothingSetAside { parent: String, refusal: String },
 }
 
 /// How a thread is started.
@@ -80,6 +83,8 @@ pub enum EngineError {
 pub struct Launch {
     /// The inputs as they were checked; the plan's own, with defaults, where this is empty.
     pub inputs: Map<String, Value>,
+    /// The thread it is a child of; the plan was compiled with what bounds it ([`ParentThread::bounds`]).
+    pub parent: Option<ParentThread>,
 }
 
 /// An engine for one project. Cloning is cheap; the last one to go gives up the process's lock.

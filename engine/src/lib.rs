@@ -11,7 +11,7 @@ pub mod machine;
 pub mod message;
 pub mod provider;
 pub mod retry;
-mod session;
+pub mod session;
 pub mod store;
 pub mod thread;
 pub mod thread_id;

@@ -18,6 +18,7 @@ use crate::store::{Change, LedgerStep, ObjectId, Registry, StoreError, ThreadRow
 use crate::thread::{PrintedCost, RunResult, Status};
 use crate::thread_id::ThreadId;
 
+pub mod below;
 mod children;
 mod go_on;
 mod recover;
@@ -51,6 +52,9 @@ impl Inner {
         compilation: &Compilation,
         launch: Launch,
     ) -> Result<Handle, EngineError> {
+        if let Some(parent) = launch.parent {
+            return self.start_below(compilation, parent).await;
+        }
         let plan = Arc::new(compilation.plan.clone());
         let inputs = if launch.inputs.is_empty() { plan.interface.values.clone() } else { launch.inputs };
         let (outlet, events) = live::channel();

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::driver::journal;
+use crate::driver::{DriveError, journal};
 use crate::event::{Event, EventBody, Head};
+use crate::session::below::ParentThread;
 use crate::store::registry::Liveness;
 use crate::store::transcript;
-use crate::store::{Disk, Objects, RealDisk, Registry, StoreError, ThreadRow};
+use crate::store::{Disk, ObjectId, Objects, RealDisk, Registry, StoreError, ThreadRow};
 use crate::thread::{RunError, RunResult, Status};
 use crate::thread_id::ThreadId;
 
@@ -54,6 +55,15 @@ impl Threads {
         let objects = Objects::new(Arc::clone(&self.disk));
         let reading = transcript::read(&*self.disk, thread, 0)?;
         reading.records.iter().map(|record| journal::whole(record, thread, &objects)).collect()
+    }
+
+    /// A thread as the parent of another; `None` if nothing is recorded of it.
+    pub fn parent(&self, thread: &ThreadId) -> Result<Option<ParentThread>, DriveError> {
+        let events = self.transcript(thread)?;
+        let Head { opened: Some(launch), plan_id: Some(plan_id), .. } = Head::of(&events) else { return Ok(None) };
+        let bytes = Objects::new(Arc::clone(&self.disk)).get(&ObjectId::parse(plan_id)?)?;
+        let plan = serde_json::from_slice(&bytes).map_err(|error| DriveError::Plan(error.to_string()))?;
+        Ok(Some(ParentThread { id: thread.clone(), launch: launch.clone(), plan }))
     }
 
     /// The result of a thread that is over; `None` while it is not.

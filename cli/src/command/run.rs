@@ -16,8 +16,11 @@ use std::sync::Arc;
 use clap::{ArgGroup, Args};
 use rye_compiler::compile::{Compilation, compile_showing};
 use rye_compiler::diagnostics::{Diagnostics, Severity};
+use rye_engine::driver::DriveError;
 use rye_engine::engine::{Engine, EngineError, EngineOptions, Launch};
+use rye_engine::session::below::ParentThread;
 use rye_engine::thread_id::ThreadId;
+use rye_engine::threads::Threads;
 use rye_grammar::Sources;
 
 use crate::Failure;
@@ -45,6 +48,9 @@ pub struct RunArgs {
     /// Play this script instead of asking a model
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
+    /// Run it as a child of this thread, within its limits, capabilities and budget
+    #[arg(long, value_name = "THREAD", conflicts_with = "resume")]
+    parent: Option<String>,
     /// Go on with a thread: one that was cut off as it was, one that is over with a new message
     #[arg(long, value_name = "THREAD", conflicts_with_all = ["input", "inputs", "model", "limit"])]
     resume: Option<String>,
@@ -58,7 +64,10 @@ pub struct RunArgs {
 
 /// What is started.
 enum Start {
-    Fresh(Box<Compilation>),
+    Fresh {
+        compilation: Box<Compilation>,
+        parent: Option<Box<ParentThread>>,
+    },
     /// It was cut off; the message, if there is one, steers it.
     Recover {
         thread: ThreadId,
@@ -74,10 +83,13 @@ enum Start {
 pub fn run(args: &RunArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
     let spaces = Spaces::find(global.project.as_deref())?;
     let start = match (&args.directive, &args.resume) {
-        (Some(id), _) => match compiled(id, &args.call, &spaces, report)? {
-            Ok(compilation) => Start::Fresh(compilation),
-            Err(exit) => return Ok(exit),
-        },
+        (Some(id), _) => {
+            let parent = args.parent.as_deref().map(|parent| below(parent, &spaces)).transpose()?;
+            match compiled(id, &args.call, parent.as_deref(), &spaces, report)? {
+                Ok(compilation) => Start::Fresh { compilation, parent },
+                Err(exit) => return Ok(exit),
+            }
+        }
         (None, Some(thread)) => resumed(thread, args.message.clone(), &spaces)?,
         (None, None) => return Err(Failure::usage("name a directive, or a thread with `--resume`")),
     };
@@ -91,7 +103,9 @@ pub fn run(args: &RunArgs, global: &Global, report: &Report) -> Result<Exit, Fai
     let ended = runtime.block_on(async {
         let engine = Engine::open(&spaces.project, options)?;
         let handle = match start {
-            Start::Fresh(compilation) => engine.start(&compilation, Launch::default()).await?,
+            Start::Fresh { compilation, parent } => {
+                engine.start(&compilation, Launch { parent: parent.map(|parent| *parent), ..Launch::default() }).await?
+            }
             Start::Recover { thread, message } => {
                 let handle = engine.recover(&thread).await?;
                 if let Some(text) = message {
@@ -112,12 +126,14 @@ pub fn run(args: &RunArgs, global: &Global, report: &Report) -> Result<Exit, Fai
 fn compiled(
     id: &str,
     call: &CallArgs,
+    parent: Option<&ParentThread>,
     spaces: &Spaces,
     report: &Report,
 ) -> Result<Result<Box<Compilation>, Exit>, Failure> {
     let world = spaces.open()?;
     let mut request = call.request(directive(id)?, &world)?;
     request.inputs.get_or_insert_default();
+    request.parent = parent.map(ParentThread::bounds);
     let mut sources = Sources::default();
     let checked = compile_showing(&world, &request, &mut sources);
     match checked.value {
@@ -147,6 +163,16 @@ fn refused(diagnostics: &Diagnostics, sources: &Sources, report: &Report) -> Res
     Ok(if signature { Exit::Refused } else { Exit::Failed })
 }
 
+/// The thread that a new one is started below.
+fn below(id: &str, spaces: &Spaces) -> Result<Box<ParentThread>, Failure> {
+    let row = Book::open(&spaces.project)?.find(id)?.row;
+    if row.status.is_over() {
+        return Err(Failure::usage(format!("the thread `{id}` is over and has no children any more")));
+    }
+    let found = Threads::open(&spaces.project)?.parent(&row.id)?;
+    found.map(Box::new).ok_or_else(|| Failure::failed(format!("the thread `{id}` never began: it has no record")))
+}
+
 fn resumed(id: &str, message: Option<String>, spaces: &Spaces) -> Result<Start, Failure> {
     let row = Book::open(&spaces.project)?.find(id)?.row;
     match (row.status.is_over(), message) {
@@ -159,8 +185,15 @@ fn resumed(id: &str, message: Option<String>, spaces: &Spaces) -> Result<Start, 
     }
 }
 
+impl From<DriveError> for Failure {
+    fn from(error: DriveError) -> Self {
+        Self::failed(error.to_string())
+    }
+}
+
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
-        Self::failed(error.to_string())
+        let exit = if matches!(error, EngineError::NothingSetAside { .. }) { Exit::Limit } else { Exit::Failed };
+        Self { exit, ..Self::failed(error.to_string()) }
     }
 }

@@ -33,7 +33,7 @@ pub fn lower(
         .map(|(name, written)| Setting {
             name: name.clone(),
             written: written.clone(),
-            source: Writer { origin: origin::unwritten("given with the call"), span: None, shown: shown(written) },
+            source: Writer { origin: origin::unwritten(origin::GIVEN), span: None, shown: shown(written) },
         })
         .collect();
     let ceiling =

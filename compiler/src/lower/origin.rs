@@ -5,6 +5,9 @@ use rye_grammar::{Sources, Span};
 use crate::compose::{self, By};
 use crate::plan::{Origin, Place};
 
+/// Why something that the caller asked for is there.
+pub const GIVEN: &str = "given with the call";
+
 /// The place of a span; `None` for texts that are in no file.
 pub fn place(sources: &Sources, span: Span) -> Option<Place> {
     let source = sources.get(span.source)?;

@@ -227,8 +227,7 @@ impl Inner {
         terms: Terms,
     ) -> Result<Result<(ThreadId, u64), String>, DriveError> {
         let plan = &compilation.plan;
-        let named = compilation.origins.get("limit.spend").and_then(|origin| origin.place.as_ref());
-        let named = named.is_some_and(|place| place.file.contains("directives/")).then_some(plan.limits.spend);
+        let named = compilation.names_spend().then_some(plan.limits.spend);
         let mut row = ThreadRow::new(id.clone(), plan.directive.as_str(), self.clock.now());
         row.owner = Some(self.owner.id().clone());
         row.root = ThreadId::parse(&parent.launch.root).map_err(|e| DriveError::Plan(e.reason))?;
