@@ -3,8 +3,6 @@
 
 mod note;
 
-use std::cell::RefCell;
-
 use rye_grammar::{ItemId, Sources};
 use serde_json::{Map, Value};
 
@@ -18,6 +16,7 @@ use crate::model::ModelOverride;
 use crate::plan::{Capabilities, Origins, Plan, PlanLimits, Read};
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::limits::Written;
+use crate::validate::check_composed;
 use crate::world::{ItemKind, Recording, World};
 pub use note::Note;
 
@@ -92,13 +91,16 @@ pub fn compile(world: &dyn World, request: &Request) -> Checked<Compilation> {
 pub fn compile_showing(world: &dyn World, request: &Request, shown: &mut Sources) -> Checked<Compilation> {
     let recording = Recording::new(world);
     let items = Items::new(&recording);
-    let found = RefCell::new(Diagnostics::new());
     let mut diagnostics = Diagnostics::new();
     let lowered = {
-        let shared = Shared::new(&items, &found);
-        compile_in(&shared, request, &mut diagnostics)
+        let shared = Shared::new(&items);
+        let mut lowered = compile_in(&shared, request, &mut diagnostics);
+        if let Some(lowered) = &mut lowered {
+            lowered.plan.settings.clone_from(shared.frozen());
+        }
+        diagnostics.append(shared.diagnostics());
+        lowered
     };
-    diagnostics.append(found.into_inner());
     diagnostics.append(items.diagnostics());
     diagnostics.sort(&items.sources());
     let parsed_files = items.parsed_files();
@@ -118,15 +120,17 @@ pub fn compile_showing(world: &dyn World, request: &Request, shown: &mut Sources
     Checked::new(Some(compilation), diagnostics)
 }
 
-/// Composes and lowers one directive over items that others share, as check does with a whole project.
-pub fn compile_in(shared: &Shared<'_, '_>, request: &Request, diagnostics: &mut Diagnostics) -> Option<Lowered> {
+/// Composes, checks and lowers one directive. Check does the same with every directive of a project, along every route.
+fn compile_in(shared: &Shared<'_, '_>, request: &Request, diagnostics: &mut Diagnostics) -> Option<Lowered> {
     let model = |asked: Option<&crate::item::ModelRequest>| {
         shared.catalog().resolve(asked, &request.model).ok().map(|model| model.id)
     };
     let inputs = request.inputs.as_ref().map_or(Inputs::Unknown, Inputs::Given);
     let composed = compose(shared.items, &request.directive, &Launch { inputs, model: &model });
     diagnostics.append(composed.diagnostics);
-    lower(shared, &composed.value?, request, diagnostics)
+    let composed = composed.value?;
+    check_composed(shared.items, &composed, diagnostics);
+    lower(shared, &composed, request, diagnostics)
 }
 
 /// Items that more than one space has. Settings are merged, so none of theirs is hidden.

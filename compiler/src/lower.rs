@@ -10,24 +10,28 @@ pub mod prompt;
 pub mod shared;
 mod words;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::compile::{Note, Request};
-use crate::compose::Composed;
-use crate::diagnostics::Diagnostics;
-use crate::hook::PlannedHook;
-use crate::palette;
-use crate::plan::graph::{Needs, Part, build};
-use crate::plan::verify::verify;
+use crate::compose::{Composed, ComposedHook};
+use crate::diagnostics::{Diagnostics, LimitError};
+use crate::hook::{HookPoint, PlanVerdict, PlannedHook};
+use crate::model::ModelOverride;
+use crate::palette::Palette;
+use crate::plan::graph::{Needs, Part};
 use crate::plan::{
-    Capabilities, Interface, Link, NudgePolicy, Origin, Origins, PLAN_FORMAT, PaletteTool, Plan, Primary,
+    Capabilities, Interface, Link, NudgePolicy, Origin, Origins, PLAN_FORMAT, PaletteTool, Plan, PlannedModel, Primary,
+    estimate,
 };
 use crate::semantics::limits::Limits;
 use facts::Frame;
 pub use hooks::HookTrace;
 use shared::Shared;
 
-/// A plan and what lies beside it. Its manifest and the hashes of its links are still empty.
+/// Output tokens below which a request is not worth sending (`language.md` 11).
+pub const LEAST_OUTPUT: u64 = 1024;
+
+/// A plan and what lies beside it. Its settings, its manifest and the hashes of its links are still empty.
 #[derive(Debug, Clone)]
 pub struct Lowered {
     pub plan: Plan,
@@ -63,7 +67,9 @@ pub fn lower(
     let parent = request.parent.as_ref().map(|p| &p.capabilities);
     let capabilities = capabilities::lower(composed, parent, &shared.items.sources(), &mut origins);
     let outputs = interface::fields(&composed.outputs);
-    let built = palette(shared, &capabilities, &outputs, &mut origins, diagnostics);
+    let mut built = palette(shared, composed, &capabilities, &mut origins, diagnostics);
+    let built_tokens = built.tokens();
+    built.add_return(&outputs);
     let (body, directive_body) = prompt::body(composed, inputs.as_ref(), &outputs, diagnostics);
     let (limits, model) = (limits?, model?);
 
@@ -81,9 +87,9 @@ pub fn lower(
     layers(composed, &shared.items.sources(), &mut origins);
     rest(composed, request, &shared.items.sources(), &mut origins);
 
-    let asks = !capabilities::unacknowledged(&capabilities, shared.risk()).is_empty();
-    let graph = build(&needs(&hooks, &built.tools, composed.nudge.value, asks));
-    diagnostics.extend(verify(&graph));
+    let asks = !capabilities::unacknowledged(&capabilities, shared).is_empty();
+    let (graph, broken) = shared.graph(needs(&hooks, &built.tools, composed.nudge.value, asks));
+    diagnostics.extend(broken);
     let leaf = composed.leaf();
     let plan = Plan {
         format: PLAN_FORMAT,
@@ -111,32 +117,82 @@ pub fn lower(
         model,
         nudge: composed.nudge.value,
         continuation_directive: composed.continuation.as_ref().map(|c| c.value.clone()),
-        settings: shared.frozen().clone(),
+        settings: BTreeMap::new(),
         manifest: Vec::new(),
     };
+    affordable(composed, &plan.model, &limits, built_tokens, diagnostics);
     let notes = notes(composed, &plan, &repeats, &shared.items.sources());
     Some(Lowered { plan, origins, hooks: traces, notes })
 }
 
-/// Whether the palette's tools are read and built, and where each comes from.
+/// What check wants to know of a composed directive: whether it could be lowered. Tells what [`lower`] would tell
+/// without making a plan.
+pub fn audit(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Diagnostics) {
+    let mut origins = Origins::default();
+    let limits = {
+        let sources = shared.items.sources();
+        limits::lower(&composed.limits, &[], None, &sources, &mut origins, diagnostics)
+    };
+    let asked = composed.model.as_ref().map(|m| &m.value);
+    let model = match shared.catalog().resolve(asked, &ModelOverride::default()) {
+        Ok(model) => Some(model),
+        Err(error) => {
+            diagnostics.push(error);
+            None
+        }
+    };
+    let capabilities = capabilities::lower(composed, None, &shared.items.sources(), &mut origins);
+    let built = shared.palette(composed, &capabilities);
+    diagnostics.append(built.diagnostics.clone());
+    if let (Some(limits), Some(model)) = (limits, model) {
+        affordable(composed, &model, &limits, built.palette.tokens(), diagnostics);
+    }
+}
+
+/// The palette without the return tool, and where each tool comes from.
 fn palette(
     shared: &Shared<'_, '_>,
+    composed: &Composed,
     capabilities: &Capabilities,
-    outputs: &indexmap::IndexMap<String, crate::plan::Field>,
     origins: &mut Origins,
     diagnostics: &mut Diagnostics,
-) -> palette::Palette {
-    let preload = shared.preload();
-    let reached = if preload.enabled { palette::reached(shared.tools(), &capabilities.grants) } else { Vec::new() };
-    // A tool that cannot be read has said so itself.
-    let reached: Vec<_> = reached.into_iter().filter_map(|r| shared.items.tool(&r.id).map(|tool| (r, tool))).collect();
-    let built = palette::build(capabilities, &reached, outputs, preload, diagnostics);
+) -> Palette {
+    let built = shared.palette(composed, capabilities);
+    diagnostics.append(built.diagnostics.clone());
+    let built = built.palette.clone();
     for (name, because) in &built.grants {
         let pattern = because.strip_prefix("granted by `").and_then(|p| p.strip_suffix('`'));
         let place = pattern.and_then(|p| origins.get(&format!("capability.{p}"))).and_then(|o| o.place.clone());
         origins.insert(format!("tool.{name}"), Origin { place, because: because.clone() });
     }
     built
+}
+
+/// A limit that does not even pay for the smallest first request is a mistake, not a limit (`language.md` 11).
+fn affordable(composed: &Composed, model: &PlannedModel, limits: &Limits, palette: u64, diagnostics: &mut Diagnostics) {
+    let output = model.output(limits.output).min(LEAST_OUTPUT);
+    let needed = model.worst_case(palette.saturating_add(opening(composed)), output);
+    if needed > limits.spend {
+        let written = composed.limits.directive.iter().chain(&composed.limits.defaults);
+        let span = written.filter(|s| s.name == "spend").find_map(|s| s.source.span);
+        diagnostics.push(LimitError::CannotAffordOneTurn {
+            limit: limits.spend.to_string(),
+            needed: needed.to_string(),
+            model: model.id.clone(),
+            span,
+        });
+    }
+}
+
+/// Tokens that the opening has for certain, before any hole is filled.
+fn opening(composed: &Composed) -> u64 {
+    let items = composed.system.iter().chain(&composed.before).chain(&composed.after).map(|item| &item.knowledge);
+    let brought =
+        |hook: &&ComposedHook| hook.verdict == PlanVerdict::Fires && hook.decl.event != HookPoint::ThreadContinued;
+    let hooks = composed.hooks.iter().filter(brought).filter_map(|hook| hook.knowledge.as_ref());
+    let texts = items.chain(hooks).map(|knowledge| knowledge.body.node.as_str());
+    let body = composed.leaf().map(|leaf| leaf.body.node.as_str());
+    texts.chain(body).fold(0, |sum, text| sum.saturating_add(estimate(text)))
 }
 
 fn needs(hooks: &[PlannedHook], tools: &[PaletteTool], nudge: NudgePolicy, asks: bool) -> Needs {

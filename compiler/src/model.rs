@@ -84,6 +84,11 @@ impl<'l> Catalog<'l> {
         Self { settings, names, read: RefCell::default(), load }
     }
 
+    /// Whether there is any provider file.
+    pub fn has_any(&self) -> bool {
+        !self.names.is_empty()
+    }
+
     /// The model of a thread: the override, else the directive's `id`, else its tier, else the defaults.
     ///
     /// # Errors

@@ -2,10 +2,10 @@
 //! primary actions beside them (`language.md` 10). What a call may do is decided at the gate, not here.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use indexmap::IndexMap;
-use rye_grammar::ItemId;
+use rye_grammar::{ItemId, Span};
 use serde_json::Value;
 
 use crate::diagnostics::{Diagnostics, PaletteError};
@@ -55,6 +55,21 @@ impl Specific {
     }
 }
 
+/// A tool with the weight of its definition.
+#[derive(Debug, Clone)]
+pub struct Sized {
+    pub tool: Arc<Tool>,
+    pub tokens: u64,
+    pub bytes: u64,
+}
+
+impl Sized {
+    pub fn of(tool: Arc<Tool>) -> Self {
+        let (tokens, bytes) = size(&tool.spec.description, &tool.spec.parameters);
+        Self { tool, tokens, bytes }
+    }
+}
+
 /// The palette, what did not fit, and the grant behind every tool, by name.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Palette {
@@ -88,61 +103,69 @@ pub fn reached(tools: &[ItemId], grants: &[Grant]) -> Vec<Reached> {
     reached
 }
 
-/// Builds the palette: primaries first, then the tools that fit, `rye_directive_return` last.
+/// Builds the palette of some grants: primaries first, then the tools that fit. `place` tells where a grant was written.
 pub fn build(
-    capabilities: &Capabilities,
-    reached: &[(Reached, Arc<Tool>)],
-    outputs: &IndexMap<String, Field>,
+    primaries: &[(primary::Primary, String)],
+    reached: &[(Reached, Sized)],
     preload: Preload,
+    place: &dyn Fn(&str) -> Option<Span>,
     diagnostics: &mut Diagnostics,
 ) -> Palette {
     let mut palette = Palette::default();
     let mut names: BTreeMap<String, String> = BTreeMap::new();
-    for (primary, granted_by) in primaries(capabilities) {
-        let definition = primary.definition();
-        palette.grants.insert(definition.name.to_owned(), granted_by);
-        palette.tools.push(primary_tool(definition, planned(primary)));
+    for (primary, granted_by) in primaries {
+        palette.grants.insert(primary.tool_name().to_owned(), granted_by.clone());
+        palette.tools.extend(PRIMARIES.iter().find(|t| t.primary == planned(*primary)).cloned());
     }
     for reserved in primary::Primary::ALL.iter().map(|p| p.tool_name()).chain([DIRECTIVE_RETURN]) {
         names.insert(reserved.to_owned(), reserved.to_owned());
     }
     if preload.enabled {
-        native(&mut palette, &mut names, reached, preload.max_tokens, diagnostics);
-    }
-    if !outputs.is_empty() {
-        palette.grants.insert(DIRECTIVE_RETURN.to_owned(), "outputs are declared".to_owned());
-        palette.tools.push(primary_tool(primary::directive_return(outputs), Primary::Return));
+        native(&mut palette, &mut names, reached, preload.max_tokens, place, diagnostics);
     }
     palette
+}
+
+impl Palette {
+    /// Adds `rye_directive_return`, last, where outputs are declared.
+    pub fn add_return(&mut self, outputs: &IndexMap<String, Field>) {
+        if !outputs.is_empty() {
+            self.grants.insert(DIRECTIVE_RETURN.to_owned(), "outputs are declared".to_owned());
+            self.tools.push(primary_tool(primary::directive_return(outputs), Primary::Return));
+        }
+    }
+
+    /// Tokens of all definitions.
+    pub fn tokens(&self) -> u64 {
+        self.tools.iter().fold(0, |sum, tool| sum.saturating_add(tool.tokens))
+    }
 }
 
 fn native(
     palette: &mut Palette,
     names: &mut BTreeMap<String, String>,
-    reached: &[(Reached, Arc<Tool>)],
+    reached: &[(Reached, Sized)],
     max_tokens: u64,
+    place: &dyn Fn(&str) -> Option<Span>,
     diagnostics: &mut Diagnostics,
 ) {
     let mut left = max_tokens;
     for (reached, tool) in reached {
         let id = &reached.id;
         let name = flatten(id);
-        let (tokens, bytes) = size(&tool.spec.description, &tool.spec.parameters);
+        let Sized { tool, tokens, bytes } = tool;
+        let (tokens, bytes) = (*tokens, *bytes);
+        let span = place(&reached.grant);
         let mut drop = |because: String| {
             palette.dropped.push(DroppedTool { item_id: id.clone(), tokens, bytes, because });
         };
         if name.len() > MAX_NAME {
             drop(format!("its name has {} characters, a provider accepts {MAX_NAME}", name.len()));
-            diagnostics.push(PaletteError::Name { name, item: id.to_string(), span: None });
+            diagnostics.push(PaletteError::Name { name, item: id.to_string(), span });
             continue;
         }
         if let Some(first) = names.get(&name) {
-            diagnostics.push(PaletteError::Collision {
-                name,
-                first: first.clone(),
-                second: id.to_string(),
-                span: None,
-            });
+            diagnostics.push(PaletteError::Collision { name, first: first.clone(), second: id.to_string(), span });
             continue;
         }
         names.insert(name.clone(), id.to_string());
@@ -166,23 +189,38 @@ fn native(
     }
 }
 
-/// The primaries that some grant could allow, each with what allows it; all three where nothing was declared.
-fn primaries(capabilities: &Capabilities) -> Vec<(primary::Primary, String)> {
-    let mut granted = Vec::new();
-    for primary in primary::Primary::ALL {
-        if !capabilities.declared && capabilities.grants.is_empty() {
-            granted.push((primary, "no link of the chain has permissions; the gate decides".to_owned()));
-            continue;
-        }
+/// The primaries that a grant could allow.
+pub fn primaries_of(pattern: &str) -> Vec<primary::Primary> {
+    let grant = Glob::new(pattern);
+    let could = |primary: &primary::Primary| {
         let any = Glob::new(&format!("rye.{}.*", primary.word()));
-        // What is too complex to tell could allow it.
-        let allows = |grant: &&Grant| witness(&[&Glob::new(&grant.pattern), &any], &[]) != Witness::None;
-        if let Some(grant) = capabilities.grants.iter().find(allows) {
-            granted.push((primary, format!("granted by `{}`", grant.pattern)));
-        }
-    }
-    granted
+        // What is too complex to tell could.
+        witness(&[&grant, &any], &[]) != Witness::None
+    };
+    primary::Primary::ALL.into_iter().filter(could).collect()
 }
+
+/// The primaries that some grant could allow, each with what allows it; all three where nothing was declared.
+pub fn primaries(
+    capabilities: &Capabilities,
+    of: impl Fn(&str) -> Vec<primary::Primary>,
+) -> Vec<(primary::Primary, String)> {
+    if !capabilities.declared && capabilities.grants.is_empty() {
+        let because = "no link of the chain has permissions; the gate decides";
+        return primary::Primary::ALL.map(|p| (p, because.to_owned())).to_vec();
+    }
+    let by_grant: Vec<(&Grant, Vec<primary::Primary>)> =
+        capabilities.grants.iter().map(|g| (g, of(&g.pattern))).collect();
+    let granted = |primary: primary::Primary| {
+        let (grant, _) = by_grant.iter().find(|(_, all)| all.contains(&primary))?;
+        Some((primary, format!("granted by `{}`", grant.pattern)))
+    };
+    primary::Primary::ALL.into_iter().filter_map(granted).collect()
+}
+
+/// The primaries as tools, made once.
+static PRIMARIES: LazyLock<Vec<PaletteTool>> =
+    LazyLock::new(|| primary::Primary::ALL.into_iter().map(|p| primary_tool(p.definition(), planned(p))).collect());
 
 fn primary_tool(definition: PrimaryDefinition, primary: Primary) -> PaletteTool {
     let (tokens, bytes) = size(&definition.description, &definition.schema);

@@ -1,5 +1,5 @@
 //! Check: every directive of the project composed along every route it could take, every hook and settings file read,
-//! everything that is wrong in one pass (`language.md` 1, 2, 7–9). Nothing is lowered here.
+//! everything that is wrong in one pass (`language.md` 1, 2, 7–9), and whether each could be lowered to a plan.
 
 mod capability;
 mod context;
@@ -11,9 +11,11 @@ mod limit;
 
 use rye_grammar::{ItemId, SourceId, Sources};
 
-use crate::compose::compose_all;
+use crate::compose::{Composed, compose_all};
 use crate::diagnostics::{Diagnostics, Severity};
 use crate::item::Items;
+use crate::lower::audit;
+use crate::lower::shared::Shared;
 use crate::resolve::{Inputs, Launch};
 use crate::world::{ItemKind, Space, World};
 
@@ -95,6 +97,24 @@ pub fn check_items(items: &Items<'_>, selection: &Selection) -> (Diagnostics, us
     (found, checked)
 }
 
+/// What is wrong with one composed directive and with what it reaches: for plan and run, which look at no other.
+pub fn check_composed(items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
+    let mut check = Check::new(items);
+    check.hook_files();
+    limit::defaults(items, &mut check.found);
+    for link in composed.chain.iter().rev().skip(1) {
+        limit::declared(link, &mut check.found);
+        for hook in &link.hooks {
+            hook::check(items, hook, Some(composed), &mut check.found);
+        }
+    }
+    directive::check(items, composed, &mut check.found);
+    check.capabilities.own(items, composed, &mut check.found);
+    check.capabilities.against_base(composed, &mut check.found);
+    check.interface.add(items, composed, &mut check.found);
+    found.append(check.found);
+}
+
 fn is_under(path: &str, selected: &[String]) -> bool {
     selected.iter().any(|s| {
         let s = s.trim_start_matches("./").trim_end_matches('/');
@@ -114,6 +134,7 @@ struct Check<'i, 'w> {
     interface: interface::InputUses,
     context: context::SuppressionUses,
     capabilities: capability::Reach,
+    lowering: Shared<'i, 'w>,
 }
 
 impl<'i, 'w> Check<'i, 'w> {
@@ -127,17 +148,23 @@ impl<'i, 'w> Check<'i, 'w> {
             interface: interface::InputUses::default(),
             context: context::SuppressionUses::default(),
             capabilities,
+            lowering: Shared::new(items),
         }
     }
 
-    /// Hook files and settings.
-    fn settings(&mut self) {
+    /// The hooks of the settings files, each by itself.
+    fn hook_files(&mut self) {
         let files = self.items.hook_files();
         for hook in [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten() {
             hook::check(self.items, hook, None, &mut self.found);
             self.capabilities.patterns(self.items, hook.grants.iter().map(|g| (&g.node, g.span)), &mut self.found);
         }
-        self.hooks.shadowed(files, &mut self.found);
+    }
+
+    /// Hook files and settings.
+    fn settings(&mut self) {
+        self.hook_files();
+        self.hooks.shadowed(self.items.hook_files(), &mut self.found);
         limit::defaults(self.items, &mut self.found);
         for id in project_ids(self.items, ItemKind::Config) {
             if !matches!(id.as_str(), "agent/hooks" | "agent/hook_conditions") {
@@ -158,6 +185,10 @@ impl<'i, 'w> Check<'i, 'w> {
                 self.capabilities.own(self.items, composed, &mut self.found);
             }
             self.capabilities.against_base(composed, &mut self.found);
+            // A world without any provider plans nothing.
+            if self.lowering.catalog().has_any() {
+                audit(&self.lowering, composed, &mut self.found);
+            }
             self.interface.add(self.items, composed, &mut self.found);
             self.hooks.add(composed);
             self.context.add(composed);
@@ -188,6 +219,7 @@ impl<'i, 'w> Check<'i, 'w> {
         self.hooks.finish(self.items, &mut self.found);
         self.interface.finish(&mut self.found);
         self.context.finish(self.items, &mut self.found);
+        self.found.append(self.lowering.diagnostics());
         self.found
     }
 }

@@ -185,7 +185,7 @@ fn a_child_is_bound_by_its_parent() {
         limits: PlanLimits {
             turns: 20,
             tokens: 1000,
-            spend: 1_000_000,
+            spend: 100_000_000,
             spawns: 10,
             depth,
             duration_seconds: 60,
@@ -260,4 +260,44 @@ fn the_body_is_one_layer() {
     let plan = plain(&with_directives(mini(), &[("leaf", "", "", "Do it.")]), "leaf").plan;
     let bodies = plan.prompt.first_message.iter().filter(|l| l.kind == LayerKind::Body);
     assert_eq!(bodies.count(), 1);
+}
+
+#[test]
+fn a_spend_limit_has_to_pay_for_one_turn() {
+    let inside = "<metadata><limits spend=\"0.001\"/></metadata>";
+    let world = with_directives(mini(), &[("leaf", "", inside, "Do it.")]);
+    let checked = compile(&world, &Request::new(id("leaf")));
+    let told = checked.diagnostics.iter().next().unwrap();
+    assert_eq!((told.code(), told.labels().len()), ("limit::cannot-afford-one-turn", 1));
+    assert_eq!(told.message(), "the spend limit of 0.001 does not pay for one turn, which may cost 0.005726");
+}
+
+#[test]
+fn check_and_plan_find_the_same() {
+    let hooks = "hooks:\n- { id: a, event: after_step, condition: 'nope == 1', action: terminate }\n";
+    let world = with_directives(
+        mini()
+            .project(".ai/tools/a/b_c.yaml", world::tool("One."))
+            .project(".ai/tools/a/b/c.yaml", world::tool("Two.")),
+        &[(
+            "leaf",
+            "",
+            "<metadata><model tier=\"huge\"/><permissions><execute><tool>a.*</tool></execute></permissions></metadata>",
+            "Do {input:gone}.",
+        )],
+    );
+    let world = world.project(".ai/config/agent/hooks.yaml", hooks);
+    let planned = compile(&world, &Request::new(id("leaf"))).diagnostics;
+    let checked = crate::validate::check(&world, &crate::validate::Selection::All).diagnostics;
+    let wanted = [
+        "capability::unacknowledged",
+        "hook::unknown-fact",
+        "interface::unknown-input",
+        "model::unknown",
+        "palette::collision",
+    ];
+    assert_eq!(planned.codes().into_iter().collect::<Vec<_>>(), wanted);
+    assert_eq!(checked.codes().into_iter().collect::<Vec<_>>(), wanted);
+    let told = |all: &Diagnostics| all.iter().map(|d| (d.code(), d.message())).collect::<Vec<_>>();
+    assert_eq!(told(&planned), told(&checked));
 }

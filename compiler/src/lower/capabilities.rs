@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use rye_grammar::Sources;
 
 use super::origin;
+use super::shared::Shared;
 use crate::compose::{Composed, Sourced};
 use crate::item::Permissions;
 use crate::plan::{Capabilities, Grant, Origin, Origins};
-use crate::semantics::risk::{Policy, RiskTable};
+use crate::semantics::risk::Policy;
 
 /// The set a thread of this directive begins with. Where the chain declares none, it is the parent's.
 pub fn lower(
@@ -64,9 +65,9 @@ fn acknowledged(permissions: &Permissions) -> BTreeMap<String, String> {
 }
 
 /// The grants of a risk that asks and that nobody acknowledged.
-pub fn unacknowledged<'c>(capabilities: &'c Capabilities, table: &RiskTable) -> Vec<&'c Grant> {
+pub fn unacknowledged<'c>(capabilities: &'c Capabilities, shared: &Shared<'_, '_>) -> Vec<&'c Grant> {
     let asks = |grant: &&Grant| {
-        let risk = table.classify_grant(&grant.pattern);
+        let risk = shared.risk_of(&grant.pattern);
         risk.policy == Policy::AcknowledgeRequired && !capabilities.acknowledged.contains_key(risk.tier.as_str())
     };
     capabilities.grants.iter().filter(asks).collect()

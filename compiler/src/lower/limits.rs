@@ -16,7 +16,8 @@ struct Writer {
     shown: String,
 }
 
-/// The effective limits; `None` where a layer cannot be read. Each value's source goes to `limit.<name>`.
+/// The effective limits; `None` where a layer cannot be read. Each value's source goes to `limit.<name>`. What a file
+/// gets wrong is told where the file is checked, what the call gets wrong here.
 pub fn lower(
     layers: &LimitLayers,
     overrides: &[(String, Written)],
@@ -51,7 +52,12 @@ pub fn lower(
             Some(resolved.limits)
         }
         Err(faults) => {
-            diagnostics.extend(faults.into_iter().map(error));
+            let told_elsewhere = |fault: &LimitFault<Writer>| match fault {
+                LimitFault::Unknown { source, .. }
+                | LimitFault::Invalid { source, .. }
+                | LimitFault::TooDeep { source } => source.span.is_some(),
+            };
+            diagnostics.extend(faults.into_iter().filter(|f| !told_elsewhere(f)).map(error));
             None
         }
     }

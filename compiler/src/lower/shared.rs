@@ -3,22 +3,35 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
-use rye_grammar::ItemId;
 use rye_grammar::data::{Kind, Node};
+use rye_grammar::{ItemId, Span};
 use serde_json::Value;
 
-use crate::diagnostics::{ConfigError, Diagnostics};
+use crate::compose::Composed;
+use crate::diagnostics::{ConfigError, Diagnostics, PlanError};
 use crate::item::Items;
 use crate::model::{self, Catalog, ModelSettings};
-use crate::palette::Preload;
-use crate::semantics::risk::RiskTable;
+use crate::palette::{self, Palette, Preload, Sized};
+use crate::plan::Capabilities;
+use crate::plan::graph::{Graph, Needs, build};
+use crate::plan::verify::verify;
+use crate::primary::Primary;
+use crate::semantics::risk::{Risk, RiskTable};
 use crate::world::ItemKind;
 
 /// The settings a run reads, by the name they have in `Plan::settings`.
 const FROZEN: [&str; 4] = ["resilience", "coordination", "error_classification", "capability_risk"];
 const PROVIDERS: &str = "agent/providers/";
 
+/// A palette and what is wrong with it.
+pub struct Built {
+    pub palette: Palette,
+    pub diagnostics: Diagnostics,
+}
+
+/// See the module. One for all directives of a project, or for the one that is planned.
 pub struct Shared<'i, 'w> {
     pub items: &'i Items<'w>,
     catalog: OnceCell<Catalog<'i>>,
@@ -26,12 +39,17 @@ pub struct Shared<'i, 'w> {
     preload: OnceCell<Preload>,
     frozen: OnceCell<BTreeMap<String, Value>>,
     tools: OnceCell<Vec<ItemId>>,
-    found: &'i RefCell<Diagnostics>,
+    risks: RefCell<BTreeMap<String, Risk>>,
+    primaries: RefCell<BTreeMap<String, Vec<Primary>>>,
+    sized: RefCell<BTreeMap<ItemId, Option<Sized>>>,
+    /// By the `<permissions>` element.
+    palettes: RefCell<BTreeMap<Span, Rc<Built>>>,
+    proofs: RefCell<BTreeMap<Needs, (Graph, Vec<PlanError>)>>,
+    found: Rc<RefCell<Diagnostics>>,
 }
 
 impl<'i, 'w> Shared<'i, 'w> {
-    /// `found` takes what is wrong with the settings themselves, each said once.
-    pub fn new(items: &'i Items<'w>, found: &'i RefCell<Diagnostics>) -> Self {
+    pub fn new(items: &'i Items<'w>) -> Self {
         Self {
             items,
             catalog: OnceCell::new(),
@@ -39,14 +57,37 @@ impl<'i, 'w> Shared<'i, 'w> {
             preload: OnceCell::new(),
             frozen: OnceCell::new(),
             tools: OnceCell::new(),
-            found,
+            risks: RefCell::default(),
+            primaries: RefCell::default(),
+            sized: RefCell::default(),
+            palettes: RefCell::default(),
+            proofs: RefCell::default(),
+            found: Rc::default(),
         }
+    }
+
+    /// What is wrong with the settings themselves, as far as they were read.
+    pub fn diagnostics(&self) -> Diagnostics {
+        self.found.borrow().clone()
+    }
+
+    /// The graph for these needs and the laws it breaks; few needs are new.
+    pub fn graph(&self, needs: Needs) -> (Graph, Vec<PlanError>) {
+        let mut proofs = self.proofs.borrow_mut();
+        if let Some(proved) = proofs.get(&needs) {
+            return proved.clone();
+        }
+        let graph = build(&needs);
+        let broken = verify(&graph);
+        let proved = (graph, broken);
+        proofs.insert(needs, proved.clone());
+        proved
     }
 
     /// The providers and their models.
     pub fn catalog(&self) -> &Catalog<'i> {
         self.catalog.get_or_init(|| {
-            let (items, found) = (self.items, self.found);
+            let (items, found) = (self.items, Rc::clone(&self.found));
             let settings = items
                 .config_named("agent/models")
                 .map_or_else(ModelSettings::default, |node| model::settings(&node, &mut found.borrow_mut()));
@@ -61,7 +102,7 @@ impl<'i, 'w> Shared<'i, 'w> {
         })
     }
 
-    pub fn risk(&self) -> &RiskTable {
+    fn risk(&self) -> &RiskTable {
         self.risk.get_or_init(|| {
             let Some(node) = self.items.config_named("agent/capability_risk") else { return RiskTable::default() };
             RiskTable::from_value(&node.to_value()).unwrap_or_else(|fault| {
@@ -77,7 +118,61 @@ impl<'i, 'w> Shared<'i, 'w> {
         })
     }
 
-    pub fn preload(&self) -> Preload {
+    /// The palette of a composed directive's capabilities, without the return tool.
+    pub fn palette(&self, composed: &Composed, capabilities: &Capabilities) -> Rc<Built> {
+        let key = composed.permissions.as_ref().map(|p| p.value.span);
+        if let Some(known) = key.and_then(|key| self.palettes.borrow().get(&key).cloned()) {
+            return known;
+        }
+        let preload = self.preload();
+        let primaries = palette::primaries(capabilities, |pattern| self.primaries_of(pattern));
+        let reached = if preload.enabled { palette::reached(self.tools(), &capabilities.grants) } else { Vec::new() };
+        // A tool that cannot be read has said so itself.
+        let reached: Vec<_> = reached.into_iter().filter_map(|r| self.tool(&r.id).map(|tool| (r, tool))).collect();
+        let place = |pattern: &str| {
+            let grants = &composed.permissions.as_ref()?.value.grants;
+            grants.iter().find(|g| g.pattern.0 == pattern).map(|g| g.span)
+        };
+        let mut diagnostics = Diagnostics::new();
+        let palette = palette::build(&primaries, &reached, preload, &place, &mut diagnostics);
+        let built = Rc::new(Built { palette, diagnostics });
+        if let Some(key) = key {
+            self.palettes.borrow_mut().insert(key, Rc::clone(&built));
+        }
+        built
+    }
+
+    /// A tool and what its definition weighs; `None` where it cannot be read, which it has said itself.
+    fn tool(&self, id: &ItemId) -> Option<Sized> {
+        if let Some(known) = self.sized.borrow().get(id) {
+            return known.clone();
+        }
+        let sized = self.items.tool(id).map(Sized::of);
+        self.sized.borrow_mut().insert(id.clone(), sized.clone());
+        sized
+    }
+
+    /// How dangerous a grant is.
+    pub fn risk_of(&self, pattern: &str) -> Risk {
+        if let Some(known) = self.risks.borrow().get(pattern) {
+            return known.clone();
+        }
+        let risk = self.risk().classify_grant(pattern);
+        self.risks.borrow_mut().insert(pattern.to_owned(), risk.clone());
+        risk
+    }
+
+    /// The primaries that a grant could allow.
+    fn primaries_of(&self, pattern: &str) -> Vec<Primary> {
+        if let Some(known) = self.primaries.borrow().get(pattern) {
+            return known.clone();
+        }
+        let primaries = palette::primaries_of(pattern);
+        self.primaries.borrow_mut().insert(pattern.to_owned(), primaries.clone());
+        primaries
+    }
+
+    fn preload(&self) -> Preload {
         *self.preload.get_or_init(|| {
             let node = self.items.config_named("agent/resilience");
             let section = node.as_ref().and_then(|n| n.get("tool_preload"));
@@ -97,7 +192,7 @@ impl<'i, 'w> Shared<'i, 'w> {
     }
 
     /// Every tool id, sorted, each once.
-    pub fn tools(&self) -> &[ItemId] {
+    fn tools(&self) -> &[ItemId] {
         self.tools.get_or_init(|| {
             let mut ids: Vec<ItemId> = self.items.list(ItemKind::Tool).iter().map(|e| e.id.clone()).collect();
             ids.dedup();

@@ -49,13 +49,14 @@ fn palette(patterns: &[&str], tools: &[(&str, usize)], max_tokens: u64) -> (Pale
     let reached: Vec<_> = reached(&ids, &capabilities.grants)
         .into_iter()
         .map(|r| {
-            let tool = tool(r.id.as_str(), weight[&r.id]);
+            let tool = Sized::of(tool(r.id.as_str(), weight[&r.id]));
             (r, tool)
         })
         .collect();
     let mut diagnostics = Diagnostics::new();
     let preload = Preload { enabled: true, max_tokens };
-    let palette = build(&capabilities, &reached, &IndexMap::new(), preload, &mut diagnostics);
+    let primaries = super::primaries(&capabilities, primaries_of);
+    let palette = build(&primaries, &reached, preload, &|_| None, &mut diagnostics);
     (palette, diagnostics)
 }
 
@@ -119,14 +120,16 @@ fn a_primary_is_there_when_some_grant_could_allow_it() {
     assert_eq!(primaries(&["rye.execute.nothing.a", "other"]), Vec::<String>::new());
     assert_eq!(primaries(&[]), Vec::<String>::new());
     let none = Capabilities { declared: false, ..capabilities(&[]) };
-    let all = build(&none, &[], &IndexMap::new(), Preload::default(), &mut Diagnostics::new());
+    let all =
+        build(&super::primaries(&none, primaries_of), &[], Preload::default(), &|_| None, &mut Diagnostics::new());
     assert_eq!(names(&all), ["rye_execute", "rye_fetch", "rye_sign"]);
 }
 
 #[test]
 fn registration_can_be_switched_off_and_the_return_tool_stays() {
     let capabilities = capabilities(&["rye.execute.tool.a"]);
-    let reached: Vec<_> = reached(&[id("a")], &capabilities.grants).into_iter().map(|r| (r, tool("a", 10))).collect();
+    let reached: Vec<_> =
+        reached(&[id("a")], &capabilities.grants).into_iter().map(|r| (r, Sized::of(tool("a", 10)))).collect();
     let field = Field {
         kind: FieldType::String,
         required: true,
@@ -136,7 +139,9 @@ fn registration_can_be_switched_off_and_the_return_tool_stays() {
     };
     let outputs = IndexMap::from([("url".to_owned(), field)]);
     let off = Preload { enabled: false, max_tokens: 2000 };
-    let palette = build(&capabilities, &reached, &outputs, off, &mut Diagnostics::new());
+    let primaries = super::primaries(&capabilities, primaries_of);
+    let mut palette = build(&primaries, &reached, off, &|_| None, &mut Diagnostics::new());
+    palette.add_return(&outputs);
     assert_eq!(names(&palette), ["rye_execute", "rye_directive_return"]);
     assert_eq!(palette.dropped, Vec::new());
 }

@@ -8,7 +8,7 @@ use super::{Asked, Edges, Graph, Node, Outcome};
 use crate::hook::HookPoint;
 
 /// What decides which nodes a directive gets.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Needs {
     /// Points with at least one live hook.
     pub points: BTreeSet<HookPoint>,
