@@ -35,6 +35,7 @@ pub use model::ModelError;
 pub use palette::PaletteError;
 pub use plan::PlanError;
 pub use report::Report;
+pub(crate) use report::clean;
 pub use suggest::closest;
 
 /// One thing that is wrong, or worth a look.

@@ -7,6 +7,7 @@ pub mod interface;
 pub mod limits;
 pub mod origin;
 pub mod prompt;
+mod protocol;
 pub mod shared;
 mod words;
 
@@ -23,6 +24,7 @@ use crate::plan::{
     Capabilities, Interface, Link, NudgePolicy, Origin, Origins, PLAN_FORMAT, PaletteTool, Plan, PlannedModel, Primary,
     estimate,
 };
+use crate::primary::DIRECTIVE_RETURN;
 use crate::semantics::limits::Limits;
 use facts::Frame;
 pub use hooks::HookTrace;
@@ -67,9 +69,12 @@ pub fn lower(
     let parent = request.parent.as_ref().map(|p| &p.capabilities);
     let capabilities = capabilities::lower(composed, parent, &shared.items.sources(), &mut origins);
     let outputs = interface::fields(&composed.outputs);
+    protocol::check(shared, composed, diagnostics);
     let mut built = palette(shared, composed, &capabilities, &mut origins, diagnostics);
     let built_tokens = built.tokens();
-    built.add_return(&outputs);
+    if built.add_return(&outputs) {
+        origins.insert(format!("tool.{DIRECTIVE_RETURN}"), origin::unwritten("outputs are declared"));
+    }
     let (body, directive_body) = prompt::body(composed, inputs.as_ref(), &outputs, diagnostics);
     let (limits, model) = (limits?, model?);
 
@@ -144,6 +149,7 @@ pub fn audit(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Dia
     let capabilities = capabilities::lower(composed, None, &shared.items.sources(), &mut origins);
     let built = shared.palette(composed, &capabilities);
     diagnostics.append(built.diagnostics.clone());
+    protocol::check(shared, composed, diagnostics);
     if let (Some(limits), Some(model)) = (limits, model) {
         affordable(composed, &model, &limits, built.palette.tokens(), diagnostics);
     }
@@ -300,7 +306,10 @@ fn notes(composed: &Composed, plan: &Plan, repeats: &[prompt::Repeat], sources: 
     for layer in prompt.system.iter().chain(&prompt.first_message).chain(&prompt.continued) {
         if layer.escaped > 0 {
             let tag = layer.tag.clone().unwrap_or_default();
-            notes.push(Note::Escaped { id: layer.id.clone(), tag, count: layer.escaped });
+            let note = Note::Escaped { id: layer.id.clone(), tag, count: layer.escaped };
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
         }
     }
     notes

@@ -127,12 +127,12 @@ pub fn build(
 }
 
 impl Palette {
-    /// Adds `rye_directive_return`, last, where outputs are declared.
-    pub fn add_return(&mut self, outputs: &IndexMap<String, Field>) {
+    /// Adds `rye_directive_return`, last, and says so: only where outputs are declared.
+    pub fn add_return(&mut self, outputs: &IndexMap<String, Field>) -> bool {
         if !outputs.is_empty() {
-            self.grants.insert(DIRECTIVE_RETURN.to_owned(), "outputs are declared".to_owned());
             self.tools.push(primary_tool(primary::directive_return(outputs), Primary::Return));
         }
+        !outputs.is_empty()
     }
 
     /// Tokens of all definitions.

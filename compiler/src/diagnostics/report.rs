@@ -9,7 +9,8 @@ use miette::{LabeledSpan, MietteError, SourceCode, SourceSpan, SpanContents};
 use rye_grammar::Sources;
 
 use super::{Diagnostic, Severity};
-use view::{View, clean, shorten};
+pub(crate) use view::clean;
+use view::{View, shorten};
 
 /// The most lines one underlining covers; what is longer is shown by its beginning.
 const MOST_LINES: usize = 8;

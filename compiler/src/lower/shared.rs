@@ -163,7 +163,7 @@ impl<'i, 'w> Shared<'i, 'w> {
     }
 
     /// The primaries that a grant could allow.
-    fn primaries_of(&self, pattern: &str) -> Vec<Primary> {
+    pub fn primaries_of(&self, pattern: &str) -> Vec<Primary> {
         if let Some(known) = self.primaries.borrow().get(pattern) {
             return known.clone();
         }

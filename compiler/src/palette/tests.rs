@@ -141,7 +141,7 @@ fn registration_can_be_switched_off_and_the_return_tool_stays() {
     let off = Preload { enabled: false, max_tokens: 2000 };
     let primaries = super::primaries(&capabilities, primaries_of);
     let mut palette = build(&primaries, &reached, off, &|_| None, &mut Diagnostics::new());
-    palette.add_return(&outputs);
+    assert!(palette.add_return(&outputs) && !palette.add_return(&IndexMap::new()));
     assert_eq!(names(&palette), ["rye_execute", "rye_directive_return"]);
     assert_eq!(palette.dropped, Vec::new());
 }

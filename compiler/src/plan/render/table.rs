@@ -1,5 +1,9 @@
 //! Rows of columns, padded so that they line up; the last column is never padded.
 
+use std::borrow::Cow;
+
+use crate::diagnostics::clean;
+
 /// What a column does with short cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
@@ -7,11 +11,14 @@ pub enum Align {
     Right,
 }
 
-/// Adds the rows to `out`, indented by two spaces. Cells that are missing at the end of a row are left out.
+/// Adds the rows to `out`, indented by two spaces. Cells that are missing at the end of a row are left out; nothing in
+/// a cell ends its line or steers a terminal.
 pub fn table(out: &mut String, columns: &[Align], rows: &[Vec<String>]) {
+    let rows: Vec<Vec<Cow<'_, str>>> =
+        rows.iter().map(|row| row.iter().map(|cell| clean(cell, "\u{fffd}")).collect()).collect();
     let width = |i: usize| rows.iter().filter_map(|r| r.get(i)).map(|c| c.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns.len()).map(width).collect();
-    for row in rows {
+    for row in &rows {
         let mut line = String::from("  ");
         let last = row.iter().rposition(|cell| !cell.is_empty()).unwrap_or(0);
         for (i, cell) in row.iter().enumerate().take(last + 1) {
@@ -55,9 +62,9 @@ mod tests {
     fn columns_line_up() {
         let row = |cells: &[&str]| cells.iter().map(|c| (*c).to_owned()).collect::<Vec<_>>();
         let mut out = String::new();
-        let rows = [row(&["a", "1", "x"]), row(&["long", "100", ""]), row(&["é", "20", "y"])];
+        let rows = [row(&["a", "1", "x"]), row(&["long", "100", ""]), row(&["é", "20", "\u{1b}y\n"])];
         table(&mut out, &[Align::Left, Align::Right, Align::Left], &rows);
-        assert_eq!(out, "  a       1  x\n  long  100\n  é      20  y\n");
+        assert_eq!(out, "  a       1  x\n  long  100\n  é      20  \u{fffd}y\n");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::super::{Place, Plan, Prices};
 use super::table::{Align, grouped, table};
 use super::view::{self, LayerView, MessageView};
 use crate::compile::Compilation;
+use crate::diagnostics::clean;
 use crate::hook::PlanVerdict;
 use crate::semantics::hook_point;
 use crate::semantics::limits::{LimitName, Limits};
@@ -39,8 +40,9 @@ fn heading(out: &mut String, title: &str, aside: &str) {
     push(out, &if aside.is_empty() { title.to_owned() } else { format!("{title}  ·  {aside}") });
 }
 
+/// Adds a line; nothing that an author wrote may steer a terminal.
 fn push(out: &mut String, line: &str) {
-    out.push_str(line);
+    out.push_str(&clean(line, "\u{fffd}"));
     out.push('\n');
 }
 

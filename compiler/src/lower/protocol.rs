@@ -1,0 +1,58 @@
+//! Whether what a directive is told it can do is what it may do: the protocol items of its context against the
+//! primaries that its grants could allow (`language.md` 10).
+
+use rye_grammar::Span;
+
+use super::shared::Shared;
+use crate::compose::{By, Composed, ContextItem, Origin};
+use crate::diagnostics::{Diagnostics, PaletteError};
+use crate::hook::PlanVerdict;
+use crate::primary::Primary;
+
+const ITEMS: &str = "rye/agent/core/protocol/";
+const BASES: &str = "rye/agent/core/base";
+
+/// Two kinds of warnings. A chain without permissions says nothing of what it may do; one that neither extends a
+/// standard base nor brings a protocol item has its own way of explaining.
+pub fn check(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Diagnostics) {
+    let Some(permissions) = &composed.permissions else { return };
+    let allowed = |primary: Primary| {
+        permissions.value.grants.iter().find(|grant| shared.primaries_of(&grant.pattern.0).contains(&primary))
+    };
+    let items: Vec<&ContextItem> =
+        composed.system.iter().chain(&composed.before).chain(&composed.after).filter(|item| is_about(item)).collect();
+    let live =
+        composed.hooks.iter().filter(|h| !matches!(h.verdict, PlanVerdict::Never { .. } | PlanVerdict::Removed { .. }));
+    let by_hooks: Vec<&str> = live.filter_map(|h| h.knowledge.as_ref()).map(|k| k.file.id.as_str()).collect();
+    let based = composed.chain.iter().any(|link| link.id().as_str().starts_with(BASES));
+    let explains = based || !items.is_empty() || by_hooks.iter().any(|id| id.starts_with(ITEMS));
+    for primary in Primary::ALL {
+        let item = format!("{ITEMS}{}", primary.word());
+        let described = items.iter().find(|i| i.id.as_str() == item);
+        let primary_word = primary.word().to_owned();
+        match (allowed(primary), described) {
+            (None, Some(described)) => {
+                if let Some(span) = nearer(composed, &described.origin, &permissions.origin) {
+                    diagnostics.push(PaletteError::DescribesUngranted { item, primary: primary_word, span });
+                }
+            }
+            (Some(grant), None) if explains && !by_hooks.contains(&item.as_str()) => {
+                diagnostics.push(PaletteError::Undescribed { primary: primary_word, item, span: grant.span });
+            }
+            (Some(_) | None, Some(_) | None) => {}
+        }
+    }
+}
+
+fn is_about(item: &ContextItem) -> bool {
+    item.id.as_str().starts_with(ITEMS)
+}
+
+/// The place nearer to the leaf: what was written later made the two disagree.
+fn nearer(composed: &Composed, a: &Origin, b: &Origin) -> Option<Span> {
+    let depth = |origin: &Origin| match &origin.by {
+        By::Directive(id) => composed.chain.iter().position(|link| link.id() == id),
+        By::Hook(_) | By::Config(_) | By::BuiltIn => None,
+    };
+    if depth(a) >= depth(b) { a.span } else { b.span }
+}
