@@ -53,7 +53,9 @@ impl Problem for PaletteError {
             Self::DescribesUngranted { primary, span, .. } => {
                 vec![label(*span, format!("`{primary}` is explained, and nothing here grants it"))]
             }
-            Self::Undescribed { primary, span, .. } => vec![label(*span, format!("grants `{primary}`"))],
+            Self::Undescribed { primary, span, .. } => {
+                vec![label(*span, format!("`{primary}` is allowed, and nothing explains it"))]
+            }
             Self::Name { span, .. } => span.iter().map(|s| label(*s, "this grant reaches it")).collect(),
         }
     }

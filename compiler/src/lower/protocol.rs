@@ -1,13 +1,14 @@
 //! Whether what a directive is told it can do is what it may do: the protocol items of its context against the
 //! primaries that its grants could allow (`language.md` 10).
 
-use rye_grammar::Span;
+use rye_grammar::{ItemId, Span};
 
 use super::shared::Shared;
 use crate::compose::{By, Composed, ContextItem, Origin};
 use crate::diagnostics::{Diagnostics, PaletteError};
 use crate::hook::PlanVerdict;
 use crate::primary::Primary;
+use crate::world::ItemKind;
 
 const ITEMS: &str = "rye/agent/core/protocol/";
 const BASES: &str = "rye/agent/core/base";
@@ -36,12 +37,19 @@ pub fn check(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Dia
                     diagnostics.push(PaletteError::DescribesUngranted { item, primary: primary_word, span });
                 }
             }
-            (Some(grant), None) if explains && !by_hooks.contains(&item.as_str()) => {
-                diagnostics.push(PaletteError::Undescribed { primary: primary_word, item, span: grant.span });
+            (Some(grant), None) if explains && !by_hooks.contains(&item.as_str()) && exists(shared, &item) => {
+                let leaf = composed.leaf().filter(|leaf| leaf.permissions.is_none());
+                // What a leaf takes over unchanged is no line of its own.
+                let span = leaf.map_or(grant.span, |leaf| leaf.span);
+                diagnostics.push(PaletteError::Undescribed { primary: primary_word, item, span });
             }
             (Some(_) | None, Some(_) | None) => {}
         }
     }
+}
+
+fn exists(shared: &Shared<'_, '_>, item: &str) -> bool {
+    ItemId::parse(item).is_ok_and(|id| shared.items.exists(ItemKind::Knowledge, &id))
 }
 
 fn is_about(item: &ContextItem) -> bool {
