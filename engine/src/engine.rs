@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use rye_compiler::compile::Compilation;
@@ -106,8 +106,15 @@ pub(crate) struct Inner {
     pub asker: Option<Arc<dyn Asker>>,
     pub keys: Option<Keys>,
     pub tools: Tools,
-    /// The threads that run in this process.
-    live: Mutex<BTreeMap<ThreadId, Running>>,
+    live: Mutex<Live>,
+}
+
+/// The threads that run in this process.
+#[derive(Debug, Default)]
+struct Live {
+    threads: BTreeMap<ThreadId, Running>,
+    /// Somebody looks at their inboxes.
+    watched: bool,
 }
 
 /// A thread of this process.
@@ -273,26 +280,31 @@ impl Inner {
     }
 
     pub fn running(&self, thread: &ThreadId) -> Option<Running> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner).get(thread).cloned()
+        self.live().threads.get(thread).cloned()
     }
 
     /// Takes a thread into the list, and watches the inboxes while the list is not empty.
     pub fn enlist(self: &Arc<Self>, thread: &ThreadId, running: Running) {
-        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = live.is_empty();
-        live.insert(thread.clone(), running);
-        if first {
+        let mut live = self.live();
+        live.threads.insert(thread.clone(), running);
+        if !std::mem::replace(&mut live.watched, true) {
             tokio::spawn(watch_inboxes(Arc::downgrade(self)));
         }
     }
 
     pub fn dismiss(&self, thread: &ThreadId) {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(thread);
+        self.live().threads.remove(thread);
     }
 
+    /// Every thread that could have mail. Where there is none, the watcher is let go.
     fn all_running(&self) -> Vec<(ThreadId, Sender)> {
-        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        live.iter().map(|(id, running)| (id.clone(), running.control.clone())).collect()
+        let mut live = self.live();
+        live.watched = !live.threads.is_empty();
+        live.threads.iter().map(|(id, running)| (id.clone(), running.control.clone())).collect()
+    }
+
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -238,7 +238,7 @@ fn snapshot(thread: &Thread, ended: Option<&Ended>, now: i64) -> Map<String, Val
         "thread_id": thread.id.as_str(),
         "directive": thread.plan.directive.as_str(),
         "status": status.word(),
-        "created_at": time(state.clock.since),
+        "created_at": time(state.clock.began),
         "updated_at": time(now),
         "model": thread.plan.model.id,
         "limits": {

@@ -19,6 +19,7 @@ mod observe;
 pub fn apply(state: &mut State, event: &Event) {
     if state.events == 0 {
         state.clock.since = event.ts;
+        state.clock.began = event.ts;
     }
     // A clock that went back does not make time owned twice.
     let before = state.clock.now;

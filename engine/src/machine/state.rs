@@ -74,6 +74,8 @@ pub enum Position {
 /// Owned time: what lies between two owners does not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Clock {
+    /// The time of the first event.
+    pub began: i64,
     /// Milliseconds owned before `since`.
     pub before: i64,
     pub since: i64,
