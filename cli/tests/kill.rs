@@ -6,6 +6,7 @@
 #[path = "support/rye.rs"]
 mod rye;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -84,8 +85,9 @@ fn nanos(dollars: &Value) -> u64 {
     text.replace('.', "").parse().unwrap()
 }
 
-/// What must hold of a thread that is over, however often it was killed.
-fn verify(place: &Place, killed_after: usize) {
+/// What must hold of a thread that is over, however often it was killed. Answers how many events it had when it was
+/// killed first.
+fn verify(place: &Place, killed_after: usize) -> Option<u64> {
     let (code, listed) = place.json(&["threads", "list"]);
     let threads = listed["threads"].as_array().unwrap();
     assert_eq!((code, threads.len()), (Some(0), 1), "{killed_after}: {listed}");
@@ -133,6 +135,7 @@ fn verify(place: &Place, killed_after: usize) {
     assert_eq!(nanos(&shown["cost"]["spend"]), known + marked, "killed after {killed_after}");
     assert_eq!(nanos(&shown["ledger"][0]["spent"]), known + marked, "killed after {killed_after}");
     assert_eq!(shown["ledger"][0]["standing"], "released");
+    of_type("recovered").first().and_then(|line| line["seq"].as_u64())
 }
 
 #[test]
@@ -142,24 +145,24 @@ fn a_run_killed_at_any_event_goes_on_to_the_right_end() {
     verify(&clean, 0);
     let events = lines(&clean);
     assert!(events > 40, "{events}");
-    let killed: usize = std::thread::scope(|scope| {
+    let places: BTreeSet<u64> = std::thread::scope(|scope| {
         // Two at a time: each waits mostly for the disk.
         let half = |from: usize| {
             scope.spawn(move || {
-                let mut killed = 0;
+                let mut places = BTreeSet::new();
                 for after in (from..events).step_by(2) {
                     let place = place();
-                    killed += usize::from(kill_after(&place, after));
-                    verify(&place, after);
+                    kill_after(&place, after);
+                    places.extend(verify(&place, after));
                 }
-                killed
+                places
             })
         };
         let halves = [half(1), half(2)];
-        halves.into_iter().map(|half| half.join().unwrap()).sum()
+        halves.into_iter().flat_map(|half| half.join().unwrap()).collect()
     });
-    // The last events are written together: a few kills come too late.
-    assert!(killed + 6 >= events, "{killed} of {events}");
+    // Events are written in groups, and a kill may come a little late: these are the places where runs really died.
+    assert!(places.len() >= 10, "{places:?} of {events}");
 }
 
 #[test]

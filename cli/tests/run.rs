@@ -52,6 +52,7 @@ fn a_newcomer_inits_checks_runs_and_lists() {
     place.fine(&["init"]);
     let checked = place.json(&["check"]);
     assert_eq!((checked.0, &checked.1["diagnostics"]), (Some(0), &json!([])));
+    assert!(place.fine(&["plan", "first"]).contains("no value was given for the input `topic`"));
     let run = place.rye(&["run", "first", "--input", "topic=tea"]);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     assert!(run.stdout.starts_with("Let me see what is here. \nsentence: "), "{}", run.stdout);
@@ -176,6 +177,8 @@ fn a_limit_ends_with_its_own_exit_code_and_the_partial_result() {
         (Some(4), &json!("error"), &json!("turns_exceeded"))
     );
     assert_eq!(result["cost"]["turns"], 2);
+    let told = place.rye(&["run", "review", "--limit", "turns=2"]);
+    assert!(told.stderr.contains("error: turns_exceeded: 2 of 2\n"), "{}", told.stderr);
     let (_, shown) = place.json(&["threads", "show", result["thread_id"].as_str().unwrap()]);
     assert_eq!((&shown["limits"]["turns"], &shown["status"]), (&json!(2), &json!("error")));
 }
@@ -380,4 +383,22 @@ fn a_file_whose_signature_does_not_hold_is_refused_as_such() {
     let done = place.rye(&["run", "hello"]);
     assert_eq!(done.code, Some(5), "{}", done.stderr);
     assert!(done.stderr.contains("signature"), "{}", done.stderr);
+}
+
+#[test]
+fn what_children_do_is_told_with_their_names() {
+    let script = "steps:\n  - text: Delegating.\n    tool_calls:\n      - { name: rye_execute, input: { item_type: directive, \
+                  item_id: child, parameters: {} } }\n  - Done.\nthreads:\n  child:\n    - { text: Not for stdout. }\n";
+    let place = talker("<permissions><execute><directive>child</directive></execute></permissions>", script);
+    place.write(
+        ".ai/directives/child.md",
+        "Child.\n\n```xml\n<directive name=\"child\" version=\"1.0.0\">\n<metadata><description>Child.</description>\
+         <model provider=\"scripted\" tier=\"fast\"/></metadata>\n</directive>\n```\n\nTalk.\n",
+    );
+    let run = place.rye(&["run", "talk"]);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(0), "Delegating.\nDone.\n"), "{}", run.stderr);
+    assert!(run.stderr.contains("\nchild child-") && run.stderr.contains("\n[child-"), "{}", run.stderr);
+    assert!(run.stderr.contains("\nok    rye_execute {\"item_type\":\"directive\""), "{}", run.stderr);
+    let (_, listed) = place.json(&["threads", "list", "--directive", "child"]);
+    assert!(listed["threads"][0]["parent"].as_str().unwrap().starts_with("talk-"));
 }

@@ -12,7 +12,7 @@ use rye_engine::event::{
     ToolCallResult,
 };
 use rye_engine::message::Block;
-use rye_engine::provider::Delta;
+use rye_engine::provider::{Delta, Usage};
 use rye_engine::thread::{PrintedCost, RunResult, Status};
 use rye_engine::thread_id::ThreadId;
 use serde_json::Value;
@@ -81,8 +81,9 @@ impl People {
             return;
         }
         self.out.end_line();
-        let whose = if self.main.as_ref() == Some(thread) { String::new() } else { format!("[{thread}] ") };
-        writeln!(io_err(), "{DIM}{whose}{DIM:#}{style}{}{style:#}", printable(text)).ok();
+        let own = self.main.as_ref() == Some(thread);
+        let whose = if own { String::new() } else { format!("{DIM}[{thread}]{DIM:#} ") };
+        writeln!(io_err(), "{whose}{style}{}{style:#}", printable(text)).ok();
     }
 
     fn event(&mut self, thread: &ThreadId, event: &Event) {
@@ -97,6 +98,8 @@ impl People {
         match &event.body {
             EventBody::CognitionOut(reply) => self.replied(thread, reply),
             EventBody::AttemptFailed(failed) => self.failed(thread, failed),
+            // A failed attempt that nobody billed has been told.
+            EventBody::Settled(settled) if settled.amount == 0 && settled.usage == Usage::default() => {}
             EventBody::Settled(settled) => self.say(thread, DIM, &settling(settled)),
             EventBody::ToolStarted(started) => {
                 if let Some(call) = self.calls.get_mut(&(thread.clone(), started.call_id.clone())) {
@@ -291,7 +294,9 @@ impl Show for People {
         let mut err = io_err();
         if let Some(error) = &result.error {
             let red = coloured(AnsiColor::Red).bold();
-            writeln!(err, "{red}error{red:#}: {}: {}", error.code, printable(&error.message)).ok();
+            // A limit's message begins with its code.
+            let message = error.message.strip_prefix(&format!("{}: ", error.code)).unwrap_or(&error.message);
+            writeln!(err, "{red}error{red:#}: {}: {}", error.code, printable(message)).ok();
         }
         if self.missing_key {
             writeln!(err, "  help: `--model scripted/fast` plays a script and needs no key").ok();
@@ -305,7 +310,8 @@ impl Show for People {
         let style = status_style(result.status);
         let word = result.status.word();
         writeln!(err, "{style}{word}{style:#}  {}  {DIM}{}{DIM:#}", cost(&result.cost), result.thread_id).ok();
-        if matches!(result.status, Status::Created | Status::Running | Status::Suspended) {
+        let cut_off = result.error.as_ref().is_some_and(|error| error.code == "engine_failed");
+        if cut_off || matches!(result.status, Status::Created | Status::Running | Status::Suspended) {
             writeln!(err, "  help: `rye run --resume {}` goes on", result.thread_id).ok();
         }
     }
