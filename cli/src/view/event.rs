@@ -109,10 +109,10 @@ pub fn cost(cost: &Cost) -> String {
 /// How a call that ran or did not run came by its result.
 pub fn why(kind: &ResultKind) -> Option<String> {
     match kind {
-        ResultKind::Ran | ResultKind::Returned { error: None, .. } => None,
+        // What was refused says why itself.
+        ResultKind::Ran | ResultKind::Refused | ResultKind::Returned { error: None, .. } => None,
         ResultKind::Denied { capability } => Some(format!("denied: no grant for {capability}")),
         ResultKind::Blocked => Some("blocked by a hook".to_owned()),
-        ResultKind::Refused => Some("refused: it means nothing".to_owned()),
         ResultKind::Skipped => Some("skipped".to_owned()),
         ResultKind::Interrupted => Some("interrupted: outcome unknown".to_owned()),
         ResultKind::Returned { error: Some(error), .. } => Some(format!("returned an error: {error}")),

@@ -33,7 +33,8 @@ impl Inner {
             return Err(DriveError::Plan(format!("`{}` was never opened", thread.id)));
         };
         let message = self.continuation(&thread.plan).await?;
-        let last = self.last_event(&thread.id).await?;
+        // Its own record, which this process has just written.
+        let last = self.last_event(&thread.id, 0).await?;
         let beginning = Beginning {
             plan: Arc::clone(&thread.plan),
             plan_id: thread.state.plan_id.clone(),
@@ -66,7 +67,7 @@ impl Inner {
             }
             return Ok(handle);
         }
-        let (last, hash) = self.last_event(thread).await?;
+        let (last, hash) = self.last_event(thread, row.synced).await?;
         let (engine, id) = (Arc::clone(self), thread.clone());
         let read = move || -> Result<_, DriveError> {
             let (talk, _) = engine.talk_of(&id, last, 1_000)?;
@@ -137,10 +138,10 @@ impl Inner {
         Ok((id, running))
     }
 
-    /// The number and the chain hash of a thread's last event.
-    async fn last_event(self: &Arc<Self>, thread: &ThreadId) -> Result<(u64, String), DriveError> {
+    /// The number and the chain hash of a thread's last event, of which `synced` events are known to be on the disk.
+    async fn last_event(self: &Arc<Self>, thread: &ThreadId, synced: u64) -> Result<(u64, String), DriveError> {
         let (disk, id) = (Arc::clone(&self.disk), thread.clone());
-        let reading = blocking(move || Ok(transcript::read(&*disk, &id, 0)?)).await?;
+        let reading = blocking(move || Ok(transcript::read(&*disk, &id, synced)?)).await?;
         let last = reading.records.last().map(|record| (record.seq, record.hash.to_string()));
         last.ok_or_else(|| DriveError::Plan(format!("`{thread}` has no record")))
     }

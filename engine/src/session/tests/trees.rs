@@ -146,6 +146,21 @@ async fn an_ended_thread_goes_on_in_a_linked_one() {
 }
 
 #[tokio::test]
+async fn a_damaged_record_is_not_gone_on_from() {
+    let lab = Lab::new(|_| Ok(say("hello")));
+    lab.directive("hello", "", "");
+    let engine = lab.engine();
+    let first = lab.run(&engine, "hello").await;
+    let path = lab.path().join(".ai/state/threads").join(&first.thread_id).join("transcript.jsonl");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let half: String = text.split_inclusive('\n').take(5).collect();
+    std::fs::write(&path, half).unwrap();
+    let error = engine.resume(&thread(&first), "and then?").await.err().unwrap().to_string();
+    assert!(error.contains("damaged at line 6"), "{error}");
+    assert_eq!(rows(&engine).len(), 1);
+}
+
+#[tokio::test]
 async fn a_full_context_is_handed_over() {
     let lab = Lab::new(|request| {
         let seen = serde_json::to_string(&request.turns).unwrap();
