@@ -86,7 +86,7 @@ fn suppressed_by(composed: &mut Composed, decl: &HookDecl, origin: &Origin) -> O
         return None;
     }
     let by_id = suppress(&mut composed.suppressions, &decl.id.node, origin).then(|| decl.id.node.clone());
-    let knowledge = decl.fetched.as_ref().filter(|_| collects).map(|id| id.to_string());
+    let knowledge = decl.fetched.as_ref().filter(|_| collects).map(ToString::to_string);
     let by_knowledge = knowledge.filter(|id| suppress(&mut composed.suppressions, id, origin));
     let id = by_id.or(by_knowledge)?;
     let by = composed.suppressions.iter().find(|s| s.id == id).map(|s| &s.origin.by);

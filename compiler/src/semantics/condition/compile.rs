@@ -98,7 +98,7 @@ impl Compiler<'_> {
         match RegexBuilder::new(pattern).size_limit(PATTERN_BYTES).build() {
             Ok(pattern) => Node::Matches { left, pattern },
             Err(error) => {
-                self.fault(right, bad_pattern(pattern, &error), pattern_help(pattern));
+                self.fault(right, bad_pattern(pattern, &error), Some(pattern_help(pattern)));
                 Node::Literal(Value::Bool(false))
             }
         }
@@ -156,13 +156,13 @@ fn bad_pattern(pattern: &str, error: &regex::Error) -> String {
     format!("`{shown}` is no pattern: {why}")
 }
 
-fn pattern_help(pattern: &str) -> Option<String> {
+fn pattern_help(pattern: &str) -> String {
     if ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|look| pattern.contains(look)) {
-        return Some("patterns match in linear time, so they have no look-around".into());
+        return "patterns match in linear time, so they have no look-around".into();
     }
     let back_reference = pattern.as_bytes().windows(2).any(|pair| matches!(pair, [b'\\', b'1'..=b'9']));
     if back_reference {
-        return Some("patterns match in linear time, so they have no back-references".into());
+        return "patterns match in linear time, so they have no back-references".into();
     }
-    Some("put a backslash before a character that stands for itself".into())
+    "put a backslash before a character that stands for itself".into()
 }
