@@ -22,7 +22,7 @@ use crate::palette::Palette;
 use crate::plan::graph::{Needs, Part};
 use crate::plan::{
     Capabilities, Interface, Link, NudgePolicy, Origin, Origins, PLAN_FORMAT, PaletteTool, Plan, PlannedModel, Primary,
-    estimate,
+    Segment, estimate,
 };
 use crate::primary::DIRECTIVE_RETURN;
 use crate::semantics::limits::Limits;
@@ -75,7 +75,7 @@ pub fn lower(
     if built.add_return(&outputs) {
         origins.insert(format!("tool.{DIRECTIVE_RETURN}"), origin::unwritten("outputs are declared"));
     }
-    let (body, directive_body) = prompt::body(composed, inputs.as_ref(), &outputs, diagnostics);
+    let (body, alone) = prompt::body(composed, inputs.as_ref(), &outputs, diagnostics);
     let (limits, model) = (limits?, model?);
 
     let frame = Frame {
@@ -84,11 +84,11 @@ pub fn lower(
         model: &model.id,
         limits: &limits,
         capabilities: capabilities::summary(&capabilities),
-        directive_body,
+        directive_body: known_text(&alone),
     };
     let (hooks, traces) = hooks::lower(&frame, &shared.items.sources(), &mut origins);
     let mut repeats = Vec::new();
-    let prompt = prompt::lower(&frame, body, &mut repeats);
+    let prompt = prompt::lower(&frame, body, alone, &mut repeats);
     layers(composed, &shared.items.sources(), &mut origins);
     rest(composed, request, &shared.items.sources(), &mut origins);
 
@@ -128,6 +128,15 @@ pub fn lower(
     affordable(composed, &plan.model, &limits, built_tokens, diagnostics);
     let notes = notes(composed, &plan, &repeats, &shared.items.sources());
     Some(Lowered { plan, origins, hooks: traces, notes })
+}
+
+/// The text of segments without a hole.
+fn known_text(segments: &[Segment]) -> Option<String> {
+    let text = |segment: &Segment| match segment {
+        Segment::Text { text } => Some(text.clone()),
+        Segment::Pending { .. } => None,
+    };
+    segments.iter().map(text).collect()
 }
 
 /// What check wants to know of a composed directive: whether it could be lowered. Tells what [`lower`] would tell

@@ -24,8 +24,9 @@ pub struct Repeat {
     pub by: String,
 }
 
-/// The layers of a directive, and what was left out because it stands further up. `body` is the directive's own layer.
-pub fn lower(frame: &Frame<'_>, body: Layer, repeats: &mut Vec<Repeat>) -> Prompt {
+/// The layers of a directive, and what was left out because it stands further up. `body` is the directive's own layer,
+/// `alone` its body without the element round it.
+pub fn lower(frame: &Frame<'_>, body: Layer, alone: Vec<Segment>, repeats: &mut Vec<Repeat>) -> Prompt {
     let composed = frame.composed;
     let mut collect = Collector { frame, seen: BTreeSet::new(), layers: Vec::new(), repeats };
     collect.hooks(HookPoint::BuildSystemPrompt, Position::Before);
@@ -44,7 +45,7 @@ pub fn lower(frame: &Frame<'_>, body: Layer, repeats: &mut Vec<Repeat>) -> Promp
     collect.seen = before_message;
     collect.hooks(HookPoint::ThreadContinued, Position::Before);
     collect.hooks(HookPoint::ThreadContinued, Position::After);
-    Prompt { system, first_message, continued: collect.layers }
+    Prompt { system, first_message, continued: collect.layers, body: alone }
 }
 
 struct Collector<'a, 'f> {

@@ -18,6 +18,9 @@ pub struct Prompt {
     pub first_message: Vec<Layer>,
     /// What `thread_continued` hooks bring into the last user message of a continuation or resume.
     pub continued: Vec<Layer>,
+    /// The body with its inputs, without the element round it: the fact `directive_body`.
+    #[serde(default)]
+    pub body: Vec<Segment>,
 }
 
 /// One contribution and who made it.
@@ -129,6 +132,15 @@ pub struct Opening {
 }
 
 impl Prompt {
+    /// The fact `directive_body`.
+    pub fn directive_body(&self, fill: &mut dyn FnMut(&Pending) -> String) -> String {
+        let text = |segment: &Segment| match segment {
+            Segment::Text { text } => text.clone(),
+            Segment::Pending { pending, .. } => fill(pending),
+        };
+        self.body.iter().map(text).collect()
+    }
+
     /// The opening of a fresh thread.
     pub fn open(&self, known: &mut dyn Known) -> Opening {
         let mut seen = BTreeSet::new();

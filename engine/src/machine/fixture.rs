@@ -79,6 +79,7 @@ pub(crate) fn plan() -> Plan {
                 layer("test/hello", LayerKind::Body, None, text("Say hello.")),
             ],
             continued: Vec::new(),
+            body: text("Say hello."),
         },
         palette: vec![
             palette("rye_execute", Primary::Execute, None, false, false),

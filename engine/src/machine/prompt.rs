@@ -2,8 +2,8 @@
 //! that `plan` prints them with.
 
 use rye_compiler::hook::HookPoint;
-use rye_compiler::plan::prompt::{Known, render_layer};
-use rye_compiler::plan::{LayerKind, Pending, Plan};
+use rye_compiler::plan::prompt::Known;
+use rye_compiler::plan::{Pending, Plan};
 use rye_compiler::semantics::value::embed;
 use serde_json::{Map, Value};
 
@@ -31,8 +31,7 @@ pub(super) fn opening(plan: &Plan, state: &State) -> Vec<EventBody> {
 
 /// The directive's own text, as far as it is known.
 pub(crate) fn body(plan: &Plan) -> String {
-    let body = plan.prompt.first_message.iter().find(|layer| layer.kind == LayerKind::Body);
-    body.map(|layer| render_layer(layer, &mut |hole: &Pending| hole.marker())).unwrap_or_default()
+    plan.prompt.directive_body(&mut Pending::marker)
 }
 
 /// What this run knows.

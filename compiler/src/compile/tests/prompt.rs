@@ -193,3 +193,15 @@ fn a_continuation_puts_its_hooks_round_the_message() {
     );
     assert_eq!((sent.before, sent.after), (vec!["a".to_owned()], vec!["b".to_owned()]));
 }
+
+#[test]
+fn the_fact_of_the_body_is_the_body_alone() {
+    let hooks = "hooks:\n- { id: a, event: thread_started, condition: 'directive_body == \"Do X.\"', action: { fetch: { item_type: knowledge, item_id: facts } } }\n";
+    let world = knowledge(mini().project(".ai/config/agent/hooks.yaml", hooks), &[("facts", "of ${directive_body}")]);
+    let inside = "<inputs><input name=\"x\" type=\"string\" default=\"X\">x</input></inputs>";
+    let world = with_directives(world, &[("leaf", "", inside, "Do {input:x}.")]);
+    assert!(opening(&plain(&world, "leaf")).message.starts_with("<facts id=\"facts\" type=\"knowledge\">\nof Do X.\n"));
+    let open = compiled(&world, &Request::new(id("leaf"))).plan.prompt;
+    assert_eq!(open.directive_body(&mut Pending::marker), "Do ${inputs.x}.");
+    assert!(open.first_message[0].depends);
+}

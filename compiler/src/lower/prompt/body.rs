@@ -9,22 +9,22 @@ use super::fill::Writer;
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, InterfaceError};
 use crate::lower::words::shown;
-use crate::plan::{Field, FieldType, Layer, LayerKind, Pending};
+use crate::plan::{Field, FieldType, Layer, LayerKind, Pending, Segment};
 use crate::primary::DIRECTIVE_RETURN;
 use crate::semantics::value::embed;
 
 /// The tag round the body; no knowledge may wear it.
 pub const TAG: &str = "directive";
 
-/// The layer, and the filled body alone where every input is known.
+/// The layer, and the segments of the filled body alone.
 pub fn body(
     composed: &Composed,
     inputs: Option<&Map<String, Value>>,
     outputs: &IndexMap<String, Field>,
     diagnostics: &mut Diagnostics,
-) -> (Layer, Option<String>) {
+) -> (Layer, Vec<Segment>) {
     let mut filled = Writer::new(Some(TAG));
-    let mut alone = Some(String::new());
+    let mut alone = Writer::new(None);
     filled.text(format!("<{TAG} name=\"{}\">\n", composed.id.name()));
     let mut parts: Vec<Part> = Vec::new();
     if let Some(leaf) = composed.leaf() {
@@ -43,15 +43,15 @@ pub fn body(
         for part in parts {
             match part {
                 Part::Text(text) => {
-                    alone = alone.map(|body| body + &text);
+                    alone.text(text.as_str());
                     filled.text(text);
                 }
                 Part::Value(value) => {
-                    alone = alone.map(|body| body + &value);
+                    alone.value(value.as_str());
                     filled.value(value);
                 }
                 Part::Hole(pending, why) => {
-                    alone = None;
+                    alone.hole(pending.clone(), why.clone());
                     filled.hole(pending, why);
                 }
             }
@@ -73,7 +73,7 @@ pub fn body(
         escaped: 0,
         segments: filled.finish(),
     };
-    (layer, alone)
+    (layer, alone.finish())
 }
 
 enum Part {
