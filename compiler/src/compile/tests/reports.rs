@@ -40,7 +40,10 @@ fn a_small_plan_in_full() {
         mini().project(".ai/tools/p/big.yaml", tool(&"Long. ".repeat(100))),
         &[("leaf", "", "<metadata><permissions><execute><tool>*</tool></execute></permissions></metadata>", "Do it.")],
     );
-    insta::assert_snapshot!(text::render(&plain(&world, "leaf")));
+    let compilation = plain(&world, "leaf");
+    // The id changes with the format of the plan; that it is stable is tested elsewhere.
+    let printed = text::render(&compilation).replace(&compilation.plan_id[..12], "ID");
+    insta::assert_snapshot!(printed);
 }
 
 #[test]
