@@ -5,19 +5,18 @@
 pub fn closest<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<String> {
     let limit = (text.chars().count() / 3).clamp(1, 6);
     let last = text.rsplit(['/', '.']).next().unwrap_or(text);
-    let lower = text.to_lowercase();
+    let letters = Letters::of(text);
     let mut best: Option<(usize, &str)> = None;
     for candidate in candidates {
         if candidate == text {
             continue;
         }
-        if candidate.len().abs_diff(text.len()) > limit.saturating_mul(4) && !ends_in(candidate, last) {
-            continue;
-        }
-        let edits = if candidate.to_lowercase() == lower {
+        let edits = if candidate.eq_ignore_ascii_case(text) {
             0
         } else {
-            let edits = strsim::osa_distance(candidate, text);
+            // Most candidates are nowhere near, and their letters alone tell.
+            let far = letters.edits_at_least(&Letters::of(candidate)) > limit;
+            let edits = if far { usize::MAX } else { strsim::osa_distance(candidate, text) };
             // The right name in the wrong folder is as likely as a slip of the finger.
             if edits > limit && ends_in(candidate, last) { limit } else { edits }
         };
@@ -26,6 +25,35 @@ pub fn closest<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) ->
         }
     }
     best.map(|(_, c)| c.to_owned())
+}
+
+/// How often each letter stands in a text, sixteen classes of bytes together.
+struct Letters {
+    counts: [u32; 16],
+    is_ascii: bool,
+}
+
+impl Letters {
+    fn of(text: &str) -> Self {
+        let mut counts = [0; 16];
+        for byte in text.bytes() {
+            if let Some(count) = counts.get_mut(usize::from(byte & 15)) {
+                *count += 1;
+            }
+        }
+        Self { counts, is_ascii: text.is_ascii() }
+    }
+
+    /// A lower bound of the edits between two texts: one edit takes a byte out of a class, puts one into a class, or
+    /// both. A character of up to four bytes does so as often.
+    fn edits_at_least(&self, other: &Self) -> usize {
+        let (mut more, mut less) = (0u32, 0u32);
+        for (a, b) in self.counts.iter().zip(&other.counts) {
+            more += a.saturating_sub(*b);
+            less += b.saturating_sub(*a);
+        }
+        more.max(less) as usize / if self.is_ascii && other.is_ascii { 1 } else { 4 }
+    }
 }
 
 fn ends_in(candidate: &str, last: &str) -> bool {

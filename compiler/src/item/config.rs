@@ -1,5 +1,7 @@
 //! Settings files: merged over the spaces, every value still knowing where it was written (`language.md` 1).
 
+use std::collections::HashMap;
+
 use rye_grammar::data::{Entry, Kind, Node};
 
 /// Lays `over` on `under`: mappings deep, lists of things with an `id` by id, anything else replaced. Spans stay those
@@ -20,8 +22,9 @@ pub fn merge(over: Node, under: Node) -> Node {
 
 /// The order is that of the lower file, then what only the higher one has.
 fn merge_maps(over: Vec<Entry>, mut merged: Vec<Entry>) -> Vec<Entry> {
+    let places: HashMap<String, usize> = merged.iter().enumerate().map(|(i, e)| (e.key.node.clone(), i)).collect();
     for entry in over {
-        match merged.iter_mut().find(|e| e.key.node == entry.key.node) {
+        match places.get(&entry.key.node).and_then(|i| merged.get_mut(*i)) {
             Some(slot) => {
                 let under = std::mem::replace(&mut slot.value, Node::new(Kind::Null, entry.value.span));
                 slot.value = merge(entry.value, under);
@@ -34,8 +37,10 @@ fn merge_maps(over: Vec<Entry>, mut merged: Vec<Entry>) -> Vec<Entry> {
 }
 
 fn merge_lists(over: Vec<Node>, mut merged: Vec<Node>) -> Vec<Node> {
+    let places: HashMap<String, usize> =
+        merged.iter().enumerate().filter_map(|(i, m)| Some((id(m)?.to_owned(), i))).collect();
     for item in over {
-        match merged.iter_mut().find(|m| id(m) == id(&item)) {
+        match id(&item).and_then(|id| places.get(id)).and_then(|i| merged.get_mut(*i)) {
             Some(slot) => {
                 let under = std::mem::replace(slot, Node::new(Kind::Null, item.span));
                 *slot = merge(item, under);

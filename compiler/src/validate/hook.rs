@@ -8,7 +8,7 @@ use crate::compose::{Composed, report_unknown};
 use crate::diagnostics::{Diagnostics, ExtendsError, HookError, InterfaceError, ItemError, closest};
 use crate::hook::{HookAction, HookSource};
 use crate::item::directive::fields::value_type;
-use crate::item::{HookDecl, Items, Knowledge};
+use crate::item::{HookDecl, Items};
 use crate::semantics;
 use crate::semantics::capability::{CapabilitySet, ItemType, Primary, Request};
 use crate::semantics::condition::Condition;
@@ -29,9 +29,6 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: 
     }
     for hole in &hook.holes.facts {
         fact(&hole.path, hole.span, point, own, found);
-    }
-    if let Some(knowledge) = hook.fetched.as_ref().and_then(|id| items.knowledge(id)) {
-        content(&knowledge, point, found);
     }
     if let Some(own) = own {
         for hole in &hook.holes.inputs {
@@ -99,8 +96,13 @@ fn fact(path: &Path, span: Span, point: &Point, own: Option<&Composed>, found: &
     }
 }
 
-/// Fetched knowledge is a template as far as its holes name facts of the point; any other `${…}` is text.
-fn content(knowledge: &Knowledge, point: &Point, found: &mut Diagnostics) {
+/// Fetched knowledge is a template as far as its holes name facts of the point; any other `${…}` is text. Reads the
+/// knowledge, so that a plan asks this of the hooks that fire and no others.
+pub fn content(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
+    let point = hook_point::of(hook.event);
+    let Some(knowledge) = hook.fetched.as_ref().filter(|_| hook.enabled).and_then(|id| items.knowledge(id)) else {
+        return;
+    };
     let body = &knowledge.body;
     if !body.node.contains("${") {
         return;
