@@ -129,7 +129,7 @@ fn compile_in(shared: &Shared<'_, '_>, request: &Request, diagnostics: &mut Diag
     let composed = compose(shared.items, &request.directive, &Launch { inputs, model: &model });
     diagnostics.append(composed.diagnostics);
     let composed = composed.value?;
-    check_composed(shared.items, &composed, diagnostics);
+    check_composed(shared, &composed, diagnostics);
     lower(shared, &composed, request, diagnostics)
 }
 

@@ -110,19 +110,23 @@ pub fn target(hook: &HookDecl) -> Option<ItemId> {
 }
 
 /// Facts before a run, and who may still ask for those that are not known.
-pub struct Known {
+pub struct Known<'l> {
     facts: Facts,
-    known_roots: Vec<&'static str>,
+    roots: Vec<&'static str>,
+    /// Looked up only when a condition asks for the model.
+    model: Option<AskedModel<'l>>,
 }
 
-impl Known {
+type AskedModel<'l> = (Option<&'l ModelRequest>, &'l dyn Fn(Option<&ModelRequest>) -> Option<String>);
+
+impl<'l> Known<'l> {
     /// Facts of `resolve_extends`.
-    pub fn before_the_chain(leaf: &Directive, launch: &Launch<'_>) -> Self {
-        let mut known = Self::common(leaf, (launch.model)(leaf.model.as_ref()));
+    pub fn before_the_chain(leaf: &'l Directive, launch: &Launch<'l>) -> Self {
+        let mut known = Self::common(leaf, (leaf.model.as_ref(), launch.model));
         known.facts.set("has_extends", Value::Bool(leaf.extends.is_some()));
-        known.known_roots.push("has_extends");
+        known.roots.push("has_extends");
         // There is no thread yet.
-        known.known_roots.push("thread_id");
+        known.roots.push("thread_id");
         match launch.inputs {
             // An ancestor may declare inputs too, so nothing at all is known of them.
             Inputs::Unknown => {}
@@ -134,16 +138,16 @@ impl Known {
     /// Facts of a composed directive.
     pub fn of_chain<'f>(
         leaf: &Directive,
-        model: Option<&ModelRequest>,
+        model: Option<&'l ModelRequest>,
         inputs: impl Iterator<Item = &'f Field>,
-        launch: &Launch<'_>,
+        launch: &Launch<'l>,
     ) -> Self {
-        let mut known = Self::common(leaf, (launch.model)(model));
+        let mut known = Self::common(leaf, (model, launch.model));
         match launch.inputs {
             Inputs::Given(given) => known.give(given, inputs),
             Inputs::Unknown => {
                 known.facts.set("inputs", Value::Object(Map::new()));
-                known.known_roots.push("inputs");
+                known.roots.push("inputs");
                 for field in inputs {
                     known.facts.unknown(&format!("inputs.{}", field.name.node));
                 }
@@ -154,7 +158,7 @@ impl Known {
 
     /// No fact at all: what is true or false over it is so whatever happens.
     pub fn nothing() -> Self {
-        Self { facts: Facts::new(), known_roots: Vec::new() }
+        Self { facts: Facts::new(), roots: Vec::new(), model: None }
     }
 
     /// A directive of which nothing but the id was looked at.
@@ -162,17 +166,14 @@ impl Known {
         let mut facts = Facts::new();
         facts.set("directive", Value::String(id.to_string()));
         facts.set("category", Value::String(id.category().to_owned()));
-        Self { facts, known_roots: vec!["directive", "category"] }
+        Self { facts, roots: vec!["directive", "category"], model: None }
     }
 
-    fn common(leaf: &Directive, model: Option<String>) -> Self {
-        let Self { mut facts, mut known_roots } = Self::of_id(leaf.id());
-        facts.set("category", Value::String(leaf.category().to_owned()));
-        if let Some(model) = model {
-            facts.set("model", Value::String(model));
-            known_roots.push("model");
-        }
-        Self { facts, known_roots }
+    fn common(leaf: &Directive, model: AskedModel<'l>) -> Self {
+        let mut known = Self::of_id(leaf.id());
+        known.facts.set("category", Value::String(leaf.category().to_owned()));
+        known.model = Some(model);
+        known
     }
 
     /// What the caller gave, then defaults; a required input without either is not known yet, an optional one absent.
@@ -192,7 +193,7 @@ impl Known {
             }
         }
         self.facts.set("inputs", Value::Object(values));
-        self.known_roots.push("inputs");
+        self.roots.push("inputs");
     }
 
     /// What a hook's condition says over these facts.
@@ -224,9 +225,15 @@ impl Known {
     /// Whatever a path reads that is not known here is known at run time only.
     fn declare(&mut self, paths: Vec<&Path>) {
         for path in paths {
-            if let Some(Segment::Name(root)) = path.segments.first()
-                && !self.known_roots.contains(&root.as_str())
+            let Some(Segment::Name(root)) = path.segments.first() else { continue };
+            if root == "model"
+                && let Some((asked, resolve)) = self.model.take()
+                && let Some(id) = resolve(asked)
             {
+                self.facts.set("model", Value::String(id));
+                self.roots.push("model");
+            }
+            if !self.roots.contains(&root.as_str()) {
                 self.facts.unknown(root);
             }
         }

@@ -13,9 +13,10 @@ use rye_grammar::{ItemId, SourceId, Sources};
 
 use crate::compose::{Composed, compose_all};
 use crate::diagnostics::{Diagnostics, Severity};
-use crate::item::Items;
+use crate::item::{Items, ModelRequest};
 use crate::lower::audit;
 use crate::lower::shared::Shared;
+use crate::model::ModelOverride;
 use crate::resolve::{Inputs, Launch};
 use crate::world::{ItemKind, Space, World};
 
@@ -98,7 +99,8 @@ pub fn check_items(items: &Items<'_>, selection: &Selection) -> (Diagnostics, us
 }
 
 /// What is wrong with one composed directive and with what it reaches: for plan and run, which look at no other.
-pub fn check_composed(items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
+pub fn check_composed(shared: &Shared<'_, '_>, composed: &Composed, found: &mut Diagnostics) {
+    let items = shared.items;
     let mut check = Check::new(items);
     check.hook_files();
     limit::defaults(items, &mut check.found);
@@ -109,9 +111,12 @@ pub fn check_composed(items: &Items<'_>, composed: &Composed, found: &mut Diagno
         }
     }
     directive::check(items, composed, &mut check.found);
-    check.capabilities.own(items, composed, &mut check.found);
+    for hook in composed.hooks.iter().filter(|h| h.is_live()) {
+        hook::content(items, &hook.decl, &mut check.found);
+    }
+    check.capabilities.own(shared, composed, &mut check.found);
     check.capabilities.against_base(composed, &mut check.found);
-    check.interface.add(items, composed, &mut check.found);
+    interface::holes(composed, &mut check.found);
     found.append(check.found);
 }
 
@@ -139,15 +144,13 @@ struct Check<'i, 'w> {
 
 impl<'i, 'w> Check<'i, 'w> {
     fn new(items: &'i Items<'w>) -> Self {
-        let mut found = Diagnostics::new();
-        let capabilities = capability::Reach::new(items, &mut found);
         Self {
             items,
-            found,
+            found: Diagnostics::new(),
             hooks: hook_use::HookUses::default(),
             interface: interface::InputUses::default(),
             context: context::SuppressionUses::default(),
-            capabilities,
+            capabilities: capability::Reach::default(),
             lowering: Shared::new(items),
         }
     }
@@ -164,7 +167,11 @@ impl<'i, 'w> Check<'i, 'w> {
     /// Hook files and settings.
     fn settings(&mut self) {
         self.hook_files();
-        self.hooks.shadowed(self.items.hook_files(), &mut self.found);
+        let files = self.items.hook_files();
+        for hook in [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten() {
+            hook::content(self.items, hook, &mut self.found);
+        }
+        self.hooks.shadowed(files, &mut self.found);
         limit::defaults(self.items, &mut self.found);
         for id in project_ids(self.items, ItemKind::Config) {
             if !matches!(id.as_str(), "agent/hooks" | "agent/hook_conditions") {
@@ -175,21 +182,29 @@ impl<'i, 'w> Check<'i, 'w> {
 
     /// One directive along every route; answers the sources of its chains.
     fn directive(&mut self, id: &ItemId) -> Vec<SourceId> {
-        let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
+        let model = |asked: Option<&ModelRequest>| {
+            let found = self.lowering.catalog().resolve(asked, &ModelOverride::default());
+            found.ok().map(|model| model.id)
+        };
+        let launch = Launch { inputs: Inputs::Unknown, model: &model };
         let (all, routes) = compose_all(self.items, id, &launch, &mut self.found);
         let mut sources = Vec::new();
         for (i, composed) in all.iter().enumerate() {
             // What the file says by itself is the same on every route.
             if i == 0 {
                 directive::check(self.items, composed, &mut self.found);
-                self.capabilities.own(self.items, composed, &mut self.found);
+                self.capabilities.own(&self.lowering, composed, &mut self.found);
+                for hook in composed.leaf().iter().flat_map(|leaf| &leaf.hooks) {
+                    hook::content(self.items, hook, &mut self.found);
+                }
             }
             self.capabilities.against_base(composed, &mut self.found);
             // A world without any provider plans nothing.
             if self.lowering.catalog().has_any() {
                 audit(&self.lowering, composed, &mut self.found);
             }
-            self.interface.add(self.items, composed, &mut self.found);
+            interface::holes(composed, &mut self.found);
+            self.interface.add(self.items, composed);
             self.hooks.add(composed);
             self.context.add(composed);
             sources.extend(composed.chain.iter().map(|d| d.file.source));

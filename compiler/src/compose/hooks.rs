@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rye_grammar::ItemId;
 
 use super::context::suppress;
-use super::{By, Composed, ComposedHook, Duplicate, Origin};
+use super::{By, Composed, ComposedHook, Duplicate, Origin, Suppression};
 use crate::hook::{HookPoint, HookSource, PlanVerdict, Position};
 use crate::item::{HookDecl, Items};
 use crate::resolve::{Inputs, Known, Launch};
@@ -20,6 +20,7 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) 
     let order: Vec<Candidate<'_>> = all.iter().map(|h| h.candidate()).collect();
     let places = hook_table::order(&order);
     let Some(leaf) = composed.leaf().cloned() else { return };
+    let mut suppressions = std::mem::take(&mut composed.suppressions);
     let request = composed.model.as_ref().map(|m| &m.value);
     let mut known = Known::of_chain(&leaf, request, composed.inputs.values().map(|f| &f.value), launch);
     let mut at_routing = Known::before_the_chain(&leaf, launch);
@@ -31,7 +32,7 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) 
         let removed = match place.removed {
             Some(Removed::Disabled) => Some("`enabled: false`".to_owned()),
             Some(Removed::Replaced { by }) => all.get(by).map(replaced_because),
-            None => suppressed_by(composed, decl, &origin),
+            None => suppressed_by(&mut suppressions, decl, &origin),
         };
         let verdict = match removed {
             Some(because) => PlanVerdict::Removed { because },
@@ -49,6 +50,7 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) 
             origin,
         });
     }
+    composed.suppressions = suppressions;
     shadow(&mut hooks);
     brought_once(composed, &mut hooks);
     for hook in hooks.iter_mut().filter(|h| h.is_live()) {
@@ -79,17 +81,17 @@ fn replaced_because(by: &Arc<HookDecl>) -> String {
 
 /// What a hook would bring into the prompt can be suppressed, by its id or by the knowledge's. Hooks that guard or
 /// steer a run are not the chain's to remove, except its own.
-fn suppressed_by(composed: &mut Composed, decl: &HookDecl, origin: &Origin) -> Option<String> {
+fn suppressed_by(suppressions: &mut [Suppression], decl: &HookDecl, origin: &Origin) -> Option<String> {
     let collects = hook_point::of(decl.event).mode == Mode::Collect;
     let own = matches!(decl.source, HookSource::Directive { .. });
     if !collects && !own {
         return None;
     }
-    let by_id = suppress(&mut composed.suppressions, &decl.id.node, origin).then(|| decl.id.node.clone());
+    let by_id = suppress(suppressions, &decl.id.node, origin).then(|| decl.id.node.clone());
     let knowledge = decl.fetched.as_ref().filter(|_| collects).map(ToString::to_string);
-    let by_knowledge = knowledge.filter(|id| suppress(&mut composed.suppressions, id, origin));
+    let by_knowledge = knowledge.filter(|id| suppress(suppressions, id, origin));
     let id = by_id.or(by_knowledge)?;
-    let by = composed.suppressions.iter().find(|s| s.id == id).map(|s| &s.origin.by);
+    let by = suppressions.iter().find(|s| s.id == id).map(|s| &s.origin.by);
     Some(match by {
         Some(By::Directive(directive)) => format!("`{id}` is suppressed by `{directive}`"),
         Some(By::Hook(_) | By::Config(_) | By::BuiltIn) | None => format!("`{id}` is suppressed"),

@@ -7,19 +7,19 @@ use rye_grammar::Span;
 use rye_grammar::capability::{Pattern, is_plain};
 
 use crate::compose::Composed;
-use crate::diagnostics::{CapabilityError, ConfigError, Diagnostics, closest};
+use crate::diagnostics::{CapabilityError, Diagnostics, closest};
 use crate::item::{Items, Permissions};
+use crate::lower::shared::Shared;
 use crate::semantics::capability::{ItemType, Primary};
 use crate::semantics::glob::{Coverage, Glob, covers};
-use crate::semantics::risk::{Policy, Risk, RiskTable};
+use crate::semantics::risk::Policy;
 
 /// What patterns reach, remembered.
+#[derive(Default)]
 pub struct Reach {
-    table: RiskTable,
     /// Dotted ids by type, sorted; filled at the first question.
     ids: HashMap<ItemType, Vec<String>>,
     reaches: HashMap<String, Answer>,
-    risks: HashMap<String, Risk>,
     /// By the base's `<permissions>` and the pattern.
     covered: HashMap<(Span, String), Coverage>,
 }
@@ -31,29 +31,12 @@ enum Answer {
 }
 
 impl Reach {
-    pub fn new(items: &Items<'_>, found: &mut Diagnostics) -> Self {
-        let mut table = RiskTable::default();
-        if let Some(config) = items.config_named("agent/capability_risk") {
-            match RiskTable::from_value(&config.to_value()) {
-                Ok(read) => table = read,
-                Err(fault) => found.push(ConfigError::Invalid {
-                    file: "agent/capability_risk".into(),
-                    key: fault.at.clone(),
-                    found: "read".into(),
-                    expected: fault.message.clone(),
-                    span: Some(place(&config, &fault.at)),
-                }),
-            }
-        }
-        Self { table, ids: HashMap::new(), reaches: HashMap::new(), risks: HashMap::new(), covered: HashMap::new() }
-    }
-
     /// The leaf's own `<permissions>`: what they reach, and at what risk.
-    pub fn own(&mut self, items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
+    pub fn own(&mut self, shared: &Shared<'_, '_>, composed: &Composed, found: &mut Diagnostics) {
         let Some(permissions) = composed.leaf().and_then(|leaf| leaf.permissions.as_ref()) else { return };
-        self.patterns(items, permissions.grants.iter().map(|g| (&g.pattern, g.span)), found);
+        self.patterns(shared.items, permissions.grants.iter().map(|g| (&g.pattern, g.span)), found);
         for grant in &permissions.grants {
-            self.risk(&grant.pattern.0, grant.span, permissions, found);
+            risk(shared, &grant.pattern.0, grant.span, permissions, found);
         }
     }
 
@@ -111,21 +94,6 @@ impl Reach {
                     base_span: granted.span,
                 }),
             }
-        }
-    }
-
-    fn risk(&mut self, pattern: &str, span: Span, permissions: &Permissions, found: &mut Diagnostics) {
-        let table = &self.table;
-        let risk = self.risks.entry(pattern.to_owned()).or_insert_with(|| table.classify_grant(pattern));
-        let tier = risk.tier.as_str();
-        if permissions.acknowledged.iter().any(|a| a.risk.node == tier) {
-            return;
-        }
-        let (pattern, tier) = (pattern.to_owned(), tier.to_owned());
-        match risk.policy {
-            Policy::Allow => {}
-            Policy::AcknowledgeRequired => found.push(CapabilityError::Unacknowledged { pattern, tier, span }),
-            Policy::Block => found.push(CapabilityError::Blocked { pattern, tier, span }),
         }
     }
 
@@ -190,6 +158,21 @@ impl Reach {
     }
 }
 
+/// A grant of a risk that its policy does not let pass, and that nobody acknowledged.
+fn risk(shared: &Shared<'_, '_>, pattern: &str, span: Span, permissions: &Permissions, found: &mut Diagnostics) {
+    let risk = shared.risk_of(pattern);
+    let tier = risk.tier.as_str();
+    if permissions.acknowledged.iter().any(|a| a.risk.node == tier) {
+        return;
+    }
+    let (pattern, tier) = (pattern.to_owned(), tier.to_owned());
+    match risk.policy {
+        Policy::Allow => {}
+        Policy::AcknowledgeRequired => found.push(CapabilityError::Unacknowledged { pattern, tier, span }),
+        Policy::Block => found.push(CapabilityError::Blocked { pattern, tier, span }),
+    }
+}
+
 /// What follows `head.` in a pattern without other wildcards than one `*` at its end.
 enum Tail<'p> {
     Exact(&'p str),
@@ -219,17 +202,4 @@ fn plainly_covered(base: &Permissions, pattern: &str) -> bool {
         let wide = grant.pattern.0.as_str();
         wide == pattern || wide.strip_suffix('*').is_some_and(|p| is_plain(p) && literal.starts_with(p))
     })
-}
-
-/// The node at a dotted path of keys and indexes, or as much of it as there is.
-fn place(node: &rye_grammar::data::Node, path: &str) -> Span {
-    let mut here = node;
-    for segment in path.split('.') {
-        let next = here.get(segment).or_else(|| segment.parse::<usize>().ok().and_then(|i| here.items().get(i)));
-        match next {
-            Some(next) => here = next,
-            None => break,
-        }
-    }
-    here.span
 }

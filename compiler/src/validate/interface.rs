@@ -49,15 +49,9 @@ impl Named {
 }
 
 impl InputUses {
-    /// Checks the body of the leaf and notes which inputs the composition uses.
-    pub fn add(&mut self, items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
-        let Some(leaf) = composed.leaf() else { return };
-        for hole in template::input_holes(&leaf.body_template) {
-            super::hook::input(&hole.name, hole.span, composed, found);
-        }
-        if composed.inputs.is_empty() {
-            return;
-        }
+    /// Notes which inputs a composition uses.
+    pub fn add(&mut self, items: &Items<'_>, composed: &Composed) {
+        let Some(leaf) = composed.leaf().filter(|_| !composed.inputs.is_empty()) else { return };
         let hooks: Vec<Arc<Named>> = composed
             .hooks
             .iter()
@@ -111,6 +105,14 @@ impl InputUses {
                 found.push(InterfaceError::UnusedInput { name, span });
             }
         }
+    }
+}
+
+/// Holes of the body that name no input.
+pub fn holes(composed: &Composed, found: &mut Diagnostics) {
+    let Some(leaf) = composed.leaf() else { return };
+    for hole in template::input_holes(&leaf.body_template) {
+        super::hook::input(&hole.name, hole.span, composed, found);
     }
 }
 
