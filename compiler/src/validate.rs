@@ -173,6 +173,8 @@ impl<'i, 'w> Check<'i, 'w> {
         }
         self.hooks.shadowed(files, &mut self.found);
         limit::defaults(self.items, &mut self.found);
+        // The table is read at the first question, and a wrong one is wrong whether or not anybody asks.
+        self.lowering.risk_of("rye.*");
         for id in project_ids(self.items, ItemKind::Config) {
             if !matches!(id.as_str(), "agent/hooks" | "agent/hook_conditions") {
                 self.items.config(&id);

@@ -106,11 +106,10 @@ impl<'i, 'w> Shared<'i, 'w> {
         self.risk.get_or_init(|| {
             let Some(node) = self.items.config_named("agent/capability_risk") else { return RiskTable::default() };
             RiskTable::from_value(&node.to_value()).unwrap_or_else(|fault| {
-                self.found.borrow_mut().push(ConfigError::Invalid {
+                self.found.borrow_mut().push(ConfigError::Refused {
                     file: "agent/capability_risk".to_owned(),
                     key: fault.at.clone(),
-                    found: "used".to_owned(),
-                    expected: fault.message.clone(),
+                    why: fault.message.clone(),
                     span: Some(at(&node, &fault.at).span),
                 });
                 RiskTable::default()
