@@ -230,7 +230,7 @@ impl Origin {
 
 impl Route {
     fn parent(&self) -> extends::RoutedParent {
-        let span = self.hook.action.as_ref().map_or(self.hook.span, |a| a.span);
+        let span = self.hook.item_span();
         extends::RoutedParent { parent: Spanned::new(self.to.clone(), span), hook: self.hook.id.node.clone() }
     }
 }

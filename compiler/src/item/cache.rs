@@ -1,7 +1,7 @@
 //! Everything a compilation has read, parsed once and shared: nothing is opened before somebody needs it.
 
 use std::cell::{Cell, OnceCell, Ref, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use rye_grammar::data::{Kind, Node};
@@ -28,6 +28,8 @@ pub struct Items<'w> {
     configs: Cache<Node>,
     hooks: OnceCell<HookFiles>,
     lists: [OnceCell<Arc<[Entry]>>; 4],
+    /// Kinds whose list could not be read; said once.
+    unlisted: RefCell<BTreeSet<ItemKind>>,
     parsed: Cell<usize>,
 }
 
@@ -56,6 +58,7 @@ impl<'w> Items<'w> {
             configs: RefCell::default(),
             hooks: OnceCell::new(),
             lists: Default::default(),
+            unlisted: RefCell::default(),
             parsed: Cell::new(0),
         }
     }
@@ -123,7 +126,18 @@ impl<'w> Items<'w> {
 
     /// Whether any space has an item; reads nothing.
     pub fn exists(&self, kind: ItemKind, id: &ItemId) -> bool {
-        self.list(kind).binary_search_by(|e| e.id.cmp(id)).is_ok()
+        if self.list(kind).binary_search_by(|e| e.id.cmp(id)).is_ok() {
+            return true;
+        }
+        // Without a list the one file is asked for; one that cannot be read is there.
+        self.unlisted.borrow().contains(&kind)
+            && self.world.candidates(kind, id).map_or(true, |files| !files.is_empty())
+    }
+
+    /// Whether the list of a kind is whole: where it could not be read, nothing can be said about what is missing.
+    pub fn is_listed(&self, kind: ItemKind) -> bool {
+        self.list(kind);
+        !self.unlisted.borrow().contains(&kind)
     }
 
     /// Every item of a kind, sorted by id, then by space.
@@ -133,6 +147,7 @@ impl<'w> Items<'w> {
             Ok(entries) => entries.into(),
             Err(error) => {
                 self.report(None, world_error(kind, error));
+                self.unlisted.borrow_mut().insert(kind);
                 Arc::new([])
             }
         })

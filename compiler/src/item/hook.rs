@@ -49,9 +49,13 @@ pub struct HookDecl {
     pub span: Span,
 }
 
-/// What the action's strings ask to be filled in.
+/// What the action's strings ask to be filled in, and where its parts stand.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HookHoles {
+    /// The `item_id`, or what another action names.
+    pub item: Option<Span>,
+    /// Each parameter's name, and its value's place.
+    pub params: Vec<(Spanned<String>, Span)>,
     /// `${…}` holes.
     pub facts: Vec<HookHole>,
     /// `{input:…}` holes.
@@ -85,6 +89,11 @@ impl HookHoles {
 }
 
 impl HookDecl {
+    /// Where the item stands that its action names; else the whole action.
+    pub fn item_span(&self) -> Span {
+        self.holes.item.or(self.action.as_ref().map(|a| a.span)).unwrap_or(self.span)
+    }
+
     /// Whether which item it uses is known before the run.
     pub fn has_static_id(&self) -> bool {
         self.holes.spare("item_id")

@@ -102,6 +102,9 @@ impl Reach {
         for primary in Primary::ALL {
             for kind in ItemType::ALL {
                 let head = format!("rye.{primary}.{kind}");
+                if !items.is_listed(kind.kind()) && can_begin_with(pattern, &head) {
+                    return true;
+                }
                 // A query needs no id.
                 if glob.matches(&head) {
                     return true;

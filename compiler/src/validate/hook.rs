@@ -39,15 +39,15 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: 
         if let (false, Some(grant)) = (hook.grants.is_empty(), hook.grants.first()) {
             found.push(ItemError::InvalidValue {
                 what: "`grants`".into(),
-                found: "given by a directive's own hook".into(),
-                expected: "the permission into `<permissions>`, or the hook into a hook file".into(),
+                found: "given to a directive's own hook".into(),
+                expected: "nothing here: such a hook may do what `<permissions>` of its directive allow".into(),
                 span: grant.span,
             });
         }
     }
     untrusted(items, hook, found);
     if let Some(action) = &hook.action {
-        names(items, hook, &action.node, action.span, found);
+        names(items, hook, &action.node, found);
     }
 }
 
@@ -135,7 +135,7 @@ fn beyond(hook: &HookDecl, own: &Composed, found: &mut Diagnostics) {
     let grants = CapabilitySet::new(permissions.value.grants.iter().map(|g| g.pattern.0.as_str()));
     if grants.first_match(&capability).is_none() {
         let (id, granted) = (hook.id.node.clone(), permissions.origin.span);
-        found.push(HookError::Beyond { id, capability, span: action.span, granted });
+        found.push(HookError::Beyond { id, capability, span: hook.item_span(), granted });
     }
 }
 
@@ -195,7 +195,8 @@ fn untrusted(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
 }
 
 /// The items and limits that an action names.
-fn names(items: &Items<'_>, hook: &HookDecl, action: &HookAction, span: Span, found: &mut Diagnostics) {
+fn names(items: &Items<'_>, hook: &HookDecl, action: &HookAction, found: &mut Diagnostics) {
+    let span = hook.item_span();
     if let Some(parent) = action.parent().and_then(|id| ItemId::parse(id).ok()) {
         if !items.exists(ItemKind::Directive, &parent) {
             found.push(ExtendsError::Unknown {
@@ -210,13 +211,13 @@ fn names(items: &Items<'_>, hook: &HookDecl, action: &HookAction, span: Span, fo
     if let HookAction::Raise { limit, .. } = action
         && crate::semantics::limits::LimitName::parse(limit).is_none()
     {
-        found.push(super::limit::unknown(limit, span));
+        found.push(super::limit::unknown(limit, hook.item_span()));
     }
     let Some((kind, id)) = action.item() else { return };
     if !hook.has_static_id() {
         let own = matches!(hook.source, HookSource::Directive { .. });
         if hook.grants.is_empty() && !own {
-            found.push(HookError::Ungranted { id: hook.id.node.clone(), span });
+            found.push(HookError::Ungranted { id: hook.id.node.clone(), span: hook.item_span() });
         }
         return;
     }
@@ -231,6 +232,6 @@ fn names(items: &Items<'_>, hook: &HookDecl, action: &HookAction, span: Span, fo
         return;
     }
     if let HookAction::Execute { item_type: ItemKind::Directive, params: Value::Object(params), .. } = action {
-        super::interface::call(items, &id, params, span, found);
+        super::interface::call(items, &id, params, &hook.holes.params, span, found);
     }
 }

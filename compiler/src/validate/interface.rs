@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use rye_grammar::condition::{Path, Segment};
-use rye_grammar::{ItemId, Span};
+use rye_grammar::{ItemId, Span, Spanned};
 use serde_json::{Map, Value};
 
 use crate::compose::{Composed, compose_all};
@@ -117,17 +117,26 @@ pub fn holes(composed: &Composed, found: &mut Diagnostics) {
 }
 
 /// A call of a directive with parameters that are known but for their holes.
-pub fn call(items: &Items<'_>, id: &ItemId, params: &Map<String, Value>, span: Span, found: &mut Diagnostics) {
+/// `places` are the parameters' names and values as they were written, `span` the id that is called.
+pub fn call(
+    items: &Items<'_>,
+    id: &ItemId,
+    params: &Map<String, Value>,
+    places: &[(Spanned<String>, Span)],
+    span: Span,
+    found: &mut Diagnostics,
+) {
     let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
     // What is wrong with the callee is told where the callee is checked.
     let (routes, _) = compose_all(items, id, &launch, &mut Diagnostics::new());
     let Some(callee) = routes.first() else { return };
     for (name, value) in params {
+        let place = places.iter().find(|(written, _)| written.node == *name);
         let Some(field) = callee.inputs.get(name) else {
             found.push(InterfaceError::UnknownInput {
                 name: name.clone(),
                 directive: id.to_string(),
-                span: Some(span),
+                span: Some(place.map_or(span, |(written, _)| written.span)),
                 suggestion: closest(name, callee.inputs.keys().map(String::as_str)),
                 declared: callee.inputs.keys().cloned().collect(),
             });
@@ -135,7 +144,7 @@ pub fn call(items: &Items<'_>, id: &ItemId, params: &Map<String, Value>, span: S
         };
         let open = value.as_str().is_some_and(|s| s.contains("${") || s.contains("{input:"));
         if !open {
-            found.extend(fields::check(&field.value, value, Some(span)));
+            found.extend(fields::check(&field.value, value, Some(place.map_or(span, |(_, at)| *at))));
         }
     }
     for (name, field) in &callee.inputs {

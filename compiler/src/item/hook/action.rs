@@ -206,6 +206,7 @@ impl Fields<'_> {
             ActionName::Terminate => HookAction::Terminate { status: self.text("status"), error: self.text("error") },
             ActionName::Escalate => HookAction::Escalate,
             ActionName::Raise => {
+                self.holes.item = self.get("limit").map(|node| node.span);
                 let (limit, value) = (self.needed("limit", span)?, self.needed_value("value", span)?);
                 HookAction::Raise { limit, value }
             }
@@ -291,6 +292,7 @@ impl Fields<'_> {
             return None;
         };
         let text = data::string(self.found, "set_extends", &node)?;
+        self.holes.item = Some(text.span);
         id::read(self.found, &text).map(|id| id.node.to_string())
     }
 
@@ -316,6 +318,7 @@ impl Fields<'_> {
             }
             Some(node) => {
                 let text = data::string(self.found, "item_id", &node)?;
+                self.holes.item = Some(text.span);
                 let before = (self.holes.facts.len(), self.holes.inputs.len(), self.found.len());
                 self.scan(&node, "item_id");
                 if before == (self.holes.facts.len(), self.holes.inputs.len(), self.found.len()) {
@@ -333,6 +336,7 @@ impl Fields<'_> {
                     return None;
                 }
                 self.scan(&node, "params");
+                self.holes.params = node.entries().iter().map(|e| (e.key.clone(), e.value.span)).collect();
                 if matches!(node.kind, Kind::Null) { Value::Object(serde_json::Map::new()) } else { node.to_value() }
             }
         };
