@@ -8,6 +8,7 @@ mod hook;
 mod hook_use;
 mod interface;
 mod limit;
+mod starts;
 
 use rye_grammar::{ItemId, SourceId, Sources};
 
@@ -117,6 +118,7 @@ pub fn check_composed(shared: &Shared<'_, '_>, composed: &Composed, found: &mut 
     check.capabilities.own(shared, composed, &mut check.found);
     check.capabilities.against_base(composed, &mut check.found);
     interface::holes(composed, &mut check.found);
+    check.starts.add(items, composed, &mut check.found);
     found.append(check.found);
 }
 
@@ -139,6 +141,7 @@ struct Check<'i, 'w> {
     interface: interface::InputUses,
     context: context::SuppressionUses,
     capabilities: capability::Reach,
+    starts: starts::Starts,
     lowering: Shared<'i, 'w>,
 }
 
@@ -151,6 +154,7 @@ impl<'i, 'w> Check<'i, 'w> {
             interface: interface::InputUses::default(),
             context: context::SuppressionUses::default(),
             capabilities: capability::Reach::default(),
+            starts: starts::Starts::default(),
             lowering: Shared::new(items),
         }
     }
@@ -207,6 +211,7 @@ impl<'i, 'w> Check<'i, 'w> {
             }
             interface::holes(composed, &mut self.found);
             self.interface.add(self.items, composed);
+            self.starts.add(self.items, composed, &mut self.found);
             self.hooks.add(composed);
             self.context.add(composed);
             sources.extend(composed.chain.iter().map(|d| d.file.source));

@@ -31,6 +31,17 @@ pub enum HookError {
     /// A directive's own hook is bound by the directive's permissions.
     #[error("the hook `{id}` needs `{capability}`, which its directive does not grant")]
     Beyond { id: String, capability: String, span: Span, granted: Option<Span> },
+    /// `grant` is the started directive's, `granted` what the thread has.
+    #[error("the hook `{id}` starts `{started}`, which may use `{capability}`, and `{thread}` may not")]
+    StartsMore {
+        id: String,
+        started: String,
+        thread: String,
+        capability: String,
+        span: Span,
+        grant: Span,
+        granted: Option<Span>,
+    },
 }
 
 impl Problem for HookError {
@@ -44,7 +55,7 @@ impl Problem for HookError {
             Self::Shadowed { .. } => "hook::shadowed",
             Self::DuplicateId { .. } => "hook::duplicate-id",
             Self::UntrustedParameter { .. } => "hook::untrusted-parameter",
-            Self::Ungranted { .. } | Self::Beyond { .. } => "hook::ungranted",
+            Self::Ungranted { .. } | Self::Beyond { .. } | Self::StartsMore { .. } => "hook::ungranted",
         }
     }
 
@@ -55,9 +66,11 @@ impl Problem for HookError {
             | Self::WrongAction { .. }
             | Self::DuplicateId { .. }
             | Self::UntrustedParameter { .. } => Severity::Error,
-            Self::Never { .. } | Self::Shadowed { .. } | Self::Ungranted { .. } | Self::Beyond { .. } => {
-                Severity::Warning
-            }
+            Self::Never { .. }
+            | Self::Shadowed { .. }
+            | Self::Ungranted { .. }
+            | Self::Beyond { .. }
+            | Self::StartsMore { .. } => Severity::Warning,
             Self::Always { .. } => Severity::Advice,
         }
     }
@@ -82,6 +95,9 @@ impl Problem for HookError {
             Self::UntrustedParameter { .. } => Some(
                 "use facts that neither the model nor a tool writes, or pass the text to a tool that runs no command with it".into(),
             ),
+            Self::StartsMore { started, .. } => Some(format!(
+                "add `grants: [pattern]` to the hook if it stands in a hook file, grant it to the thread, or ask for less in `{started}`"
+            )),
             Self::Beyond { capability, .. } => Some(format!(
                 "grant `{capability}` in `<permissions>`, or move the hook into a hook file of the project"
             )),
@@ -106,6 +122,14 @@ impl Problem for HookError {
             }
             Self::UntrustedParameter { span, .. } => vec![label(*span, "this text comes from the model or a tool")],
             Self::Ungranted { span, .. } => vec![label(*span, "any item could stand here at run time")],
+            Self::StartsMore { span, grant, granted, .. } => {
+                let mut labels = vec![
+                    label(*span, "runs under the thread's capabilities and the hook's grants"),
+                    label(*grant, "this will be refused"),
+                ];
+                labels.extend(granted.map(|span| label(span, "all that the thread has")));
+                labels
+            }
             Self::Beyond { span, granted, .. } => {
                 let granted = granted.iter().map(|s| label(*s, "these are the grants"));
                 std::iter::once(label(*span, "will be refused when it fires")).chain(granted).collect()
