@@ -77,7 +77,7 @@ impl Page {
     }
 }
 
-/// A fenced block ```` ````markdown file=PATH n=1..64 ````: its file, once for each `n`.
+/// A fenced block with the info string `markdown file=PATH n=1..64`: its file, once for each `n`.
 struct Block {
     file: String,
     hex: bool,
