@@ -25,7 +25,7 @@ use crate::plan::{
     Segment, estimate,
 };
 use crate::primary::DIRECTIVE_RETURN;
-use crate::semantics::limits::Limits;
+use crate::semantics::limits::{Limits, resolve};
 use facts::Frame;
 pub use hooks::HookTrace;
 use shared::Shared;
@@ -143,10 +143,8 @@ fn known_text(segments: &[Segment]) -> Option<String> {
 /// without making a plan.
 pub fn audit(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Diagnostics) {
     let mut origins = Origins::default();
-    let limits = {
-        let sources = shared.items.sources();
-        limits::lower(&composed.limits, &[], None, &sources, &mut origins, diagnostics)
-    };
+    // What is wrong with a limit is told about the file that sets it, once.
+    let limits = resolve(&composed.limits.defaults, &composed.limits.directive, &[], &[]).ok().map(|r| r.limits);
     let asked = composed.model.as_ref().map(|m| &m.value);
     let model = match shared.catalog().resolve(asked, &ModelOverride::default()) {
         Ok(model) => Some(model),

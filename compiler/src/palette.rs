@@ -1,6 +1,8 @@
 //! The palette: the tools that a thread's capabilities reach, as native tool definitions within a budget, and the
 //! primary actions beside them (`language.md` 10). What a call may do is decided at the gate, not here.
 
+mod reach;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
@@ -11,12 +13,14 @@ use serde_json::Value;
 use crate::diagnostics::{Diagnostics, PaletteError};
 use crate::item::Tool;
 use crate::plan::{Capabilities, DroppedTool, Field, Grant, PaletteTool, Primary, estimate};
-use crate::primary::{self, DIRECTIVE_RETURN, ItemType, PrimaryDefinition, capability};
+use crate::primary::{self, DIRECTIVE_RETURN, ItemType, PrimaryDefinition};
 use crate::semantics::glob::Glob;
 use crate::semantics::glob::inclusion::{Witness, witness};
 
 /// The longest name a provider accepts for a tool.
 pub const MAX_NAME: usize = 64;
+
+pub use reach::Runnable;
 
 /// `tool_preload` of `agent/resilience`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,26 +85,6 @@ pub struct Palette {
 /// The name a model calls a tool by: `rye/file-system/read` is `rye_file_system_read`.
 pub fn flatten(id: &ItemId) -> String {
     id.as_str().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
-}
-
-/// The tools that the grants reach, most specific grant first, then by id.
-pub fn reached(tools: &[ItemId], grants: &[Grant]) -> Vec<Reached> {
-    let globs: Vec<(&Grant, Glob)> = grants.iter().map(|g| (g, Glob::new(&g.pattern))).collect();
-    let mut reached: Vec<Reached> = Vec::new();
-    for id in tools {
-        let wanted = capability(primary::Primary::Execute, ItemType::Tool, Some(id));
-        let best = globs.iter().filter(|(_, glob)| glob.matches(&wanted)).max_by(|(a, x), (b, y)| {
-            // Of two equally specific patterns the smaller text counts, whatever the order in the file.
-            Specific::of(x).cmp(&Specific::of(y)).then_with(|| b.pattern.cmp(&a.pattern))
-        });
-        if let Some((grant, glob)) = best {
-            let specific = Specific::of(glob);
-            reached.push(Reached { id: id.clone(), grant: grant.pattern.clone(), specific });
-        }
-    }
-    reached.sort_by(|a, b| b.specific.cmp(&a.specific).then_with(|| a.id.cmp(&b.id)));
-    reached.dedup_by(|a, b| a.id == b.id);
-    reached
 }
 
 /// Builds the palette of some grants: primaries first, then the tools that fit. `place` tells where a grant was written.
@@ -191,6 +175,9 @@ fn native(
 
 /// The primaries that a grant could allow.
 pub fn primaries_of(pattern: &str) -> Vec<primary::Primary> {
+    if let Some(only) = primary::Primary::ALL.into_iter().find(|p| is_inside(pattern, *p)) {
+        return vec![only];
+    }
     let grant = Glob::new(pattern);
     let could = |primary: &primary::Primary| {
         let any = Glob::new(&format!("rye.{}.*", primary.word()));
@@ -198,6 +185,19 @@ pub fn primaries_of(pattern: &str) -> Vec<primary::Primary> {
         witness(&[&grant, &any], &[]) != Witness::None
     };
     primary::Primary::ALL.into_iter().filter(could).collect()
+}
+
+/// Whether a pattern names an item, or some by a prefix, of one primary and so allows that and no other.
+fn is_inside(pattern: &str, primary: primary::Primary) -> bool {
+    let item = ItemType::ALL.iter().find_map(|kind| {
+        pattern.strip_prefix(&format!("rye.{}.", primary.word()))?.strip_prefix(kind.word())?.strip_prefix('.')
+    });
+    item.map(|item| item.strip_suffix('*').unwrap_or(item))
+        .is_some_and(|item| !item.is_empty() && item.split('.').all(is_segment))
+}
+
+fn is_segment(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
 }
 
 /// The primaries that some grant could allow, each with what allows it; all three where nothing was declared.

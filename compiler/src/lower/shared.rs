@@ -13,7 +13,7 @@ use crate::compose::Composed;
 use crate::diagnostics::{ConfigError, Diagnostics, PlanError};
 use crate::item::Items;
 use crate::model::{self, Catalog, ModelSettings};
-use crate::palette::{self, Palette, Preload, Sized};
+use crate::palette::{self, Palette, Preload, Runnable, Sized};
 use crate::plan::Capabilities;
 use crate::plan::graph::{Graph, Needs, build};
 use crate::plan::verify::verify;
@@ -38,7 +38,7 @@ pub struct Shared<'i, 'w> {
     risk: OnceCell<RiskTable>,
     preload: OnceCell<Preload>,
     frozen: OnceCell<BTreeMap<String, Value>>,
-    tools: OnceCell<Vec<ItemId>>,
+    tools: OnceCell<Runnable>,
     risks: RefCell<BTreeMap<String, Risk>>,
     primaries: RefCell<BTreeMap<String, Vec<Primary>>>,
     sized: RefCell<BTreeMap<ItemId, Option<Sized>>>,
@@ -125,7 +125,7 @@ impl<'i, 'w> Shared<'i, 'w> {
         }
         let preload = self.preload();
         let primaries = palette::primaries(capabilities, |pattern| self.primaries_of(pattern));
-        let reached = if preload.enabled { palette::reached(self.tools(), &capabilities.grants) } else { Vec::new() };
+        let reached = if preload.enabled { self.tools().reached(&capabilities.grants) } else { Vec::new() };
         // A tool that cannot be read has said so itself.
         let reached: Vec<_> = reached.into_iter().filter_map(|r| self.tool(&r.id).map(|tool| (r, tool))).collect();
         let place = |pattern: &str| {
@@ -190,13 +190,8 @@ impl<'i, 'w> Shared<'i, 'w> {
         })
     }
 
-    /// Every tool id, sorted, each once.
-    fn tools(&self) -> &[ItemId] {
-        self.tools.get_or_init(|| {
-            let mut ids: Vec<ItemId> = self.items.list(ItemKind::Tool).iter().map(|e| e.id.clone()).collect();
-            ids.dedup();
-            ids
-        })
+    fn tools(&self) -> &Runnable {
+        self.tools.get_or_init(|| Runnable::new(self.items.list(ItemKind::Tool).iter().map(|e| e.id.clone())))
     }
 }
 

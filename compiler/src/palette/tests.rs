@@ -46,7 +46,8 @@ fn palette(patterns: &[&str], tools: &[(&str, usize)], max_tokens: u64) -> (Pale
     let capabilities = capabilities(patterns);
     let ids: Vec<ItemId> = tools.iter().map(|(t, _)| id(t)).collect();
     let weight: BTreeMap<ItemId, usize> = tools.iter().map(|(t, w)| (id(t), *w)).collect();
-    let reached: Vec<_> = reached(&ids, &capabilities.grants)
+    let reached: Vec<_> = Runnable::new(ids.iter().cloned())
+        .reached(&capabilities.grants)
         .into_iter()
         .map(|r| {
             let tool = Sized::of(tool(r.id.as_str(), weight[&r.id]));
@@ -128,8 +129,11 @@ fn a_primary_is_there_when_some_grant_could_allow_it() {
 #[test]
 fn registration_can_be_switched_off_and_the_return_tool_stays() {
     let capabilities = capabilities(&["rye.execute.tool.a"]);
-    let reached: Vec<_> =
-        reached(&[id("a")], &capabilities.grants).into_iter().map(|r| (r, Sized::of(tool("a", 10)))).collect();
+    let reached: Vec<_> = Runnable::new([id("a")])
+        .reached(&capabilities.grants)
+        .into_iter()
+        .map(|r| (r, Sized::of(tool("a", 10))))
+        .collect();
     let field = Field {
         kind: FieldType::String,
         required: true,
@@ -144,4 +148,29 @@ fn registration_can_be_switched_off_and_the_return_tool_stays() {
     assert!(palette.add_return(&outputs) && !palette.add_return(&IndexMap::new()));
     assert_eq!(names(&palette), ["rye_execute", "rye_directive_return"]);
     assert_eq!(palette.dropped, Vec::new());
+}
+
+#[test]
+fn a_pattern_inside_one_primary_needs_no_automaton() {
+    let only = |pattern: &str| primaries_of(pattern).iter().map(|p| p.word()).collect::<Vec<_>>();
+    assert_eq!(only("rye.execute.tool.rye.bash.*"), ["execute"]);
+    assert_eq!(only("rye.fetch.knowledge.x"), ["fetch"]);
+    assert_eq!(only("rye.execute.tool.a..b"), Vec::<&str>::new());
+    assert_eq!(only("rye.[ef]*"), ["execute", "fetch"]);
+    assert_eq!(only("rye.*").len(), 3);
+}
+
+#[test]
+fn patterns_reach_by_name_by_prefix_and_by_wildcard() {
+    let tools = Runnable::new(["a/b", "a/c", "ab", "b"].map(id));
+    let reached = |pattern: &str| {
+        let grant = Grant { pattern: pattern.into(), net: Vec::new(), write: Vec::new() };
+        tools.reached(&[grant]).into_iter().map(|r| r.id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(reached("rye.execute.tool.a.*"), ["a/b", "a/c"]);
+    assert_eq!(reached("rye.execute.tool.a*"), ["a/b", "a/c", "ab"]);
+    assert_eq!(reached("rye.execute.tool.b"), ["b"]);
+    assert_eq!(reached("rye.execute.tool.?"), ["b"]);
+    assert_eq!(reached("rye.fetch.*"), Vec::<String>::new());
+    assert_eq!(reached("*").len(), 4);
 }

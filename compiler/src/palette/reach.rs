@@ -1,0 +1,88 @@
+//! Which tools a grant reaches: every pattern is matched against the tools once, however many directives grant it.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use rye_grammar::ItemId;
+use rye_grammar::capability::is_plain;
+
+use super::{Reached, Specific};
+use crate::plan::Grant;
+use crate::primary::{ItemType, Primary, capability};
+use crate::semantics::glob::Glob;
+
+/// The tools of a world by the capability that runs each.
+#[derive(Debug, Default)]
+pub struct Runnable {
+    /// Sorted by capability.
+    tools: Vec<(String, ItemId)>,
+    matches: RefCell<BTreeMap<String, Rc<Matches>>>,
+}
+
+/// What one pattern reaches: places in [`Runnable::tools`].
+#[derive(Debug)]
+struct Matches {
+    specific: Specific,
+    places: Vec<usize>,
+}
+
+impl Runnable {
+    pub fn new(ids: impl IntoIterator<Item = ItemId>) -> Self {
+        let named = |id: ItemId| (capability(Primary::Execute, ItemType::Tool, Some(&id)), id);
+        let mut tools: Vec<(String, ItemId)> = ids.into_iter().map(named).collect();
+        tools.sort();
+        tools.dedup();
+        Self { tools, matches: RefCell::default() }
+    }
+
+    /// The tools that the grants reach, most specific grant first, then by id.
+    pub fn reached(&self, grants: &[Grant]) -> Vec<Reached> {
+        let mut best: BTreeMap<usize, (Specific, &str)> = BTreeMap::new();
+        for grant in grants {
+            let matches = self.matches(&grant.pattern);
+            for place in &matches.places {
+                let here = (matches.specific, grant.pattern.as_str());
+                let known = best.entry(*place).or_insert(here);
+                // Of two equally specific patterns the smaller text counts, whatever the order in the file.
+                if here.0 > known.0 || (here.0 == known.0 && here.1 < known.1) {
+                    *known = here;
+                }
+            }
+        }
+        let reached = best.into_iter().filter_map(|(place, (specific, grant))| {
+            let (_, id) = self.tools.get(place)?;
+            Some(Reached { id: id.clone(), grant: grant.to_owned(), specific })
+        });
+        let mut reached: Vec<Reached> = reached.collect();
+        reached.sort_by(|a, b| b.specific.cmp(&a.specific).then_with(|| a.id.cmp(&b.id)));
+        reached
+    }
+
+    fn matches(&self, pattern: &str) -> Rc<Matches> {
+        if let Some(known) = self.matches.borrow().get(pattern) {
+            return Rc::clone(known);
+        }
+        let glob = Glob::new(pattern);
+        let prefix = pattern.strip_suffix('*').filter(|prefix| is_plain(prefix));
+        let places = match prefix {
+            // The tools are sorted, so a prefix is one stretch of them.
+            Some(prefix) => {
+                let from = self.tools.partition_point(|(c, _)| c.as_str() < prefix);
+                let rest = self.tools.get(from..).unwrap_or_default();
+                let count = rest.iter().take_while(|(c, _)| c.starts_with(prefix)).count();
+                (from..from + count).collect()
+            }
+            None if glob.is_literal() => {
+                self.tools.binary_search_by(|(c, _)| c.as_str().cmp(pattern)).into_iter().collect()
+            }
+            None => {
+                let all = self.tools.iter().enumerate();
+                all.filter(|(_, (c, _))| glob.matches(c)).map(|(place, _)| place).collect()
+            }
+        };
+        let found = Rc::new(Matches { specific: Specific::of(&glob), places });
+        self.matches.borrow_mut().insert(pattern.to_owned(), Rc::clone(&found));
+        found
+    }
+}
