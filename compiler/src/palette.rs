@@ -187,12 +187,15 @@ pub fn primaries_of(pattern: &str) -> Vec<primary::Primary> {
     primary::Primary::ALL.into_iter().filter(could).collect()
 }
 
-/// Whether a pattern names an item, or some by a prefix, of one primary and so allows that and no other.
+/// Whether a pattern names all items, an item, or some by a prefix, of one primary and so allows that and no other.
 fn is_inside(pattern: &str, primary: primary::Primary) -> bool {
     let item = ItemType::ALL.iter().find_map(|kind| {
         pattern.strip_prefix(&format!("rye.{}.", primary.word()))?.strip_prefix(kind.word())?.strip_prefix('.')
     });
-    item.map(|item| item.strip_suffix('*').unwrap_or(item))
+    if pattern.strip_prefix("rye.").and_then(|p| p.strip_suffix(".*")) == Some(primary.word()) {
+        return true;
+    }
+    item.map(|item| item.strip_suffix(".*").or_else(|| item.strip_suffix('*')).unwrap_or(item))
         .is_some_and(|item| !item.is_empty() && item.split('.').all(is_segment))
 }
 

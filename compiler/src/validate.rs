@@ -14,6 +14,7 @@ use rye_grammar::{ItemId, SourceId, Sources};
 
 use crate::compose::{Composed, compose_all};
 use crate::diagnostics::{Diagnostics, Severity};
+use crate::hook::HookSource;
 use crate::item::{Items, ModelRequest};
 use crate::lower::audit;
 use crate::lower::shared::Shared;
@@ -103,18 +104,17 @@ pub fn check_items(items: &Items<'_>, selection: &Selection) -> (Diagnostics, us
 pub fn check_composed(shared: &Shared<'_, '_>, composed: &Composed, found: &mut Diagnostics) {
     let items = shared.items;
     let mut check = Check::new(items);
-    check.hook_files();
     limit::defaults(items, &mut check.found);
     for link in composed.chain.iter().rev().skip(1) {
         limit::declared(link, &mut check.found);
-        for hook in &link.hooks {
-            hook::check(items, hook, Some(composed), &mut check.found);
-        }
+    }
+    for hook in composed.hooks.iter().filter(|h| h.is_live()) {
+        let own = matches!(hook.source, HookSource::Directive { .. }).then_some(composed);
+        hook::check(items, &hook.decl, own, &mut check.found);
+        hook::content(items, &hook.decl, &mut check.found);
+        check.capabilities.patterns(items, hook.decl.grants.iter().map(|g| (&g.node, g.span)), &mut check.found);
     }
     directive::check(items, composed, &mut check.found);
-    for hook in composed.hooks.iter().filter(|h| h.is_live()) {
-        hook::content(items, &hook.decl, &mut check.found);
-    }
     check.capabilities.own(shared, composed, &mut check.found);
     check.capabilities.against_base(composed, &mut check.found);
     interface::holes(composed, &mut check.found);
@@ -174,6 +174,7 @@ impl<'i, 'w> Check<'i, 'w> {
         let files = self.items.hook_files();
         for hook in [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten() {
             hook::content(self.items, hook, &mut self.found);
+            hook::call(self.items, hook, &mut self.found);
         }
         self.hooks.shadowed(files, &mut self.found);
         limit::defaults(self.items, &mut self.found);
@@ -202,6 +203,7 @@ impl<'i, 'w> Check<'i, 'w> {
                 self.capabilities.own(&self.lowering, composed, &mut self.found);
                 for hook in composed.leaf().iter().flat_map(|leaf| &leaf.hooks) {
                     hook::content(self.items, hook, &mut self.found);
+                    hook::call(self.items, hook, &mut self.found);
                 }
             }
             self.capabilities.against_base(composed, &mut self.found);

@@ -109,6 +109,10 @@ impl Reach {
                 if glob.matches(&head) {
                     return true;
                 }
+                // No list of a kind is asked for that the pattern cannot be about.
+                if !can_begin_with(pattern, &head) {
+                    continue;
+                }
                 let ids = self.ids(items, kind);
                 let found = match literal_tail(pattern, &head) {
                     Some(Tail::Exact(id)) => ids.binary_search_by(|i| i.as_str().cmp(id)).is_ok(),
@@ -116,9 +120,7 @@ impl Reach {
                         let at = ids.partition_point(|i| i.as_str() < prefix);
                         ids.get(at).is_some_and(|i| i.starts_with(prefix))
                     }
-                    None => {
-                        can_begin_with(pattern, &head) && ids.iter().any(|id| glob.matches(&format!("{head}.{id}")))
-                    }
+                    None => ids.iter().any(|id| glob.matches(&format!("{head}.{id}"))),
                 };
                 if found {
                     return true;
@@ -191,7 +193,7 @@ fn literal_tail<'p>(pattern: &'p str, head: &str) -> Option<Tail<'p>> {
     is_plain(prefix).then_some(Tail::Prefix(prefix))
 }
 
-/// Whether the literal beginning of a pattern agrees with a head: spares a walk over items it cannot match.
+/// Whether the literal beginning of a pattern agrees with a head.
 fn can_begin_with(pattern: &str, head: &str) -> bool {
     let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
     let common = literal.len().min(head.len());

@@ -223,15 +223,25 @@ fn names(items: &Items<'_>, hook: &HookDecl, action: &HookAction, found: &mut Di
     }
     let Ok(id) = ItemId::parse(id) else { return };
     if action.knowledge().is_some() {
-        report_unknown(items, &Spanned::new(id, span), Some(&hook.id.node), found);
+        if items.knowledge(&id).is_none() {
+            report_unknown(items, &Spanned::new(id, span), Some(&hook.id.node), found);
+        }
         return;
     }
     if !items.exists(kind, &id) {
         let suggestion = items.nearest(kind, id.as_str());
         found.push(ItemError::Unknown { kind, id: id.to_string(), span: Some(span), suggestion });
-        return;
     }
-    if let HookAction::Execute { item_type: ItemKind::Directive, params: Value::Object(params), .. } = action {
-        super::interface::call(items, &id, params, &hook.holes.params, span, found);
+}
+
+/// A directive that a hook calls: whether the parameters fit it. Composes the callee, so that only check asks.
+pub fn call(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
+    let Some(action) = hook.action.as_ref().filter(|_| hook.enabled && hook.has_static_id()) else { return };
+    let HookAction::Execute { item_type: ItemKind::Directive, item_id, params: Value::Object(params) } = &action.node
+    else {
+        return;
+    };
+    if let Some(id) = ItemId::parse(item_id).ok().filter(|id| items.exists(ItemKind::Directive, id)) {
+        super::interface::call(items, &id, params, &hook.holes.params, hook.item_span(), found);
     }
 }
