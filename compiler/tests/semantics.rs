@@ -101,7 +101,8 @@ proptest! {
     }
 }
 
-/// Every well-formed capability of one head whose tail is at most `longest` characters over a small alphabet.
+/// Every well-formed capability of two heads whose tail is at most `longest` characters over a small alphabet. Only a
+/// query goes without an id, so only `rye.fetch.tool` stands alone.
 fn small_world(longest: usize) -> Vec<String> {
     let mut all = vec![String::new()];
     let mut last = all.clone();
@@ -109,14 +110,19 @@ fn small_world(longest: usize) -> Vec<String> {
         last = last.iter().flat_map(|tail| ["a", "b", "c", "."].map(|c| format!("{tail}{c}"))).collect();
         all.extend(last.iter().cloned());
     }
-    let well_formed =
-        |tail: &String| tail.is_empty() || (tail.starts_with('.') && !tail.ends_with('.') && !tail.contains(".."));
-    all.into_iter().filter(well_formed).map(|tail| format!("rye.execute.tool{tail}")).collect()
+    let well_formed = |tail: &&String| tail.starts_with('.') && !tail.ends_with('.') && !tail.contains("..");
+    let mut world = vec!["rye.fetch.tool".to_owned()];
+    for head in ["rye.execute.tool", "rye.fetch.tool"] {
+        world.extend(all.iter().filter(well_formed).map(|tail| format!("{head}{tail}")));
+    }
+    world.sort_by_key(String::len);
+    world
 }
 
 fn tail_pattern() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec!["a", "b", ".", "*", "?", "[ab]", "[!a]", "a*", ".*", "*b"]);
-    prop::collection::vec(piece, 0..5).prop_map(|pieces| format!("rye.execute.tool{}", pieces.concat()))
+    let head = prop::sample::select(vec!["rye.execute.tool", "rye.fetch.tool", "rye.*.tool"]);
+    (head, prop::collection::vec(piece, 0..5)).prop_map(|(head, pieces)| format!("{head}{}", pieces.concat()))
 }
 
 proptest! {

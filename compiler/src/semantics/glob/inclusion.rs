@@ -53,7 +53,8 @@ pub fn witness(wanted: &[&Glob], excluded: &[&Glob]) -> Witness {
 /// Every character of a well-formed capability string, nicest examples first.
 const ALPHABET: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
 
-/// The beginnings of well-formed capability strings; each may be followed by `.segment` any number of times.
+/// The beginnings of well-formed capability strings, followed by `.segment` once or more. A query of items needs none:
+/// `rye.fetch.<type>` is a capability by itself, and the only kind that is.
 const HEADS: [&str; 9] = [
     "rye.execute.tool",
     "rye.execute.directive",
@@ -78,11 +79,14 @@ enum Shape {
 
 struct TrieNode {
     edges: Vec<(char, u32)>,
-    complete: bool,
+    /// Whether a head ends here.
+    head: bool,
+    /// Whether the head is a capability without any segment.
+    query: bool,
 }
 
 static TRIE: LazyLock<Vec<TrieNode>> = LazyLock::new(|| {
-    let mut trie = vec![TrieNode { edges: Vec::new(), complete: false }];
+    let mut trie = vec![TrieNode { edges: Vec::new(), head: false, query: false }];
     for head in HEADS {
         let mut at = 0u32;
         for c in head.chars() {
@@ -92,12 +96,13 @@ static TRIE: LazyLock<Vec<TrieNode>> = LazyLock::new(|| {
                 at = *to;
             } else {
                 node.edges.push((c, next));
-                trie.push(TrieNode { edges: Vec::new(), complete: false });
+                trie.push(TrieNode { edges: Vec::new(), head: false, query: false });
                 at = next;
             }
         }
         if let Some(node) = trie.get_mut(at as usize) {
-            node.complete = true;
+            node.head = true;
+            node.query = head.starts_with("rye.fetch.");
         }
     }
     trie
@@ -109,7 +114,7 @@ impl Shape {
         match self {
             Self::Head(at) => {
                 let node = TRIE.get(at as usize)?;
-                if node.complete {
+                if node.head {
                     return (c == '.').then_some(Self::SegmentStart);
                 }
                 node.edges.iter().find(|(edge, _)| *edge == c).map(|(_, to)| Self::Head(*to))
@@ -121,7 +126,7 @@ impl Shape {
 
     fn is_complete(self) -> bool {
         match self {
-            Self::Head(at) => TRIE.get(at as usize).is_some_and(|node| node.complete),
+            Self::Head(at) => TRIE.get(at as usize).is_some_and(|node| node.query),
             Self::SegmentStart => false,
             Self::InSegment => true,
         }
