@@ -24,8 +24,8 @@ pub struct Global {
     #[arg(long, global = true, value_name = "DIR")]
     pub project: Option<PathBuf>,
     /// How results are printed; JSON goes to stdout alone, prose to stderr
-    #[arg(long, global = true, value_enum, default_value_t = Format::Human)]
-    pub format: Format,
+    #[arg(long, global = true, value_enum, default_value_t = Asked::Human)]
+    pub format: Asked,
     /// When to colour; `NO_COLOR` and a pipe switch colours off too
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     pub color: Color,
@@ -37,14 +37,53 @@ pub struct Global {
     pub verbose: u8,
 }
 
+/// What `--format` may say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum Asked {
     /// For a reader at a terminal
     Human,
     /// One fact a line, no colours, no drawing
     Plain,
     /// For programs
     Json,
+    /// `check`: SARIF 2.1.0, for code scanning
+    Sarif,
+    /// `check`: annotations of a GitHub workflow
+    Github,
+    /// `plan --diff`: for a pull request
+    Markdown,
+    /// `plan`: one page for a browser
+    Html,
+}
+
+/// Who reads what is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// A reader at a terminal.
+    Human,
+    /// One fact a line, no colours, no drawing.
+    Plain,
+    /// Programs; stdout holds the result alone.
+    Json,
+}
+
+impl Asked {
+    pub fn format(self) -> Format {
+        match self {
+            Self::Human => Format::Human,
+            Self::Plain | Self::Github | Self::Markdown | Self::Html => Format::Plain,
+            Self::Json | Self::Sarif => Format::Json,
+        }
+    }
+
+    /// Whether a command prints so.
+    pub fn fits(self, command: &Command) -> bool {
+        match self {
+            Self::Human | Self::Plain | Self::Json => true,
+            Self::Sarif | Self::Github => matches!(command, Command::Check(_)),
+            Self::Markdown | Self::Html => matches!(command, Command::Plan(_)),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -58,6 +97,8 @@ pub enum Color {
 pub enum Command {
     /// Find everything that is wrong in the project
     Check(command::check::CheckArgs),
+    /// Lay out the metadata of directives; prose, comments and bodies stay as they are
+    Fmt(command::fmt::FmtArgs),
     /// Show what a run of a directive would send and do, and where each part comes from
     Plan(command::plan::PlanArgs),
     /// Say which line put something into a plan, or why it is not there

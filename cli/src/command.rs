@@ -4,6 +4,7 @@ pub mod check;
 pub mod completions;
 pub mod eval;
 pub mod explain;
+pub mod fmt;
 pub mod graph;
 pub mod init;
 pub mod plan;
@@ -12,6 +13,8 @@ pub mod schema;
 pub mod threads;
 pub mod why;
 
+use clap::ValueEnum;
+
 use crate::Failure;
 use crate::args::{Args, Command};
 use crate::exit::Exit;
@@ -19,8 +22,14 @@ use crate::report::Report;
 
 pub fn run(args: Args, report: &Report) -> Result<Exit, Failure> {
     let global = &args.global;
+    if !global.format.fits(&args.command) {
+        let name = global.format.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+        return Err(Failure::usage(format!("this command does not print as `{name}`"))
+            .help("`human`, `plain` and `json` are for every command; `rye --help` says which the others are for"));
+    }
     match args.command {
         Command::Check(check) => check::run(&check, global, report),
+        Command::Fmt(fmt) => fmt::run(&fmt, global, report),
         Command::Plan(plan) => plan::run(&plan, global, report),
         Command::Why(why) => why::run(&why, global, report),
         Command::Graph(graph) => graph::run(&graph, global, report),

@@ -8,6 +8,8 @@ pub enum Exit {
     /// Diagnostics, or a thread that ended in error.
     Failed,
     Usage,
+    /// A comparison of plans in which one may do or spend more.
+    Widened,
     /// A limit or the budget stopped it.
     Limit,
     /// Refused by a permission or a signature.
@@ -21,6 +23,7 @@ impl From<Exit> for ExitCode {
             Exit::Fine => 0,
             Exit::Failed => 1,
             Exit::Usage => 2,
+            Exit::Widened => 3,
             Exit::Limit => 4,
             Exit::Refused => 5,
             Exit::Cancelled => 130,

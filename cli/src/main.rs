@@ -5,7 +5,10 @@ mod args;
 mod call;
 mod command;
 mod exit;
+mod git;
+mod narrow;
 mod report;
+mod rewrite;
 mod space;
 mod view;
 

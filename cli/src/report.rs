@@ -1,12 +1,14 @@
 //! All printing: results to stdout, prose to stderr, and diagnostics in the format that was asked for.
 
 pub mod diagnostic;
+pub mod github;
+pub mod sarif;
 
 use std::io::Write;
 
 use anstream::ColorChoice;
 use anstyle::{AnsiColor, Style};
-use rye_compiler::diagnostics::{Diagnostics, Severity};
+use rye_compiler::diagnostics::{Diagnostic, Diagnostics, Severity};
 use rye_grammar::Sources;
 use serde::Serialize;
 
@@ -25,13 +27,14 @@ pub struct Report {
 impl Report {
     /// Also decides about colours for the whole process.
     pub fn new(global: &Global) -> Self {
-        let choice = match (global.format, global.color) {
+        let format = global.format.format();
+        let choice = match (format, global.color) {
             (Format::Plain | Format::Json, _) | (Format::Human, Color::Never) => ColorChoice::Never,
             (Format::Human, Color::Always) => ColorChoice::Always,
             (Format::Human, Color::Auto) => ColorChoice::Auto,
         };
         choice.write_global();
-        Self { format: global.format, quiet: global.quiet, verbose: global.verbose }
+        Self { format, quiet: global.quiet, verbose: global.verbose }
     }
 
     pub fn format(&self) -> Format {
@@ -74,14 +77,19 @@ impl Report {
 
     /// Every diagnostic, to stderr, for people. JSON has them in its own result.
     pub fn diagnostics(&self, diagnostics: &Diagnostics, sources: &Sources) {
+        self.judged(diagnostics.iter().map(|one| (one, one.severity())), sources);
+    }
+
+    /// The same, each as bad as somebody decided it is.
+    pub fn judged<'d>(&self, diagnostics: impl Iterator<Item = (&'d Diagnostic, Severity)>, sources: &Sources) {
         let mut out = anstream::stderr().lock();
-        for one in diagnostics.iter() {
-            if self.quiet && one.severity() != Severity::Error {
+        for (one, severity) in diagnostics {
+            if self.quiet && severity != Severity::Error {
                 continue;
             }
             let text = match self.format {
-                Format::Human => diagnostic::drawn(one, sources),
-                Format::Plain => diagnostic::plain(one, sources),
+                Format::Human => diagnostic::drawn(one, severity, sources),
+                Format::Plain => diagnostic::plain(one, severity, sources),
                 Format::Json => return,
             };
             write!(out, "{text}").ok();

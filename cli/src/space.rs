@@ -29,11 +29,20 @@ impl Spaces {
 
     /// The world these folders make with the standard library; signatures count when the user trusts their keys.
     pub fn open(&self) -> Result<DiskWorld, Failure> {
+        self.look(Some(&self.project))
+    }
+
+    /// The same without the project's files: for who has them from elsewhere.
+    pub fn open_others(&self) -> Result<DiskWorld, Failure> {
+        self.look(None)
+    }
+
+    fn look(&self, project: Option<&Path>) -> Result<DiskWorld, Failure> {
         // Where the project is the user space itself, its keys are still the user's.
         let keys = self.user.clone().or_else(user_space).map(|user| Keys::of_user_space(&user));
         let trust = keys.map(|keys| keys.trust_store()).transpose().map_err(|e| Failure::failed(e.to_string()))?;
         let system = rye_stdlib::files();
-        DiskWorld::open(Some(&self.project), self.user.as_deref(), system, trust.unwrap_or_default())
+        DiskWorld::open(project, self.user.as_deref(), system, trust.unwrap_or_default())
             .map_err(|error| Failure::failed(error.to_string()))
     }
 }

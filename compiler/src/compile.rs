@@ -58,6 +58,8 @@ impl Request {
 /// A plan and everything that explains it.
 #[derive(Debug, Clone)]
 pub struct Compilation {
+    /// What was asked for.
+    pub request: Request,
     pub plan: Plan,
     /// SHA-256 of the plan's bytes, lowercase hex.
     pub plan_id: String,
@@ -116,7 +118,8 @@ pub fn compile_showing(world: &dyn World, request: &Request, shown: &mut Sources
     notes.extend(shadowed(&plan.manifest));
     // A plan is data of our own making: there is nothing in it that JSON cannot hold.
     let plan_id = plan.id().unwrap_or_default();
-    let compilation = Compilation { plan, plan_id, origins, sources, hooks, notes, parsed_files };
+    let request = request.clone();
+    let compilation = Compilation { request, plan, plan_id, origins, sources, hooks, notes, parsed_files };
     Checked::new(Some(compilation), diagnostics)
 }
 
@@ -151,4 +154,4 @@ fn shadowed(manifest: &[Read]) -> Vec<Note> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -3,9 +3,11 @@
 pub mod compile;
 pub mod compose;
 pub mod diagnostics;
+pub mod edit;
 pub mod extends;
 pub mod hook;
 pub mod item;
+pub mod levels;
 pub mod lower;
 pub mod model;
 pub mod palette;

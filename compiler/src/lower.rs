@@ -254,6 +254,13 @@ fn rest(composed: &Composed, request: &Request, sources: &rye_grammar::Sources, 
         let because = format!("link {} of {count}, from the {} space", i + 1, link.file.space.word());
         origins.insert(format!("link.{}", link.id()), Origin { place: origin::place(sources, link.span), because });
     }
+    for pair in composed.chain.windows(2) {
+        let [parent, child] = pair else { continue };
+        let Some(extends) = child.extends.as_ref().filter(|e| e.node == *parent.id()) else { continue };
+        let because = format!("`{}`, declared by `{}`", parent.id(), child.id());
+        let place = origin::place(sources, extends.span);
+        origins.insert(format!("extends.{}", child.id()), Origin { place, because });
+    }
     let parents = composed.chain.iter().rev().skip(1).map(|l| l.id());
     if let (Some(leaf), Some(parent)) = (composed.leaf(), parents.into_iter().next()) {
         let extends = match &composed.route {

@@ -2,8 +2,11 @@
 //! absolute paths, no times, no source numbers; where things come from lies beside it in [`Origins`].
 
 pub mod cost;
+pub mod diff;
+pub mod forecast;
 pub mod graph;
 pub mod prompt;
+pub mod provenance;
 pub mod render;
 pub mod verify;
 pub mod why;
@@ -233,7 +236,7 @@ pub struct Read {
 
 /// Where every limit, capability, hook, layer and tool comes from. Beside the plan, not in its hash.
 /// Keys: `limit.spend`, `capability.<pattern>`, `hook.<id>`, `layer.<id>`, `tool.<name>`, `model`, `extends`,
-/// `input.<name>`, `output.<name>`, `link.<directive>`.
+/// `extends.<directive>` of each link that has a parent, `input.<name>`, `output.<name>`, `link.<directive>`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Origins(pub IndexMap<String, Origin>);
 
@@ -267,7 +270,7 @@ impl Origins {
 
 impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}", self.file, self.line)
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
     }
 }
 

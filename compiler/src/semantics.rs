@@ -16,6 +16,7 @@ pub mod hook_table;
 pub mod ledger;
 pub mod limits;
 pub mod money;
+pub mod needs;
 pub mod risk;
 pub mod template;
 pub mod value;

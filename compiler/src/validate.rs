@@ -16,6 +16,7 @@ use crate::compose::{Composed, compose_all};
 use crate::diagnostics::{Diagnostics, Severity};
 use crate::hook::HookSource;
 use crate::item::{Items, ModelRequest};
+use crate::levels::Levels;
 use crate::lower::audit;
 use crate::lower::shared::Shared;
 use crate::model::ModelOverride;
@@ -42,6 +43,8 @@ pub struct CheckReport {
     pub files: usize,
     /// Directives of the project (or of the selection).
     pub directives: usize,
+    /// How loud each code is, as `check.yaml` says.
+    pub levels: Levels,
 }
 
 impl CheckReport {
@@ -58,10 +61,11 @@ impl CheckReport {
 pub fn check(world: &dyn World, selection: &Selection) -> CheckReport {
     let items = Items::new(world);
     let (mut diagnostics, directives) = check_items(&items, selection);
+    let levels = Levels::read(&items, &mut diagnostics);
     let files = items.parsed_files();
     let sources = items.into_sources();
     diagnostics.sort(&sources);
-    CheckReport { diagnostics, sources, files, directives }
+    CheckReport { diagnostics, sources, files, directives, levels }
 }
 
 /// [`check`] over items that may have been read before; the diagnostics are not sorted yet.

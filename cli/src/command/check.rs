@@ -1,24 +1,46 @@
 //! `rye check [PATH…]`: everything that is wrong in the project, or in some of its files.
 
-use std::path::{Component, Path, PathBuf};
+mod fix;
+mod watch;
+
+use std::path::PathBuf;
 
 use clap::Args;
+use rye_compiler::diagnostics::{Diagnostic, Severity};
+use rye_compiler::levels::Levels;
 use rye_compiler::validate::{CheckReport, Selection, check};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Failure;
-use crate::args::{Format, Global};
+use crate::args::{Asked, Global};
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::narrow::{Narrow, narrow};
 use crate::report::diagnostic::DiagnosticOutput;
+use crate::report::{Report, github, sarif};
 use crate::space::Spaces;
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct CheckArgs {
-    /// Files or folders of the project; without one, all of it
-    #[arg(value_name = "PATH")]
+    /// Files, folders or ids of the project; without one, all of it
+    #[arg(value_name = "PATH|ID")]
     paths: Vec<PathBuf>,
+    /// Make an error of every warning
+    #[arg(long)]
+    deny_warnings: bool,
+    /// Do not show this warning (repeatable): `hook::always`; errors cannot be allowed
+    #[arg(long, value_name = "CODE")]
+    allow: Vec<String>,
+    /// Repair what can be repaired safely; the change is shown first
+    #[arg(long)]
+    fix: bool,
+    /// Do not ask before repairing
+    #[arg(long, requires = "fix")]
+    yes: bool,
+    /// Check again whenever a file changes, until interrupted
+    #[arg(long, conflicts_with = "fix")]
+    watch: bool,
 }
 
 /// `rye check --format json`.
@@ -40,24 +62,95 @@ pub struct CheckSummary {
 
 pub fn run(args: &CheckArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
     let spaces = Spaces::find(global.project.as_deref())?;
-    let selection = selection(&args.paths, &spaces.project)?;
     report.detail(&spaces.to_string());
+    // A code that does not exist is said before anything is read.
+    judge(args, Levels::default())?;
+    if args.fix {
+        fix::run(args, &spaces, report)?;
+    }
+    if args.watch {
+        return watch::run(args, &spaces, global.format, report);
+    }
+    show(&look(args, &spaces)?, global.format, report)
+}
+
+/// What one look at the project finds.
+struct Found {
+    report: CheckReport,
+    levels: Levels,
+}
+
+impl Found {
+    /// Everything that is shown, as bad as it is here.
+    fn shown(&self) -> impl Iterator<Item = (&Diagnostic, Severity)> {
+        self.report.diagnostics.iter().filter_map(|one| Some((one, self.levels.severity(one)?)))
+    }
+
+    fn summary(&self) -> CheckSummary {
+        let count = |wanted: Severity| self.shown().filter(|(_, severity)| *severity == wanted).count();
+        CheckSummary {
+            errors: count(Severity::Error),
+            warnings: count(Severity::Warning),
+            files: self.report.files,
+            directives: self.report.directives,
+        }
+    }
+}
+
+fn look(args: &CheckArgs, spaces: &Spaces) -> Result<Found, Failure> {
     let world = spaces.open()?;
-    let found = check(&world, &selection);
-    let summary = CheckSummary {
-        errors: found.errors(),
-        warnings: found.warnings(),
-        files: found.files,
-        directives: found.directives,
+    let selection = match narrow(&args.paths, &spaces.project, &world)? {
+        Narrow::All => Selection::All,
+        Narrow::To(paths) => Selection::Paths(paths),
     };
+    let report = check(&world, &selection);
+    let levels = judge(args, report.levels.clone())?;
+    Ok(Found { report, levels })
+}
+
+/// The levels of the project with those of the command line above them.
+fn judge(args: &CheckArgs, mut levels: Levels) -> Result<Levels, Failure> {
+    for code in &args.allow {
+        levels.allow(code).map_err(|unknown| {
+            let failure = Failure::usage(unknown.to_string());
+            match unknown.suggestion {
+                Some(near) => failure.help(format!("did you mean `{near}`?")),
+                None => failure.help("`rye explain` lists all of them"),
+            }
+        })?;
+    }
+    if args.deny_warnings {
+        levels.deny_warnings();
+    }
+    Ok(levels)
+}
+
+fn show(found: &Found, asked: Asked, report: &Report) -> Result<Exit, Failure> {
+    let summary = found.summary();
     let exit = if summary.errors > 0 { Exit::Failed } else { Exit::Fine };
-    if report.format() == Format::Json {
-        let CheckReport { diagnostics, sources, .. } = &found;
-        let diagnostics = diagnostics.iter().map(|one| DiagnosticOutput::new(one, sources)).collect();
-        report.json(&CheckOutput { diagnostics, summary })?;
-    } else {
-        report.diagnostics(&found.diagnostics, &found.sources);
-        report.note(&summary.to_string());
+    let sources = &found.report.sources;
+    let outputs = || -> Vec<DiagnosticOutput> {
+        found.shown().map(|(one, severity)| DiagnosticOutput::new(one, sources).at(severity)).collect()
+    };
+    match asked {
+        Asked::Json => report.json(&CheckOutput { diagnostics: outputs(), summary })?,
+        Asked::Sarif => report.json(&sarif::log(&outputs()))?,
+        Asked::Github => {
+            for one in outputs() {
+                report.line(&github::line(&one))?;
+            }
+            report.note(&summary.to_string());
+        }
+        Asked::Human | Asked::Plain | Asked::Markdown | Asked::Html => {
+            report.judged(found.shown(), sources);
+            report.note(&summary.to_string());
+        }
+    }
+    let mut in_vain: Vec<&str> =
+        found.report.diagnostics.iter().filter(|d| found.levels.asked_in_vain(d)).map(Diagnostic::code).collect();
+    in_vain.dedup();
+    for code in in_vain {
+        report.note(&format!("`{code}` is an error and cannot be allowed"));
     }
     Ok(exit)
 }
@@ -73,27 +166,4 @@ impl std::fmt::Display for CheckSummary {
             }
         }
     }
-}
-
-/// Paths as diagnostics print them: from the project's folder on, with forward slashes.
-fn selection(paths: &[PathBuf], project: &Path) -> Result<Selection, Failure> {
-    if paths.is_empty() {
-        return Ok(Selection::All);
-    }
-    let here = std::env::current_dir()?;
-    let relative = paths.iter().map(|path| {
-        let real = here.join(path).canonicalize().or_else(|_| project.join(path).canonicalize());
-        let real = real.map_err(|error| Failure::usage(format!("`{}` cannot be opened: {error}", path.display())))?;
-        let inside = real.strip_prefix(project).map_err(|_| {
-            Failure::usage(format!("`{}` is not in the project `{}`", path.display(), project.display()))
-        })?;
-        let segments = inside.components().filter_map(|c| if let Component::Normal(s) = c { s.to_str() } else { None });
-        Ok(segments.collect::<Vec<_>>().join("/"))
-    });
-    let relative = relative.collect::<Result<Vec<String>, Failure>>()?;
-    // The project's own folder is all of it.
-    if relative.iter().any(String::is_empty) {
-        return Ok(Selection::All);
-    }
-    Ok(Selection::Paths(relative))
 }

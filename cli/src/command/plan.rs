@@ -1,5 +1,8 @@
 //! `rye plan ID`: what a run would send and do, and where each part comes from.
 
+mod diff;
+pub mod file;
+
 use clap::Args;
 use rye_compiler::compile::{Compilation, compile_showing};
 use rye_compiler::diagnostics::Diagnostics;
@@ -18,11 +21,14 @@ use crate::space::Spaces;
 
 #[derive(Debug, Args)]
 pub struct PlanArgs {
-    /// The directive
-    #[arg(value_name = "ID")]
-    directive: String,
+    /// The directive; only a comparison of two plan files needs none
+    #[arg(value_name = "ID", required_unless_present = "diff")]
+    directive: Option<String>,
     #[command(flatten)]
     call: CallArgs,
+    /// What has changed since this revision, or between two; a side may be a plan that was printed as JSON to a file
+    #[arg(long, value_name = "REV[..REV]")]
+    diff: Option<String>,
 }
 
 /// `rye plan ID --format json` where something is wrong: there is no plan then.
@@ -35,7 +41,11 @@ pub struct NoPlanOutput {
 }
 
 pub fn run(args: &PlanArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
-    let id = directive(&args.directive)?;
+    if let Some(asked) = &args.diff {
+        return diff::run(asked, args, global, report);
+    }
+    let asked = args.directive.as_deref().unwrap_or_default();
+    let id = directive(asked)?;
     let spaces = Spaces::find(global.project.as_deref())?;
     report.detail(&spaces.to_string());
     let world = spaces.open()?;
@@ -43,7 +53,7 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Report) -> Result<Exit, Fa
     let mut sources = Sources::default();
     let compiled = compile_showing(&world, &request, &mut sources);
     let Some(compilation) = compiled.value else {
-        refuse(&args.directive, &compiled.diagnostics, &sources, report)?;
+        refuse(asked, &compiled.diagnostics, &sources, report)?;
         return Ok(Exit::Failed);
     };
     show(&compilation, &compiled.diagnostics, report)?;

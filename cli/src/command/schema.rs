@@ -1,11 +1,13 @@
 //! `rye schema [OUTPUT]`: the JSON Schemas of what `--format json` prints.
 
 use clap::{Args, ValueEnum};
+use rye_compiler::plan::diff::PlanDiff;
 use rye_compiler::plan::render::json::PlanReport;
 use schemars::{Schema, schema_for};
 
 use crate::Failure;
 use crate::command::check::CheckOutput;
+use crate::command::fmt::FmtOutput;
 use crate::command::init::InitOutput;
 use crate::command::plan::NoPlanOutput;
 use crate::command::run::{EventOutput, RunOutput};
@@ -26,11 +28,13 @@ pub struct SchemaArgs {
 enum Output {
     Check,
     Plan,
+    PlanDiff,
     NoPlan,
     Why,
     Diagnostic,
     Eval,
     Event,
+    Fmt,
     Init,
     Run,
     Thread,
@@ -41,12 +45,14 @@ impl Output {
     fn schema(self) -> Schema {
         match self {
             Self::Plan => schema_for!(PlanReport),
+            Self::PlanDiff => schema_for!(PlanDiff),
             Self::NoPlan => schema_for!(NoPlanOutput),
             Self::Why => schema_for!(WhyOutput),
             Self::Check => schema_for!(CheckOutput),
             Self::Diagnostic => schema_for!(DiagnosticOutput),
             Self::Eval => schema_for!(EvalOutput),
             Self::Event => schema_for!(EventOutput),
+            Self::Fmt => schema_for!(FmtOutput),
             Self::Init => schema_for!(InitOutput),
             Self::Run => schema_for!(RunOutput),
             Self::Thread => schema_for!(ShowOutput),

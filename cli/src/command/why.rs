@@ -4,6 +4,7 @@ use clap::Args;
 use indexmap::IndexMap;
 use rye_compiler::compile::{Request, compile, compile_showing};
 use rye_compiler::diagnostics::closest;
+use rye_compiler::plan::Place;
 use rye_compiler::plan::why::{NotThere, Why, why};
 use rye_compiler::world::{ItemKind, Space, World, WorldError};
 use rye_grammar::{ItemId, Sources};
@@ -54,6 +55,14 @@ pub struct AnswerOutput {
     pub subject: String,
     pub reason: String,
     pub source: Option<SourceOutput>,
+    /// What it follows from, step by step.
+    pub steps: Vec<StepOutput>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct StepOutput {
+    pub text: String,
+    pub source: Option<SourceOutput>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -61,6 +70,12 @@ pub struct SourceOutput {
     pub file: String,
     pub line: u32,
     pub column: u32,
+}
+
+impl From<Place> for SourceOutput {
+    fn from(place: Place) -> Self {
+        Self { file: place.file, line: place.line, column: place.column }
+    }
 }
 
 pub fn run(args: &WhyArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
@@ -151,7 +166,12 @@ fn gather(
                 directives: Vec::new(),
                 subject: one.subject,
                 reason: one.reason,
-                source: one.place.map(|p| SourceOutput { file: p.file, line: p.line, column: p.column }),
+                source: one.place.map(SourceOutput::from),
+                steps: one
+                    .steps
+                    .into_iter()
+                    .map(|step| StepOutput { text: step.text, source: step.place.map(SourceOutput::from) })
+                    .collect(),
             });
             answer.directives.push(directive.clone());
         }
@@ -170,6 +190,12 @@ impl std::fmt::Display for WhyOutput {
             writeln!(f, "{}: {}", answer.subject, answer.reason)?;
             if let Some(source) = &answer.source {
                 writeln!(f, "  {}:{}:{}", source.file, source.line, source.column)?;
+            }
+            for step in &answer.steps {
+                writeln!(f, "  because {}", step.text)?;
+                if let Some(source) = &step.source {
+                    writeln!(f, "    {}:{}:{}", source.file, source.line, source.column)?;
+                }
             }
             writeln!(f, "  in the plan of {}", some_of(&answer.directives))?;
         }

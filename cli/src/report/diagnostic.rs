@@ -2,7 +2,8 @@
 
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use rye_compiler::diagnostics::{Diagnostic, Report, Severity};
-use rye_grammar::Sources;
+use rye_compiler::edit::fix;
+use rye_grammar::{Sources, Span};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -22,6 +23,18 @@ pub struct DiagnosticOutput {
     pub help: Option<String>,
     /// The first one is where it happened.
     pub labels: Vec<LabelOutput>,
+    /// What `rye check --fix` writes, all of it in the file of the first label.
+    pub fix: Vec<EditOutput>,
+}
+
+/// A stretch of a file and the text to stand there. Counted as [`LabelOutput`] counts.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct EditOutput {
+    pub line: u32,
+    pub column: u32,
+    pub end_line: u32,
+    pub end_column: u32,
+    pub text: String,
 }
 
 /// A place in a file. Lines and columns count from 1, columns in characters; the end is the character after the last.
@@ -55,11 +68,35 @@ impl DiagnosticOutput {
             message: diagnostic.message(),
             help: diagnostic.help(),
             labels: labels.collect(),
+            fix: edits(diagnostic, sources),
         }
+    }
+
+    /// As bad as somebody decided it is.
+    pub fn at(mut self, severity: Severity) -> Self {
+        word(severity).clone_into(&mut self.severity);
+        self
     }
 }
 
-fn word(severity: Severity) -> &'static str {
+fn edits(diagnostic: &Diagnostic, sources: &Sources) -> Vec<EditOutput> {
+    let Some(fix) = fix(diagnostic, sources) else { return Vec::new() };
+    let Some(source) = sources.get(fix.source) else { return Vec::new() };
+    let edits = fix.edits.into_iter().map(|edit| {
+        let span = Span::new(fix.source, edit.start, edit.end);
+        let (start, end) = (source.position(span.start), source.position(span.end));
+        EditOutput {
+            line: start.line,
+            column: start.column,
+            end_line: end.line,
+            end_column: end.column,
+            text: edit.text,
+        }
+    });
+    edits.collect()
+}
+
+pub fn word(severity: Severity) -> &'static str {
     match severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
@@ -68,8 +105,8 @@ fn word(severity: Severity) -> &'static str {
 }
 
 /// `file:line:column: error[code]: message`, then the other places and the help, each on its own line.
-pub fn plain(diagnostic: &Diagnostic, sources: &Sources) -> String {
-    let shown = DiagnosticOutput::new(diagnostic, sources);
+pub fn plain(diagnostic: &Diagnostic, severity: Severity, sources: &Sources) -> String {
+    let shown = DiagnosticOutput::new(diagnostic, sources).at(severity);
     let place = |label: Option<&LabelOutput>| match label {
         Some(l) => format!("{}:{}:{}: ", l.file, l.line, l.column),
         None => String::new(),
@@ -87,7 +124,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// The source with its labels underlined, every file that is involved.
-pub fn drawn(diagnostic: &Diagnostic, sources: &Sources) -> String {
+pub fn drawn(diagnostic: &Diagnostic, severity: Severity, sources: &Sources) -> String {
     let choice = anstream::AutoStream::choice(&std::io::stderr());
     let theme = if choice == anstream::ColorChoice::Never {
         GraphicalTheme::unicode_nocolor()
@@ -100,8 +137,8 @@ pub fn drawn(diagnostic: &Diagnostic, sources: &Sources) -> String {
         .with_context_lines(1)
         .without_syntax_highlighting();
     let mut out = String::new();
-    if handler.render_report(&mut out, &Report::new(diagnostic, sources).wrapped(WIDTH)).is_err() {
-        return plain(diagnostic, sources);
+    if handler.render_report(&mut out, &Report::new(diagnostic, sources).at(severity).wrapped(WIDTH)).is_err() {
+        return plain(diagnostic, severity, sources);
     }
     out.push('\n');
     out

@@ -54,14 +54,17 @@ impl Report {
             code: diagnostic.full_code(),
             message: said(diagnostic.message()),
             help: diagnostic.help().map(said),
-            severity: match diagnostic.severity() {
-                Severity::Error => miette::Severity::Error,
-                Severity::Warning => miette::Severity::Warning,
-                Severity::Advice => miette::Severity::Advice,
-            },
+            severity: level(diagnostic.severity()),
             labels,
             views,
         }
+    }
+
+    /// The same, as bad as somebody decided it is.
+    #[must_use]
+    pub fn at(mut self, severity: Severity) -> Self {
+        self.severity = level(severity);
+        self
     }
 
     /// The same with message and help broken at spaces, so that no line is longer than a width. Renderers that wrap by
@@ -72,6 +75,14 @@ impl Report {
         self.message = wrap(&self.message, width.saturating_sub(4));
         self.help = self.help.map(|help| wrap(&help, width.saturating_sub(8)));
         self
+    }
+}
+
+fn level(severity: Severity) -> miette::Severity {
+    match severity {
+        Severity::Error => miette::Severity::Error,
+        Severity::Warning => miette::Severity::Warning,
+        Severity::Advice => miette::Severity::Advice,
     }
 }
 

@@ -1,5 +1,6 @@
 //! A plan for people and programs: text, JSON, DOT, Mermaid. Strings only; who prints them decides on colours.
 
+pub mod diff;
 pub mod dot;
 pub mod json;
 pub mod mermaid;

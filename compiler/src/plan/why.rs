@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::provenance::{Reason, layer, reasons};
+use super::render::view;
 use super::{Origin, Place};
 use crate::compile::Compilation;
 use crate::diagnostics::closest;
@@ -14,6 +16,8 @@ pub struct Why {
     pub subject: String,
     pub reason: String,
     pub place: Option<Place>,
+    /// What it follows from, step by step.
+    pub steps: Vec<Reason>,
 }
 
 /// Nothing in the plan goes by that name.
@@ -30,6 +34,12 @@ impl fmt::Display for Why {
         if let Some(place) = &self.place {
             write!(f, "\n  {place}")?;
         }
+        for step in &self.steps {
+            write!(f, "\n  because {}", step.text)?;
+            if let Some(place) = &step.place {
+                write!(f, "\n    {place}")?;
+            }
+        }
         Ok(())
     }
 }
@@ -41,8 +51,11 @@ impl fmt::Display for Why {
 /// Nothing is known of it; the error may hold a name that is.
 pub fn why(compilation: &Compilation, thing: &str) -> Result<Vec<Why>, NotThere> {
     let mut found = Vec::new();
+    layers(compilation, thing, &mut found);
     for (key, origin) in &compilation.origins.0 {
-        if key == thing || key.split_once('.').is_some_and(|(_, name)| name == thing) {
+        // What is in the prompt has said so, place by place; a hook says its verdict below.
+        let told_apart = found.iter().any(|why: &Why| why.subject == *key) || key.starts_with("hook.");
+        if !told_apart && (key == thing || key.split_once('.').is_some_and(|(_, name)| name == thing)) {
             found.push(told(compilation, key, origin));
         }
     }
@@ -51,7 +64,7 @@ pub fn why(compilation: &Compilation, thing: &str) -> Result<Vec<Why>, NotThere>
     tools(compilation, name, &mut found);
     for note in compilation.notes.iter().filter(|note| note.id() == name) {
         let place = note.origin().and_then(|o| o.place.clone());
-        found.push(Why { subject: note.id().to_owned(), reason: note.to_string(), place });
+        found.push(Why { subject: note.id().to_owned(), reason: note.to_string(), place, steps: Vec::new() });
     }
     if found.is_empty() {
         capability(compilation, name, &mut found);
@@ -65,8 +78,23 @@ pub fn why(compilation: &Compilation, thing: &str) -> Result<Vec<Why>, NotThere>
     Ok(found)
 }
 
+/// Every layer of the prompt of that id, with its weight.
+fn layers(compilation: &Compilation, thing: &str, found: &mut Vec<Why>) {
+    let name = thing.strip_prefix("layer.").unwrap_or(thing);
+    let (system, first, continued) = view::prompt(&compilation.plan.prompt, &compilation.origins);
+    for (message, view) in [("system prompt", system), ("first message", first), ("continuation", continued)] {
+        for shown in view.layers.iter().filter(|shown| shown.layer.id == name) {
+            let mut steps = layer(compilation, &shown.layer);
+            let first = if steps.is_empty() { None } else { Some(steps.remove(0)) };
+            let (text, place) = first.map_or((String::new(), None), |step| (step.text, step.place));
+            let reason = format!("in the {message}, {} tokens, {} bytes, {text}", shown.tokens, shown.bytes);
+            found.push(Why { subject: format!("layer.{name}"), reason, place: place.or(shown.place.clone()), steps });
+        }
+    }
+}
+
 /// The kinds of keys in `Origins`.
-const KINDS: [&str; 8] = ["limit", "capability", "hook", "layer", "tool", "input", "output", "link"];
+const KINDS: [&str; 9] = ["limit", "capability", "hook", "layer", "tool", "input", "output", "link", "extends"];
 
 fn told(compilation: &Compilation, key: &str, origin: &Origin) -> Why {
     let value = match key.split_once('.') {
@@ -77,7 +105,7 @@ fn told(compilation: &Compilation, key: &str, origin: &Origin) -> Why {
         Some(_) | None => None,
     };
     let reason = value.map_or_else(|| origin.because.clone(), |value| format!("{value}, {}", origin.because));
-    Why { subject: key.to_owned(), reason, place: origin.place.clone() }
+    Why { subject: key.to_owned(), reason, place: origin.place.clone(), steps: reasons(compilation, key) }
 }
 
 fn limit(compilation: &Compilation, name: &str) -> Option<String> {
@@ -89,7 +117,7 @@ fn limit(compilation: &Compilation, name: &str) -> Option<String> {
 
 /// Every hook of that id, with its verdict.
 fn hooks(compilation: &Compilation, name: &str, found: &mut Vec<Why>) {
-    use crate::hook::PlanVerdict;
+    use crate::hook::{HookSource, PlanVerdict};
     for (hook, trace) in compilation.plan.hooks.iter().zip(&compilation.hooks).filter(|(h, _)| h.id == name) {
         let verdict = match &hook.verdict {
             PlanVerdict::Fires => "fires",
@@ -98,7 +126,11 @@ fn hooks(compilation: &Compilation, name: &str, found: &mut Vec<Why>) {
             PlanVerdict::Removed { .. } => "is removed",
         };
         let reason = format!("{verdict}: {}", trace.because);
-        found.push(Why { subject: format!("hook.{name}"), reason, place: trace.place.clone() });
+        let steps = match &hook.source {
+            HookSource::Directive { id } => reasons(compilation, &format!("link.{id}")),
+            HookSource::User | HookSource::Builtin | HookSource::Project | HookSource::Infrastructure => Vec::new(),
+        };
+        found.push(Why { subject: format!("hook.{name}"), reason, place: trace.place.clone(), steps });
     }
 }
 
@@ -113,7 +145,7 @@ fn tools(compilation: &Compilation, name: &str, found: &mut Vec<Why>) {
     }
     for tool in plan.dropped_tools.iter().filter(|t| t.item_id.as_str() == name) {
         let reason = format!("not in the palette: {}", tool.because);
-        found.push(Why { subject: format!("tool.{name}"), reason, place: None });
+        found.push(Why { subject: format!("tool.{name}"), reason, place: None, steps: Vec::new() });
     }
 }
 
@@ -125,10 +157,12 @@ fn capability(compilation: &Compilation, name: &str, found: &mut Vec<Why>) {
     let grants = &compilation.plan.capabilities.grants;
     let Some(grant) = grants.iter().find(|g| Glob::new(&g.pattern).matches(name)) else {
         let reason = "no grant allows it".to_owned();
-        found.push(Why { subject: format!("capability.{name}"), reason, place: None });
+        found.push(Why { subject: format!("capability.{name}"), reason, place: None, steps: Vec::new() });
         return;
     };
-    let origin = compilation.origins.get(&format!("capability.{}", grant.pattern));
+    let key = format!("capability.{}", grant.pattern);
+    let origin = compilation.origins.get(&key);
     let reason = format!("allowed by `{}`, {}", grant.pattern, origin.map(|o| o.because.clone()).unwrap_or_default());
-    found.push(Why { subject: format!("capability.{name}"), reason, place: origin.and_then(|o| o.place.clone()) });
+    let place = origin.and_then(|o| o.place.clone());
+    found.push(Why { subject: format!("capability.{name}"), reason, place, steps: reasons(compilation, &key) });
 }

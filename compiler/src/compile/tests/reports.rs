@@ -65,6 +65,19 @@ fn the_json_has_the_promised_shape() {
     assert_eq!(value["limits"]["spend"]["source"]["line"], 10);
     assert_eq!(value["graph"]["edges"][0], json!({"from": "start", "outcome": "ready", "to": "hooks.thread_started"}));
     assert_eq!(value["notes"][0]["note"], "suppressed");
+    for key in ["cost_per_turn", "reasons"] {
+        assert!(!layer[key].is_null() && !value["palette"][0][key].is_null(), "{key}");
+    }
+    assert!(value["palette"][0]["reasons"][0]["text"].as_str().unwrap().contains("declared by `deploy_staging`"));
+    let absent: Vec<_> = value["absent"].as_array().unwrap().iter().map(|a| a["why"].as_str().unwrap()).collect();
+    for why in ["suppressed", "shadowed", "deduplicated"] {
+        assert!(absent.contains(&why), "{why}: {absent:?}");
+    }
+    assert_eq!(value["tokens"]["estimator"], "characters / 4");
+    assert_eq!(value["cost"]["first"]["turns"], 1);
+    assert!(value["manifest"].as_array().unwrap().iter().any(|read| read["sha256"].is_null()), "misses too");
+    let again: PlanReport = serde_json::from_value(value).unwrap();
+    assert_eq!(again, report, "a report can be read again");
 }
 
 #[test]
@@ -96,7 +109,7 @@ fn why_knows_every_kind_of_thing() {
     };
     assert_eq!(
         said("limit.spend"),
-        "limit.spend: $0.2, declared by `deploy_staging`\n  .ai/directives/deploy_staging.md:10"
+        "limit.spend: $0.2, declared by `deploy_staging`\n  .ai/directives/deploy_staging.md:10:23"
     );
     assert_eq!(said("spend"), said("limit.spend"));
     assert!(said("extends").contains("set by the hook `route_deploy`"));
@@ -106,6 +119,16 @@ fn why_knows_every_kind_of_thing() {
     assert!(said("rye.sign.tool.x").contains("no grant allows it"));
     assert!(said("rye/agent/core/protocol/sign").contains("suppressed by `deploy_staging`"));
     assert!(said("model").contains("scripted/"));
+    let inherited = said("rye/agent/core/Behavior");
+    for step in [
+        "layer.rye/agent/core/Behavior: in the system prompt, 123 tokens, ",
+        "declared by `rye/agent/core/base`\n  system:.ai/directives/rye/agent/core/base.md:15:",
+        "because `project/deploy/base` extends `rye/agent/core/base`\n    .ai/directives/project/deploy/base.md:",
+        "because `deploy_staging` extends `project/deploy/base`, set by the hook `route_deploy`\n    .ai/config/agent/hooks.yaml:2:",
+        "because it fires: `directive` is `deploy_staging`",
+    ] {
+        assert!(inherited.contains(step), "{step}\n{inherited}");
+    }
     let missing = why(&compilation, "spnd").unwrap_err();
     assert_eq!(missing.suggestion.as_deref(), Some("spend"));
 }

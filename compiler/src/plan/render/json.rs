@@ -1,12 +1,17 @@
 //! `rye plan ID --format json` as a type: what it holds, and by its derived schema, what a program can rely on.
 
+mod call;
+mod cost;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::super::{DroppedTool, Origin, PaletteTool, Place, PlannedModel};
+use super::super::forecast::ESTIMATOR;
+use super::super::provenance::{self, Absent, Reason};
+use super::super::{DroppedTool, Origin, PaletteTool, Place, PlannedModel, Read};
 use super::view::{self, Hole, LayerView, MessageView};
 use crate::compile::{Compilation, Note};
 use crate::hook::{PlanVerdict, PlannedHook};
@@ -15,13 +20,18 @@ use crate::plan::prompt::{LayerKind, Pending};
 use crate::semantics::hook_point;
 use crate::semantics::limits::{LimitName, Limits};
 use crate::semantics::money::Nanos;
+pub use call::CallReport;
+use cost::per_turn;
+pub use cost::{AssumptionsReport, CourseReport, ForecastReport, PerTurnReport, PrefixReport};
 
 /// A plan, explained. Money is in dollars, tokens are characters / 4.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanReport {
     /// SHA-256 of the stored plan.
     pub plan_id: String,
     pub directive: String,
+    /// What the plan was asked for with.
+    pub call: CallReport,
     pub description: String,
     /// Directive ids, root first.
     pub chain: Vec<String>,
@@ -35,18 +45,25 @@ pub struct PlanReport {
     pub dropped_tools: Vec<DroppedReport>,
     /// In evaluation order.
     pub hooks: Vec<HookReport>,
+    /// False where no link of the chain has `<permissions>`: a child takes its parent's set, a root has nothing.
+    pub permissions_declared: bool,
     pub capabilities: Vec<CapabilityReport>,
     pub limits: BTreeMap<String, LimitReport>,
     pub model: ModelReport,
     pub graph: GraphReport,
     pub tokens: TokensReport,
+    pub cost: ForecastReport,
+    /// What something names and the plan does not hold.
+    pub absent: Vec<AbsentReport>,
+    /// Every file that was read, and every id that was looked for and not found.
+    pub manifest: Vec<ReadReport>,
     /// What was left out or changed: suppressed, shadowed, brought twice, escaped.
     pub notes: Vec<NoteReport>,
     /// As `rye check --format json` prints them; filled in by the printer.
     pub diagnostics: Vec<Value>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SystemReport {
     /// What is sent, with a marker such as `${thread_id}` in every hole.
     pub text: String,
@@ -54,7 +71,7 @@ pub struct SystemReport {
     pub pending: Vec<PendingReport>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FirstMessageReport {
     pub text: String,
     pub before: Vec<LayerReport>,
@@ -63,7 +80,7 @@ pub struct FirstMessageReport {
     pub pending: Vec<PendingReport>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LayerReport {
     /// A knowledge id, a hook's id for its answer, or the directive's for its body.
     pub id: String,
@@ -71,14 +88,18 @@ pub struct LayerReport {
     pub bytes: usize,
     /// Of the layer in the message's text.
     pub offset: usize,
+    /// In each request; null where the model has no price.
+    pub cost_per_turn: Option<PerTurnReport>,
     /// Who brought it.
     pub via: String,
     pub source: Option<SourceReport>,
+    /// How it came here, step by step.
+    pub reasons: Vec<ReasonReport>,
     /// The hook whose condition decides at run whether the layer is there.
     pub depends_on: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PendingReport {
     /// Of the marker in the message's text.
     pub offset: usize,
@@ -90,7 +111,35 @@ pub struct PendingReport {
     pub why: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+/// One step of a derivation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReasonReport {
+    pub text: String,
+    pub source: Option<SourceReport>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AbsentReport {
+    /// `suppressed`, `shadowed`, `deduplicated`, `condition_false`, `removed` or `dropped_for_size`.
+    pub why: String,
+    pub id: String,
+    pub text: String,
+    /// What it would have weighed, where that is known.
+    pub tokens: Option<u64>,
+    pub source: Option<SourceReport>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReadReport {
+    /// `directive`, `knowledge`, `tool` or `config`.
+    pub kind: String,
+    pub id: String,
+    /// Null with `sha256` for an id that no space has.
+    pub space: Option<String>,
+    pub sha256: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SourceReport {
     /// Relative to the project; `user:…` and `system:…` in the other spaces.
     pub file: String,
@@ -98,21 +147,25 @@ pub struct SourceReport {
     pub column: u32,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolReport {
     /// The item's id; of primaries and `rye_directive_return` the name.
     pub id: String,
     pub name: String,
     pub tokens: u64,
     pub bytes: u64,
+    /// In each request; null where the model has no price.
+    pub cost_per_turn: Option<PerTurnReport>,
     pub via: String,
     pub source: Option<SourceReport>,
+    /// How it came here, step by step.
+    pub reasons: Vec<ReasonReport>,
     pub description: String,
     /// JSON Schema of the parameters.
     pub schema: Value,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DroppedReport {
     pub id: String,
     pub tokens: u64,
@@ -120,7 +173,7 @@ pub struct DroppedReport {
     pub because: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HookReport {
     pub id: String,
     pub event: String,
@@ -133,7 +186,7 @@ pub struct HookReport {
 }
 
 /// `fires` and `never` are certain; `depends` is decided at run; `removed` was taken out before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VerdictReport {
     Fires,
@@ -142,7 +195,7 @@ pub enum VerdictReport {
     Removed,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapabilityReport {
     pub pattern: String,
     pub net: Vec<String>,
@@ -151,7 +204,7 @@ pub struct CapabilityReport {
     pub source: Option<SourceReport>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitReport {
     /// Dollars for `spend`.
     pub value: Value,
@@ -159,7 +212,7 @@ pub struct LimitReport {
     pub source: Option<SourceReport>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelReport {
     pub provider: String,
     pub id: String,
@@ -176,7 +229,7 @@ pub struct ModelReport {
     pub source: Option<SourceReport>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PricesReport {
     pub input: Value,
     pub output: Value,
@@ -184,13 +237,13 @@ pub struct PricesReport {
     pub cache_write: Value,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GraphReport {
     pub nodes: Vec<String>,
     pub edges: Vec<EdgeReport>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EdgeReport {
     pub from: String,
     pub outcome: String,
@@ -198,8 +251,10 @@ pub struct EdgeReport {
 }
 
 /// The first request, its holes as long as their markers.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TokensReport {
+    /// How tokens are counted: `characters / 4`.
+    pub estimator: String,
     pub system: u64,
     pub first_message: u64,
     pub palette: u64,
@@ -213,10 +268,10 @@ pub struct TokensReport {
     pub worst_case_cost: Option<Value>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NoteReport {
     /// `suppressed`, `shadowed`, `deduplicated` or `escaped`.
-    pub note: &'static str,
+    pub note: String,
     pub id: String,
     pub text: String,
     pub source: Option<SourceReport>,
@@ -229,16 +284,21 @@ pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport 
     PlanReport {
         plan_id: compilation.plan_id.clone(),
         directive: plan.directive.to_string(),
+        call: CallReport::of(&compilation.request),
         description: plan.description.clone(),
         chain: plan.chain.iter().map(|link| link.id.to_string()).collect(),
         route: plan.route.clone(),
         tokens: tokens(compilation, &system, &first),
-        system: message(system),
-        first_message: first_message(first),
-        continued: message(continued),
+        cost: plan.forecast(&plan.weight(&system.text, &first.text)).into(),
+        absent: provenance::absent(compilation).iter().map(absent).collect(),
+        manifest: plan.manifest.iter().map(read).collect(),
+        system: message(compilation, system),
+        first_message: first_message(compilation, first),
+        continued: message(compilation, continued),
         palette: plan.palette.iter().map(|tool| self::tool(compilation, tool)).collect(),
         dropped_tools: plan.dropped_tools.iter().map(dropped).collect(),
         hooks: plan.hooks.iter().zip(&compilation.hooks).map(|(h, trace)| hook(h, trace)).collect(),
+        permissions_declared: plan.capabilities.declared,
         capabilities: capabilities(compilation),
         limits: limits(compilation),
         model: model(compilation, &plan.model),
@@ -264,15 +324,16 @@ fn origin(compilation: &Compilation, key: &str) -> (String, Option<SourceReport>
     (origin.map(|o| o.because.clone()).unwrap_or_default(), source(origin))
 }
 
-fn message(view: MessageView) -> SystemReport {
+fn message(compilation: &Compilation, view: MessageView) -> SystemReport {
     SystemReport {
         text: view.text,
-        layers: view.layers.iter().map(layer).collect(),
+        layers: view.layers.iter().map(|view| layer(compilation, view)).collect(),
         pending: view.pending.iter().map(pending).collect(),
     }
 }
 
-fn first_message(view: MessageView) -> FirstMessageReport {
+fn first_message(compilation: &Compilation, view: MessageView) -> FirstMessageReport {
+    let layer = |view: &LayerView| layer(compilation, view);
     let body = view.layers.iter().position(|l| l.layer.kind == LayerKind::Body);
     let at = body.unwrap_or(view.layers.len());
     FirstMessageReport {
@@ -284,8 +345,10 @@ fn first_message(view: MessageView) -> FirstMessageReport {
     }
 }
 
-fn layer(view: &LayerView) -> LayerReport {
+fn layer(compilation: &Compilation, view: &LayerView) -> LayerReport {
     LayerReport {
+        cost_per_turn: per_turn(&compilation.plan.model, view.tokens),
+        reasons: provenance::layer(compilation, &view.layer).iter().map(reason).collect(),
         id: view.layer.id.clone(),
         tokens: view.tokens,
         bytes: view.bytes,
@@ -305,8 +368,11 @@ fn pending(hole: &Hole) -> PendingReport {
 }
 
 fn tool(compilation: &Compilation, tool: &PaletteTool) -> ToolReport {
-    let (via, source) = origin(compilation, &format!("tool.{}", tool.name));
+    let key = format!("tool.{}", tool.name);
+    let (via, source) = origin(compilation, &key);
     ToolReport {
+        cost_per_turn: per_turn(&compilation.plan.model, tool.tokens),
+        reasons: provenance::reasons(compilation, &key).iter().map(reason).collect(),
         id: tool.item_id.as_ref().map_or_else(|| tool.name.clone(), ToString::to_string),
         name: tool.name.clone(),
         tokens: tool.tokens,
@@ -403,6 +469,7 @@ fn tokens(compilation: &Compilation, system: &MessageView, first: &MessageView) 
     let priced = plan.model.prices;
     let tokens = super::super::Tokens { input: weight.input(), ..Default::default() };
     TokensReport {
+        estimator: ESTIMATOR.to_owned(),
         system: weight.system,
         first_message: weight.first_message,
         palette: weight.palette,
@@ -413,6 +480,34 @@ fn tokens(compilation: &Compilation, system: &MessageView, first: &MessageView) 
     }
 }
 
+fn reason(reason: &Reason) -> ReasonReport {
+    ReasonReport { text: reason.text.clone(), source: reason.place.as_ref().map(SourceReport::from) }
+}
+
+fn absent(absent: &Absent) -> AbsentReport {
+    AbsentReport {
+        why: absent.why.word().to_owned(),
+        id: absent.id.clone(),
+        text: absent.text.clone(),
+        tokens: absent.tokens,
+        source: absent.place.as_ref().map(SourceReport::from),
+    }
+}
+
+fn read(read: &Read) -> ReadReport {
+    ReadReport {
+        kind: read.kind.word().to_owned(),
+        id: read.id.clone(),
+        space: read.space.map(|space| space.word().to_owned()),
+        sha256: read.sha256.clone(),
+    }
+}
+
 fn note(note: &Note) -> NoteReport {
-    NoteReport { note: note.kind(), id: note.id().to_owned(), text: note.to_string(), source: source(note.origin()) }
+    NoteReport {
+        note: note.kind().to_owned(),
+        id: note.id().to_owned(),
+        text: note.to_string(),
+        source: source(note.origin()),
+    }
 }

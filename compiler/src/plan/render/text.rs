@@ -1,7 +1,9 @@
 //! A plan for people: what will be sent and why, section by section. No colours; the headings stand at the margin.
 
+mod cost;
+
 use super::super::prompt::{LayerKind, Pending};
-use super::super::{Place, Plan, Prices};
+use super::super::{Place, Plan, PlannedModel, Prices, Tokens};
 use super::table::{Align, grouped, table};
 use super::view::{self, LayerView, MessageView};
 use crate::compile::Compilation;
@@ -22,16 +24,16 @@ pub fn render(compilation: &Compilation) -> String {
     push(&mut out, &format!("  plan {}", short(&compilation.plan_id)));
     chain(&mut out, compilation);
     model(&mut out, compilation);
-    message(&mut out, "System prompt", &system);
-    message(&mut out, "First message", &first);
-    message(&mut out, "On continuation", &continued);
+    message(&mut out, "System prompt", &plan.model, &system);
+    message(&mut out, "First message", &plan.model, &first);
+    message(&mut out, "On continuation", &plan.model, &continued);
     left_out(&mut out, compilation);
     hooks(&mut out, compilation);
     palette(&mut out, compilation);
     capabilities(&mut out, compilation);
     limits(&mut out, compilation);
     interface(&mut out, plan);
-    total(&mut out, plan, &system, &first);
+    cost::render(&mut out, plan, &system, &first);
     out
 }
 
@@ -108,14 +110,14 @@ fn prices(prices: &Prices) -> String {
     format!("{text}; above {above} prompt tokens {input} in, {output} out")
 }
 
-fn message(out: &mut String, title: &str, view: &MessageView) {
+fn message(out: &mut String, title: &str, model: &PlannedModel, view: &MessageView) {
     if view.layers.is_empty() {
         return;
     }
     heading(out, title, &tokens(super::super::estimate(&view.text)));
-    let rows: Vec<Vec<String>> = view.layers.iter().map(layer).collect();
+    let rows: Vec<Vec<String>> = view.layers.iter().map(|view| layer(model, view)).collect();
     let mut lines = String::new();
-    table(&mut lines, &[Align::Right, Align::Left, Align::Left, Align::Left], &rows);
+    table(&mut lines, &[Align::Right, Align::Right, Align::Left, Align::Left, Align::Left], &rows);
     for (layer, line) in view.layers.iter().zip(lines.lines()) {
         push(out, line);
         let mut told: Vec<String> = Vec::new();
@@ -133,12 +135,12 @@ fn message(out: &mut String, title: &str, view: &MessageView) {
     }
 }
 
-fn layer(view: &LayerView) -> Vec<String> {
+fn layer(model: &PlannedModel, view: &LayerView) -> Vec<String> {
     let id = match (view.layer.kind, &view.layer.tag) {
         (LayerKind::Body | LayerKind::Answer, _) | (LayerKind::Knowledge, None) => view.layer.id.clone(),
         (LayerKind::Knowledge, Some(tag)) => format!("{} in <{tag}>", view.layer.id),
     };
-    vec![grouped(view.tokens), id, view.via.clone(), at(view.place.as_ref())]
+    vec![grouped(view.tokens), per_turn(model, view.tokens), id, view.via.clone(), at(view.place.as_ref())]
 }
 
 fn left_out(out: &mut String, compilation: &Compilation) {
@@ -202,19 +204,20 @@ fn palette(out: &mut String, compilation: &Compilation) {
         let origin = compilation.origins.get(&format!("tool.{}", tool.name));
         vec![
             grouped(tool.tokens),
+            per_turn(&plan.model, tool.tokens),
             tool.name.clone(),
             origin.map(|o| o.because.clone()).unwrap_or_default(),
             at(origin.and_then(|o| o.place.as_ref())),
         ]
     };
-    let columns = [Align::Right, Align::Left, Align::Left, Align::Left];
+    let columns = [Align::Right, Align::Right, Align::Left, Align::Left, Align::Left];
     table(out, &columns, &plan.palette.iter().map(row).collect::<Vec<_>>());
     if !plan.dropped_tools.is_empty() {
         heading(out, "Not in the palette", "still reachable through rye_execute");
         let row = |tool: &super::super::DroppedTool| {
             vec![grouped(tool.tokens), tool.item_id.to_string(), tool.because.clone()]
         };
-        table(out, &columns, &plan.dropped_tools.iter().map(row).collect::<Vec<_>>());
+        table(out, &[Align::Right, Align::Left, Align::Left], &plan.dropped_tools.iter().map(row).collect::<Vec<_>>());
     }
 }
 
@@ -290,16 +293,10 @@ fn interface(out: &mut String, plan: &Plan) {
     }
 }
 
-fn total(out: &mut String, plan: &Plan, system: &MessageView, first: &MessageView) {
-    let weight = plan.weight(&system.text, &first.text);
-    heading(out, "First request", &format!("{} in, at most {} out", tokens(weight.input()), grouped(weight.output)));
-    let parts = [("system", weight.system), ("message", weight.first_message), ("palette", weight.palette)];
-    let parts: Vec<String> = parts.iter().map(|(name, count)| format!("{name} {}", grouped(*count))).collect();
-    push(out, &format!("  {}", parts.join(" + ")));
-    let Some(prices) = &plan.model.prices else { return };
-    let input = prices.cost(&super::super::Tokens { input: weight.input(), ..Default::default() });
-    let most = prices.worst_case(weight.input(), weight.output);
-    push(out, &format!("  {} for what goes in, {} at most", input.map(cents).unwrap_or_default(), cents(most)));
+/// What a part of the prompt costs in each request; empty where the model has no price.
+fn per_turn(model: &PlannedModel, tokens: u64) -> String {
+    let cost = model.cost(&Tokens { input: tokens, ..Tokens::default() });
+    cost.map(|amount| cents(amount).replace(" cents", "¢")).unwrap_or_default()
 }
 
 /// Dollars with at least two places: `$0.20`.

@@ -1,0 +1,88 @@
+//! `rye check --fix`: what can be repaired safely, shown as a diff before it is written.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+
+use rye_compiler::edit::{Edit, apply, fix, old_names};
+use rye_grammar::signature;
+
+use super::{CheckArgs, look};
+use crate::Failure;
+use crate::args::Format;
+use crate::report::{Report, printable};
+use crate::rewrite::Rewrite;
+use crate::space::Spaces;
+
+/// Repairs the project's files; what is left is for the check that follows.
+pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Report) -> Result<(), Failure> {
+    let rewrites = rewrites(args, spaces, report)?;
+    if rewrites.is_empty() {
+        report.note("nothing can be repaired safely");
+        return Ok(());
+    }
+    for rewrite in &rewrites {
+        let diff = printable(&rewrite.diff());
+        // JSON has stdout to itself.
+        match report.format() {
+            Format::Json => report.note(diff.trim_end()),
+            Format::Human | Format::Plain => report.line(diff.trim_end())?,
+        }
+    }
+    if !args.yes && !agreed()? {
+        report.note("nothing was changed");
+        return Ok(());
+    }
+    for rewrite in &rewrites {
+        rewrite.write(&spaces.project)?;
+    }
+    report.note(&format!("repaired {}", crate::view::count(rewrites.len() as u64, "file")));
+    Ok(())
+}
+
+fn rewrites(args: &CheckArgs, spaces: &Spaces, report: &Report) -> Result<Vec<Rewrite>, Failure> {
+    let found = look(args, spaces)?;
+    let sources = &found.report.sources;
+    let mut edits: BTreeMap<_, Vec<Edit>> = BTreeMap::new();
+    for diagnostic in found.report.diagnostics.iter() {
+        if let Some(fix) = fix(diagnostic, sources) {
+            edits.entry(fix.source).or_default().extend(fix.edits);
+        }
+    }
+    let mut rewrites = Vec::new();
+    for (id, source) in sources.iter() {
+        // Files of the other spaces are not the project's to change.
+        if !source.path.starts_with(".ai/") {
+            continue;
+        }
+        let mut edits = edits.remove(&id).unwrap_or_default();
+        if edits.is_empty() && source.path.starts_with(".ai/directives/") {
+            edits = old_names(&source.text);
+        }
+        if edits.is_empty() {
+            continue;
+        }
+        if signature::parse(id, &source.text).is_some() {
+            report.note(&printable(&format!(
+                "left as it is: {} is signed: sign it again after changing it",
+                source.path
+            )));
+            continue;
+        }
+        let after = apply(&source.text, &edits);
+        rewrites.push(Rewrite { path: source.path.to_string(), before: source.text.to_string(), after });
+    }
+    Ok(rewrites)
+}
+
+/// Somebody at a terminal is asked; where nobody is, `--fix` has said it.
+fn agreed() -> Result<bool, Failure> {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Ok(true);
+    }
+    let mut out = anstream::stderr().lock();
+    write!(out, "write these changes? [y/N] ")?;
+    out.flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}

@@ -1,0 +1,122 @@
+//! `rye fmt [PATH…]`: the metadata of directives in its layout. With `--check`, only what would change.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use rye_compiler::edit::{Refused, format};
+use rye_compiler::world::{ItemKind, Space, World};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Failure;
+use crate::args::{Format, Global};
+use crate::exit::Exit;
+use crate::narrow::{Narrow, narrow};
+use crate::report::{Report, printable};
+use crate::rewrite::Rewrite;
+use crate::space::Spaces;
+
+#[derive(Debug, Args)]
+pub struct FmtArgs {
+    /// Directives: files, folders or ids; without one, all of the project
+    #[arg(value_name = "PATH|ID")]
+    paths: Vec<PathBuf>,
+    /// Change nothing; show what would change, and fail if anything would
+    #[arg(long)]
+    check: bool,
+}
+
+/// `rye fmt --format json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FmtOutput {
+    /// Files that were changed, or with `--check` would be.
+    pub changed: Vec<String>,
+    pub skipped: Vec<SkippedOutput>,
+    /// Files looked at.
+    pub files: usize,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SkippedOutput {
+    pub file: String,
+    pub because: String,
+}
+
+pub fn run(args: &FmtArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+    let spaces = Spaces::find(global.project.as_deref())?;
+    let world = spaces.open()?;
+    let narrowed = narrow(&args.paths, &spaces.project, &world)?;
+    let mut output = FmtOutput { changed: Vec::new(), skipped: Vec::new(), files: 0 };
+    let mut rewrites = Vec::new();
+    let mut broken = false;
+    for entry in world.list(ItemKind::Directive).map_err(|error| Failure::failed(error.to_string()))? {
+        if entry.space != Space::Project || !selected(&narrowed, &entry.path) {
+            continue;
+        }
+        output.files += 1;
+        let file = entry.path.to_string();
+        let skip = |because: String| SkippedOutput { file: file.clone(), because };
+        let found = world.candidates(ItemKind::Directive, &entry.id).map_err(|error| error.to_string());
+        let located = found.map(|all| all.into_iter().find(|located| located.space == Space::Project));
+        let text = located.and_then(|located| {
+            let bytes = located.map(|located| located.bytes).unwrap_or_default();
+            rye_grammar::source::decode(&bytes).map_err(|error| error.to_string())
+        });
+        let text = match text {
+            Ok(text) => text,
+            Err(because) => {
+                broken = true;
+                output.skipped.push(skip(because));
+                continue;
+            }
+        };
+        match format(&text) {
+            Ok(formatted) if formatted.text == text => {}
+            Ok(formatted) => rewrites.push(Rewrite { path: file, before: text, after: formatted.text }),
+            Err(refused) => {
+                broken |= refused == Refused::Broken;
+                output.skipped.push(skip(refused.to_string()));
+            }
+        }
+    }
+    for rewrite in &rewrites {
+        if !args.check {
+            rewrite.write(&spaces.project)?;
+        }
+        output.changed.push(rewrite.path.clone());
+    }
+    match report.format() {
+        Format::Json => report.json(&output)?,
+        Format::Human | Format::Plain => {
+            for rewrite in &rewrites {
+                let text = if args.check { rewrite.diff() } else { rewrite.path.clone() };
+                report.line(printable(&text).trim_end())?;
+            }
+            for skipped in &output.skipped {
+                report.note(&printable(&format!("left as it is: {}: {}", skipped.file, skipped.because)));
+            }
+            report.note(&summary(&output, args.check));
+        }
+    }
+    let failed = broken || (args.check && !output.changed.is_empty());
+    Ok(if failed { Exit::Failed } else { Exit::Fine })
+}
+
+fn selected(narrowed: &Narrow, path: &str) -> bool {
+    match narrowed {
+        Narrow::All => true,
+        Narrow::To(paths) => paths
+            .iter()
+            .any(|p| path.strip_prefix(p.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))),
+    }
+}
+
+fn summary(output: &FmtOutput, check: bool) -> String {
+    let files = crate::view::count(output.files as u64, "file");
+    let changed = output.changed.len();
+    match (changed, check) {
+        (0, _) => format!("looked at {files}: nothing to do"),
+        (_, true) => format!("looked at {files}: {changed} would change"),
+        (_, false) => format!("looked at {files}: {changed} changed"),
+    }
+}

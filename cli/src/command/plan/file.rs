@@ -1,0 +1,24 @@
+//! A plan in a file: what `rye plan ID --format json` printed.
+
+use std::io::Read;
+
+use rye_compiler::plan::render::json::PlanReport;
+use rye_compiler::semantics::value::parse_json;
+
+use crate::Failure;
+
+/// No plan is larger.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// Reads a plan.
+pub fn read(path: &str) -> Result<PlanReport, Failure> {
+    let shown = path.escape_debug();
+    let mut text = String::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(MOST_BYTES).read_to_string(&mut text));
+    read.map_err(|error| Failure::usage(format!("the plan `{shown}` cannot be read: {error}")))?;
+    let value = parse_json(text.trim_start_matches('\u{feff}'))
+        .map_err(|error| Failure::usage(format!("`{shown}` is no JSON: {error}")))?;
+    serde_json::from_value(value).map_err(|error| {
+        Failure::usage(format!("`{shown}` is no plan: {error}")).help("`rye plan ID --format json` prints one")
+    })
+}

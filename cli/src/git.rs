@@ -1,0 +1,165 @@
+//! The project as a revision of its git repository has it. git is asked for objects and nothing else: no hook, filter,
+//! file-system monitor or transport that the repository's own configuration names is ever started.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rye_compiler::world::{ItemKind, MapWorld, Space};
+
+use crate::Failure;
+
+/// Larger files are no items.
+const MOST_FILE_BYTES: u64 = 64 << 20;
+/// All files of a revision together.
+const MOST_BYTES: u64 = 512 << 20;
+
+/// The item files of one revision, by path from the project's folder on.
+pub struct Revision {
+    /// The commit.
+    pub commit: String,
+    files: Vec<(String, Vec<u8>)>,
+}
+
+impl Revision {
+    /// Reads a revision: a commit, a tag, a branch, `HEAD~3`.
+    pub fn read(project: &Path, revision: &str) -> Result<Self, Failure> {
+        if revision.starts_with('-') || revision.chars().any(char::is_control) {
+            return Err(Failure::usage(format!("`{}` is no revision", revision.escape_debug())));
+        }
+        let wanted = format!("{revision}^{{commit}}");
+        let commit = text(project, &["rev-parse", "--verify", "--quiet", "--end-of-options", &wanted]);
+        let commit = commit.map_err(|said| {
+            let failure = Failure::usage(format!("git knows no revision `{revision}` here"));
+            if said.is_empty() { failure } else { failure.help(said) }
+        })?;
+        let commit = commit.trim().to_owned();
+        if commit.len() < 40 || !commit.chars().all(|c| c.is_ascii_hexdigit()) {
+            return Err(Failure::failed(format!("git does not say which commit `{revision}` is")));
+        }
+        let prefix = text(project, &["rev-parse", "--show-prefix"]).map_err(Failure::failed)?;
+        let prefix = prefix.trim_end_matches('\n');
+        let folder = format!("{prefix}.ai/");
+        // A path that looks like a pattern is taken as it stands.
+        let listed =
+            bytes(project, &["--literal-pathspecs", "ls-tree", "-r", "-z", "--full-tree", &commit, "--", &folder])
+                .map_err(Failure::failed)?;
+        let wanted: Vec<(String, String)> = listed.split(|b| *b == 0).filter_map(|line| item(line, prefix)).collect();
+        Ok(Self { files: contents(project, &wanted)?, commit })
+    }
+
+    /// These files as the project's, over a world that has the other spaces.
+    pub fn over<'w>(&self, spaces: &'w dyn rye_compiler::world::World) -> MapWorld<'w> {
+        let mut world = MapWorld::over(spaces);
+        for (path, content) in &self.files {
+            world.insert(Space::Project, path, content);
+        }
+        world
+    }
+}
+
+/// The path and the object of a line `mode type object\tpath`, if it is an item in a regular file: a link could lead
+/// anywhere.
+fn item(line: &[u8], prefix: &str) -> Option<(String, String)> {
+    let line = std::str::from_utf8(line).ok()?;
+    let (head, path) = line.split_once('\t')?;
+    let mut head = head.split(' ');
+    let (mode, kind, object) = (head.next()?, head.next()?, head.next()?);
+    let path = path.strip_prefix(prefix)?;
+    let wanted = matches!(mode, "100644" | "100755") && kind == "blob" && ItemKind::of_path(path).is_some();
+    wanted.then(|| (path.to_owned(), object.to_owned()))
+}
+
+/// What the objects hold, in one process.
+fn contents(project: &Path, wanted: &[(String, String)]) -> Result<Vec<(String, Vec<u8>)>, Failure> {
+    let lost = || Failure::failed("git ended before it had said everything");
+    let mut child =
+        git(project, &["cat-file", "--batch"]).stdin(Stdio::piped()).spawn().map_err(|error| no_git(&error))?;
+    let mut asks = child.stdin.take().ok_or_else(lost)?;
+    let mut answers = BufReader::new(child.stdout.take().ok_or_else(lost)?);
+    let mut files = Vec::with_capacity(wanted.len());
+    let mut total = 0u64;
+    for (path, object) in wanted {
+        // One question, one answer: neither side ever waits on a full pipe.
+        writeln!(asks, "{object}").and_then(|()| asks.flush()).map_err(|_| lost())?;
+        let mut head = String::new();
+        answers.read_line(&mut head)?;
+        let mut head = head.trim_end().split(' ').skip(1);
+        let (kind, size) = (head.next(), head.next().and_then(|size| size.parse::<u64>().ok()));
+        let (Some("blob"), Some(size)) = (kind, size) else {
+            return Err(Failure::failed(format!("git cannot read `{path}` of that revision")));
+        };
+        total = total.saturating_add(size);
+        if size > MOST_FILE_BYTES || total > MOST_BYTES {
+            return Err(Failure::failed(format!("`{path}` of that revision is larger than an item may be")));
+        }
+        let mut content = Vec::new();
+        answers.by_ref().take(size + 1).read_to_end(&mut content)?;
+        if content.pop() != Some(b'\n') || content.len() as u64 != size {
+            return Err(lost());
+        }
+        files.push((path.clone(), content));
+    }
+    drop(asks);
+    child.wait()?;
+    Ok(files)
+}
+
+/// A git that does what it is asked and nothing that somebody else configured.
+fn git(project: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new("git");
+    let fixed = [
+        "--no-pager",
+        "--no-replace-objects",
+        "--no-optional-locks",
+        "-c",
+        "core.fsmonitor=false",
+        "-c",
+        "core.hooksPath=/dev/null",
+        "-c",
+        "core.attributesFile=/dev/null",
+        "-c",
+        "protocol.allow=never",
+        "-c",
+        "credential.helper=",
+    ];
+    command.arg("-C").arg(project).args(fixed).args(args);
+    // Where the repository is, is said by where the project is and by nothing else.
+    for name in [
+        "GIT_DIR",
+        "GIT_WORK_TREE",
+        "GIT_INDEX_FILE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_NAMESPACE",
+        "GIT_CONFIG_PARAMETERS",
+        "GIT_CONFIG_COUNT",
+        "GIT_EXTERNAL_DIFF",
+        "GIT_SSH",
+        "GIT_SSH_COMMAND",
+        "GIT_TRACE",
+    ] {
+        command.env_remove(name);
+    }
+    // An object that is not here is not fetched: fetching runs what the repository says.
+    command.env("GIT_NO_LAZY_FETCH", "1").env("GIT_ALLOW_PROTOCOL", "none").env("GIT_TERMINAL_PROMPT", "0");
+    command.env("GIT_PAGER", "cat").env("LC_ALL", "C");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn no_git(error: &std::io::Error) -> Failure {
+    Failure::failed(format!("git cannot be started: {error}"))
+}
+
+fn bytes(project: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
+    let output = git(project, args).output().map_err(|error| no_git(&error).message)?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    Err(String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or_default().to_owned())
+}
+
+fn text(project: &Path, args: &[&str]) -> Result<String, String> {
+    String::from_utf8(bytes(project, args)?).map_err(|_| "git answered something that is no text".to_owned())
+}

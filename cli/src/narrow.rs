@@ -1,0 +1,68 @@
+//! What a command is narrowed to: files and folders of the project, or ids of its items.
+
+use std::path::{Component, Path, PathBuf};
+
+use rye_compiler::diagnostics::closest;
+use rye_compiler::world::{ItemKind, Space, World};
+use rye_grammar::ItemId;
+
+use crate::Failure;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Narrow {
+    All,
+    /// From the project's folder on, with forward slashes; a folder stands for everything in it.
+    To(Vec<String>),
+}
+
+/// Each argument is a path that exists, or else an id of the project. The project's own folder is all of it.
+pub fn narrow(asked: &[PathBuf], project: &Path, world: &dyn World) -> Result<Narrow, Failure> {
+    if asked.is_empty() {
+        return Ok(Narrow::All);
+    }
+    let here = std::env::current_dir()?;
+    let mut paths = Vec::new();
+    for path in asked {
+        let real = here.join(path).canonicalize().or_else(|_| project.join(path).canonicalize());
+        match real {
+            Ok(real) => paths.push(inside(path, &real, project)?),
+            Err(error) => paths.extend(item(path, &error, world)?),
+        }
+    }
+    Ok(if paths.iter().any(String::is_empty) { Narrow::All } else { Narrow::To(paths) })
+}
+
+fn inside(asked: &Path, real: &Path, project: &Path) -> Result<String, Failure> {
+    let inside = real
+        .strip_prefix(project)
+        .map_err(|_| Failure::usage(format!("`{}` is not in the project `{}`", asked.display(), project.display())))?;
+    let segments = inside.components().filter_map(|c| if let Component::Normal(s) = c { s.to_str() } else { None });
+    Ok(segments.collect::<Vec<_>>().join("/"))
+}
+
+/// The files of an id in the project, whatever their kind.
+fn item(asked: &Path, error: &std::io::Error, world: &dyn World) -> Result<Vec<String>, Failure> {
+    let shown = asked.display().to_string();
+    let unknown = || Failure::usage(format!("`{shown}` cannot be opened: {error}"));
+    let id = asked.to_str().and_then(|text| ItemId::parse(text).ok()).ok_or_else(unknown)?;
+    let mut found = Vec::new();
+    let mut near = Vec::new();
+    for kind in ItemKind::ALL {
+        let entries = world.list(kind).map_err(|error| Failure::failed(error.to_string()))?;
+        for entry in entries.into_iter().filter(|entry| entry.space == Space::Project) {
+            if entry.id == id {
+                found.push(entry.path.to_string());
+            } else {
+                near.push(entry.id.to_string());
+            }
+        }
+    }
+    if found.is_empty() {
+        let failure = Failure::usage(format!("`{shown}` is neither a path nor an id of this project"));
+        return Err(match closest(&shown, near.iter().map(String::as_str)) {
+            Some(near) => failure.help(format!("did you mean `{near}`?")),
+            None => failure,
+        });
+    }
+    Ok(found)
+}

@@ -1,0 +1,64 @@
+//! Diagnostics as annotations of a GitHub workflow: one command a line.
+
+use super::diagnostic::DiagnosticOutput;
+
+/// `::error file=…,line=…::message`, the help behind the message.
+pub fn line(shown: &DiagnosticOutput) -> String {
+    let level = match shown.severity.as_str() {
+        "error" => "error",
+        "warning" => "warning",
+        _ => "notice",
+    };
+    let mut properties = Vec::new();
+    if let Some(at) = shown.labels.first() {
+        properties.push(format!("file={}", property(&at.file)));
+        properties.push(format!("line={},endLine={}", at.line, at.end_line));
+        // Columns are only understood on one line.
+        if at.line == at.end_line {
+            properties.push(format!("col={},endColumn={}", at.column, at.end_column));
+        }
+    }
+    properties.push(format!("title={}", property(&shown.code)));
+    let help = shown.help.iter().map(|help| format!("\nhelp: {help}"));
+    let others = shown.labels.iter().skip(1).map(|l| format!("\n{}:{}: {}", l.file, l.line, l.text));
+    let text: String = std::iter::once(shown.message.clone()).chain(others).chain(help).collect();
+    format!("::{level} {}::{}", properties.join(","), data(&text))
+}
+
+fn data(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::diagnostic::LabelOutput;
+
+    #[test]
+    fn nothing_in_a_text_ends_the_command() {
+        let label = LabelOutput {
+            file: "a,b:c.md".into(),
+            line: 1,
+            column: 2,
+            end_line: 1,
+            end_column: 4,
+            text: "here".into(),
+        };
+        let shown = DiagnosticOutput {
+            code: "rye::item::unknown".into(),
+            severity: "advice".into(),
+            message: "100%\n::error::x".into(),
+            help: Some("do".into()),
+            labels: vec![label],
+            fix: Vec::new(),
+        };
+        assert_eq!(
+            line(&shown),
+            "::notice file=a%2Cb%3Ac.md,line=1,endLine=1,col=2,endColumn=4,title=rye%3A%3Aitem%3A%3Aunknown::100%25%0A::error::x%0Ahelp: do"
+        );
+    }
+}

@@ -1,0 +1,98 @@
+//! Diagnostics as SARIF 2.1.0, for code scanning.
+
+use std::collections::BTreeMap;
+
+use rye_compiler::diagnostics::codes;
+use serde_json::{Map, Value, json};
+
+use super::diagnostic::{DiagnosticOutput, EditOutput, LabelOutput};
+
+/// A log of one run. Rules are those that have results, in the order of their codes.
+pub fn log(shown: &[DiagnosticOutput]) -> Value {
+    let mut rules: BTreeMap<&str, usize> = shown.iter().map(|one| (one.code.as_str(), 0)).collect();
+    for (index, slot) in rules.values_mut().enumerate() {
+        *slot = index;
+    }
+    let described: Vec<Value> = rules.keys().map(|code| rule(code)).collect();
+    let results: Vec<Value> = shown.iter().map(|one| result(one, rules.get(one.code.as_str()))).collect();
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": { "name": "rye", "version": env!("CARGO_PKG_VERSION"), "rules": described } },
+            "columnKind": "unicodeCodePoints",
+            "results": results,
+        }],
+    })
+}
+
+fn rule(code: &str) -> Value {
+    let page = codes::page(code).unwrap_or_default();
+    let plain: Vec<&str> = page.lines().filter(|line| !line.starts_with('#')).map(str::trim).collect();
+    let gist = plain.iter().find(|line| !line.is_empty()).copied().unwrap_or(code);
+    json!({
+        "id": code,
+        "shortDescription": { "text": gist },
+        "help": { "text": plain.join("\n").trim(), "markdown": page },
+    })
+}
+
+fn result(shown: &DiagnosticOutput, rule: Option<&usize>) -> Value {
+    let level = match shown.severity.as_str() {
+        "error" => "error",
+        "warning" => "warning",
+        _ => "note",
+    };
+    let text = match &shown.help {
+        Some(help) => format!("{}\n{help}", shown.message),
+        None => shown.message.clone(),
+    };
+    let mut result = Map::new();
+    result.insert("ruleId".into(), json!(shown.code));
+    result.insert("ruleIndex".into(), json!(rule));
+    result.insert("level".into(), json!(level));
+    result.insert("message".into(), json!({ "text": text }));
+    let places: Vec<Value> = shown.labels.iter().map(location).collect();
+    if let Some((first, others)) = places.split_first() {
+        result.insert("locations".into(), json!([first]));
+        if !others.is_empty() {
+            result.insert("relatedLocations".into(), json!(others));
+        }
+    }
+    if let (Some(label), false) = (shown.labels.first(), shown.fix.is_empty()) {
+        let replacements: Vec<Value> = shown.fix.iter().map(replacement).collect();
+        let changed = json!({ "artifactLocation": artifact(&label.file), "replacements": replacements });
+        result.insert("fixes".into(), json!([{ "artifactChanges": [changed] }]));
+    }
+    Value::Object(result)
+}
+
+fn location(label: &LabelOutput) -> Value {
+    let region = region(label.line, label.column, label.end_line, label.end_column);
+    json!({
+        "physicalLocation": { "artifactLocation": artifact(&label.file), "region": region },
+        "message": { "text": label.text },
+    })
+}
+
+fn replacement(edit: &EditOutput) -> Value {
+    let region = region(edit.line, edit.column, edit.end_line, edit.end_column);
+    json!({ "deletedRegion": region, "insertedContent": { "text": edit.text } })
+}
+
+fn region(line: u32, column: u32, end_line: u32, end_column: u32) -> Value {
+    json!({ "startLine": line, "startColumn": column, "endLine": end_line, "endColumn": end_column })
+}
+
+/// A file of the project is relative to its root; one of another space has that space as its scheme.
+fn artifact(file: &str) -> Value {
+    match file.split_once(':').filter(|(space, _)| matches!(*space, "user" | "system")) {
+        Some((space, path)) => json!({ "uri": format!("{space}:{}", encoded(path)) }),
+        None => json!({ "uri": encoded(file), "uriBaseId": "%SRCROOT%" }),
+    }
+}
+
+fn encoded(path: &str) -> String {
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || b"/-_.~".contains(b);
+    path.bytes().map(|b| if plain(&b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+}

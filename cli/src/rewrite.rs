@@ -1,0 +1,66 @@
+//! Changing files of the project that somebody else may be changing too: each is replaced whole, and only while it
+//! still holds what was read.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use similar::TextDiff;
+
+use crate::Failure;
+
+/// One file and what is to stand in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rewrite {
+    /// Relative to the project, with forward slashes.
+    pub path: String,
+    pub before: String,
+    pub after: String,
+}
+
+impl Rewrite {
+    /// The change as a unified diff.
+    pub fn diff(&self) -> String {
+        let names = (format!("a/{}", self.path), format!("b/{}", self.path));
+        let diff = TextDiff::from_lines(&self.before, &self.after);
+        diff.unified_diff().context_radius(2).header(&names.0, &names.1).to_string()
+    }
+
+    /// Writes it: to a new file beside the old one, which then takes its place and its permissions.
+    pub fn write(&self, project: &Path) -> Result<(), Failure> {
+        let path = project.join(&self.path);
+        let failed =
+            |what: &str, error: &std::io::Error| Failure::failed(format!("`{}` cannot be {what}: {error}", self.path));
+        let metadata = std::fs::symlink_metadata(&path).map_err(|e| failed("read", &e))?;
+        if !metadata.is_file() {
+            return Err(Failure::failed(format!("`{}` is no regular file and is left as it is", self.path)));
+        }
+        let now = std::fs::read(&path).map_err(|e| failed("read", &e))?;
+        let (mark, text) =
+            now.strip_prefix(BYTE_ORDER_MARK).map_or((&[][..], &now[..]), |text| (BYTE_ORDER_MARK, text));
+        if text != self.before.as_bytes() {
+            return Err(Failure::failed(format!("`{}` has changed meanwhile and is left as it is", self.path)));
+        }
+        let beside = beside(&path);
+        let written = (|| {
+            let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(&beside)?;
+            file.write_all(mark)?;
+            file.write_all(self.after.as_bytes())?;
+            file.set_permissions(metadata.permissions())?;
+            file.sync_all()?;
+            std::fs::rename(&beside, &path)
+        })();
+        if written.is_err() {
+            // What could not be finished must not stay; there may be nothing to remove.
+            std::fs::remove_file(&beside).ok();
+        }
+        written.map_err(|e| failed("written", &e))
+    }
+}
+
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// A name that no other process uses and no item has.
+fn beside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.rye-{}", std::process::id()))
+}

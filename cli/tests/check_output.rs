@@ -1,0 +1,156 @@
+//! `rye check` as a process, beyond its findings: levels, formats for other programs, repairs, narrowing by id, watching.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use rye::Place;
+use serde_json::Value;
+
+const UNUSED: &str = "# A\n\nSays a.\n\n```xml\n<directive name=\"a\" version=\"1.0.0\">\n  <metadata>\n    <permissions/>\n  </metadata>\n  <inputs>\n    <input name=\"x\" type=\"string\">nobody reads it</input>\n  </inputs>\n</directive>\n```\n\nSay a.\n";
+const BROKEN: &str = "# B\n\nSays b.\n\n```xml\n<directive name=\"wrong\" version=\"1.0.0\">\n  <metadata>\n    <limits max_turns=\"3\" trns=\"4\"/>\n    <permissions/>\n    <descripton>b</descripton>\n  </metadata>\n</directive>\n```\n\nSay b.\n";
+
+fn place() -> Place {
+    let place = Place::new();
+    place.write(".ai/directives/a.md", UNUSED);
+    place
+}
+
+#[test]
+fn warnings_are_denied_allowed_and_levelled() {
+    let place = place();
+    assert_eq!(place.rye(&["check"]).code, Some(0));
+    assert_eq!(place.rye(&["check", "--deny-warnings"]).code, Some(1));
+    let allowed = place.rye(&["check", "--deny-warnings", "--allow", "rye::interface::unused-input"]);
+    assert_eq!(allowed.code, Some(0), "{}", allowed.stderr);
+    assert!(!allowed.stderr.contains("unused-input"), "{}", allowed.stderr);
+    let unknown = place.rye(&["check", "--allow", "interface::unused-inputs"]);
+    assert_eq!(unknown.code, Some(2));
+    assert!(unknown.stderr.contains("did you mean `interface::unused-input`?"), "{}", unknown.stderr);
+
+    place.write(".ai/config/check.yaml", "levels:\n  interface::unused-input: error\n");
+    let (code, shown) = place.json(&["check"]);
+    assert_eq!((code, &shown["diagnostics"][0]["severity"]), (Some(1), &Value::from("error")));
+    assert_eq!(shown["summary"]["errors"], 1);
+    place.write(".ai/config/check.yaml", "levels: { interface::unused-input: allow }\ndeny_warnings: true\n");
+    assert_eq!(place.rye(&["check"]).code, Some(0));
+    place.write(
+        ".ai/config/check.yaml",
+        "levels: { interface::unusd-input: allow, hook::always: loud }\ndeny_warning: 1\n",
+    );
+    let done = place.rye(&["check"]);
+    assert_eq!(done.code, Some(1));
+    for part in ["interface::unused-input", "deny_warnings", "`allow`"] {
+        assert!(done.stderr.contains(part), "{part}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn an_error_cannot_be_allowed() {
+    let place = Place::new();
+    place.write(".ai/directives/b.md", BROKEN);
+    place.write(".ai/config/check.yaml", "levels: { limit::unknown: allow }\n");
+    let done = place.rye(&["check", "--allow", "limit::unknown"]);
+    assert_eq!(done.code, Some(1));
+    assert!(done.stderr.contains("`limit::unknown` is an error and cannot be allowed"), "{}", done.stderr);
+}
+
+#[test]
+fn code_scanners_and_workflows_are_told_in_their_words() {
+    let place = Place::new();
+    place.write(".ai/directives/b.md", BROKEN);
+    let done = place.rye(&["check", "--format", "sarif"]);
+    assert_eq!((done.code, done.stderr.as_str()), (Some(1), ""));
+    let log: Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!(log["version"], "2.1.0");
+    let run = &log["runs"][0];
+    let rules = run["tool"]["driver"]["rules"].as_array().unwrap();
+    let results = run["results"].as_array().unwrap();
+    assert!(!results.is_empty());
+    for result in results {
+        let rule = &rules[usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap()];
+        assert_eq!(rule["id"], result["ruleId"]);
+        assert!(!rule["shortDescription"]["text"].as_str().unwrap().is_empty());
+        assert_eq!(result["level"], "error");
+    }
+    let limit = results.iter().find(|r| r["ruleId"] == "rye::limit::unknown").unwrap();
+    let at = &limit["locations"][0]["physicalLocation"];
+    assert_eq!(at["artifactLocation"]["uri"], ".ai/directives/b.md");
+    assert_eq!((&at["region"]["startLine"], &at["region"]["startColumn"]), (&Value::from(8), &Value::from(27)));
+    let change = &limit["fixes"][0]["artifactChanges"][0]["replacements"][0];
+    assert_eq!(change["insertedContent"]["text"], "turns");
+
+    let done = place.rye(&["check", "--format", "github"]);
+    assert_eq!(done.code, Some(1));
+    assert_eq!(done.stdout.lines().count(), results.len());
+    assert!(
+        done.stdout.lines().all(|line| line.starts_with("::error file=.ai/directives/b.md,line=")),
+        "{}",
+        done.stdout
+    );
+    let refused = place.rye(&["plan", "b", "--format", "sarif"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    assert_eq!(place.rye(&["check", "--format", "html"]).code, Some(2));
+}
+
+#[test]
+fn what_is_safe_is_repaired_and_shown() {
+    let place = Place::new();
+    place.write(".ai/directives/b.md", BROKEN);
+    let done = place.rye(&["check", "--fix"]);
+    for line in ["-<directive name=\"wrong\"", "+<directive name=\"b\"", "+    <description>b</description>"] {
+        assert!(done.stdout.contains(line), "{line}: {}", done.stdout);
+    }
+    assert!(done.stderr.contains("repaired 1 file"), "{}", done.stderr);
+    let text = place.read(".ai/directives/b.md");
+    assert!(text.contains("<description>b</description>") && text.contains("name=\"b\""), "{text}");
+    // `max_turns` and the repaired `turns` are now two: a person has to choose.
+    assert!(done.stderr.contains("item::repeated"), "{}", done.stderr);
+    place.write(".ai/directives/b.md", &text.replace(" turns=\"4\"", ""));
+    let again = place.rye(&["check", "--fix"]);
+    assert_eq!(again.code, Some(0), "{}", again.stderr);
+    assert!(place.read(".ai/directives/b.md").contains("<limits turns=\"3\"/>"), "aliases are repaired too");
+    let idle = place.rye(&["check", "--fix"]);
+    assert!(idle.stderr.contains("nothing can be repaired safely"), "{}", idle.stderr);
+}
+
+#[test]
+fn a_signed_file_and_a_link_are_not_rewritten() {
+    let place = Place::new();
+    place.write("elsewhere.md", BROKEN);
+    std::fs::create_dir_all(place.project().join(".ai/directives")).unwrap();
+    std::os::unix::fs::symlink("../../elsewhere.md", place.project().join(".ai/directives/b.md")).unwrap();
+    let done = place.rye(&["check", "--fix"]);
+    assert_ne!(done.code, Some(0), "{}", done.stderr);
+    assert_eq!(place.read("elsewhere.md"), BROKEN);
+}
+
+#[test]
+fn ids_narrow_as_paths_do() {
+    let place = place();
+    place.write(".ai/directives/b.md", BROKEN);
+    assert_eq!(place.rye(&["check", "a"]).code, Some(0));
+    assert_eq!(place.rye(&["check", "b"]).code, Some(1));
+    let unknown = place.rye(&["check", "bb"]);
+    assert_eq!(unknown.code, Some(2));
+    assert!(unknown.stderr.contains("neither a path nor an id"), "{}", unknown.stderr);
+}
+
+#[test]
+fn a_change_is_checked_while_watching() {
+    let place = place();
+    let mut command = place.command(&["check", "--watch", "--format", "github"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    assert!(first.starts_with("::warning"), "{first}");
+    place.write(".ai/directives/a.md", &UNUSED.replace("name=\"a\"", "name=\"q\""));
+    let second = lines.next().unwrap().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(second.starts_with("::error"), "{second}");
+}

@@ -1,0 +1,51 @@
+//! `rye fmt` as a process.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use rye::Place;
+
+const LOOSE: &str = "# A\n\nSays  a.\n\n```xml\n<directive name='a'  version=\"1.0.0\"><limits max_turns=\"3\"/>\n<!-- nothing -->\n<permissions></permissions></directive>\n```\n\nSay  a.\n";
+const TIGHT: &str = "# A\n\nSays  a.\n\n```xml\n<directive name=\"a\" version=\"1.0.0\">\n  <metadata>\n    <limits turns=\"3\"/>\n    <!-- nothing -->\n    <permissions/>\n  </metadata>\n</directive>\n```\n\nSay  a.\n";
+
+#[test]
+fn a_directive_is_laid_out_once_and_means_the_same() {
+    let place = Place::new();
+    place.write(".ai/directives/a.md", LOOSE);
+    place.write(".ai/directives/x/broken.md", "```xml\n<directive\n```\n");
+    let (_, before) = place.json(&["plan", "a"]);
+    let check = place.rye(&["fmt", "--check", "a"]);
+    assert_eq!(check.code, Some(1));
+    assert!(
+        check.stdout.contains("-<directive name='a'") && check.stdout.contains("+  <metadata>"),
+        "{}",
+        check.stdout
+    );
+    assert_eq!(place.read(".ai/directives/a.md"), LOOSE);
+    let (code, done) = place.json(&["fmt"]);
+    assert_eq!((code, &done["changed"][0]), (Some(1), &".ai/directives/a.md".into()));
+    assert_eq!(done["skipped"][0]["file"], ".ai/directives/x/broken.md");
+    assert_eq!(place.read(".ai/directives/a.md"), TIGHT);
+    assert_eq!(place.rye(&["fmt", "--check", ".ai/directives/a.md"]).code, Some(0));
+    let (_, after) = place.json(&["plan", "a"]);
+    assert_ne!(before["plan_id"], after["plan_id"], "another file");
+    for part in ["first_message", "limits", "capabilities", "system", "palette"] {
+        let plain = |v: &serde_json::Value| v[part].to_string().replace(char::is_numeric, "");
+        assert_eq!(plain(&before), plain(&after), "{part}");
+    }
+}
+
+#[test]
+fn the_examples_and_the_starter_are_laid_out() {
+    for example in ["deploy", "hello", "review"] {
+        let place = Place::example(example);
+        let done = place.rye(&["fmt", "--check"]);
+        assert_eq!(done.code, Some(0), "{example}\n{}{}", done.stdout, done.stderr);
+    }
+    let place = Place::new();
+    place.fine(&["init"]);
+    let done = place.rye(&["fmt", "--check"]);
+    assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+}

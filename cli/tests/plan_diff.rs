@@ -1,0 +1,132 @@
+//! `rye plan ID --diff` as a process, over a repository of its own.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use std::process::Command;
+
+use rye::Place;
+
+fn directive(turns: u64, tool: &str) -> String {
+    format!(
+        "# A\n\nSays a.\n\n```xml\n<directive name=\"a\" version=\"1.0.0\">\n  <metadata>\n    <model provider=\"scripted\" tier=\"fast\"/>\n    <limits turns=\"{turns}\"/>\n    <permissions>\n      <execute><tool>{tool}</tool></execute>\n    </permissions>\n  </metadata>\n</directive>\n```\n\nSay a.\n"
+    )
+}
+
+fn git(place: &Place, args: &[&str]) {
+    let done = Command::new("git")
+        .args([
+            "-c",
+            "user.name=t",
+            "-c",
+            "user.email=t@t",
+            "-c",
+            "commit.gpgsign=false",
+            "-c",
+            "init.defaultBranch=main",
+        ])
+        .args(args)
+        .current_dir(place.project())
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// A repository with the narrow directive in its first commit and the wide one in its second.
+fn repository() -> Place {
+    let place = Place::new();
+    place.write(".ai/directives/a.md", &directive(3, "rye.file-system.read"));
+    git(&place, &["init", "-q"]);
+    git(&place, &["add", "."]);
+    git(&place, &["commit", "-qm", "one"]);
+    place.write(".ai/directives/a.md", &directive(5, "rye.file-system.*"));
+    git(&place, &["commit", "-qam", "two"]);
+    place
+}
+
+#[test]
+fn a_change_that_widens_is_told_and_ends_with_three() {
+    let place = repository();
+    let done = place.rye(&["plan", "a", "--diff", "HEAD~1", "--color", "always"]);
+    assert_eq!(done.code, Some(3), "{}{}", done.stdout, done.stderr);
+    assert!(done.stdout.contains("\u{1b}[31m  + widened rye.execute.tool.rye.file-system.*"), "{}", done.stdout);
+    assert!(done.stdout.contains("turns raised 3 → 5"), "{}", done.stdout);
+    let back = place.rye(&["plan", "a", "--diff", "HEAD..HEAD~1"]);
+    assert_eq!(back.code, Some(0), "{}{}", back.stdout, back.stderr);
+    assert!(back.stdout.contains("narrowed rye.execute.tool.rye.file-system.*"), "{}", back.stdout);
+    let same = place.rye(&["plan", "a", "--diff", "HEAD"]);
+    assert_eq!((same.code, same.stdout.contains("the same plan")), (Some(0), true), "{}", same.stdout);
+    let markdown = place.rye(&["plan", "a", "--diff", "HEAD~1..HEAD", "--format", "markdown"]);
+    assert_eq!(markdown.code, Some(3));
+    assert!(markdown.stdout.starts_with("### `a`\n\n🔴 **widened**"), "{}", markdown.stdout);
+    let (code, json) = place.json(&["plan", "a", "--diff", "HEAD~1"]);
+    assert_eq!((code, &json["widened"]), (Some(3), &true.into()));
+    assert_eq!(json["limits"][0]["name"], "turns");
+}
+
+#[test]
+fn plans_in_files_are_sides_too() {
+    let place = repository();
+    let json = place.fine(&["plan", "a", "--format", "json"]);
+    place.write("after.json", &json);
+    git(&place, &["checkout", "-q", "HEAD~1"]);
+    place.write("before.json", &place.fine(&["plan", "a", "--format", "json"]));
+    let done = place.rye(&["plan", "--diff", "before.json..after.json"]);
+    assert_eq!(done.code, Some(3), "{}{}", done.stdout, done.stderr);
+    assert_eq!(place.rye(&["plan", "a", "--diff", "after.json"]).code, Some(0));
+    place.write("broken.json", "{}");
+    assert_eq!(place.rye(&["plan", "a", "--diff", "broken.json"]).code, Some(2));
+    assert_eq!(place.rye(&["plan", "--diff", "HEAD"]).code, Some(2));
+}
+
+#[test]
+fn a_directive_that_is_new_or_gone_is_compared_with_nothing() {
+    let place = repository();
+    place.write(".ai/directives/b.md", &directive(3, "rye.file-system.read").replace("name=\"a\"", "name=\"b\""));
+    let new = place.rye(&["plan", "b", "--diff", "HEAD"]);
+    assert_eq!((new.code, new.stdout.contains("new, ")), (Some(3), true), "{}{}", new.stdout, new.stderr);
+    std::fs::remove_file(place.project().join(".ai/directives/a.md")).unwrap();
+    let gone = place.rye(&["plan", "a", "--diff", "HEAD"]);
+    assert_eq!((gone.code, gone.stdout.contains("gone, was")), (Some(0), true), "{}{}", gone.stdout, gone.stderr);
+    assert_eq!(place.rye(&["plan", "c", "--diff", "HEAD"]).code, Some(1));
+}
+
+#[test]
+fn what_is_no_revision_is_a_usage_error() {
+    let place = repository();
+    for revision in ["nope", "--output=x", "HEAD...HEAD~1", "HEAD:.ai", "-h"] {
+        let arg = format!("--diff={revision}");
+        let done = place.rye(&["plan", "a", &arg]);
+        assert_eq!(done.code, Some(2), "{revision}: {}{}", done.stdout, done.stderr);
+    }
+    assert!(!place.project().join("x").exists());
+}
+
+#[test]
+fn a_repository_cannot_make_git_run_anything() {
+    let place = repository();
+    let trap = format!("touch {}", place.project().join("trapped").display());
+    for key in
+        ["core.fsmonitor", "core.sshCommand", "core.pager", "alias.cat-file", "alias.ls-tree", "credential.helper"]
+    {
+        git(&place, &["config", key, &format!("!{trap}")]);
+    }
+    git(&place, &["config", "filter.trap.smudge", &trap]);
+    git(&place, &["config", "remote.origin.url", &format!("ext::sh -c '{trap}'")]);
+    git(&place, &["config", "remote.origin.promisor", "true"]);
+    git(&place, &["config", "protocol.ext.allow", "always"]);
+    git(&place, &["config", "extensions.partialClone", "origin"]);
+    place.write(".git/info/attributes", "* filter=trap diff=trap\n");
+    // An object that is missing would be fetched from the remote.
+    let object =
+        Command::new("git").args(["rev-parse", "HEAD:.ai/directives/a.md"]).current_dir(place.project()).output();
+    let object = String::from_utf8(object.unwrap().stdout).unwrap();
+    let (head, rest) = object.trim().split_at(2);
+    let path = place.project().join(format!(".git/objects/{head}/{rest}"));
+    std::fs::remove_file(path).unwrap();
+    assert_eq!(place.rye(&["plan", "a", "--diff", "HEAD~1"]).code, Some(3));
+    assert_eq!(place.rye(&["plan", "a", "--diff", "HEAD"]).code, Some(1));
+    assert!(!place.project().join("trapped").exists());
+}

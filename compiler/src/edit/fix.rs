@@ -1,0 +1,94 @@
+//! Repairs that cannot be wrong: the near word of a closed vocabulary, and the name that a file's place gives it. What
+//! could name something else that exists, an item or an input, is nobody's to guess.
+
+use rye_grammar::source::Source;
+use rye_grammar::xml::Element;
+use rye_grammar::{SourceId, Sources, Span};
+
+use super::Edit;
+use crate::diagnostics::{Diagnostic, HookError, ItemError, LimitError};
+
+/// The repair of one diagnostic: all edits of one text, or none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fix {
+    pub source: SourceId,
+    pub edits: Vec<Edit>,
+}
+
+/// What would repair a diagnostic, where that is safe. The word that is replaced must stand exactly where the diagnostic
+/// points.
+pub fn fix(diagnostic: &Diagnostic, sources: &Sources) -> Option<Fix> {
+    let (word, span, instead) = replacement(diagnostic)?;
+    let source = sources.get(span.source)?;
+    if sources.slice(span) != word || instead.chars().any(|c| c.is_control() || "<>&\"'".contains(c)) {
+        return None;
+    }
+    let mut edits = vec![Edit::new(span.range(), instead)];
+    if opens_element(source, span) {
+        edits.extend(end_tag(source, span, instead)?);
+    }
+    Some(Fix { source: span.source, edits })
+}
+
+/// The word, where it stands, and what is meant.
+fn replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
+    if let Diagnostic::Item(error) = diagnostic {
+        return match error {
+            ItemError::UnknownKey { what: "element" | "attribute" | "key", key, span, suggestion, .. } => {
+                Some((key, *span, suggestion.as_deref()?))
+            }
+            ItemError::NameMismatch { written, expected, span, .. } => Some((written, *span, expected)),
+            ItemError::UnknownKey { .. }
+            | ItemError::Unknown { .. }
+            | ItemError::EscapesSpace { .. }
+            | ItemError::InvalidValue { .. }
+            | ItemError::Missing { .. }
+            | ItemError::Repeated { .. }
+            | ItemError::ToolKey { .. }
+            | ItemError::ToolMissing { .. }
+            | ItemError::ToolValue { .. }
+            | ItemError::Unreadable { .. }
+            | ItemError::Ambiguous { .. }
+            | ItemError::Signature { .. } => None,
+        };
+    }
+    if let Diagnostic::Limit(LimitError::Unknown { name, span: Some(span), suggestion: Some(meant), .. }) = diagnostic {
+        // A limit is pointed at with its value; the name stands first.
+        let span = Span { end: span.start.saturating_add(u32::try_from(name.len()).ok()?), ..*span };
+        return Some((name, span, meant));
+    }
+    if let Diagnostic::Hook(
+        HookError::UnknownEvent { event: word, span, suggestion: Some(meant) }
+        | HookError::UnknownFact { path: word, span, suggestion: Some(meant), .. }
+        | HookError::WrongAction { action: word, span, suggestion: Some(meant), .. },
+    ) = diagnostic
+    {
+        return Some((word, *span, meant));
+    }
+    None
+}
+
+fn opens_element(source: &Source, span: Span) -> bool {
+    source.text.get(..span.start as usize).is_some_and(|before| before.ends_with('<'))
+}
+
+/// The same change in the end tag. `None` where the element cannot be found again, so that it is left alone.
+fn end_tag(source: &Source, span: Span, instead: &str) -> Option<Vec<Edit>> {
+    let parsed = rye_grammar::directive::parse(span.source, &source.text);
+    let element = find(parsed.tree.root.as_ref()?, span)?;
+    let end = element.span.end as usize;
+    let whole = source.text.get(element.span.range())?;
+    if whole.ends_with("/>") {
+        return Some(Vec::new());
+    }
+    let open = element.span.start as usize + whole.rfind("</")?;
+    let name = open + 2..open + 2 + element.name.node.len();
+    (source.text.get(name.clone())? == element.name.node && name.end < end).then(|| vec![Edit::new(name, instead)])
+}
+
+fn find(element: &Element, name: Span) -> Option<&Element> {
+    if element.name.span == name {
+        return Some(element);
+    }
+    element.elements().find_map(|child| find(child, name))
+}

@@ -1,0 +1,230 @@
+//! The layout of a directive file: words that have a better one, sections in their place, the metadata's lines. The
+//! prose, the comments and the body stay as they are, and the file says afterwards what it said before.
+
+use rye_grammar::directive::{DirectiveTree, parse};
+use rye_grammar::xml::{Element, Node};
+use rye_grammar::{SourceId, Span};
+
+use super::{Edit, aliases, apply, layout};
+
+/// A text in its layout.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Formatted {
+    pub text: String,
+}
+
+/// Why a file is left as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("it has errors: `rye check` names them")]
+    Broken,
+    #[error("it is signed: sign it again after changing it")]
+    Signed,
+    #[error("its meaning would not survive")]
+    Unsafe,
+}
+
+/// Sections that belong into `<metadata>`.
+const SECTIONS: [&str; 4] = ["limits", "context", "permissions", "hooks"];
+/// The source that a text has when nobody else looks at it.
+const ALONE: SourceId = SourceId(0);
+
+/// A directive file in its layout; the same text where there is nothing to do.
+///
+/// # Errors
+/// The file cannot be read without errors, is signed, or says something that moving would change.
+pub fn format(text: &str) -> Result<Formatted, Refused> {
+    let before = read(text)?;
+    let mut now = text.to_owned();
+    // Each step reads what the one before has written, so that none has to know of another's offsets.
+    for step in [words, sections, process, metadata] {
+        let tree = read(&now)?;
+        let Some(root) = &tree.root else { return Err(Refused::Broken) };
+        let edits = step(&now, &tree, root);
+        now = apply(&now, &edits);
+    }
+    if says_the_same(&before, &read(&now)?) { Ok(Formatted { text: now }) } else { Err(Refused::Unsafe) }
+}
+
+/// The edits that only replace words which have a better one; none where the file cannot be read.
+pub fn old_names(text: &str) -> Vec<Edit> {
+    let Ok(tree) = read(text) else { return Vec::new() };
+    tree.root.as_ref().map(|root| words(text, &tree, root)).unwrap_or_default()
+}
+
+fn read(text: &str) -> Result<DirectiveTree, Refused> {
+    let parsed = parse(ALONE, text);
+    if parsed.tree.signature.is_some() {
+        return Err(Refused::Signed);
+    }
+    if !parsed.errors.is_empty() || parsed.tree.root.is_none() {
+        return Err(Refused::Broken);
+    }
+    Ok(parsed.tree)
+}
+
+fn words(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit> {
+    aliases::words(text, root)
+}
+
+/// Sections directly under the root move to the end of `<metadata>`, in their order, with the comments right above them.
+fn sections(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit> {
+    let metadata = root.elements().find(|e| e.name.node == "metadata");
+    let inside = |name: &str| metadata.is_some_and(|m| m.elements().any(|e| e.name.node == name));
+    let mut moved = String::new();
+    let mut edits = Vec::new();
+    for (i, child) in root.children.iter().enumerate() {
+        let Node::Element(section) = child else { continue };
+        let name = section.name.node.as_str();
+        if !SECTIONS.contains(&name) || inside(name) {
+            continue;
+        }
+        let from = commented(&root.children, i).unwrap_or(section.span);
+        let whole = from.join(section.span);
+        moved.push('\n');
+        moved.push_str(text.get(whole.range()).unwrap_or_default());
+        edits.push(Edit::new(with_gap(text, whole), ""));
+    }
+    if moved.is_empty() {
+        return Vec::new();
+    }
+    moved.push('\n');
+    match metadata {
+        Some(element) if !element.children.is_empty() => {
+            let whole = text.get(element.span.range()).unwrap_or_default();
+            let end = whole.rfind("</").map_or(element.span.end as usize, |at| element.span.start as usize + at);
+            let last = text.get(..end).map_or(end, |before| before.trim_end().len());
+            edits.push(Edit::new(last..end, moved));
+        }
+        Some(element) => edits.push(Edit::new(element.span.range(), format!("<metadata>{moved}</metadata>"))),
+        None => {
+            let at = layout::start_end(text, root);
+            edits.push(Edit::new(at..at, format!("\n<metadata>{moved}</metadata>\n")));
+        }
+    }
+    edits
+}
+
+/// A stretch with the white space before it.
+fn with_gap(text: &str, span: Span) -> std::ops::Range<usize> {
+    let start = text.get(..span.start as usize).map_or(span.start as usize, |before| before.trim_end().len());
+    start..span.end as usize
+}
+
+/// The comments that stand right above a child.
+fn commented(children: &[Node], at: usize) -> Option<Span> {
+    let mut first = None;
+    for child in children.get(..at)?.iter().rev() {
+        match child {
+            Node::Comment(comment) => first = Some(comment.span),
+            Node::Text(text) if text.node.trim().is_empty() && text.node.matches('\n').count() < 2 => {}
+            Node::Text(_) | Node::Element(_) => break,
+        }
+    }
+    first
+}
+
+/// The text of a `<process>` goes to where the body begins, if it is spelled there as it is here.
+fn process(text: &str, tree: &DirectiveTree, root: &Element) -> Vec<Edit> {
+    let Some(fence) = tree.fence else { return Vec::new() };
+    let mut edits = Vec::new();
+    let mut moved = String::new();
+    for element in root.elements().filter(|e| e.name.node == "process") {
+        let spelled = element.text();
+        let plain = element.children.iter().all(|n| matches!(n, Node::Text(_)))
+            && text.get(spelled.span.range()) == Some(spelled.node.as_str());
+        // The order of several is theirs: where one has to stay, all do.
+        if !plain || spelled.node.contains("```") {
+            return Vec::new();
+        }
+        edits.push(Edit::new(with_gap(text, element.span), ""));
+        moved.push_str("\n\n");
+        moved.push_str(&spelled.node);
+    }
+    if moved.is_empty() {
+        return Vec::new();
+    }
+    let at = fence.end as usize;
+    let moved = if text.get(..at).is_some_and(|t| t.ends_with('\n')) {
+        format!("{}\n", moved.get(1..).unwrap_or_default())
+    } else {
+        moved
+    };
+    edits.push(Edit::new(at..at, moved));
+    edits
+}
+
+/// The lines of the metadata.
+fn metadata(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit> {
+    let start = root.span.start as usize;
+    let line = text.get(..start).and_then(|t| t.rfind('\n')).map_or(0, |at| at + 1);
+    let blank = text.get(line..start).is_some_and(|t| t.trim().is_empty());
+    let from = if blank { line } else { start };
+    let mut out = String::new();
+    layout::write(text, root, 0, &mut out);
+    vec![Edit::new(from..root.span.end as usize, out)]
+}
+
+/// Whether two files mean the same: the same tree with the sections in either place, the same body, the same prose.
+fn says_the_same(before: &DirectiveTree, after: &DirectiveTree) -> bool {
+    let text = |spanned: &Option<rye_grammar::Spanned<String>>| spanned.as_ref().map(|s| s.node.clone());
+    text(&before.title) == text(&after.title)
+        && text(&before.prose) == text(&after.prose)
+        && body(before) == body(after)
+        && before.root.as_ref().map(meaning) == after.root.as_ref().map(meaning)
+}
+
+/// The body as the compiler joins it.
+fn body(tree: &DirectiveTree) -> String {
+    let process = tree.root.iter().flat_map(Element::elements).filter(|e| e.name.node == "process");
+    let parts = process.map(|e| e.text().node).chain([tree.body.node.clone()]).filter(|t| !t.is_empty());
+    parts.collect::<Vec<_>>().join("\n\n")
+}
+
+/// Every element of the metadata with its attributes and its text, without layout, old words and places.
+fn meaning(root: &Element) -> Vec<String> {
+    let mut told = Vec::new();
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    for element in root.elements().filter(|e| e.name.node != "process") {
+        if element.name.node == "metadata" {
+            element.elements().for_each(|e| tell(e, "", &mut first));
+        } else if SECTIONS.contains(&element.name.node.as_str()) {
+            tell(element, "", &mut second);
+        } else {
+            tell(element, "", &mut told);
+        }
+    }
+    told.extend(first);
+    told.extend(second);
+    told.extend(root.attributes.iter().map(|a| format!("{}={}", a.name.node, a.value.node)));
+    told
+}
+
+fn tell(element: &Element, above: &str, told: &mut Vec<String>) {
+    let name = match element.name.node.as_str() {
+        "search" | "load" if above.ends_with("permissions") || above.ends_with("hook") => "fetch",
+        "fail" | "abort" if above.ends_with("hook") => "terminate",
+        name => name,
+    };
+    let path = format!("{above}/{name}");
+    let mut line = format!("{path} {}", element.text().node);
+    if path.contains("/permissions/") {
+        line = line.replace('/', ".");
+    }
+    for attribute in &element.attributes {
+        let key = match (name, attribute.name.node.as_str()) {
+            ("limits", "max_turns") => "turns",
+            ("limits", "max_tokens") => "tokens",
+            (_, key) => key,
+        };
+        let value = match (key, attribute.value.node.as_str()) {
+            ("primary", "load" | "search") => "fetch",
+            (_, value) => value,
+        };
+        for piece in [" ", key, "=", value] {
+            line.push_str(piece);
+        }
+    }
+    told.push(line);
+    element.elements().for_each(|child| tell(child, &path, told));
+}

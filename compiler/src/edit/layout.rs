@@ -1,0 +1,142 @@
+//! How an element is written: one element a line, two blanks a level, attributes on one line where they fit. Text,
+//! comments and everything beside text stay byte for byte as they are.
+
+use rye_grammar::xml::{Element, Node};
+
+/// A line that is longer is broken where that can be done.
+const WIDTH: usize = 100;
+const STEP: usize = 2;
+
+/// Elements whose inside is part of the prompt.
+const VERBATIM: [&str; 1] = ["process"];
+
+/// Writes an element of `text` as it should stand `indent` blanks from the margin; the first line is not indented.
+pub fn write(text: &str, element: &Element, indent: usize, out: &mut String) {
+    if let Some(line) = inline(text, element)
+        && !line.contains('\n')
+        && indent + line.chars().count() <= WIDTH
+    {
+        out.push_str(&line);
+        return;
+    }
+    out.push_str(&start_tag(text, element, indent));
+    if element.children.is_empty() {
+        return;
+    }
+    if holds_text(element) {
+        out.push_str(inside(text, element));
+    } else {
+        children(text, element, indent + STEP, out);
+        new_line(indent, out);
+    }
+    out.push_str("</");
+    out.push_str(&element.name.node);
+    out.push('>');
+}
+
+/// The children of an element without text, each on a line of its own. One blank line between two of them stays, and a
+/// comment stays on the line of what it comments.
+fn children(text: &str, element: &Element, indent: usize, out: &mut String) {
+    let mut gap = "";
+    let mut is_first = true;
+    for child in &element.children {
+        let beside = matches!(child, Node::Comment(_)) && !gap.contains('\n') && !is_first;
+        if let Node::Text(blank) = child {
+            gap = text.get(blank.span.range()).unwrap_or("\n");
+            continue;
+        }
+        if beside {
+            out.push(' ');
+        } else {
+            if gap.matches('\n').count() > 1 && !is_first {
+                out.push('\n');
+            }
+            new_line(indent, out);
+        }
+        match child {
+            Node::Comment(comment) => out.push_str(text.get(comment.span.range()).unwrap_or_default()),
+            Node::Element(child) => write(text, child, indent, out),
+            Node::Text(_) => {}
+        }
+        (gap, is_first) = ("", false);
+    }
+}
+
+fn new_line(indent: usize, out: &mut String) {
+    out.push('\n');
+    out.push_str(&" ".repeat(indent));
+}
+
+/// The whole element on one line: only where its author wrote it so, or where nothing is in it.
+fn inline(text: &str, element: &Element) -> Option<String> {
+    let mut out = start_tag(text, element, 0);
+    if element.children.is_empty() {
+        return Some(out);
+    }
+    let inner = inside(text, element);
+    if inner.contains('\n') {
+        return None;
+    }
+    if holds_text(element) {
+        out.push_str(inner);
+    } else {
+        for child in &element.children {
+            match child {
+                Node::Text(_) => out.push(' '),
+                Node::Comment(comment) => out.push_str(text.get(comment.span.range())?),
+                Node::Element(child) => out.push_str(&inline(text, child)?),
+            }
+        }
+    }
+    out.push_str("</");
+    out.push_str(&element.name.node);
+    out.push('>');
+    Some(out)
+}
+
+/// Whether what stands inside is text, or all of it blank: then no byte of it is ours.
+fn holds_text(element: &Element) -> bool {
+    let text = |n: &Node| matches!(n, Node::Text(t) if !t.node.trim().is_empty());
+    VERBATIM.contains(&element.name.node.as_str())
+        || element.children.iter().any(text)
+        || element.children.iter().all(|n| matches!(n, Node::Text(_)))
+}
+
+/// The start tag; `/>` at its end where nothing is inside.
+fn start_tag(text: &str, element: &Element, indent: usize) -> String {
+    let attributes: Vec<String> = element.attributes.iter().map(|a| attribute(text, a)).collect();
+    let end = if element.children.is_empty() { "/>" } else { ">" };
+    let one_line = std::iter::once(format!("<{}", element.name.node)).chain(attributes.iter().cloned());
+    let one_line = format!("{}{end}", one_line.collect::<Vec<_>>().join(" "));
+    if attributes.len() < 2 || indent + one_line.chars().count() <= WIDTH {
+        return one_line;
+    }
+    let mut out = format!("<{}", element.name.node);
+    for attribute in &attributes {
+        new_line(indent + STEP, &mut out);
+        out.push_str(attribute);
+    }
+    out.push_str(end);
+    out
+}
+
+/// The value as it was spelled, entities and all, in double quotes where that is possible.
+fn attribute(text: &str, attribute: &rye_grammar::xml::Attribute) -> String {
+    let raw = text.get(attribute.value.span.range()).unwrap_or(&attribute.value.node);
+    let quote = if raw.contains('"') { '\'' } else { '"' };
+    format!("{}={quote}{raw}{quote}", attribute.name.node)
+}
+
+/// What stands between the tags, byte for byte.
+fn inside<'t>(text: &'t str, element: &Element) -> &'t str {
+    let from = start_end(text, element);
+    let whole = text.get(from..element.span.end as usize).unwrap_or_default();
+    whole.rfind("</").and_then(|end| whole.get(..end)).unwrap_or_default()
+}
+
+/// Where the start tag ends.
+pub fn start_end(text: &str, element: &Element) -> usize {
+    let last = element.attributes.last().map_or(element.name.span.end, |a| a.value.span.end.saturating_add(1)) as usize;
+    let rest = text.get(last..).unwrap_or_default();
+    rest.find('>').map_or(last, |at| last + at + 1)
+}

@@ -1,0 +1,157 @@
+//! Layout and repairs, by examples and over generated files.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use proptest::prelude::*;
+use rye_grammar::ItemId;
+
+use super::*;
+use crate::compile::{Request, compile};
+use crate::validate::{Selection, check};
+use crate::world::MapWorld;
+
+fn formatted(text: &str) -> String {
+    format(text).unwrap().text
+}
+
+#[test]
+fn metadata_gets_its_lines_and_everything_else_stays() {
+    let text = "# Title\n\n  odd   prose \n\n```xml\n<directive   name='a'\n  version=\"1\"><metadata>\n <!-- why -->\n<description>two\n   lines</description>\n\n\n<context> <before>x</before>  <after>y</after> </context> <!-- beside -->\n</metadata>\n</directive>\n```\n\n\nBody  {input:a}\n\n\n";
+    let expected = "# Title\n\n  odd   prose \n\n```xml\n<directive name=\"a\" version=\"1\">\n  <metadata>\n    <!-- why -->\n    <description>two\n   lines</description>\n\n    <context> <before>x</before> <after>y</after> </context> <!-- beside -->\n  </metadata>\n</directive>\n```\n\n\nBody  {input:a}\n\n\n";
+    assert_eq!(formatted(text), expected);
+    assert_eq!(formatted(expected), expected);
+}
+
+#[test]
+fn old_words_and_places_give_way() {
+    let text = "```xml\n<directive name=\"a\">\n  <limits max_turns=\"3\" max_tokens=\"9000\"/>\n  <!-- who may -->\n  <permissions>\n    <search><knowledge>a/b*</knowledge></search>\n    <load><tool>*</tool></load>\n  </permissions>\n  <process>Do {input:x}.</process>\n</directive>\n```\n\nThen stop.\n";
+    let expected = "```xml\n<directive name=\"a\">\n  <metadata>\n    <limits turns=\"3\" tokens=\"9000\"/>\n    <!-- who may -->\n    <permissions>\n      <fetch><knowledge>a.b*</knowledge></fetch>\n      <fetch><tool>*</tool></fetch>\n    </permissions>\n  </metadata>\n</directive>\n```\n\nDo {input:x}.\n\nThen stop.\n";
+    assert_eq!(formatted(text), expected);
+    assert_eq!(formatted(expected), expected);
+}
+
+#[test]
+fn what_cannot_be_read_or_is_signed_is_left_alone() {
+    assert_eq!(format("```xml\n<directive name=\"a\">\n```\n"), Err(Refused::Broken));
+    assert_eq!(format("no fence"), Err(Refused::Broken));
+    let signed = "<!-- rye:signed:2026-02-14T00:27:54Z:00:00:00 -->\n```xml\n<directive name=\"a\"/>\n```\n";
+    assert_eq!(format(signed), Err(Refused::Signed));
+}
+
+#[test]
+fn long_tags_are_broken_and_stay_so() {
+    let value = "v".repeat(60);
+    let text = format!("```xml\n<directive name=\"a\" version=\"{value}\" extends=\"{value}\"/>\n```\n");
+    let expected = format!("```xml\n<directive\n  name=\"a\"\n  version=\"{value}\"\n  extends=\"{value}\"/>\n```\n");
+    assert_eq!(formatted(&text), expected);
+    assert_eq!(formatted(&expected), expected);
+}
+
+fn fixed(path: &str, text: &str) -> (String, usize) {
+    let world = MapWorld::new().project(path, text);
+    let report = check(&world, &Selection::All);
+    let mut edits = Vec::new();
+    for diagnostic in report.diagnostics.iter() {
+        let Some(fix) = fix(diagnostic, &report.sources) else { continue };
+        assert_eq!(report.sources.get(fix.source).unwrap().path.as_ref(), path);
+        edits.extend(fix.edits);
+    }
+    (apply(text, &edits), edits.len())
+}
+
+#[test]
+fn slips_in_closed_vocabularies_are_repaired_in_both_tags() {
+    let text = "```xml\n<directive name=\"b\">\n  <metadata>\n    <descripton>x</descripton>\n    <category>no</category>\n    <limits trns=\"3\"/>\n    <hooks><hook id=\"h\" event=\"tool_cal\" positon=\"before\"><blck reason=\"r\"/></hook></hooks>\n  </metadata>\n</directive>\n```\n\nx\n";
+    let (text, edits) = fixed(".ai/directives/f/a.md", text);
+    assert!(edits >= 6, "{text}");
+    for part in ["<description>x</description>", "name=\"a\"", "<category>f</category>", "turns=\"3\"", "\"tool_call\""]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let hooks = "hooks:\n  - id: h\n    event: tool_call\n    conditon: 'call.nme == \"x\"'\n    action: { blok: { reason: r } }\n";
+    let (text, _) = fixed(".ai/config/agent/hooks.yaml", hooks);
+    assert!(text.contains("condition:") && text.contains("block:"), "{text}");
+}
+
+#[test]
+fn what_names_an_item_is_nobodys_to_guess() {
+    let text = "```xml\n<directive name=\"a\" extends=\"bb\"/>\n```\n\nx\n";
+    let world = MapWorld::new()
+        .project(".ai/directives/a.md", text)
+        .project(".ai/directives/bbb.md", "```xml\n<directive name=\"bbb\"/>\n```\n");
+    let report = check(&world, &Selection::All);
+    let unknown = report.diagnostics.iter().find(|d| d.code() == "extends::unknown").unwrap();
+    assert_eq!(fix(unknown, &report.sources), None);
+}
+
+#[test]
+fn edits_that_do_not_fit_are_left_out() {
+    let edits = [Edit::new(0..1, "x"), Edit::new(0..2, "y"), Edit::new(9..12, "z")];
+    assert_eq!(apply("äbc", &edits), "ybc");
+    assert_eq!(apply("abc", &[Edit::new(1..2, "B"), Edit::new(1..2, "C")]), "aBc");
+}
+
+/// A gap between two pieces of metadata.
+fn gap() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["", " ", "\n", "\n\n", "\n\n\n    ", "\n\t", "  "])
+}
+
+fn piece() -> impl Strategy<Value = String> {
+    prop::sample::select(vec![
+        "<description>a  b\n c</description>",
+        "<limits max_turns=\"3\"   spend='0.5'/>",
+        "<limits turns=\"3\"></limits>",
+        "<context><before>k</before>\n\n<before>l</before> <!-- c --></context>",
+        "<permissions><execute>*</execute><fetch><knowledge>k/*</knowledge></fetch></permissions>",
+        "<permissions/>",
+        "<!-- a\n  comment -->",
+        "<process>Say &amp; do.</process>",
+        "<process>Say  it.\n  Twice.</process>",
+        "<metadata><author>me</author></metadata>",
+        "<inputs><input name=\"a\" default=\"&lt;1\">what\n it is</input></inputs>",
+        "<hooks><hook id=\"h\" event=\"after_step\"><when>cost.turns > 3</when><fail error=\"e\"/></hook></hooks>",
+    ])
+    .prop_map(str::to_owned)
+}
+
+fn file() -> impl Strategy<Value = String> {
+    let inside = prop::collection::vec((gap(), piece()), 0..6);
+    let body = prop::sample::select(vec!["", "x\n", "\n\n  Do {input:a?}.  \n\n", "a\n\n```xml\n<other/>\n```\n"]);
+    (inside, gap(), body).prop_map(|(pieces, last, body)| {
+        let inside: String = pieces.iter().flat_map(|(gap, piece)| [*gap, piece.as_str()]).collect();
+        format!("# T\n\nprose\n\n```xml\n<directive  name='a'>{inside}{last}</directive>\n```\n{body}")
+    })
+}
+
+/// What a plan says, without the hashes of the files it was made from.
+fn plan(text: &str) -> Option<(String, Vec<String>)> {
+    let world = crate::compile::tests::world::stdlib()
+        .project(".ai/directives/a.md", text)
+        .project(".ai/knowledge/k.md", "K.")
+        .project(".ai/knowledge/l.md", "L.");
+    let compiled = compile(&world, &Request::new(ItemId::parse("a").unwrap()));
+    let codes = compiled.diagnostics.iter().map(|d| d.code().to_owned()).collect();
+    let mut plan = compiled.value?.plan;
+    plan.manifest.clear();
+    plan.chain.iter_mut().for_each(|link| link.sha256.clear());
+    Some((serde_json::to_string(&plan).unwrap(), codes))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn formatting_twice_is_formatting_once_and_changes_no_plan(text in file()) {
+        if let Ok(once) = format(&text) {
+            prop_assert_eq!(format(&once.text).unwrap().text, once.text.clone());
+            prop_assert_eq!(plan(&once.text), plan(&text), "{}\n{}", text, once.text);
+        }
+    }
+
+    #[test]
+    fn any_soup_is_formatted_or_refused(text in "[ -~\n`<>\"'=äé]{0,200}", inside in "[a-z<>/=\" \n!-]{0,80}") {
+        let whole = format!("{text}\n```xml\n<directive {inside}</directive>\n```\n{text}");
+        if let Ok(once) = format(&whole) {
+            prop_assert_eq!(format(&once.text).unwrap().text, once.text);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! How loud each code is: `.ai/config/check.yaml`, `--allow`, `--deny-warnings`. An error is what refuses a plan and stays
+//! one whatever they say; warnings and advice may be raised, lowered or allowed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rye_grammar::data::{Kind, Node};
+
+use crate::diagnostics::{CODES, ConfigError, Diagnostic, Diagnostics, ItemError, Severity, closest};
+use crate::item::Items;
+
+/// The settings file's id.
+pub const FILE: &str = "check";
+
+/// What is made of a code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    Shown(Severity),
+    /// Not shown at all.
+    Allowed,
+}
+
+/// The levels of a check. Without any, every diagnostic has its own severity.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Levels {
+    by_code: BTreeMap<&'static str, Level>,
+    /// Codes that the caller allowed.
+    asked: BTreeSet<&'static str>,
+    deny_warnings: bool,
+}
+
+/// A code that nobody gives.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no code `{code}`")]
+pub struct UnknownCode {
+    pub code: String,
+    pub suggestion: Option<String>,
+}
+
+impl Levels {
+    /// The levels that `check.yaml` sets.
+    pub fn read(items: &Items<'_>, found: &mut Diagnostics) -> Self {
+        let mut levels = Self::default();
+        let Some(config) = items.config_named(FILE) else { return levels };
+        for entry in config.entries() {
+            match entry.key.node.as_str() {
+                "levels" => levels.read_codes(&entry.value, found),
+                "deny_warnings" => match &entry.value.kind {
+                    Kind::Bool(deny) => levels.deny_warnings = *deny,
+                    Kind::Null | Kind::Number(_) | Kind::String(_) | Kind::List(_) | Kind::Map(_) => {
+                        found.push(invalid("deny_warnings", &entry.value, "`true` or `false`"));
+                    }
+                },
+                key => found.push(ItemError::UnknownKey {
+                    what: "key",
+                    key: key.to_owned(),
+                    of: "`check.yaml`".into(),
+                    span: entry.key.span,
+                    suggestion: closest(key, ["levels", "deny_warnings"]),
+                    known: vec!["levels".into(), "deny_warnings".into()],
+                }),
+            }
+        }
+        if !matches!(config.kind, Kind::Map(_) | Kind::Null) {
+            found.push(invalid("check", &config, "a mapping with `levels` and `deny_warnings`"));
+        }
+        levels
+    }
+
+    fn read_codes(&mut self, node: &Node, found: &mut Diagnostics) {
+        if !matches!(node.kind, Kind::Map(_) | Kind::Null) {
+            found.push(invalid("levels", node, "a mapping from codes to `error`, `warning`, `advice` or `allow`"));
+        }
+        for entry in node.entries() {
+            let code = match known(&entry.key.node) {
+                Ok(code) => code,
+                Err(unknown) => {
+                    found.push(ItemError::UnknownKey {
+                        what: "key",
+                        key: entry.key.node.clone(),
+                        of: "`levels`: no such code".into(),
+                        span: entry.key.span,
+                        suggestion: unknown.suggestion,
+                        known: Vec::new(),
+                    });
+                    continue;
+                }
+            };
+            let level = match entry.value.as_str() {
+                Some("error") => Level::Shown(Severity::Error),
+                Some("warning") => Level::Shown(Severity::Warning),
+                Some("advice") => Level::Shown(Severity::Advice),
+                Some("allow") => Level::Allowed,
+                Some(_) | None => {
+                    let key = format!("levels.{}", entry.key.node);
+                    found.push(invalid(&key, &entry.value, "`error`, `warning`, `advice` or `allow`"));
+                    continue;
+                }
+            };
+            self.by_code.insert(code, level);
+        }
+    }
+
+    /// Does not show a code; above what the file says.
+    ///
+    /// # Errors
+    /// There is no such code.
+    pub fn allow(&mut self, code: &str) -> Result<(), UnknownCode> {
+        let code = known(code)?;
+        self.by_code.insert(code, Level::Allowed);
+        self.asked.insert(code);
+        Ok(())
+    }
+
+    /// Makes an error of every warning that is shown.
+    pub fn deny_warnings(&mut self) {
+        self.deny_warnings = true;
+    }
+
+    /// How bad a diagnostic is here; `None` where it is allowed.
+    pub fn severity(&self, diagnostic: &Diagnostic) -> Option<Severity> {
+        let own = diagnostic.severity();
+        if own == Severity::Error {
+            return Some(own);
+        }
+        let shown = match self.by_code.get(diagnostic.code()) {
+            Some(Level::Allowed) => return None,
+            Some(Level::Shown(severity)) => *severity,
+            None => own,
+        };
+        Some(if self.deny_warnings && shown == Severity::Warning { Severity::Error } else { shown })
+    }
+
+    /// Whether the caller asked not to see what is an error and is shown all the same.
+    pub fn asked_in_vain(&self, diagnostic: &Diagnostic) -> bool {
+        diagnostic.is_error() && self.asked.contains(diagnostic.code())
+    }
+}
+
+fn known(code: &str) -> Result<&'static str, UnknownCode> {
+    let plain = code.trim().trim_start_matches("rye::").replace('/', "::");
+    CODES
+        .iter()
+        .copied()
+        .find(|known| *known == plain)
+        .ok_or_else(|| UnknownCode { suggestion: closest(&plain, CODES.iter().copied()), code: plain })
+}
+
+fn invalid(key: &str, node: &Node, expected: &str) -> ConfigError {
+    ConfigError::Invalid {
+        file: FILE.into(),
+        key: key.to_owned(),
+        found: node.describe().to_owned(),
+        expected: expected.to_owned(),
+        span: Some(node.span),
+    }
+}

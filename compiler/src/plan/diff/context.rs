@@ -1,0 +1,124 @@
+//! What the model is told on one side and not on the other, and how much of what a provider has cached still fits.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::estimate;
+use super::super::render::json::{LayerReport, PlanReport, SourceReport};
+
+/// A layer or a tool that is on one side only, or that says something else.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PartChange {
+    /// `system`, `message`, `continued` or `tool`.
+    pub place: String,
+    pub id: String,
+    /// Tokens; null where it is not there.
+    pub before: Option<u64>,
+    pub after: Option<u64>,
+    pub via: String,
+    pub source: Option<SourceReport>,
+}
+
+/// The beginning of the first request that both plans share, in the order providers cache: tools, system, message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PrefixChange {
+    /// Tokens.
+    pub shared: u64,
+    pub of: u64,
+    /// The first part that differs; null where none does.
+    pub broken_by: Option<String>,
+}
+
+/// One part of a request.
+struct Part<'p> {
+    place: &'static str,
+    id: &'p str,
+    text: String,
+    tokens: u64,
+    via: &'p str,
+    source: Option<&'p SourceReport>,
+}
+
+pub fn parts(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Vec<PartChange> {
+    let (old, new) = (all(before), all(after));
+    let same = |a: &Part<'_>, b: &Part<'_>| a.place == b.place && a.id == b.id && a.via == b.via;
+    let mut changes = Vec::new();
+    for part in &new {
+        let was = old
+            .iter()
+            .find(|p| same(p, part))
+            .or_else(|| old.iter().find(|p| p.place == part.place && p.id == part.id));
+        if was.is_none_or(|was| was.text != part.text) {
+            changes.push(change(part, was.map(|w| w.tokens), Some(part.tokens)));
+        }
+    }
+    for part in &old {
+        if !new.iter().any(|p| p.place == part.place && p.id == part.id) {
+            changes.push(change(part, Some(part.tokens), None));
+        }
+    }
+    changes
+}
+
+fn change(part: &Part<'_>, before: Option<u64>, after: Option<u64>) -> PartChange {
+    PartChange {
+        place: part.place.to_owned(),
+        id: part.id.to_owned(),
+        before,
+        after,
+        via: part.via.to_owned(),
+        source: part.source.cloned(),
+    }
+}
+
+fn all(plan: Option<&PlanReport>) -> Vec<Part<'_>> {
+    let Some(plan) = plan else { return Vec::new() };
+    let tools = plan.palette.iter().map(|tool| Part {
+        place: "tool",
+        id: &tool.id,
+        text: format!("{} {}", tool.description, tool.schema),
+        tokens: tool.tokens,
+        via: &tool.via,
+        source: tool.source.as_ref(),
+    });
+    let first = &plan.first_message;
+    let message = first.before.iter().chain(&first.body).chain(&first.after);
+    tools
+        .chain(plan.system.layers.iter().map(|l| part("system", l, &plan.system.text)))
+        .chain(message.map(|l| part("message", l, &first.text)))
+        .chain(plan.continued.layers.iter().map(|l| part("continued", l, &plan.continued.text)))
+        .collect()
+}
+
+fn part<'p>(place: &'static str, layer: &'p LayerReport, text: &'p str) -> Part<'p> {
+    // The offsets of a plan that came from a file are as good as the file.
+    let end = layer.offset.saturating_add(layer.bytes);
+    let text = text.get(layer.offset..end).unwrap_or_default().to_owned();
+    Part { place, id: &layer.id, text, tokens: layer.tokens, via: &layer.via, source: layer.source.as_ref() }
+}
+
+pub fn prefix(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PrefixChange {
+    let sent = |plan| all(plan).into_iter().filter(|part| part.place != "continued").collect::<Vec<_>>();
+    let (old, new) = (sent(before), sent(after));
+    let mut shared = 0u64;
+    let of = new.iter().fold(0u64, |sum, part| sum.saturating_add(part.tokens));
+    for (i, part) in new.iter().enumerate() {
+        let was = old.get(i).filter(|was| was.place == part.place);
+        if was.is_some_and(|was| was.text == part.text) {
+            shared = shared.saturating_add(part.tokens);
+            continue;
+        }
+        let common = was.map_or(0, |was| common(&was.text, &part.text));
+        return PrefixChange { shared: shared.saturating_add(common), of, broken_by: Some(part.id.to_owned()) };
+    }
+    let gone = old.get(new.len()).map(|part| part.id.to_owned());
+    PrefixChange { shared, of, broken_by: gone }
+}
+
+/// Tokens that two texts begin with together.
+fn common(a: &str, b: &str) -> u64 {
+    let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
+    let text: String = b.chars().take(same).collect();
+    // What is cut inside a token is not shared.
+    if same == 0 { 0 } else { estimate(&text).saturating_sub(1) }
+}

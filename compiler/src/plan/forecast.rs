@@ -1,0 +1,308 @@
+//! What a run of a plan will cost: the first request, a typical run, the worst one. A forecast is computed with the
+//! plan's own prices and limits and nothing else; its assumptions are constants here and are printed beside it.
+
+use super::{Plan, Primary, Prompt, Segment, Tokens, Weight, estimate};
+use crate::hook::HookPoint;
+use crate::lower::LEAST_OUTPUT;
+use crate::semantics::limits::LimitName;
+use crate::semantics::money::Nanos;
+
+/// How tokens are counted before a provider has counted them.
+pub const ESTIMATOR: &str = "characters / 4";
+/// Model calls of a run that goes as most do.
+pub const TYPICAL_TURNS: u64 = 6;
+/// Tokens of a reply of such a run.
+pub const TYPICAL_OUTPUT: u64 = 300;
+/// Tokens of what the tools of one reply bring back in such a run.
+pub const TYPICAL_RESULT: u64 = 600;
+/// Bytes of a tool result where `tool_result.max_bytes` says nothing.
+const LARGEST_RESULT: u64 = 32 * 1024;
+/// A conversation of more turns is not followed further.
+const MOST_TURNS: u64 = 10_000;
+
+/// One run, added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Course {
+    pub turns: u64,
+    /// Prompt tokens of all requests together, cached ones included.
+    pub input: u64,
+    /// Of these, tokens read from the provider's cache.
+    pub cached: u64,
+    pub output: u64,
+    /// `None` where the model has no price.
+    pub cost: Option<Nanos>,
+    pub stopped: Stop,
+}
+
+/// What ends a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// There is nothing more to do.
+    Done,
+    Limit(LimitName),
+    /// The context window is nearly full: the thread hands over.
+    Window,
+}
+
+impl Stop {
+    /// As a report says it: `done`, a limit's name, or `context window`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Limit(limit) => limit.as_str(),
+            Self::Window => "context window",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forecast {
+    pub first: Course,
+    pub typical: Course,
+    /// Every reply as long as it may be, one largest tool result a turn, nothing read from a cache.
+    pub worst: Course,
+    /// Turns that the spend limit pays for when each costs as little as it can; `None` where there is no price.
+    pub affordable_turns: Option<u64>,
+    pub prefix: Prefix,
+}
+
+/// The beginning of every request that is the same bytes each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prefix {
+    /// The same in every thread of this plan: palette, then the prompt up to its first hole.
+    pub constant: u64,
+    /// The same in every turn of a thread.
+    pub per_thread: u64,
+}
+
+/// How a run goes.
+#[derive(Clone, Copy)]
+struct Pace {
+    turns: u64,
+    output: u64,
+    result: u64,
+    is_cached: bool,
+    /// Requests cost what they may cost, not what they do.
+    worst: bool,
+}
+
+impl Plan {
+    /// The forecast, from the weight of the first request.
+    pub fn forecast(&self, first: &Weight) -> Forecast {
+        let prefix = Prefix { constant: self.constant_prefix(first), per_thread: self.per_thread(first) };
+        let output = first.output;
+        let turns = if self.goes_on() { u64::MAX } else { 1 };
+        let result = if self.calls_tools() { self.largest_result() } else { 0 };
+        let is_cached = prefix.per_thread > 0;
+        let typical = Pace {
+            turns: turns.min(TYPICAL_TURNS),
+            output: output.min(TYPICAL_OUTPUT),
+            result: result.min(TYPICAL_RESULT),
+            is_cached,
+            worst: false,
+        };
+        let worst = Pace { turns, output, result, is_cached: false, worst: true };
+        Forecast {
+            first: self.course(first, Pace { turns: 1, ..worst }),
+            typical: self.course(first, typical),
+            worst: self.course(first, worst),
+            affordable_turns: self.affordable_turns(first, &prefix),
+            prefix,
+        }
+    }
+
+    fn course(&self, first: &Weight, pace: Pace) -> Course {
+        let opening = first.input();
+        let budget = Nanos::from_u64(self.limits.spend);
+        let mut course = Course { turns: 0, input: 0, cached: 0, output: 0, cost: None, stopped: Stop::Done };
+        let mut spent = Nanos::ZERO;
+        let mut grown = 0u64;
+        while course.turns < pace.turns.min(MOST_TURNS) {
+            let prompt = opening.saturating_add(grown);
+            let left = Nanos(budget.0.saturating_sub(spent.0));
+            course.stopped = self.stopped(&course, prompt, left);
+            if course.stopped != Stop::Done {
+                break;
+            }
+            let output = self.affordable_output(prompt, pace.output, left);
+            let is_read = pace.is_cached && course.turns > 0;
+            let tokens = match (pace.is_cached, is_read) {
+                (true, true) => Tokens { cache_read: opening, input: grown, output, cache_write: 0 },
+                (true, false) => Tokens { cache_write: opening, output, ..Tokens::default() },
+                (false, _) => Tokens { input: prompt, output, ..Tokens::default() },
+            };
+            let cost = if pace.worst {
+                self.model.worst_case(prompt, output)
+            } else {
+                self.model.cost(&tokens).unwrap_or(Nanos::ZERO)
+            };
+            spent = Nanos(spent.0.saturating_add(cost.0));
+            course.turns += 1;
+            course.input = course.input.saturating_add(prompt);
+            course.cached = course.cached.saturating_add(tokens.cache_read);
+            course.output = course.output.saturating_add(output);
+            grown = grown.saturating_add(output).saturating_add(pace.result);
+        }
+        course.cost = self.model.prices.map(|_| spent);
+        course
+    }
+
+    /// What keeps the next request from being sent, in the order a run asks.
+    fn stopped(&self, course: &Course, prompt: u64, left: Nanos) -> Stop {
+        if course.turns >= self.limits.turns {
+            return Stop::Limit(LimitName::Turns);
+        }
+        if course.input.saturating_add(course.output) >= self.limits.tokens {
+            return Stop::Limit(LimitName::Tokens);
+        }
+        if self.model.prices.is_some() && self.model.worst_case(prompt, self.least_output()) > left {
+            return Stop::Limit(LimitName::Spend);
+        }
+        // The first request is sent whatever it weighs.
+        if course.turns > 0 && prompt.saturating_mul(10) >= self.model.context_window.saturating_mul(9) {
+            return Stop::Window;
+        }
+        Stop::Done
+    }
+
+    fn least_output(&self) -> u64 {
+        self.model.output(self.limits.output).min(LEAST_OUTPUT)
+    }
+
+    /// The most output up to `wanted` that what is left pays for.
+    fn affordable_output(&self, prompt: u64, wanted: u64, left: Nanos) -> u64 {
+        if self.model.worst_case(prompt, wanted) <= left || self.model.prices.is_none() {
+            return wanted;
+        }
+        let (mut low, mut high) = (self.least_output().min(wanted), wanted);
+        while low < high {
+            let middle = high - (high - low) / 2;
+            if self.model.worst_case(prompt, middle) <= left {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        low
+    }
+
+    /// Turns that the spend limit can pay for whatever happens: a token a reply, everything else from the cache. A turn
+    /// is only begun while what is left pays for its worst case.
+    fn affordable_turns(&self, first: &Weight, prefix: &Prefix) -> Option<u64> {
+        let prices = self.model.prices?;
+        let cached = prefix.per_thread;
+        let rest = first.input().saturating_sub(cached);
+        let least = prices.cost(&Tokens { cache_read: cached, input: rest, output: 1, cache_write: 0 })?;
+        let plain = prices.cost(&Tokens { input: first.input(), output: 1, ..Tokens::default() })?;
+        let least = least.min(plain).0;
+        let needed = self.model.worst_case(first.input(), self.least_output()).0;
+        let left = Nanos::from_u64(self.limits.spend).0.checked_sub(needed).filter(|left| *left >= 0)?;
+        u64::try_from(left.checked_div(least)?.saturating_add(1)).ok()
+    }
+
+    /// Whether a reply can have a successor at all.
+    fn goes_on(&self) -> bool {
+        !self.palette.is_empty() || self.hooks.iter().any(|h| h.is_live() && h.event == HookPoint::AgentEnd)
+    }
+
+    fn calls_tools(&self) -> bool {
+        self.palette.iter().any(|tool| tool.primary != Primary::Return)
+    }
+
+    fn largest_result(&self) -> u64 {
+        let resilience = self.settings.get("resilience").or_else(|| self.settings.get("agent/resilience"));
+        let written = resilience.and_then(|r| r.get("tool_result")).and_then(|r| r.get("max_bytes"));
+        written.and_then(serde_json::Value::as_u64).unwrap_or(LARGEST_RESULT) / 4
+    }
+
+    /// Hooks that change what was sent before leave nothing for a cache to find.
+    fn per_thread(&self, first: &Weight) -> u64 {
+        let rewrites = |event| matches!(event, HookPoint::Context | HookPoint::BeforeAgentStart);
+        if self.hooks.iter().any(|h| h.is_live() && rewrites(h.event)) { 0 } else { first.input() }
+    }
+
+    fn constant_prefix(&self, first: &Weight) -> u64 {
+        let (system, is_whole) = known(&self.prompt, true);
+        if !is_whole {
+            return first.palette.saturating_add(system);
+        }
+        let (message, _) = known(&self.prompt, false);
+        first.palette.saturating_add(first.system).saturating_add(message)
+    }
+}
+
+/// Tokens up to the first hole, and whether there is none.
+fn known(prompt: &Prompt, system: bool) -> (u64, bool) {
+    let mut text = String::new();
+    let layers = if system { &prompt.system } else { &prompt.first_message };
+    for layer in layers {
+        if layer.depends {
+            return (estimate(&text), false);
+        }
+        for segment in &layer.segments {
+            match segment {
+                Segment::Text { text: known } => text.push_str(known),
+                Segment::Pending { .. } => return (estimate(&text), false),
+            }
+        }
+    }
+    (estimate(&text), true)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::compile::tests::world::{mini, with_directives};
+    use crate::compile::{Request, compile};
+    use rye_grammar::ItemId;
+
+    /// `mini`'s `large`: window 2000, output at most 500, 2 dollars a million in, 10 out.
+    fn forecast(inside: &str) -> Forecast {
+        let world = with_directives(mini(), &[("leaf", "", inside, "Do it.")]);
+        let plan = compile(&world, &Request::new(ItemId::parse("leaf").unwrap())).value.unwrap().plan;
+        let weight = plan.weight("", &"x".repeat(400));
+        plan.forecast(&weight)
+    }
+
+    const TOOLS: &str = "<permissions><execute><tool>*</tool></execute></permissions>";
+
+    #[test]
+    fn without_tools_there_is_one_turn() {
+        let found = forecast("<metadata><permissions/></metadata>");
+        assert_eq!((found.typical.turns, found.worst.turns), (1, 1));
+        assert_eq!(found.worst.cost, Some(Nanos(100 * 2000 + 500 * 10_000)));
+        assert_eq!(found.first, Course { stopped: Stop::Done, ..found.worst });
+    }
+
+    #[test]
+    fn the_worst_run_ends_at_the_first_wall() {
+        let wall = |inside: &str| forecast(&format!("<metadata>{inside}{TOOLS}</metadata>")).worst;
+        assert_eq!(wall("").stopped, Stop::Window);
+        assert_eq!(wall("<limits turns=\"1\"/>").stopped, Stop::Limit(LimitName::Turns));
+        assert_eq!(wall("<limits tokens=\"300\"/>").stopped, Stop::Limit(LimitName::Tokens));
+        let spend = wall("<limits spend=\"0.0056\"/>");
+        assert_eq!((spend.stopped, spend.turns), (Stop::Limit(LimitName::Spend), 1));
+        assert!(spend.cost.unwrap() <= Nanos::parse("0.0056").unwrap());
+    }
+
+    #[test]
+    fn a_cached_prefix_makes_later_turns_cheaper_and_a_rewriting_hook_does_not_let_it() {
+        let plain = forecast(&format!("<metadata>{TOOLS}</metadata>"));
+        assert!(plain.typical.cached > 0 && plain.typical.turns > 1);
+        assert_eq!(plain.prefix.per_thread, plain.first.input);
+        let hook = "<hooks><hook id=\"h\" event=\"context\"><keep_last n=\"3\"/></hook></hooks>";
+        let rewritten = forecast(&format!("<metadata>{TOOLS}{hook}</metadata>"));
+        assert_eq!((rewritten.typical.cached, rewritten.prefix.per_thread), (0, 0));
+        assert!(rewritten.prefix.constant > 0);
+    }
+
+    #[test]
+    fn affordable_turns_are_an_upper_bound() {
+        for spend in ["0.006", "0.01", "0.05", "0.5"] {
+            let found = forecast(&format!("<metadata><limits turns=\"5000\" spend=\"{spend}\"/>{TOOLS}</metadata>"));
+            let most = found.affordable_turns.unwrap();
+            assert!(most >= found.worst.turns && most >= found.typical.turns, "{spend}: {found:?}");
+        }
+    }
+}

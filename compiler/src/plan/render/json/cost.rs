@@ -1,0 +1,99 @@
+//! The costs in a report: what each part costs a turn, and what a run comes to.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::plan::forecast::{self, Course, Forecast};
+use crate::plan::{PlannedModel, Tokens};
+use crate::semantics::money::Nanos;
+
+/// Dollars that some tokens of the prompt cost in each request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PerTurnReport {
+    /// Sent anew.
+    pub full: Value,
+    /// Read from the provider's cache.
+    pub cached: Value,
+}
+
+/// `None` where the model has no price.
+pub fn per_turn(model: &PlannedModel, tokens: u64) -> Option<PerTurnReport> {
+    let full = model.cost(&Tokens { input: tokens, ..Tokens::default() })?;
+    let cached = model.cost(&Tokens { cache_read: tokens, ..Tokens::default() })?;
+    Some(PerTurnReport { full: full.to_json(), cached: cached.to_json() })
+}
+
+/// What runs of the plan come to, and what that assumes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ForecastReport {
+    /// The first request alone, with as long a reply as it may have.
+    pub first: CourseReport,
+    /// Replies and results of a usual length, the constant prefix read from the cache.
+    pub typical: CourseReport,
+    /// Every reply as long as it may be, one largest tool result a turn, nothing cached.
+    pub worst: CourseReport,
+    /// Turns that the spend limit can pay for at the very most; null where the model has no price.
+    pub affordable_turns: Option<u64>,
+    pub prefix: PrefixReport,
+    pub assumptions: AssumptionsReport,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CourseReport {
+    pub turns: u64,
+    /// Prompt tokens of all requests, cached ones included.
+    pub input: u64,
+    pub cached: u64,
+    pub output: u64,
+    /// Dollars; null where the model has no price.
+    pub cost: Option<Value>,
+    /// `done`, a limit's name, or `context window`.
+    pub stopped: String,
+}
+
+/// Tokens at the beginning of every request that are the same bytes each time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PrefixReport {
+    /// In every thread.
+    pub constant: u64,
+    /// In every turn of one thread.
+    pub per_thread: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AssumptionsReport {
+    pub typical_turns: u64,
+    pub typical_output: u64,
+    pub typical_result: u64,
+}
+
+impl From<Forecast> for ForecastReport {
+    fn from(forecast: Forecast) -> Self {
+        Self {
+            first: forecast.first.into(),
+            typical: forecast.typical.into(),
+            worst: forecast.worst.into(),
+            affordable_turns: forecast.affordable_turns,
+            prefix: PrefixReport { constant: forecast.prefix.constant, per_thread: forecast.prefix.per_thread },
+            assumptions: AssumptionsReport {
+                typical_turns: forecast::TYPICAL_TURNS,
+                typical_output: forecast::TYPICAL_OUTPUT,
+                typical_result: forecast::TYPICAL_RESULT,
+            },
+        }
+    }
+}
+
+impl From<Course> for CourseReport {
+    fn from(course: Course) -> Self {
+        Self {
+            turns: course.turns,
+            input: course.input,
+            cached: course.cached,
+            output: course.output,
+            cost: course.cost.map(Nanos::to_json),
+            stopped: course.stopped.word().to_owned(),
+        }
+    }
+}
