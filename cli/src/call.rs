@@ -41,6 +41,11 @@ pub fn directive(text: &str) -> Result<ItemId, Failure> {
 }
 
 impl CallArgs {
+    /// Whether its inputs come from stdin.
+    pub fn reads_stdin(&self) -> bool {
+        self.inputs.as_deref() == Some("-")
+    }
+
     /// The request for a directive; its inputs are `None` where none are given.
     pub fn request(&self, directive: ItemId, world: &dyn World) -> Result<Request, Failure> {
         let mut request = Request::new(directive);

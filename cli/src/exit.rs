@@ -17,6 +17,20 @@ pub enum Exit {
     Cancelled,
 }
 
+impl Exit {
+    /// What another process of ours ended with.
+    pub fn from_code(code: i32) -> Self {
+        match code {
+            0 => Self::Fine,
+            2 => Self::Usage,
+            4 => Self::Limit,
+            5 => Self::Refused,
+            130 => Self::Cancelled,
+            _ => Self::Failed,
+        }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(match exit {

@@ -5,6 +5,7 @@ pub mod control;
 pub mod embedded;
 pub mod journal;
 pub mod live;
+mod stream;
 
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use crate::thread_id::ThreadId;
 pub use control::{Control, Post, Sender};
 pub use journal::Journal;
 pub use live::{Live, LiveEvents, Outlet};
+pub use stream::{Piece, Streamed};
 
 /// Something that carries out effects. Object-safe: the embedded one does it in this process, others may journal it as
 /// durable operations of their own, by the key.
@@ -106,10 +108,10 @@ pub async fn drive(thread: &mut Thread, driver: &Arc<dyn Driver>, control: &mut 
                     return Err(DriveError::Stalled { step: format!("{:?}", thread.state.position) });
                 }
             }
-            Effect::Done { settle, ended } => {
+            Effect::Done { settle, ended, cancel } => {
                 thread.journal.flush(true).await?;
                 let end = (*ended).clone();
-                let step = thread.step(Effect::Done { settle, ended });
+                let step = thread.step(Effect::Done { settle, ended, cancel });
                 driver.perform(step).await?;
                 discard(driver, &mut settled).await;
                 return Ok(end);
@@ -157,11 +159,11 @@ async fn perform(
                 }
             }
             Some(post) = control.next() => {
-                let kills = post.letter == Letter::Kill;
+                let letter = if let Post::Letter { letter, .. } = &post { Some(letter.clone()) } else { None };
                 settled.extend(receive(thread, driver, post));
                 thread.journal.flush(true).await?;
                 discard(driver, settled).await;
-                if kills || interruptible {
+                if letter == Some(Letter::Kill) || (interruptible && letter.is_some()) {
                     running.shutdown().await;
                     return Ok(());
                 }
@@ -173,7 +175,14 @@ async fn perform(
 
 /// Records a letter and hands it on to living children; answers the id of a file that can go once this is durable.
 fn receive(thread: &mut Thread, driver: &Arc<dyn Driver>, post: Post) -> Option<String> {
-    let Post { id, letter, on_disk } = post;
+    let (id, letter, on_disk) = match post {
+        Post::Letter { id, letter, on_disk } => (id, letter, on_disk),
+        Post::ChildEnded { spawn, thread_id, status, cost } => {
+            let fact = Fact::ChildEnded { spawn, thread_id, status, cost, answer: None };
+            thread.take(Signal { at: driver.now(), fact });
+            return None;
+        }
+    };
     if matches!(letter, Letter::Cancel | Letter::Kill) {
         let living = thread.state.children.values().filter(|child| child.ended.is_none());
         let children: Vec<String> = living.filter_map(|child| child.thread_id.clone()).collect();

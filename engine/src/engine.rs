@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use rye_compiler::compile::Compilation;
 use rye_compiler::plan::{Asked, PlannedModel};
+use rye_compiler::semantics::ledger::Account;
 use rye_compiler::world::World;
 use serde_json::{Map, Value};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::clock::{Clock, SystemClock};
 use crate::disk_world::DiskWorld;
@@ -18,9 +19,11 @@ use crate::driver::control::Sender;
 use crate::driver::{DriveError, LiveEvents};
 use crate::event::{Approval, Letter};
 use crate::keys::Keys;
+use crate::orchestrate::Orchestrator;
 use crate::provider::catalog::settings;
 use crate::provider::environment::Environment;
 use crate::provider::{BoxFuture, CallError, FailedStage, Provider, connect};
+use crate::session::Place;
 use crate::session::below::ParentThread;
 use crate::store::{
     Disk, Objects, OwnerLock, RealDisk, Registry, RegistryWriter, StoreError, ThreadIds, layout, mailbox,
@@ -74,6 +77,10 @@ pub enum EngineError {
     NeverBegan { thread: String },
     #[error("the thread `{thread}` is over; give it a message to go on from it")]
     Over { thread: String },
+    #[error("the thread `{thread}` has only {turns} turns")]
+    NoSuchTurn { thread: String, turns: u64 },
+    #[error("depth_exceeded: no thread may be started below `{parent}`")]
+    TooDeep { parent: String },
     #[error("nothing can be set aside for a child of `{parent}`: {refusal}")]
     NothingSetAside { parent: String, refusal: String },
 }
@@ -107,6 +114,8 @@ pub(crate) struct Inner {
     pub keys: Option<Keys>,
     pub tools: Tools,
     live: Mutex<Live>,
+    /// Told whenever a thread of this process is over.
+    gone: Notify,
 }
 
 /// The threads that run in this process.
@@ -161,7 +170,7 @@ impl EngineOptions {
 impl Engine {
     /// Opens the store of a project and takes a lock for this process. Needs a runtime to be there when threads start.
     pub fn open(project: &Path, options: EngineOptions) -> Result<Self, EngineError> {
-        let EngineOptions { world, providers, clock, asker, keys, disk, tools } = options;
+        let EngineOptions { world, providers, clock, asker, keys, disk, mut tools } = options;
         let disk: Arc<dyn Disk> = match disk {
             Some(disk) => disk,
             None => Arc::new(RealDisk::open(project).map_err(StoreError::io("open", project))?),
@@ -169,22 +178,28 @@ impl Engine {
         layout::prepare(&*disk)?;
         let owner = OwnerLock::take(Arc::clone(&disk), clock.now())?;
         let registry = Arc::new(Registry::open(Arc::clone(&disk))?);
-        let inner = Inner {
-            project: project.to_path_buf(),
-            objects: Arc::new(Objects::new(Arc::clone(&disk))),
-            ids: ThreadIds::new(Arc::clone(&disk)),
-            writer: RegistryWriter::start(registry)?,
-            disk,
-            owner,
-            world,
-            providers,
-            clock,
-            asker,
-            keys,
-            tools,
-            live: Mutex::default(),
-        };
-        Ok(Self { inner: Arc::new(inner) })
+        let writer = RegistryWriter::start(registry)?;
+        let inner = Arc::new_cyclic(|engine: &Weak<Inner>| {
+            let engine = Weak::clone(engine);
+            tools.add("orchestrator", move |_| Arc::new(Orchestrator { engine: Weak::clone(&engine) }));
+            Inner {
+                project: project.to_path_buf(),
+                objects: Arc::new(Objects::new(Arc::clone(&disk))),
+                ids: ThreadIds::new(Arc::clone(&disk)),
+                writer,
+                disk,
+                owner,
+                world,
+                providers,
+                clock,
+                asker,
+                keys,
+                tools,
+                live: Mutex::default(),
+                gone: Notify::new(),
+            }
+        });
+        Ok(Self { inner })
     }
 
     /// Starts a plan as a root thread, a task of this process.
@@ -194,13 +209,29 @@ impl Engine {
 
     /// Goes on with a thread that was cut off, from its record. One that another living process works on is refused.
     pub async fn recover(&self, thread: &ThreadId) -> Result<Handle, EngineError> {
-        self.inner.recover_root(thread).await
+        self.inner.recover_root(thread, Vec::new()).await
+    }
+
+    /// The same, with letters that it gets before it does anything: the answer that a suspended thread waits for, or the
+    /// word that it is to stop.
+    pub async fn take_up(&self, thread: &ThreadId, letters: Vec<Letter>) -> Result<Handle, EngineError> {
+        self.inner.recover_root(thread, letters).await
     }
 
     /// Goes on from a thread that is over: a new thread linked to it, with its conversation and one more message. One that
     /// is not over is recovered, and the message steers it.
     pub async fn resume(&self, thread: &ThreadId, message: &str) -> Result<Handle, EngineError> {
         self.inner.resume_root(thread, message).await
+    }
+
+    /// A new thread that goes on from an earlier place of another, the end of one of its turns, with a message.
+    pub async fn fork(&self, thread: &ThreadId, turn: u64, message: &str) -> Result<Handle, EngineError> {
+        self.inner.go_on_from(thread, Place::Turn(turn), message.to_owned(), None).await
+    }
+
+    /// A new thread that goes on from one that is over as if its context had been full.
+    pub async fn hand_over(&self, thread: &ThreadId) -> Result<Handle, EngineError> {
+        self.inner.go_on_from(thread, Place::Handoff, String::new(), None).await
     }
 
     /// What there is on disk.
@@ -211,6 +242,30 @@ impl Engine {
     /// The disk, for its counters.
     pub fn disk(&self) -> &Arc<dyn Disk> {
         &self.inner.disk
+    }
+
+    /// Waits until no thread of this process runs: also those that outlived the thread that started them.
+    pub async fn idle(&self) {
+        loop {
+            let gone = self.inner.gone.notified();
+            if self.inner.live().threads.is_empty() {
+                return;
+            }
+            gone.await;
+        }
+    }
+
+    /// A letter to every thread of this process.
+    pub fn tell_all(&self, letter: &Letter) {
+        let controls: Vec<Sender> = self.inner.live().threads.values().map(|running| running.control.clone()).collect();
+        for control in controls {
+            control.send(letter.clone());
+        }
+    }
+
+    /// A thread's account in the ledger; `None` if it has none.
+    pub fn account(&self, thread: &ThreadId) -> Result<Option<Account>, StoreError> {
+        self.inner.writer.registry().account(thread)
     }
 
     /// Commits of the registry so far.
@@ -294,6 +349,7 @@ impl Inner {
 
     pub fn dismiss(&self, thread: &ThreadId) {
         self.live().threads.remove(thread);
+        self.gone.notify_waiters();
     }
 
     /// Every thread that could have mail. Where there is none, the watcher is let go.

@@ -9,6 +9,8 @@ pub mod hooks;
 pub mod keys;
 pub mod machine;
 pub mod message;
+mod orchestrate;
+pub mod process;
 pub mod provider;
 pub mod retry;
 pub mod session;

@@ -9,18 +9,20 @@ mod apply;
 pub mod effect;
 mod facts;
 pub mod gate;
+pub(crate) mod keep;
 mod outputs;
 pub(crate) mod prompt;
 mod request;
 pub mod signal;
 pub mod state;
 mod step;
+pub(crate) mod trailing;
 mod walk;
 
 pub use apply::apply;
 pub use effect::{Effect, HookRun, Reservation, SpawnChild, StepKey};
 pub use gate::{Allowed, Call, Dispatch};
-pub use signal::{Fact, Signal};
+pub use signal::{Fact, Signal, Spawned};
 pub use state::State;
 
 use rye_compiler::plan::Plan;

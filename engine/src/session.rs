@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rye_compiler::compile::Compilation;
 use rye_compiler::plan::{Grant, Plan, PlanLimits};
 use serde_json::{Map, Value, json};
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::driver::embedded::Embedded;
 use crate::driver::{Control, DriveError, Driver, Journal, Outlet, Thread, control, drive, live};
@@ -18,9 +18,11 @@ use crate::store::{Change, LedgerStep, ObjectId, Registry, StoreError, ThreadRow
 use crate::thread::{PrintedCost, RunResult, Status};
 use crate::thread_id::ThreadId;
 
+mod attend;
 pub mod below;
 mod children;
 mod go_on;
+pub(crate) use go_on::Place;
 mod recover;
 
 /// Everything a thread begins with.
@@ -36,6 +38,19 @@ pub(crate) struct Beginning {
     pub continues: Option<Continues>,
     pub history: Vec<Message>,
     pub outlet: Arc<Outlet>,
+    /// Where it waits for its turn, if it has to.
+    pub queue: Option<Arc<Semaphore>>,
+}
+
+/// What is written of a new thread before its first event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rows {
+    /// Its row, and an account of its own.
+    Root,
+    /// Its row; its money was set aside before.
+    Row,
+    /// Nothing: row and money are there.
+    There,
 }
 
 /// The thread above a child.
@@ -68,10 +83,11 @@ impl Inner {
             continues: None,
             history: Vec::new(),
             outlet: Arc::new(outlet),
+            queue: None,
             plan,
         };
         let id = self.allocate(&beginning.plan).await?;
-        let running = self.begin(id.clone(), beginning, true).await?;
+        let running = self.begin(id.clone(), beginning, Rows::Root).await?;
         Ok(Handle::new(id, events, running))
     }
 
@@ -90,12 +106,12 @@ impl Inner {
         blocking(move || Ok(look(&registry)?)).await
     }
 
-    /// Writes the beginning of a thread and sets it going. `account`: it is a root, and gets an account of its own.
+    /// Writes the beginning of a thread and sets it going.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         id: ThreadId,
         beginning: Beginning,
-        account: bool,
+        rows: Rows,
     ) -> Result<Running, DriveError> {
         let engine = Arc::clone(self);
         let (name, plan) = (id.clone(), Arc::clone(&beginning.plan));
@@ -139,29 +155,39 @@ impl Inner {
         row.owner = Some(self.owner.id().clone());
         row.parent = beginning.parent.as_ref().and_then(|above| ThreadId::parse(&above.link.thread_id).ok());
         row.spawn = beginning.parent.as_ref().map(|above| above.link.spawn);
+        row.spawns = Some(beginning.limits.spawns);
         row.continues = beginning.continues.as_ref().and_then(|c| ThreadId::parse(&c.thread).ok());
         let fact =
             Fact::Opened { launch: Box::new(launch), plan_id: beginning.plan_id, continues: beginning.continues };
         thread.take(Signal { at: now, fact });
         // First the row: a thread of which anything is recorded is listed, and can be recovered.
-        let mut changes = vec![Change::Put(Box::new(row))];
-        if account {
-            changes.push(Change::Ledger(LedgerStep::register(&id, beginning.limits.spend)));
+        let register = || Change::Ledger(LedgerStep::register(&id, beginning.limits.spend));
+        let changes = match rows {
+            Rows::Root => vec![Change::Put(Box::new(row)), register()],
+            Rows::Row => vec![Change::Put(Box::new(row))],
+            Rows::There => Vec::new(),
+        };
+        if !changes.is_empty() {
+            self.writer.commit(changes).await?;
         }
-        self.writer.commit(changes).await?;
         thread.journal.flush(false).await?;
-        self.set_going(thread, beginning.outlet)
+        self.set_going(thread, beginning.outlet, beginning.queue)
     }
 
-    /// Drives a thread as a task of this process.
-    pub(crate) fn set_going(self: &Arc<Self>, thread: Thread, outlet: Arc<Outlet>) -> Result<Running, DriveError> {
+    /// Drives a thread as a task of this process, when its turn comes.
+    pub(crate) fn set_going(
+        self: &Arc<Self>,
+        thread: Thread,
+        outlet: Arc<Outlet>,
+        queue: Option<Arc<Semaphore>>,
+    ) -> Result<Running, DriveError> {
         let Some(launch) = thread.state.launch.clone() else {
             return Err(DriveError::Plan(format!("`{}` was never opened", thread.id)));
         };
         let (launch, plan) = (Arc::from(launch), Arc::clone(&thread.plan));
         let driver = Embedded::new(Arc::clone(self), thread.id.clone(), plan, launch, Arc::clone(&outlet))?;
         let driver: Arc<dyn Driver> = Arc::new(driver);
-        let (sender, control) = control::channel(self.owner.id().as_str());
+        let (sender, mut control) = control::channel(self.owner.id().as_str());
         let (tell, done) = watch::channel(None);
         let running = Running { control: sender, done };
         let id = thread.id.clone();
@@ -169,7 +195,10 @@ impl Inner {
         let engine = Arc::clone(self);
         let lost = failed(&thread, &DriveError::Lost("the thread's own".into()));
         let working = Arc::clone(self);
-        let work = tokio::spawn(async move { working.to_the_end(thread, driver, control, outlet).await });
+        let work = tokio::spawn(async move {
+            let _turn = turn(queue, &mut control).await;
+            working.to_the_end(thread, driver, control, outlet).await
+        });
         tokio::spawn(async move {
             // One thread that breaks down takes no other with it.
             let result = work.await.unwrap_or(lost);
@@ -212,6 +241,16 @@ impl Inner {
         if let Ok(Err(error)) = written {
             tracing::warn!(thread = %thread.id, %error, "thread.json cannot be written");
         }
+    }
+}
+
+/// Waits until fewer siblings run than may; one that is told to stop ends at once.
+async fn turn(queue: Option<Arc<Semaphore>>, control: &mut Control) -> Option<OwnedSemaphorePermit> {
+    let queue = queue?;
+    tokio::select! {
+        biased;
+        turn = queue.acquire_owned() => turn.ok(),
+        () = control.stopped() => None,
     }
 }
 

@@ -8,6 +8,7 @@ pub mod layout;
 pub mod mailbox;
 pub mod objects;
 pub mod owner;
+pub mod prune;
 pub mod registry;
 pub mod thread_files;
 pub mod transcript;

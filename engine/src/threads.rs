@@ -12,7 +12,14 @@ use crate::store::{Disk, ObjectId, Objects, RealDisk, Registry, StoreError, Thre
 use crate::thread::{RunError, RunResult, Status};
 use crate::thread_id::ThreadId;
 
+mod chain;
+mod wait;
+
+pub use chain::Found;
+pub use wait::Waited;
+
 /// The threads of a project.
+#[derive(Debug, Clone)]
 pub struct Threads {
     disk: Arc<dyn Disk>,
     /// `None` where no thread was ever started.

@@ -2,24 +2,27 @@
 //! is shown while it happens, what came of it at the end.
 
 mod ask;
+pub mod detach;
 mod ending;
 mod json;
 mod people;
 mod screen;
 mod script;
+pub mod start;
 mod stdout;
 mod watch;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::{ArgGroup, Args};
 use rye_compiler::compile::{Compilation, compile_showing};
 use rye_compiler::diagnostics::{Diagnostics, Severity};
 use rye_engine::driver::DriveError;
-use rye_engine::engine::{Engine, EngineError, EngineOptions, Launch};
+use rye_engine::engine::EngineError;
+use rye_engine::event::Letter;
 use rye_engine::session::below::ParentThread;
-use rye_engine::thread_id::ThreadId;
+use rye_engine::store::layout;
+use rye_engine::thread::Status;
 use rye_engine::threads::Threads;
 use rye_grammar::Sources;
 
@@ -32,10 +35,14 @@ use crate::exit::Exit;
 use crate::report::Report;
 use crate::report::diagnostic::DiagnosticOutput;
 use crate::space::Spaces;
-use screen::Screen;
+use start::{How, Start};
 
-pub use ending::RunOutput;
+pub use detach::DetachOutput;
+pub use ending::{RunOutput, exit};
 pub use json::EventOutput;
+
+/// Set for what a thread's tools start: a run of theirs is below that thread.
+const PARENT: &str = "RYE_PARENT_THREAD_ID";
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["directive", "resume"]))]
@@ -57,69 +64,39 @@ pub struct RunArgs {
     /// What to say to the resumed thread
     #[arg(long, value_name = "TEXT", requires = "resume")]
     message: Option<String>,
+    /// Go on from the end of this turn of the resumed thread; what came after it is left out
+    #[arg(long, value_name = "TURN", requires_all = ["resume", "message"])]
+    fork_at: Option<u64>,
+    /// Run on without this terminal; prints the thread's id as soon as it runs
+    #[arg(long, conflicts_with = "events")]
+    detach: bool,
+    #[arg(long, hide = true)]
+    detached: bool,
     /// Show every event: with `--format json` one JSON object a line before the result
     #[arg(long)]
     events: bool,
 }
 
-/// What is started.
-enum Start {
-    Fresh {
-        compilation: Box<Compilation>,
-        parent: Option<Box<ParentThread>>,
-    },
-    /// It was cut off; the message, if there is one, steers it.
-    Recover {
-        thread: ThreadId,
-        message: Option<String>,
-    },
-    /// It is over.
-    GoOn {
-        thread: ThreadId,
-        message: String,
-    },
-}
-
 pub fn run(args: &RunArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+    if args.detach {
+        return detach::leave(args.call.reads_stdin(), report);
+    }
     let spaces = Spaces::find(global.project.as_deref())?;
     let start = match (&args.directive, &args.resume) {
         (Some(id), _) => {
-            let parent = args.parent.as_deref().map(|parent| below(parent, &spaces)).transpose()?;
+            let named = args.parent.clone().or_else(|| std::env::var(PARENT).ok().filter(|id| !id.is_empty()));
+            let parent = named.as_deref().map(|parent| below(parent, &spaces)).transpose()?;
             match compiled(id, &args.call, parent.as_deref(), &spaces, report)? {
                 Ok(compilation) => Start::Fresh { compilation, parent },
                 Err(exit) => return Ok(exit),
             }
         }
-        (None, Some(thread)) => resumed(thread, args.message.clone(), &spaces)?,
+        (None, Some(thread)) => resumed(thread, args.message.clone(), args.fork_at, &spaces)?,
         (None, None) => return Err(Failure::usage("name a directive, or a thread with `--resume`")),
     };
-    let mut options = EngineOptions::standard(&spaces.project, spaces.user.as_deref(), rye_stdlib::files())?;
-    if let Some(file) = &args.script {
-        options.providers = Arc::new(script::Played::read(file)?);
-    }
-    options.asker = ask::terminal(report.format());
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let screen = Screen::start(report, args.events)?;
-    let ended = runtime.block_on(async {
-        let engine = Engine::open(&spaces.project, options)?;
-        let handle = match start {
-            Start::Fresh { compilation, parent } => {
-                engine.start(&compilation, Launch { parent: parent.map(|parent| *parent), ..Launch::default() }).await?
-            }
-            Start::Recover { thread, message } => {
-                let handle = engine.recover(&thread).await?;
-                if let Some(text) = message {
-                    handle.send(rye_engine::event::Letter::Steer { text });
-                }
-                handle
-            }
-            Start::GoOn { thread, message } => engine.resume(&thread, &message).await?,
-        };
-        Ok::<Exit, EngineError>(watch::to_the_end(handle, screen, report).await)
-    });
-    // Whoever reads our output may never take the rest of it.
-    runtime.shutdown_background();
-    Ok(ended?)
+    let script = args.script.as_deref();
+    let how = How { events: args.events, script, detached: args.detached, silent: false };
+    start::drive(start, how, &spaces, report)
 }
 
 /// The plan, with its warnings shown; or what is wrong, shown as `rye check` does, and the exit code for it.
@@ -169,14 +146,27 @@ fn below(id: &str, spaces: &Spaces) -> Result<Box<ParentThread>, Failure> {
     if row.status.is_over() {
         return Err(Failure::usage(format!("the thread `{id}` is over and has no children any more")));
     }
+    if !spaces.project.join(layout::snapshot(&row.id)).exists() {
+        return Err(Failure::usage(format!("the thread `{id}` has no `thread.json`: it never ran")));
+    }
     let found = Threads::open(&spaces.project)?.parent(&row.id)?;
     found.map(Box::new).ok_or_else(|| Failure::failed(format!("the thread `{id}` never began: it has no record")))
 }
 
-fn resumed(id: &str, message: Option<String>, spaces: &Spaces) -> Result<Start, Failure> {
-    let row = Book::open(&spaces.project)?.find(id)?.row;
-    match (row.status.is_over(), message) {
-        (false, message) => Ok(Start::Recover { thread: row.id, message }),
+/// What `--resume` starts.
+pub fn resumed(id: &str, message: Option<String>, turn: Option<u64>, spaces: &Spaces) -> Result<Start, Failure> {
+    let entry = Book::open(&spaces.project)?.find(id)?;
+    let row = entry.row;
+    let message = message.filter(|message| !message.is_empty());
+    if let (Some(turn), Some(message)) = (turn, &message) {
+        return Ok(Start::Fork { thread: row.id, turn, message: message.clone() });
+    }
+    let over = row.status.is_over() && row.status != Status::Suspended;
+    match (over, message) {
+        (false, message) => {
+            let letters = message.map(|text| Letter::Steer { text }).into_iter().collect();
+            Ok(Start::TakeUp { thread: row.id, letters })
+        }
         (true, Some(message)) => Ok(Start::GoOn { thread: row.id, message }),
         (true, None) => {
             let over = format!("the thread `{}` is over: {}", row.id, row.status.word());

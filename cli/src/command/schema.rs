@@ -10,8 +10,8 @@ use crate::command::check::CheckOutput;
 use crate::command::fmt::FmtOutput;
 use crate::command::init::InitOutput;
 use crate::command::plan::NoPlanOutput;
-use crate::command::run::{EventOutput, RunOutput};
-use crate::command::threads::{ListOutput, ShowOutput};
+use crate::command::run::{DetachOutput, EventOutput, RunOutput};
+use crate::command::threads::{ListOutput, SearchOutput, ShowOutput, WaitOutput};
 use crate::command::why::WhyOutput;
 use crate::exit::Exit;
 use crate::report::Report;
@@ -27,6 +27,7 @@ pub struct SchemaArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
     Check,
+    Detach,
     Plan,
     PlanDiff,
     NoPlan,
@@ -37,8 +38,10 @@ enum Output {
     Fmt,
     Init,
     Run,
+    Search,
     Thread,
     Threads,
+    Wait,
 }
 
 impl Output {
@@ -57,6 +60,9 @@ impl Output {
             Self::Run => schema_for!(RunOutput),
             Self::Thread => schema_for!(ShowOutput),
             Self::Threads => schema_for!(ListOutput),
+            Self::Detach => schema_for!(DetachOutput),
+            Self::Search => schema_for!(SearchOutput),
+            Self::Wait => schema_for!(WaitOutput),
         }
     }
 }

@@ -1,9 +1,17 @@
-//! `rye threads list|show|transcript`: what ran, how it stands, what it cost, what happened.
+//! `rye threads …`: what ran and what runs, how it stands, what it cost, what happened; and letters to it, whichever process
+//! runs it.
 
+mod act;
+mod approve;
 mod book;
+mod chain;
+mod go_on;
 mod list;
+mod prune;
 mod show;
+mod tail;
 mod transcript;
+mod wait;
 
 use clap::{Args, Subcommand};
 
@@ -14,8 +22,10 @@ use crate::report::Report;
 use crate::space::Spaces;
 
 pub use book::Book;
+pub use chain::SearchOutput;
 pub use list::{CostOutput, ListOutput};
 pub use show::{ErrorOutput, ShowOutput};
+pub use wait::WaitOutput;
 
 #[derive(Debug, Args)]
 pub struct ThreadsArgs {
@@ -31,16 +41,56 @@ enum ThreadsCommand {
     Show(show::ShowArgs),
     /// Everything that happened in a thread
     Transcript(transcript::TranscriptArgs),
+    /// The last that happened in a thread, and with `-f` what happens, as it happens
+    Tail(tail::TailArgs),
+    /// How threads stand now
+    Status(wait::LookArgs),
+    /// Wait until threads are over, and tell what they came to
+    Wait(wait::WaitArgs),
+    /// What threads came to so far
+    Results(wait::LookArgs),
+    /// Stop threads after the step under way
+    Cancel(act::StopArgs),
+    /// Stop threads at once, and their tools with them
+    Kill(act::StopArgs),
+    /// Say something to a thread that runs
+    Steer(act::SteerArgs),
+    /// Answer a thread that waits for an approval or stands at a limit
+    Approve(approve::ApproveArgs),
+    /// Go on with a thread: one that was cut off as it was, one that is over with a new message
+    Resume(go_on::ResumeArgs),
+    /// Go on in a new thread, with the last messages alone
+    Handoff(go_on::HandoffArgs),
+    /// The threads that go on from one another
+    Chain(chain::ChainArgs),
+    /// Look for a pattern in a thread and those it goes on from
+    Search(chain::SearchArgs),
+    /// Remove threads that are long over
+    Prune(prune::PruneArgs),
 }
 
 pub fn run(args: &ThreadsArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
-    let book = Book::open(&Spaces::find(global.project.as_deref())?.project)?;
+    let spaces = &Spaces::find(global.project.as_deref())?;
+    let book = &Book::open(&spaces.project)?;
     if let Some(trouble) = book.trouble() {
         report.note(&format!("{trouble}; reading the transcripts instead"));
     }
     match &args.command {
-        ThreadsCommand::List(args) => list::run(args, &book, report),
-        ThreadsCommand::Show(args) => show::run(args, &book, report),
-        ThreadsCommand::Transcript(args) => transcript::run(args, &book, report),
+        ThreadsCommand::List(args) => list::run(args, book, report),
+        ThreadsCommand::Show(args) => show::run(args, book, report),
+        ThreadsCommand::Transcript(args) => transcript::run(args, book, report),
+        ThreadsCommand::Tail(args) => tail::run(args, book, report),
+        ThreadsCommand::Status(args) => wait::status(args, book, report),
+        ThreadsCommand::Wait(args) => wait::wait(args, book, spaces, report),
+        ThreadsCommand::Results(args) => wait::results(args, book, spaces, report),
+        ThreadsCommand::Cancel(args) => act::cancel(args, book, spaces, report),
+        ThreadsCommand::Kill(args) => act::kill(args, book, spaces, report),
+        ThreadsCommand::Steer(args) => act::steer(args, book, report),
+        ThreadsCommand::Approve(args) => approve::run(args, book, spaces, report),
+        ThreadsCommand::Resume(args) => go_on::resume(args, spaces, report),
+        ThreadsCommand::Handoff(args) => go_on::handoff(args, book, spaces, report),
+        ThreadsCommand::Chain(args) => chain::chain(args, book, spaces, report),
+        ThreadsCommand::Search(args) => chain::search(args, book, spaces, report),
+        ThreadsCommand::Prune(args) => prune::run(args, book, report),
     }
 }

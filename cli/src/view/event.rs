@@ -199,6 +199,7 @@ fn letter(letter: &Letter) -> Shown {
     let (line, text) = match letter {
         Letter::Cancel => ("cancel".to_owned(), None),
         Letter::Kill => ("kill".to_owned(), None),
+        Letter::Handoff => ("hand over".to_owned(), None),
         Letter::Steer { text } => ("steer".to_owned(), Some(text.clone())),
         Letter::FollowUp { text } => ("follow-up".to_owned(), Some(text.clone())),
         Letter::Approve { yes: true } => ("approve".to_owned(), None),

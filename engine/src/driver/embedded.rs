@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rye_compiler::plan::{Asked, Plan};
 use rye_grammar::ItemId;
+use tokio::sync::Semaphore;
 
+use super::stream::Stream;
 use super::{DriveError, Driver, Live, Outlet, Step};
 use crate::engine::Inner;
 use crate::event::{Approval, Letter, Opened};
@@ -15,10 +17,14 @@ use crate::provider::{BoxFuture, CallError, Delta, Provider};
 use crate::store::mailbox;
 use crate::thread_id::ThreadId;
 use crate::tool::registry::Prepared;
+use acts::Acts;
 
 mod acts;
 mod ledger;
 mod tools;
+
+/// Children at the same time, where no setting says otherwise.
+const CHILDREN: usize = 8;
 
 /// Carries out the effects of one thread.
 pub struct Embedded {
@@ -27,6 +33,8 @@ pub struct Embedded {
     pub(crate) plan: Arc<Plan>,
     pub(crate) launch: Arc<Opened>,
     pub(crate) outlet: Arc<Outlet>,
+    /// Children that may run at the same time; the others wait for their turn.
+    pub(crate) running: Arc<Semaphore>,
     hooks: HookTable,
     provider: OnceLock<Result<Arc<dyn Provider>, CallError>>,
     /// Tools as they were when this thread first called them.
@@ -44,22 +52,31 @@ impl Embedded {
     ) -> Result<Self, DriveError> {
         let hooks = HookTable::compile(&plan, &launch.inputs).map_err(|e| DriveError::Plan(e.to_string()))?;
         let (provider, tools) = (OnceLock::new(), Mutex::default());
-        Ok(Self { engine, id, plan, launch, outlet, hooks, provider, tools })
+        let setting = plan.settings.get("resilience").and_then(|v| v.pointer("/concurrency/max_concurrent_children"));
+        let most = setting.and_then(serde_json::Value::as_u64).and_then(|n| usize::try_from(n).ok());
+        let running = Arc::new(Semaphore::new(most.unwrap_or(CHILDREN).clamp(1, Semaphore::MAX_PERMITS)));
+        Ok(Self { engine, id, plan, launch, outlet, running, hooks, provider, tools })
     }
 
     fn at(&self, fact: Fact) -> Signal {
         Signal { at: self.engine.clock.now(), fact }
     }
 
-    async fn call_model(&self, request: &crate::provider::Request) -> Fact {
+    async fn call_model(&self, turn: u64, attempt: u32, request: &crate::provider::Request) -> Fact {
         let provider = self.provider.get_or_init(|| self.engine.providers.connect(&self.plan.model));
         let provider = match provider {
             Ok(provider) => Arc::clone(provider),
             Err(error) => return Fact::ModelFailed(Box::new(error.clone())),
         };
         let (outlet, thread) = (Arc::clone(&self.outlet), self.id.clone());
-        let live = move |delta: Delta| outlet.emit(Live::Delta { thread: thread.clone(), delta });
-        match provider.call(request, &live).await {
+        let stream = Stream::new(Arc::clone(&self.engine.disk), self.id.clone(), turn, attempt);
+        let live = |delta: Delta| {
+            stream.push(&delta);
+            outlet.emit(Live::Delta { thread: thread.clone(), delta });
+        };
+        let called = provider.call(request, &live).await;
+        stream.end().await;
+        match called {
             Ok(reply) => Fact::ModelReplied(Box::new(reply)),
             Err(error) => Fact::ModelFailed(Box::new(error)),
         }
@@ -85,17 +102,18 @@ impl Driver for Embedded {
                     Fact::Tick
                 }
                 Effect::Reserve(reservation) => self.reserve(&reservation, cost, synced).await?,
-                Effect::CallModel { request, .. } => self.call_model(&request).await,
+                Effect::CallModel { turn, attempt, request } => self.call_model(turn, attempt, &request).await,
                 Effect::RunTools(calls) => match calls.into_iter().next() {
                     Some(call) => self.run_tool(call, &unsettled).await?,
                     None => Fact::Tick,
                 },
                 Effect::RunHooks(run) => {
-                    let (considered, answer) = self.hooks.run(&run, self).await;
-                    let (point, subject) = (run.point, run.subject);
-                    Fact::HooksRan { point, subject, considered, answer: Box::new(answer) }
+                    let acts = Acts::new(self, &run);
+                    let (considered, answer) = self.hooks.run(&run, &acts).await;
+                    let (kept, point, subject) = (acts.kept(), run.point, run.subject);
+                    Fact::HooksRan { point, subject, considered, answer: Box::new(answer), kept }
                 }
-                Effect::Spawn(child) => self.engine.spawn(self, &child, &unsettled).await?,
+                Effect::Spawn(children) => self.engine.spawn(self, &children, &unsettled).await?,
                 Effect::Await(children) => match children.into_iter().next() {
                     Some(child) => self.engine.await_child(self, child).await?,
                     None => Fact::Tick,
@@ -107,7 +125,11 @@ impl Driver for Embedded {
                         Asked::Limit => Approval::Suspended,
                     },
                 }),
-                Effect::Done { settle, ended } => self.finish(&settle, &ended, synced).await?,
+                Effect::Done { settle, ended, cancel } => {
+                    let done = self.finish(&settle, &ended, synced).await?;
+                    self.pass_on(&cancel, &Letter::Cancel);
+                    done
+                }
             };
             Ok(self.at(fact))
         })

@@ -123,6 +123,9 @@ pub struct AttemptIntended {
     pub max_output: u64,
     /// Nano-dollars.
     pub worst_case: u64,
+    /// It asks for a summary of the conversation, and is no turn.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub compacts: bool,
 }
 
 /// The ledger holds the worst case of this attempt.
@@ -352,6 +355,9 @@ pub struct ChildIntended {
     pub model: Option<String>,
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub limit_overrides: Map<String, Value>,
+    /// Its caller does not wait for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub detached: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -386,21 +392,15 @@ pub enum Letter {
     /// Stop now.
     Kill,
     /// Before anything else is done.
-    Steer {
-        text: String,
-    },
+    Steer { text: String },
     /// When the model would stop.
-    FollowUp {
-        text: String,
-    },
-    Approve {
-        yes: bool,
-    },
+    FollowUp { text: String },
+    /// The answer to what the thread asks.
+    Approve { yes: bool },
+    /// Go on in another thread, as if the context were full.
+    Handoff,
     /// A higher limit, in its own unit (nano-dollars for spend).
-    Raise {
-        limit: String,
-        value: u64,
-    },
+    Raise { limit: String, value: u64 },
 }
 
 /// A limit was reached. Values as hooks see them: dollars for spend.
@@ -441,11 +441,18 @@ pub struct StateSet {
     pub value: Value,
 }
 
-/// Messages up to this event number are stood for by the summary.
+/// Messages up to this event number are stood for by the summary, but for the thread's own prompt and the last `keep`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compacted {
     pub through: u64,
     pub summary: String,
+    #[serde(default, skip_serializing_if = "is_none_kept")]
+    pub keep: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+fn is_none_kept(keep: &usize) -> bool {
+    *keep == 0
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

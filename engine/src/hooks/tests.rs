@@ -35,7 +35,7 @@ fn consider(
 ) -> (Vec<HookVerdict>, HookAnswer, Vec<HookAction>) {
     let table = HookTable::compile(plan, json!({"who": "${cost.spend}"}).as_object().unwrap()).unwrap();
     let facts = facts.as_object().unwrap().clone();
-    let run = HookRun { point, subject: None, facts, turn: 1, left_ms: 1000 };
+    let run = HookRun { point, subject: None, facts, turn: 1, left_ms: 1000, store: std::sync::Arc::default() };
     let act = Says(says, Mutex::default());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let (considered, answer) = runtime.block_on(table.run(&run, &act));

@@ -1,23 +1,29 @@
 //! From a signal to the events that record it.
 
 use rye_compiler::plan::Plan;
+use serde_json::json;
 
-use super::signal::{Answer, Fact, Signal, ToolFinished};
-use super::state::{CallState, Owed, Phase, State};
+use super::signal::{Answer, Fact, Signal, Spawned, ToolFinished};
+use super::state::{Attempt, CallState, Owed, Phase, State};
 use super::step::{INTERRUPTED, answer_event, settlement};
 use super::walk::{Decision, standing};
 use crate::event::{
-    ApprovalAsked, ApprovalGiven, AttemptFailed, ChildEnded, ChildSpawned, CognitionOut, EventBody, HookPointRun,
-    Letter, Mail, PlanBound, Recovered, Reserved, ResultKind, Settled, StateSet, ToolCallResult,
+    Approval, ApprovalAsked, ApprovalGiven, AttemptFailed, ChildEnded, ChildSpawned, Classification, CognitionOut,
+    Compacted, EventBody, HookPointRun, Letter, Mail, PlanBound, Recovered, Reserved, ResultKind, Settled,
+    ToolCallResult,
 };
-use crate::message::Message;
-use crate::provider::{CallError, Reply, Usage};
+use crate::message::{Message, text_of};
+use crate::provider::{CallError, FailedStage, Reply, Usage};
 use crate::retry::{self, Draw};
+use crate::thread::Status;
 
 pub(super) fn absorb(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBody> {
     let at = signal.at;
-    if state.ended.is_some() {
-        return Vec::new();
+    if let Some(ended) = &state.ended {
+        // Only one that is suspended can go on.
+        if ended.status != Status::Suspended || !matches!(signal.fact, Fact::Recovered { .. }) {
+            return Vec::new();
+        }
     }
     match signal.fact {
         Fact::Tick => match standing(plan, state, at).decision {
@@ -36,36 +42,37 @@ pub(super) fn absorb(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBod
         Fact::ModelReplied(reply) => replied(plan, state, *reply),
         Fact::ModelFailed(error) => failed(plan, state, *error, at),
         Fact::ToolFinished(finished) => tool_finished(state, *finished),
-        Fact::Spawned { spawn, thread_id, spend } => match state.children.get(&spawn) {
-            Some(child) if child.thread_id.is_none() => {
-                vec![EventBody::ChildSpawned(ChildSpawned { spawn, thread_id, spend })]
-            }
-            Some(_) | None => Vec::new(),
-        },
-        Fact::NotSpawned { spawn, reason } => not_spawned(state, spawn, reason),
+        Fact::Spawned(children) => children.into_iter().flat_map(|child| spawned(state, child, at)).collect(),
         Fact::ChildEnded { spawn, thread_id, status, cost, answer } => {
             let Some(child) = state.children.get(&spawn) else { return Vec::new() };
             let mut events = Vec::new();
             if child.ended.is_none() {
                 events.push(EventBody::ChildEnded(ChildEnded { spawn, thread_id, status, cost }));
             }
-            let began = state.calls.list.get(child.index).and_then(|call| call.started_at).unwrap_or(at);
-            let duration_ms = u64::try_from(at.saturating_sub(began)).unwrap_or(0);
-            events.extend(tool_finished(state, ToolFinished { index: child.index, answer: *answer, duration_ms }));
+            // A call that does not wait had its answer long ago.
+            if let Some(answer) = answer.filter(|_| !child.detached) {
+                let duration_ms = since(state, child.index, at);
+                events.extend(tool_finished(state, ToolFinished { index: child.index, answer: *answer, duration_ms }));
+            }
             events
         }
-        Fact::HooksRan { point, subject, considered, answer } => {
-            vec![EventBody::HookPoint(Box::new(HookPointRun { point, subject, considered, answer: *answer }))]
+        Fact::HooksRan { point, subject, considered, answer, kept } => {
+            let run = HookPointRun { point, subject, considered, answer: *answer };
+            kept.into_iter().map(EventBody::StateSet).chain([EventBody::HookPoint(Box::new(run))]).collect()
         }
-        Fact::Answered(answer) => match standing(plan, state, at).decision {
-            Decision::Do(super::Effect::Ask { asked, what }) => vec![
-                EventBody::ApprovalAsked(ApprovalAsked { asked, what }),
-                EventBody::ApprovalGiven(ApprovalGiven { asked, answer }),
-            ],
-            Decision::Do(_) | Decision::Write(_) | Decision::Gives(_) => Vec::new(),
-        },
-        Fact::Mail { id, letter } => mail(state, id, letter),
-        Fact::StateSet { key, value } => vec![EventBody::StateSet(StateSet { key, value })],
+        Fact::Answered(answer) => answered(plan, state, answer, at),
+        Fact::Mail { id, letter } => mail(plan, state, id, letter, at),
+    }
+}
+
+/// The answer to what the thread asks, if it asks anything.
+fn answered(plan: &Plan, state: &State, answer: Approval, at: i64) -> Vec<EventBody> {
+    match standing(plan, state, at).decision {
+        Decision::Do(super::Effect::Ask { asked, what }) => vec![
+            EventBody::ApprovalAsked(ApprovalAsked { asked, what }),
+            EventBody::ApprovalGiven(ApprovalGiven { asked, answer }),
+        ],
+        Decision::Do(_) | Decision::Write(_) | Decision::Gives(_) => Vec::new(),
     }
 }
 
@@ -112,6 +119,9 @@ fn not_reserved(state: &State, remaining: u64) -> Vec<EventBody> {
 fn replied(plan: &Plan, state: &State, reply: Reply) -> Vec<EventBody> {
     let Some(attempt) = state.attempt.as_ref().filter(|attempt| attempt.reserved) else { return Vec::new() };
     let settled = settlement(plan, &Owed { turn: attempt.turn, attempt: attempt.number, usage: reply.usage });
+    if attempt.compacts {
+        return summarised(plan, state, attempt, &reply, settled);
+    }
     let out = CognitionOut {
         turn: attempt.turn,
         attempt: attempt.number,
@@ -123,6 +133,21 @@ fn replied(plan: &Plan, state: &State, reply: Reply) -> Vec<EventBody> {
     vec![EventBody::CognitionOut(Box::new(out)), settled]
 }
 
+/// What stands for the conversation from here on, or that the model wrote nothing that could.
+fn summarised(plan: &Plan, state: &State, attempt: &Attempt, reply: &Reply, settled: EventBody) -> Vec<EventBody> {
+    let summary = text_of(&reply.content).trim().to_owned();
+    if summary.is_empty() {
+        let error = CallError::new(FailedStage::Protocol, "the model wrote no summary");
+        let (turn, attempt) = (attempt.turn, attempt.number);
+        let classification =
+            Classification { name: "no_summary".into(), category: "permanent".into(), retryable: false };
+        let failed = AttemptFailed { turn, attempt, error, classification, retry_delay_ms: None };
+        return vec![EventBody::AttemptFailed(Box::new(failed)), settled];
+    }
+    let keep = super::trailing::kept(plan, &state.talk.messages);
+    vec![settled, EventBody::Compacted(Compacted { through: state.events.saturating_sub(1), summary, keep })]
+}
+
 fn failed(plan: &Plan, state: &State, error: CallError, at: i64) -> Vec<EventBody> {
     let Some(attempt) = state.attempt.as_ref().filter(|attempt| attempt.reserved) else { return Vec::new() };
     let seed = state.launch.as_ref().map_or(0, |launch| launch.seed);
@@ -130,6 +155,8 @@ fn failed(plan: &Plan, state: &State, error: CallError, at: i64) -> Vec<EventBod
     let left_ms = state.limits.duration_seconds.saturating_mul(1000).saturating_sub(used_ms);
     let draw = Draw::new(seed, attempt.turn, attempt.number);
     let (classification, retry_delay_ms) = retry::judge(plan, &error, state.failures, draw, at, left_ms);
+    // A summary is asked for once: without it the thread is handed over.
+    let retry_delay_ms = retry_delay_ms.filter(|_| !attempt.compacts);
     let usage = error.usage.unwrap_or_default();
     let settled = settlement(plan, &Owed { turn: attempt.turn, attempt: attempt.number, usage });
     let failed = AttemptFailed { turn: attempt.turn, attempt: attempt.number, error, classification, retry_delay_ms };
@@ -182,17 +209,54 @@ fn repeated(state: &State, call: &CallState, answer: &Answer) -> Option<String> 
     })
 }
 
-fn not_spawned(state: &State, spawn: u64, reason: String) -> Vec<EventBody> {
-    let Some(child) = state.children.get(&spawn).filter(|child| child.thread_id.is_none()) else { return Vec::new() };
-    let Some(call) = state.calls.list.get(child.index) else { return Vec::new() };
-    vec![answer_event(state, child.index, state.calls.end, call, ResultKind::Refused, reason)]
+/// A child that was made, or was not. Where its call does not wait, that is the answer.
+fn spawned(state: &State, child: Spawned, at: i64) -> Vec<EventBody> {
+    match child {
+        Spawned::Made { spawn, thread_id, spend, pid } => {
+            let Some(known) = state.children.get(&spawn) else { return Vec::new() };
+            let mut events = Vec::new();
+            if known.thread_id.is_none() {
+                let thread_id = thread_id.clone();
+                events.push(EventBody::ChildSpawned(ChildSpawned { spawn, thread_id, spend }));
+            }
+            if known.detached {
+                let text = json!({"thread_id": thread_id, "status": "running", "pid": pid}).to_string();
+                let (answer, duration_ms) = (Answer::text(text, false), since(state, known.index, at));
+                events.extend(tool_finished(state, ToolFinished { index: known.index, answer, duration_ms }));
+            }
+            events
+        }
+        Spawned::Refused { spawn, reason, hit } => {
+            let known = state.children.get(&spawn).filter(|child| child.thread_id.is_none());
+            let call = known.and_then(|child| Some((child.index, state.calls.list.get(child.index)?)));
+            let Some((index, call)) = call else { return Vec::new() };
+            let answer = answer_event(state, index, state.calls.end, call, ResultKind::Refused, reason);
+            hit.map(EventBody::Limit).into_iter().chain([answer]).collect()
+        }
+    }
 }
 
-fn mail(state: &State, id: String, letter: Letter) -> Vec<EventBody> {
+/// Milliseconds since a call began.
+fn since(state: &State, index: usize, at: i64) -> u64 {
+    let began = state.calls.list.get(index).and_then(|call| call.started_at).unwrap_or(at);
+    u64::try_from(at.saturating_sub(began)).unwrap_or(0)
+}
+
+fn mail(plan: &Plan, state: &State, id: String, letter: Letter, at: i64) -> Vec<EventBody> {
     if state.mail.taken.contains(&id) {
         return Vec::new();
     }
-    vec![EventBody::Mail(Mail { id, letter })]
+    let answer = match letter {
+        Letter::Approve { yes: true } => answered(plan, state, Approval::Approved, at),
+        Letter::Approve { yes: false } => answered(plan, state, Approval::Refused, at),
+        Letter::Cancel
+        | Letter::Kill
+        | Letter::Handoff
+        | Letter::Steer { .. }
+        | Letter::FollowUp { .. }
+        | Letter::Raise { .. } => Vec::new(),
+    };
+    [EventBody::Mail(Mail { id, letter })].into_iter().chain(answer).collect()
 }
 
 /// A new owner: what was cut off is settled and answered, and the rest is asked again.
@@ -210,7 +274,7 @@ fn recovered(plan: &Plan, state: &State, owner: String, cut_bytes: u64) -> Vec<E
     for (index, call) in state.calls.list.iter().enumerate() {
         let again = match super::gate::rule(plan, state, index) {
             super::gate::Ruling::Run(allowed) => allowed.idempotent,
-            super::gate::Ruling::Spawn(_) => true,
+            super::gate::Ruling::Spawn(_) | super::gate::Ruling::Keep(_) => true,
             super::gate::Ruling::Return | super::gate::Ruling::Asks { .. } | super::gate::Ruling::Answer { .. } => {
                 false
             }

@@ -1,16 +1,18 @@
 //! The fold: how each event changes the state. Nothing else changes it, and no event is looked at twice.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use rye_compiler::plan::{Asked, Node, Outcome, PlanLimits};
 
-use super::request;
 use super::state::{Attempt, CallResult, CallState, Calls, Child, Measured, Owed, Phase, Position, Returned, State};
+use super::{keep, request};
 use crate::event::{
-    Approval, ApprovalGiven, AttemptFailed, AttemptIntended, CognitionIn, CognitionOut, Event, EventBody, Letter,
-    LimitHit, Opened, ResultKind, Settled, Source, ToolCallResult,
+    Approval, ApprovalGiven, AttemptFailed, AttemptIntended, CognitionIn, CognitionOut, Compacted, Event, EventBody,
+    Letter, LimitHit, Opened, ResultKind, Settled, Source, ToolCallResult,
 };
 use crate::message::Message;
+use crate::thread::Status;
 
 mod hooks;
 mod observe;
@@ -59,6 +61,7 @@ pub fn apply(state: &mut State, event: &Event) {
                     directive: child.directive.clone(),
                     thread_id: None,
                     spend: 0,
+                    detached: child.detached,
                     ended: None,
                 },
             );
@@ -83,16 +86,17 @@ pub fn apply(state: &mut State, event: &Event) {
         EventBody::Limit(hit) => limit(state, hit),
         EventBody::ApprovalGiven(given) => approved(state, given),
         EventBody::StateSet(set) => {
-            state.store.insert(set.key.clone(), set.value.clone());
+            keep::write(Arc::make_mut(&mut state.store), set);
         }
         EventBody::Recovered(_) => {
             state.clock.before += before.saturating_sub(state.clock.since).max(0);
             state.clock.since = event.ts;
+            wake(state);
         }
+        EventBody::Compacted(compacted) => summarised(state, compacted),
         EventBody::Ended(ended) => state.ended = Some(ended.clone()),
         EventBody::ContextInjected(_)
         | EventBody::ApprovalAsked(_)
-        | EventBody::Compacted(_)
         | EventBody::ArtifactStored(_)
         | EventBody::Checkpoint(_) => {}
     }
@@ -150,6 +154,7 @@ fn replied(state: &mut State, reply: &CognitionOut) {
 }
 
 fn attempt_failed(state: &mut State, failed: &AttemptFailed, ts: i64) {
+    let compacts = state.attempt.as_ref().is_some_and(|attempt| attempt.compacts);
     let usage = failed.error.usage.unwrap_or_default();
     state.owed = Some(Owed { turn: failed.turn, attempt: failed.attempt, usage });
     state.attempt = None;
@@ -162,7 +167,35 @@ fn attempt_failed(state: &mut State, failed: &AttemptFailed, ts: i64) {
         Outcome::Exhausted
     };
     state.failed = Some(Box::new(failed.clone()));
-    state.position = Position::After(Node::Model, outcome);
+    state.position = match compacts {
+        true => Position::After(Node::Compact, Outcome::Full),
+        false => Position::After(Node::Model, outcome),
+    };
+}
+
+/// The summary stands for what was said; the thread's own prompt and the last messages stay as they are.
+fn summarised(state: &mut State, compacted: &Compacted) {
+    let messages = std::mem::take(&mut state.talk.messages);
+    let tail = messages.len().saturating_sub(compacted.keep);
+    let prompt = usize::from(state.talk.prompted && state.continues.is_none()).min(tail);
+    let summary = Message::CompactionSummary { text: compacted.summary.clone() };
+    let (head, rest) = messages.split_at_checked(tail).unwrap_or((&messages, &[]));
+    state.talk.messages = head.iter().take(prompt).cloned().chain([summary]).chain(rest.iter().cloned()).collect();
+    state.talk.measured = None;
+    state.talk.operations.clear();
+    state.compacted = Some(state.cost.turns);
+    state.position = Position::After(Node::Compact, Outcome::Finished);
+}
+
+/// A thread that was suspended asks again; whoever woke it has brought the answer.
+fn wake(state: &mut State) {
+    if state.ended.as_ref().is_none_or(|ended| ended.status != Status::Suspended) {
+        return;
+    }
+    state.ended = None;
+    if let Position::After(node @ Node::Ask(_), Outcome::Suspended) = state.position {
+        state.position = Position::At(node);
+    }
 }
 
 fn settle(state: &mut State, settled: &Settled) {
@@ -181,7 +214,7 @@ fn settle(state: &mut State, settled: &Settled) {
 }
 
 fn attempt(state: &mut State, intended: &AttemptIntended) {
-    state.position = Position::At(Node::Model);
+    state.position = Position::At(if intended.compacts { Node::Compact } else { Node::Model });
     state.wait_until = None;
     state.attempts = intended.attempt + 1;
     state.attempt = Some(Attempt {
@@ -190,6 +223,7 @@ fn attempt(state: &mut State, intended: &AttemptIntended) {
         max_output: intended.max_output,
         worst_case: intended.worst_case,
         reserved: false,
+        compacts: intended.compacts,
     });
 }
 
@@ -200,6 +234,9 @@ fn approved(state: &mut State, given: &ApprovalGiven) {
         Approval::Suspended => Outcome::Suspended,
     };
     state.position = Position::After(Node::Ask(given.asked), outcome);
+    if (given.asked, given.answer) == (Asked::Limit, Approval::Approved) {
+        state.limit = None;
+    }
     if (given.asked, given.answer) == (Asked::Call, Approval::Approved)
         && let Some(call) = state.calls.list.iter_mut().find(|c| c.phase == Phase::Waiting)
     {
@@ -288,6 +325,7 @@ fn letter(state: &mut State, letter: &Letter) {
     match letter {
         Letter::Cancel => state.mail.cancelled = true,
         Letter::Kill => state.mail.killed = true,
+        Letter::Handoff => state.mail.handoff = true,
         Letter::Steer { text } => state.mail.steering.push_back(text.clone()),
         Letter::FollowUp { text } => state.mail.following.push_back(text.clone()),
         Letter::Approve { .. } => {}

@@ -1,9 +1,11 @@
 //! What the machine asks for: closed data, derived from the state whenever it is asked.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use rye_compiler::hook::HookPoint;
-use rye_compiler::plan::Asked;
+use rye_compiler::plan::{Asked, PlanLimits};
 use serde_json::{Map, Value};
 
 use super::gate::{Allowed, Dispatch};
@@ -23,8 +25,8 @@ pub enum Effect {
     /// Calls of one group; each is answered by a signal of its own.
     RunTools(Vec<Allowed<Dispatch>>),
     RunHooks(Box<HookRun>),
-    /// Make the child thread, or find the one that this spawn made before.
-    Spawn(Allowed<Box<SpawnChild>>),
+    /// Make the child threads of a group, or find those that these spawns made before; answered by one signal.
+    Spawn(Vec<Allowed<Box<SpawnChild>>>),
     /// Wait for children; each is answered by a signal of its own.
     Await(Vec<AwaitedChild>),
     /// Until this time, in milliseconds since 1970.
@@ -35,10 +37,11 @@ pub enum Effect {
         asked: Asked,
         what: String,
     },
-    /// The thread is over: book what is open and give up the reservation.
+    /// The thread is over: book what is open and give up the reservation. The children of `cancel` end with it.
     Done {
         settle: Vec<Settled>,
         ended: Box<Ended>,
+        cancel: Vec<String>,
     },
 }
 
@@ -50,6 +53,8 @@ pub struct Reservation {
     /// Nano-dollars.
     pub amount: u64,
     pub settle: Vec<Settled>,
+    /// The limits, where some were raised since the thread began: the ledger and the registry are told first.
+    pub raised: Option<PlanLimits>,
 }
 
 /// The hooks of one point are to be considered with these facts.
@@ -62,6 +67,8 @@ pub struct HookRun {
     /// The turn, and what the thread has left of its duration in milliseconds.
     pub turn: u64,
     pub left_ms: u64,
+    /// The thread's own values.
+    pub store: Arc<BTreeMap<String, Value>>,
 }
 
 /// A child to be made, and what its parent needs for itself.
@@ -102,7 +109,9 @@ impl Effect {
                 calls.first().map_or_else(|| format!("tool.{events}"), |c| format!("tool.{}.{}", c.turn, c.index))
             }
             Self::RunHooks(run) => format!("hooks.{events}.{:?}", run.point),
-            Self::Spawn(child) => format!("spawn.{}", child.child.spawn),
+            Self::Spawn(children) => {
+                children.first().map_or_else(|| format!("spawn.{events}"), |c| format!("spawn.{}", c.child.spawn))
+            }
             Self::Await(children) => {
                 children.first().map_or_else(|| format!("await.{events}"), |c| format!("await.{}", c.spawn))
             }

@@ -22,7 +22,7 @@ use rye_grammar::ItemId;
 use serde_json::{Map, Value, json};
 
 use super::signal::Answer;
-use super::{Effect, Fact, Signal, State, absorb, apply, next};
+use super::{Effect, Fact, Signal, Spawned, State, absorb, apply, next};
 use crate::event::{Approval, Event, EventBody, HookAnswer, Letter, Opened, Origin, ResultKind};
 use crate::message::{Block, ToolCall};
 use crate::provider::{CallError, FailedStage, Reply, Request, StopReason, Usage};
@@ -340,11 +340,12 @@ impl Play {
             Effect::RunHooks(run) => {
                 let answer = self.hooks.get_mut(&run.point).and_then(VecDeque::pop_front).unwrap_or_default();
                 let (point, subject) = (run.point, run.subject);
-                self.signal(Fact::HooksRan { point, subject, considered: Vec::new(), answer: Box::new(answer) })
+                let kept = Vec::new();
+                self.signal(Fact::HooksRan { point, subject, considered: Vec::new(), answer: Box::new(answer), kept })
             }
-            Effect::Spawn(child) => {
-                let spawn = child.child.spawn;
-                self.signal(Fact::Spawned { spawn, thread_id: format!("child-{spawn}"), spend: 1000 })
+            Effect::Spawn(children) => {
+                let made = |spawn| Spawned::Made { spawn, thread_id: format!("child-{spawn}"), spend: 1000, pid: 1 };
+                self.signal(Fact::Spawned(children.iter().map(|child| made(child.child.spawn)).collect()))
             }
             Effect::Await(children) => {
                 let mut written = 0;
@@ -354,7 +355,7 @@ impl Play {
                         thread_id: child.thread_id,
                         status: Status::Completed,
                         cost: Cost { spend: 500, ..Cost::default() },
-                        answer: Box::new(Answer::text("child done", false)),
+                        answer: Some(Box::new(Answer::text("child done", false))),
                     });
                 }
                 written

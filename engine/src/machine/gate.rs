@@ -3,6 +3,7 @@
 //! and `item_id`; nothing else in the arguments counts.
 
 use std::ops::{Deref, Range};
+use std::sync::LazyLock;
 
 use rye_compiler::hook::PlannedHook;
 use rye_compiler::plan::{Asked, Grant, Node, PaletteTool, Plan, Primary as Action};
@@ -13,12 +14,15 @@ use rye_compiler::world::{ItemKind, Space};
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
+use super::keep::{self, Keep, STATE_TOOL};
 use super::state::State;
 use crate::event::{Opened, ResultKind};
 
 mod needs;
+mod start;
 
 pub(crate) use needs::{is_folder_inside, is_host_inside};
+pub(super) use start::THREAD_DIRECTIVE;
 
 /// Something the gate has let through. There is no other way to make one.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,6 +96,8 @@ pub struct ChildStart {
     pub inputs: Map<String, Value>,
     pub model: Option<String>,
     pub limit_overrides: Map<String, Value>,
+    /// Its caller does not wait for it.
+    pub detached: bool,
 }
 
 /// What the gate says of one call.
@@ -99,6 +105,8 @@ pub struct ChildStart {
 pub enum Ruling {
     Run(Allowed<Dispatch>),
     Spawn(Allowed<ChildStart>),
+    /// The thread's own store answers.
+    Keep(Allowed<Keep>),
     /// `rye_directive_return`.
     Return,
     /// A person decides.
@@ -134,7 +142,7 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
         }
         return refused("this directive declares no outputs to return".into());
     }
-    let action = match read(tool, &call.call.input) {
+    let action = match read(plan, tool, &call.call.input) {
         Ok(action) => action,
         Err(text) => return refused(text),
     };
@@ -146,8 +154,16 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
         Wanted::Fetch(FetchRequest::Object { .. }) => {
             return refused("rye_fetch: `object` names no stored result of this thread".into());
         }
-        Wanted::Tool { .. } | Wanted::Knowledge { .. } | Wanted::Start(_) | Wanted::Fetch(_) | Wanted::Sign(_) => {
-            check(plan, &chain(launch_grants(state)), &action.request())
+        Wanted::Tool { .. }
+        | Wanted::Keep(_)
+        | Wanted::Knowledge { .. }
+        | Wanted::Start { .. }
+        | Wanted::Fetch(_)
+        | Wanted::Sign(_) => {
+            let grants = chain(launch_grants(state));
+            // A tool that starts a directive needs both.
+            let by_tool = action.tool().map(|tool| check(plan, &grants, &tool_request(Some(tool))));
+            by_tool.transpose().and_then(|_| check(plan, &grants, &action.request()))
         }
     };
     let capability = match checked {
@@ -162,7 +178,8 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
     }
     let flags = |id: &ItemId| plan.palette.iter().find(|tool| tool.item_id.as_ref() == Some(id));
     let (call_kind, idempotent) = match action {
-        Wanted::Start(start) => return Ruling::Spawn(Allowed { inner: start, capability }),
+        Wanted::Start { start, .. } => return Ruling::Spawn(Allowed { inner: start, capability }),
+        Wanted::Keep(keep) => return Ruling::Keep(Allowed { inner: keep, capability }),
         Wanted::Tool { item_id, parameters } => {
             let idempotent = flags(&item_id).is_some_and(|tool| tool.idempotent);
             (Call::Tool { item_id, parameters }, idempotent)
@@ -272,6 +289,9 @@ enum Together {
 fn together(plan: &Plan, name: &str, input: &Value) -> Option<Together> {
     let tool = plan.palette.iter().find(|tool| tool.name == name)?;
     let tools = |yes: bool| yes.then_some(Together::Tools);
+    if tool.item_id.as_ref().is_some_and(|id| is_system(plan, id, THREAD_DIRECTIVE)) {
+        return Some(Together::Children);
+    }
     match tool.primary {
         Action::Return | Action::Sign => None,
         Action::Fetch => Some(Together::Tools),
@@ -281,6 +301,7 @@ fn together(plan: &Plan, name: &str, input: &Value) -> Option<Together> {
             match request.item_type {
                 ItemType::Directive => Some(Together::Children),
                 ItemType::Knowledge => Some(Together::Tools),
+                ItemType::Tool if is_system(plan, &request.item_id, THREAD_DIRECTIVE) => Some(Together::Children),
                 ItemType::Tool => {
                     let item = plan.palette.iter().find(|t| t.item_id.as_ref() == Some(&request.item_id));
                     tools(item.is_some_and(|t| t.parallel))
@@ -292,19 +313,42 @@ fn together(plan: &Plan, name: &str, input: &Value) -> Option<Together> {
 
 /// A call, read into what would be dispatched.
 enum Wanted {
-    Tool { item_id: ItemId, parameters: Value },
-    Knowledge { item_id: ItemId },
-    Start(ChildStart),
+    Tool {
+        item_id: ItemId,
+        parameters: Value,
+    },
+    Keep(Keep),
+    Knowledge {
+        item_id: ItemId,
+    },
+    /// By `rye_execute`, or by a tool.
+    Start {
+        start: ChildStart,
+        by_tool: bool,
+    },
     Fetch(FetchRequest),
     Sign(SignRequest),
 }
 
+static STATE_ID: LazyLock<Option<ItemId>> = LazyLock::new(|| ItemId::parse(STATE_TOOL).ok());
+static STARTER_ID: LazyLock<Option<ItemId>> = LazyLock::new(|| ItemId::parse(THREAD_DIRECTIVE).ok());
+
+fn tool_request(item_id: Option<&ItemId>) -> Request<'_> {
+    Request { primary: Primary::Execute, item_type: capability::ItemType::Tool, item_id, space: None }
+}
+
 impl Wanted {
+    /// The tool that is needed beside what it does.
+    fn tool(&self) -> Option<&'static ItemId> {
+        STARTER_ID.as_ref().filter(|_| matches!(self, Self::Start { by_tool: true, .. }))
+    }
+
     fn request(&self) -> Request<'_> {
         let (primary, item_type, item_id) = match self {
             Self::Tool { item_id, .. } => (Primary::Execute, ItemType::Tool, Some(item_id)),
             Self::Knowledge { item_id } => (Primary::Execute, ItemType::Knowledge, Some(item_id)),
-            Self::Start(start) => (Primary::Execute, ItemType::Directive, Some(&start.directive)),
+            Self::Keep(_) => return tool_request(STATE_ID.as_ref()),
+            Self::Start { start, .. } => (Primary::Execute, ItemType::Directive, Some(&start.directive)),
             Self::Fetch(FetchRequest::Item { item_type, item_id, .. }) => (Primary::Fetch, *item_type, Some(item_id)),
             Self::Fetch(FetchRequest::Query { item_type, .. }) => (Primary::Fetch, *item_type, None),
             // Answered before any grant is looked at.
@@ -315,31 +359,45 @@ impl Wanted {
     }
 }
 
-fn read(tool: &PaletteTool, input: &Value) -> Result<Wanted, String> {
+fn read(plan: &Plan, tool: &PaletteTool, input: &Value) -> Result<Wanted, String> {
     match (tool.primary, &tool.item_id) {
-        (_, Some(item_id)) => Ok(Wanted::Tool { item_id: item_id.clone(), parameters: input.clone() }),
+        (_, Some(item_id)) => read_tool(plan, item_id.clone(), input.clone()),
         (Action::Execute, None) => {
             let request = ExecuteRequest::read(input).map_err(|e| e.0)?;
-            if request.is_async {
-                return Err("rye_execute: `async` is not possible here; leave it out to wait for the answer".into());
+            let detached = request.is_async;
+            if detached && request.item_type != ItemType::Directive {
+                return Err("rye_execute: `async` is for directives; leave it out to wait for the answer".into());
             }
-            Ok(match request.item_type {
-                ItemType::Tool => {
-                    Wanted::Tool { item_id: request.item_id, parameters: Value::Object(request.parameters) }
+            match request.item_type {
+                ItemType::Tool => read_tool(plan, request.item_id, Value::Object(request.parameters)),
+                ItemType::Knowledge => Ok(Wanted::Knowledge { item_id: request.item_id }),
+                ItemType::Directive => {
+                    let (directive, inputs) = (request.item_id, request.parameters);
+                    let start = ChildStart { directive, inputs, model: None, limit_overrides: Map::new(), detached };
+                    Ok(Wanted::Start { start, by_tool: false })
                 }
-                ItemType::Knowledge => Wanted::Knowledge { item_id: request.item_id },
-                ItemType::Directive => Wanted::Start(ChildStart {
-                    directive: request.item_id,
-                    inputs: request.parameters,
-                    model: None,
-                    limit_overrides: Map::new(),
-                }),
-            })
+            }
         }
         (Action::Fetch, None) => FetchRequest::read(input).map(Wanted::Fetch).map_err(|e| e.0),
         (Action::Sign, None) => SignRequest::read(input).map(Wanted::Sign).map_err(|e| e.0),
         (Action::Return, None) => Err("this directive declares no outputs to return".into()),
     }
+}
+
+/// A tool by its id; two of the standard library's are the engine's own doing.
+fn read_tool(plan: &Plan, item_id: ItemId, parameters: Value) -> Result<Wanted, String> {
+    if is_system(plan, &item_id, THREAD_DIRECTIVE) {
+        return start::read(&parameters).map(|start| Wanted::Start { start, by_tool: true });
+    }
+    if is_system(plan, &item_id, STATE_TOOL) {
+        return keep::read(&parameters).map(Wanted::Keep);
+    }
+    Ok(Wanted::Tool { item_id, parameters })
+}
+
+/// Whether an id is this tool of the standard library, and no file of the project or the user stands in its place.
+pub(crate) fn is_system(plan: &Plan, id: &ItemId, tool: &str) -> bool {
+    id.as_str() == tool && resolved(plan, ItemKind::Tool, id).is_none_or(|space| space == Space::System)
 }
 
 /// A denied capability, and the words for the model.

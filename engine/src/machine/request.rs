@@ -36,6 +36,19 @@ pub(super) fn build(plan: &Plan, state: &State, max_output: u64) -> Request {
     }
 }
 
+/// What a summary of the conversation is asked with.
+const SUMMARISE: &str = "The conversation is about to be shortened. Write a summary that stands for everything above, so \
+that the work can go on from it alone: the task, what was done and found (with names, paths and values), what was decided \
+and why, what is open and what comes next. Call no tool; answer with the summary only.";
+
+/// The request of a summary: the same conversation, and the wish at its end.
+pub(super) fn summarise(plan: &Plan, state: &State, max_output: u64) -> Request {
+    let mut request = build(plan, state, max_output);
+    request.turns.push(Turn::User { content: vec![Block::Text { text: SUMMARISE.to_owned() }] });
+    request.cue.directive.push_str(".summary");
+    request
+}
+
 fn system(state: &State) -> &str {
     state.talk.system_now.as_deref().or(state.talk.system.as_deref()).unwrap_or("")
 }

@@ -3,7 +3,7 @@
 use rye_compiler::hook::HookPoint;
 use serde_json::Value;
 
-use crate::event::{Approval, Considered, Continues, HookAnswer, Letter, Opened};
+use crate::event::{Approval, Considered, Continues, HookAnswer, Letter, LimitHit, Opened, StateSet};
 use crate::provider::{CallError, Reply};
 use crate::thread::{Cost, Status};
 
@@ -37,40 +37,38 @@ pub enum Fact {
     ModelReplied(Box<Reply>),
     ModelFailed(Box<CallError>),
     ToolFinished(Box<ToolFinished>),
-    /// A child exists.
-    Spawned {
-        spawn: u64,
-        thread_id: String,
-        spend: u64,
-    },
-    /// No child was made; the reason is for the model.
-    NotSpawned {
-        spawn: u64,
-        reason: String,
-    },
-    /// A child is over; `answer` is what its caller gets.
+    /// What became of the children of a group.
+    Spawned(Vec<Spawned>),
+    /// A child is over; `answer` is what its caller gets, if it waited.
     ChildEnded {
         spawn: u64,
         thread_id: String,
         status: Status,
         cost: Cost,
-        answer: Box<Answer>,
+        answer: Option<Box<Answer>>,
     },
     HooksRan {
         point: HookPoint,
         subject: Option<String>,
         considered: Vec<Considered>,
         answer: Box<HookAnswer>,
+        /// What hooks wrote into the thread's store.
+        kept: Vec<StateSet>,
     },
     Answered(Approval),
     Mail {
         id: String,
         letter: Letter,
     },
-    StateSet {
-        key: String,
-        value: Value,
-    },
+}
+
+/// A spawn that was asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Spawned {
+    /// The child exists; `spend` nano-dollars are set aside for it, and this process runs it.
+    Made { spawn: u64, thread_id: String, spend: u64, pid: u32 },
+    /// There is none; the reason is for the model, `hit` the limit that forbade it.
+    Refused { spawn: u64, reason: String, hit: Option<LimitHit> },
 }
 
 /// A call of the reply has its answer, already guarded.

@@ -1,6 +1,7 @@
 //! What a thread has come to: the fold of its events, and of nothing else.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::{Node, Outcome, PlanLimits};
@@ -51,12 +52,14 @@ pub struct State {
     /// Stored results that this thread may page.
     pub objects: BTreeSet<String>,
     pub nudges: u64,
+    /// Turns there were when the conversation was last summarised.
+    pub compacted: Option<u64>,
     /// Points that run once a thread and have run.
     pub ran: BTreeSet<HookPoint>,
     /// Events that observing hooks have yet to see.
     pub observations: VecDeque<Observation>,
     /// The thread's own values.
-    pub store: BTreeMap<String, Value>,
+    pub store: Arc<BTreeMap<String, Value>>,
     pub ended: Option<Box<Ended>>,
     /// Events folded.
     pub events: u64,
@@ -128,6 +131,8 @@ pub struct Attempt {
     /// Nano-dollars.
     pub worst_case: u64,
     pub reserved: bool,
+    /// It asks for a summary.
+    pub compacts: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,6 +195,8 @@ pub struct Child {
     pub thread_id: Option<String>,
     /// Nano-dollars reserved.
     pub spend: u64,
+    /// The call that started it did not wait for it.
+    pub detached: bool,
     pub ended: Option<Status>,
 }
 
@@ -202,6 +209,7 @@ pub struct Mailbox {
     pub following: VecDeque<String>,
     pub cancelled: bool,
     pub killed: bool,
+    pub handoff: bool,
 }
 
 /// Why the thread ends before its model says so.
@@ -256,9 +264,10 @@ impl State {
             returned: None,
             objects: BTreeSet::new(),
             nudges: 0,
+            compacted: None,
             ran: BTreeSet::new(),
             observations: VecDeque::new(),
-            store: BTreeMap::new(),
+            store: Arc::default(),
             ended: None,
             events: 0,
         }
@@ -278,6 +287,11 @@ impl State {
     pub fn affordable(&self) -> u64 {
         let held: u64 = self.children.values().filter(|c| c.ended.is_none()).map(|c| c.spend).sum();
         self.limits.spend.saturating_sub(self.cost.spend).saturating_sub(held)
+    }
+
+    /// Children that no call waits for and that are not over, as far as the thread knows.
+    pub fn living(&self) -> impl Iterator<Item = (u64, &Child)> {
+        self.children.iter().filter(|(_, child)| child.ended.is_none()).map(|(spawn, child)| (*spawn, child))
     }
 
     /// Whether the last message is the model's, so that it would stop here.

@@ -17,7 +17,7 @@ mod end;
 mod model;
 
 pub(super) use calls::answer_event;
-pub(super) use end::finish;
+pub(super) use end::{end_with_it, finish};
 pub(super) use model::settlement;
 
 /// What a step needs.
@@ -35,8 +35,7 @@ pub(super) fn decide(walk: &Walk<'_>, node: Node) -> Decision {
         Node::Guard => calls::guard(walk),
         Node::Return => calls::returned(walk),
         Node::Context => model::context(walk),
-        // A summary in place is not made here: the thread goes on in another one.
-        Node::Compact => Decision::Gives(Outcome::Full),
+        Node::Compact => model::compact(walk),
         Node::Handoff => Decision::Gives(Outcome::Finished),
         Node::Finish => finish(walk),
     }
@@ -120,7 +119,8 @@ pub(super) fn hook_run(
     facts: serde_json::Map<String, serde_json::Value>,
 ) -> Effect {
     let (turn, left_ms) = (state.cost.turns, left_ms(state));
-    Effect::RunHooks(Box::new(HookRun { point, subject, facts, turn, left_ms }))
+    let store = std::sync::Arc::clone(&state.store);
+    Effect::RunHooks(Box::new(HookRun { point, subject, facts, turn, left_ms, store }))
 }
 
 fn hooks(walk: &Walk<'_>, point: HookPoint) -> Decision {

@@ -52,7 +52,8 @@ pub(super) fn next(plan: &Plan, state: &State) -> Effect {
 /// `now` may be later than the last event: a wait ends by the time alone.
 pub(super) fn standing(plan: &Plan, state: &State, now: i64) -> Standing {
     if let Some(ended) = &state.ended {
-        let done = Effect::Done { settle: state.unsettled.clone(), ended: ended.clone() };
+        let (settle, cancel) = (state.unsettled.clone(), step::end_with_it(plan, state, ended.status));
+        let done = Effect::Done { settle, ended: ended.clone(), cancel };
         return Standing { decision: Decision::Do(done) };
     }
     if let Some(owed) = &state.owed {

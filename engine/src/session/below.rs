@@ -7,11 +7,12 @@ use rye_compiler::compile::{Compilation, Parent};
 use rye_compiler::plan::{Plan, PlanLimits};
 use rye_compiler::semantics::ledger::Answer;
 
-use super::{Above, Beginning};
+use super::{Above, Beginning, Rows};
 use crate::driver::{DriveError, live};
-use crate::engine::{EngineError, Handle, Inner};
+use crate::engine::{EngineError, Handle, Inner, Running};
 use crate::event::{Opened, Origin, ParentLink};
 use crate::store::{Answered, Change, LedgerStep, ThreadRow};
+use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
 /// A thread that others can be started below.
@@ -30,6 +31,21 @@ impl ParentThread {
     pub fn bounds(&self) -> Parent {
         Parent { limits: self.launch.limits, capabilities: self.plan.capabilities.clone() }
     }
+
+    /// Limits within its own.
+    pub(super) fn bound(&self, limits: PlanLimits) -> Result<PlanLimits, EngineError> {
+        let above = &self.launch.limits;
+        let depth = above.depth.checked_sub(1).ok_or_else(|| EngineError::TooDeep { parent: self.id.to_string() })?;
+        Ok(PlanLimits {
+            turns: limits.turns.min(above.turns),
+            tokens: limits.tokens.min(above.tokens),
+            spend: limits.spend.min(above.spend),
+            spawns: limits.spawns.min(above.spawns),
+            depth: limits.depth.min(depth),
+            duration_seconds: limits.duration_seconds.min(above.duration_seconds),
+            output: limits.output,
+        })
+    }
 }
 
 impl Inner {
@@ -38,28 +54,8 @@ impl Inner {
         compilation: &Compilation,
         parent: ParentThread,
     ) -> Result<Handle, EngineError> {
-        let ParentThread { id: above, launch, .. } = parent;
-        let root = ThreadId::parse(&launch.root).map_err(|error| DriveError::Plan(error.reason))?;
         let plan = Arc::new(compilation.plan.clone());
-        let id = self.allocate(&plan).await?;
-        let spawn = number()?;
-        let named = compilation.names_spend().then_some(plan.limits.spend);
-        let mut row = ThreadRow::new(id.clone(), plan.directive.as_str(), self.clock.now());
-        row.owner = Some(self.owner.id().clone());
-        row.root = root.clone();
-        row.plan_id = Some(compilation.plan_id.clone());
-        let changes = vec![
-            Change::Ledger(LedgerStep::child(&above, spawn, &id, named, plan.limits.spend)),
-            Change::Spawn { parent: above.clone(), spawn, child: Box::new(row) },
-        ];
-        let spend = match self.writer.commit(changes).await.map_err(DriveError::from)?.into_iter().next() {
-            Some(Answered::Ledger(Answer::Reserved { amount })) => amount.to_u64(),
-            Some(Answered::Ledger(Answer::Refused { refusal })) => {
-                return Err(EngineError::NothingSetAside { parent: above.to_string(), refusal: refusal.to_string() });
-            }
-            Some(_) | None => plan.limits.spend,
-        };
-        let mut grants = launch.grants;
+        let mut grants = parent.launch.grants.clone();
         if plan.capabilities.declared {
             grants.insert(0, plan.capabilities.grants.clone());
         }
@@ -68,20 +64,60 @@ impl Inner {
             plan_id: compilation.plan_id.clone(),
             inputs: plan.interface.values.clone(),
             origin: Origin::Child,
-            limits: PlanLimits { spend, ..plan.limits },
+            limits: plan.limits,
             grants,
-            parent: Some(Above {
-                link: ParentLink { thread_id: above.to_string(), spawn },
-                root,
-                limits: launch.limits,
-            }),
+            parent: None,
             continues: None,
             history: Vec::new(),
             outlet: Arc::new(outlet),
+            queue: None,
             plan,
         };
-        let running = self.begin(id.clone(), beginning, false).await?;
+        let named = compilation.names_spend().then_some(beginning.limits.spend);
+        let (id, running) = self.begin_below(&parent, beginning, named).await?;
         Ok(Handle::new(id, events, running))
+    }
+
+    /// Begins a thread below another: its row, and money from above, `named` or what is left of it.
+    pub(super) async fn begin_below(
+        self: &Arc<Self>,
+        parent: &ParentThread,
+        mut beginning: Beginning,
+        named: Option<u64>,
+    ) -> Result<(ThreadId, Running), EngineError> {
+        let ParentThread { id: above, launch, .. } = parent;
+        let root = ThreadId::parse(&launch.root).map_err(|error| DriveError::Plan(error.reason))?;
+        let id = self.allocate(&beginning.plan).await?;
+        let spawn = number()?;
+        let mut row = ThreadRow::new(id.clone(), beginning.plan.directive.as_str(), self.clock.now());
+        row.owner = Some(self.owner.id().clone());
+        row.root = root.clone();
+        row.plan_id = Some(beginning.plan_id.clone());
+        row.status = Status::Running;
+        row.spawns = Some(beginning.limits.spawns);
+        row.continues = beginning.continues.as_ref().and_then(|c| ThreadId::parse(&c.thread).ok());
+        let changes = vec![
+            Change::Room { parent: above.clone(), spawn },
+            Change::Ledger(LedgerStep::child(above, spawn, &id, named, beginning.limits.spend)),
+            Change::Spawn { parent: above.clone(), spawn, child: Box::new(row) },
+        ];
+        for answer in self.writer.commit(changes).await.map_err(DriveError::from)? {
+            let refused = |refusal: String| EngineError::NothingSetAside { parent: above.to_string(), refusal };
+            match answer {
+                Answered::Ledger(Answer::Reserved { amount }) => beginning.limits.spend = amount.to_u64(),
+                Answered::Ledger(Answer::Refused { refusal }) => return Err(refused(refusal.to_string())),
+                Answered::TooMany { limit, .. } => return Err(refused(format!("spawns_exceeded: {limit} of {limit}"))),
+                Answered::Done
+                | Answered::Child(_)
+                | Answered::OwnedBy(_)
+                | Answered::NoThread(_)
+                | Answered::Ledger(Answer::Done | Answer::Remaining { .. }) => {}
+            }
+        }
+        let link = ParentLink { thread_id: above.to_string(), spawn };
+        beginning.parent = Some(Above { link, root, limits: launch.limits });
+        let running = self.begin(id.clone(), beginning, Rows::There).await?;
+        Ok((id, running))
     }
 }
 

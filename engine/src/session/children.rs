@@ -1,5 +1,5 @@
-//! Children: a directive that a thread calls, or that one of its hooks starts, as a thread of its own in the same tree
-//! and process. Its plan is frozen here; money, limits and capabilities come from above and can only shrink.
+//! Children: directives that a thread calls, or that one of its hooks starts, as threads of their own in the same tree and
+//! process. Their plans are frozen here; money, limits and capabilities come from above and can only shrink.
 
 use std::sync::Arc;
 
@@ -7,76 +7,131 @@ use rye_compiler::compile::{Compilation, Parent, Request, compile};
 use rye_compiler::diagnostics::Diagnostic;
 use rye_compiler::hook::{HookPoint, PlannedHook};
 use rye_compiler::model::ModelOverride;
-use rye_compiler::plan::{Grant, PlanLimits};
-use rye_compiler::semantics::ledger::{Answer as LedgerAnswer, Operation};
+use rye_compiler::plan::{Grant, Node, PlanLimits};
 use rye_compiler::semantics::limits::Written;
-use rye_compiler::semantics::money::Nanos;
 use rye_grammar::ItemId;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use tokio::task::JoinSet;
 
-use super::{Above, Beginning, blocking};
+use super::{Above, Beginning, Rows, blocking};
 use crate::driver::DriveError;
 use crate::driver::embedded::Embedded;
 use crate::engine::{Inner, Running};
-use crate::event::{Origin, ParentLink, Settled};
-use crate::machine::Fact;
+use crate::event::{LimitHit, Origin, ParentLink, Settled};
 use crate::machine::effect::{AwaitedChild, SpawnChild};
-use crate::machine::gate::ChildStart;
-use crate::store::registry::Step;
-use crate::store::{Answered, Change, LedgerStep, StoreError, ThreadRow, layout};
-use crate::thread::{Cost, RunResult};
+use crate::machine::gate::{Allowed, ChildStart};
+use crate::machine::{Fact, Spawned};
+use crate::store::{StoreError, layout};
+use crate::thread::RunResult;
 use crate::thread_id::ThreadId;
-use crate::threads::result_of;
 use crate::tool::ToolOutcome;
 
-/// On what terms a child is made.
-struct Terms {
+mod money;
+
+/// A child that somebody wants.
+pub(super) struct Wanted {
+    pub spawn: u64,
+    pub start: ChildStart,
+}
+
+/// On what terms children are made.
+pub(super) struct Terms {
     /// What the parent owes the ledger: booked first, so that it is not held twice.
-    unsettled: Vec<Settled>,
+    pub unsettled: Vec<Settled>,
     /// Children that share what is left.
-    sharing: u64,
+    pub sharing: u64,
     /// Nano-dollars that stay with the parent.
-    keep_back: u64,
+    pub keep_back: u64,
     /// What the hook that starts the child grants it.
-    grants: Vec<Grant>,
+    pub grants: Vec<Grant>,
 }
 
 /// A child that is there, with what was set aside for it.
-struct Made {
-    thread: ThreadId,
-    spend: u64,
+#[derive(Debug, Clone)]
+pub(super) struct Made {
+    pub thread: ThreadId,
+    pub spend: u64,
+}
+
+/// Why there is no child, for the model.
+#[derive(Debug, Clone)]
+pub(super) struct Refused {
+    pub reason: String,
+    pub hit: Option<LimitHit>,
+}
+
+/// A child whose plan is there and whose name is taken.
+pub(super) struct Named {
+    pub spawn: u64,
+    pub id: ThreadId,
+    pub compilation: Compilation,
+}
+
+impl From<String> for Refused {
+    fn from(reason: String) -> Self {
+        Self { reason, hit: None }
+    }
+}
+
+impl Refused {
+    pub fn limit(code: &str, value: u64, most: u64) -> Self {
+        let hit = LimitHit {
+            at: Node::Tools,
+            limit_code: code.into(),
+            current_value: value.into(),
+            current_max: most.into(),
+        };
+        Self { reason: format!("{code}: {value} of {most}"), hit: Some(hit) }
+    }
 }
 
 impl Inner {
-    /// Makes the child of a call, or finds the one that this spawn made before.
+    /// Makes the children of a group of calls, or finds those that these spawns made before.
     pub(crate) async fn spawn(
         self: &Arc<Self>,
         parent: &Embedded,
-        wanted: &SpawnChild,
+        wanted: &[Allowed<Box<SpawnChild>>],
         unsettled: &[Settled],
     ) -> Result<Fact, DriveError> {
-        let SpawnChild { child, sharing, keep_back } = wanted;
-        let spawn = child.spawn;
-        let Ok(directive) = ItemId::parse(&child.directive) else {
-            return Ok(Fact::NotSpawned { spawn, reason: format!("`{}` is no directive", child.directive) });
-        };
-        let start = ChildStart {
-            directive,
-            inputs: child.inputs.clone(),
-            model: child.model.clone(),
-            limit_overrides: child.limit_overrides.clone(),
-        };
+        let mut list = Vec::with_capacity(wanted.len());
+        let mut spawned = Vec::with_capacity(wanted.len());
+        for one in wanted {
+            let child = &one.child;
+            let Ok(directive) = ItemId::parse(&child.directive) else {
+                let reason = format!("`{}` is no directive", child.directive);
+                spawned.push(Spawned::Refused { spawn: child.spawn, reason, hit: None });
+                continue;
+            };
+            let start = ChildStart {
+                directive,
+                inputs: child.inputs.clone(),
+                model: child.model.clone(),
+                limit_overrides: child.limit_overrides.clone(),
+                detached: child.detached,
+            };
+            list.push(Wanted { spawn: child.spawn, start });
+        }
         let terms = Terms {
             unsettled: unsettled.to_vec(),
-            sharing: (*sharing).max(1),
-            keep_back: *keep_back,
+            sharing: wanted.first().map_or(1, |one| one.sharing.max(1)),
+            keep_back: wanted.first().map_or(0, |one| one.keep_back),
             grants: Vec::new(),
         };
-        Ok(match self.make_child(parent, spawn, start, terms).await? {
-            Ok(made) => Fact::Spawned { spawn, thread_id: made.thread.to_string(), spend: made.spend },
-            Err(reason) => Fact::NotSpawned { spawn, reason },
-        })
+        let pid = std::process::id();
+        let detached: Vec<u64> = list.iter().filter(|one| one.start.detached).map(|one| one.spawn).collect();
+        for (spawn, made) in self.make_children(parent, list, &terms).await? {
+            spawned.push(match made {
+                Ok(Made { thread, spend }) => {
+                    if detached.contains(&spawn) {
+                        self.attend(&parent.id, spawn, &thread, &parent.outlet);
+                    }
+                    Spawned::Made { spawn, thread_id: thread.to_string(), spend, pid }
+                }
+                Err(Refused { reason, hit }) => Spawned::Refused { spawn, reason, hit },
+            });
+        }
+        Ok(Fact::Spawned(spawned))
     }
 
     /// Waits for a child, taking it up again if this process does not run it.
@@ -86,14 +141,14 @@ impl Inner {
         child: AwaitedChild,
     ) -> Result<Fact, DriveError> {
         let thread = ThreadId::parse(&child.thread_id).map_err(|e| DriveError::Plan(e.reason))?;
-        let (result, cost) = self.result_of_child(parent, &thread).await?;
+        let (result, cost) = self.result_of_child(&thread, &parent.outlet).await?;
         let status = result.status;
         let outcome = ToolOutcome {
             is_error: !result.success,
             content: serde_json::to_value(&result).unwrap_or(Value::Null),
             details: Value::Null,
         };
-        let answer = Box::new(parent.guarded(outcome).await?);
+        let answer = Some(Box::new(parent.guarded(outcome).await?));
         Ok(Fact::ChildEnded { spawn: child.spawn, thread_id: result.thread_id, status, cost, answer })
     }
 
@@ -115,8 +170,15 @@ impl Inner {
             .map(|pattern| Grant { pattern: pattern.clone(), net: Vec::new(), write: Vec::new() })
             .collect();
         let terms = Terms { unsettled: Vec::new(), sharing: 1, keep_back: 0, grants };
-        let made = self.make_child(parent, spawn, start, terms).await.map_err(|error| error.to_string())??;
-        let (result, _) = self.result_of_child(parent, &made.thread).await.map_err(|error| error.to_string())?;
+        let made = self.make_children(parent, vec![Wanted { spawn, start }], &terms).await;
+        let made = made.map_err(|error| error.to_string())?.into_iter().next();
+        let made = match made {
+            Some((_, Ok(made))) => made,
+            Some((_, Err(refused))) => return Err(refused.reason),
+            None => return Err("the child was not made".into()),
+        };
+        let result = self.result_of_child(&made.thread, &parent.outlet).await;
+        let (result, _) = result.map_err(|error| error.to_string())?;
         if !result.success {
             let why = result.error.map(|error| error.message).unwrap_or_default();
             return Ok(ToolOutcome::error(format!("`{}` ended in {}: {why}", result.directive, result.status.word())));
@@ -125,171 +187,131 @@ impl Inner {
         Ok(ToolOutcome::ok(result.outputs.map_or(text, Value::Object)))
     }
 
-    /// The result of a child and what it cost, however far it has come.
-    async fn result_of_child(
+    /// Compiles, reserves, begins: what a group of calls asks for, in its order.
+    async fn make_children(
         self: &Arc<Self>,
         parent: &Embedded,
-        thread: &ThreadId,
-    ) -> Result<(RunResult, Cost), DriveError> {
-        if let Some(running) = self.running(thread) {
-            return self.with_cost(thread, running.result().await).await;
-        }
-        let id = thread.clone();
-        let row = self.read(move |registry| registry.thread(&id)).await?;
-        if row.as_ref().is_some_and(|row| row.status.is_over()) {
-            if let Some(next) = row.and_then(|row| row.continued_by) {
-                return Box::pin(self.result_of_child(parent, &next)).await;
+        wanted: Vec<Wanted>,
+        terms: &Terms,
+    ) -> Result<Vec<(u64, Result<Made, Refused>)>, DriveError> {
+        let spawns: Vec<u64> = wanted.iter().map(|one| one.spawn).collect();
+        let known = self.known_children(&parent.id, &spawns).await?;
+        let mut results: Vec<(u64, Result<Made, Refused>)> = Vec::with_capacity(wanted.len());
+        let (mut fresh, mut names) = (Vec::new(), Vec::new());
+        for (one, (name, made)) in wanted.into_iter().zip(known) {
+            match made {
+                Some(made) => results.push((one.spawn, Ok(made))),
+                None => {
+                    names.push(name);
+                    fresh.push(one);
+                }
             }
-            let (threads, id) = (self.threads(), thread.clone());
-            let events = blocking(move || Ok(threads.transcript(&id)?)).await?;
-            let lost = || RunResult { thread_id: thread.to_string(), ..RunResult::lost("the child never began") };
-            let result = result_of(thread, &events).unwrap_or_else(lost);
-            return self.with_cost(thread, result).await;
         }
-        if let Some(running) = self.recover(thread, Arc::clone(&parent.outlet)).await? {
-            return self.with_cost(thread, running.result().await).await;
+        let mut children = Vec::with_capacity(fresh.len());
+        for ((spawn, compiled), name) in self.compile_all(parent, fresh).await?.into_iter().zip(names) {
+            match compiled {
+                Ok(compilation) => {
+                    let id = match name {
+                        Some(id) => id,
+                        None => self.allocate(&compilation.plan).await?,
+                    };
+                    children.push(Named { spawn, id, compilation });
+                }
+                Err(reason) => results.push((spawn, Err(reason.into()))),
+            }
         }
-        let lost = RunResult { thread_id: thread.to_string(), ..RunResult::lost("the child never began") };
-        Ok((lost, Cost::default()))
+        let set_aside = self.set_aside(parent, &children, terms).await?;
+        let mut begun: JoinSet<Result<(u64, Made), DriveError>> = JoinSet::new();
+        for (child, answer) in children.into_iter().zip(set_aside) {
+            let Named { spawn, id, compilation } = child;
+            match answer {
+                Ok(made) if made.thread == id => {
+                    let beginning = beginning(parent, spawn, &compilation, made.spend, &terms.grants)?;
+                    let engine = Arc::clone(self);
+                    begun.spawn(async move {
+                        let running: Running = engine.begin(id, beginning, Rows::There).await?;
+                        drop(running);
+                        Ok((spawn, made))
+                    });
+                }
+                // Somebody was faster with the same spawn: that one is the child.
+                Ok(made) => {
+                    self.give_back(id).await?;
+                    results.push((spawn, Ok(made)));
+                }
+                Err(refused) => {
+                    self.give_back(id).await?;
+                    results.push((spawn, Err(refused)));
+                }
+            }
+        }
+        while let Some(done) = begun.join_next().await {
+            let (spawn, made) = done.map_err(|lost| DriveError::Lost(lost.to_string()))??;
+            results.push((spawn, Ok(made)));
+        }
+        results.sort_by_key(|(spawn, _)| *spawn);
+        Ok(results)
     }
 
-    /// Cost as the rows of the child and of what went on from it say.
-    async fn with_cost(&self, first: &ThreadId, result: RunResult) -> Result<(RunResult, Cost), DriveError> {
-        let mut cost = Cost::default();
-        let mut next = Some(first.clone());
-        while let Some(id) = next.take() {
-            let of = id.clone();
-            let Some(row) = self.read(move |registry| registry.thread(&of)).await? else { break };
-            cost.turns += row.cost.turns;
-            cost.input_tokens += row.cost.input_tokens;
-            cost.output_tokens += row.cost.output_tokens;
-            cost.cached_tokens += row.cost.cached_tokens;
-            cost.spend = cost.spend.saturating_add(row.cost.spend);
-            next = row.continued_by.filter(|by| *by != id);
-        }
-        Ok((result, cost))
-    }
-
-    /// Compiles, reserves, begins.
-    async fn make_child(
+    /// The children of these spawns: their names if they have one, and themselves if they have begun.
+    async fn known_children(
         self: &Arc<Self>,
+        parent: &ThreadId,
+        spawns: &[u64],
+    ) -> Result<Vec<(Option<ThreadId>, Option<Made>)>, DriveError> {
+        let (engine, parent, spawns) = (Arc::clone(self), parent.clone(), spawns.to_vec());
+        blocking(move || {
+            let registry = engine.writer.registry();
+            let mut known = Vec::with_capacity(spawns.len());
+            for spawn in spawns {
+                let Some(thread) = registry.child(&parent, spawn)? else {
+                    known.push((None, None));
+                    continue;
+                };
+                let path = layout::transcript(&thread);
+                let begun = engine.disk.exists(&path).map_err(StoreError::io("look for", &path))?;
+                let spend = registry.account(&thread)?.map_or(0, |account| account.reserved().to_u64());
+                let made = begun.then(|| Made { thread: thread.clone(), spend });
+                known.push((Some(thread), made));
+            }
+            Ok(known)
+        })
+        .await
+    }
+
+    /// The plans of children, from one look at the world.
+    async fn compile_all(
+        &self,
         parent: &Embedded,
-        spawn: u64,
-        start: ChildStart,
-        terms: Terms,
-    ) -> Result<Result<Made, String>, DriveError> {
-        let id = parent.id.clone();
-        let known = self.read(move |registry| registry.child(&id, spawn)).await?;
-        if let Some(thread) = &known
-            && self.has_record(thread).await?
-        {
-            let spend = self.account_of(thread).await?.unwrap_or(0);
-            return Ok(Ok(Made { thread: thread.clone(), spend }));
+        wanted: Vec<Wanted>,
+    ) -> Result<Vec<(u64, Result<Compilation, String>)>, DriveError> {
+        if wanted.is_empty() {
+            return Ok(Vec::new());
         }
-        let limits = parent.launch.limits;
-        let request = request(parent, limits, start);
+        let spawns: Vec<u64> = wanted.iter().map(|one| one.spawn).collect();
+        let requests: Vec<Request> =
+            wanted.into_iter().map(|one| request(parent, parent.launch.limits, one.start)).collect();
         let compiled = self.with_world(move |world| {
-            let checked = compile(world, &request);
-            checked.value.ok_or_else(|| complaint(&checked.diagnostics.iter().collect::<Vec<_>>()))
+            let one = |request: &Request| {
+                let checked = compile(world, request);
+                checked.value.ok_or_else(|| complaint(&checked.diagnostics.iter().collect::<Vec<_>>()))
+            };
+            Ok(requests.iter().map(one).collect::<Vec<_>>())
         });
-        let compilation = match compiled.await? {
-            Ok(compilation) => compilation,
-            Err(reason) => return Ok(Err(reason)),
-        };
-        let id = match known {
-            Some(id) => id,
-            None => self.allocate(&compilation.plan).await?,
-        };
-        let grants = terms.grants.clone();
-        let spend = match self.set_aside(parent, spawn, &id, &compilation, terms).await? {
-            Ok((thread, spend)) if thread == id => spend,
-            // Somebody was faster with the same spawn: that one is the child.
-            Ok((thread, spend)) => {
-                let engine = Arc::clone(self);
-                blocking(move || Ok(engine.ids.give_back(&id)?)).await?;
-                return Ok(Ok(Made { thread, spend }));
-            }
-            Err(reason) => return Ok(Err(reason)),
-        };
-        let beginning = beginning(parent, spawn, &compilation, spend, &grants)?;
-        let running: Running = self.begin(id.clone(), beginning, false).await?;
-        drop(running);
-        Ok(Ok(Made { thread: id, spend }))
+        Ok(match compiled.await? {
+            Ok(compiled) => spawns.into_iter().zip(compiled).collect(),
+            Err(reason) => spawns.into_iter().map(|spawn| (spawn, Err(reason.clone()))).collect(),
+        })
     }
 
-    /// The row of the child and its money, in one commit.
-    async fn set_aside(
-        self: &Arc<Self>,
-        parent: &Embedded,
-        spawn: u64,
-        id: &ThreadId,
-        compilation: &Compilation,
-        terms: Terms,
-    ) -> Result<Result<(ThreadId, u64), String>, DriveError> {
-        let plan = &compilation.plan;
-        let named = compilation.names_spend().then_some(plan.limits.spend);
-        let mut row = ThreadRow::new(id.clone(), plan.directive.as_str(), self.clock.now());
-        row.owner = Some(self.owner.id().clone());
-        row.root = ThreadId::parse(&parent.launch.root).map_err(|e| DriveError::Plan(e.reason))?;
-        row.plan_id = Some(compilation.plan_id.clone());
-        // What was set aside before a crash is answered again, however little is left by now.
-        let again = self.account_of(id).await?.is_some();
-        let left = self.left_for_child(&parent.id, &terms).await?;
-        let share = plan.limits.spend.min(left / terms.sharing);
-        if !again && named.is_none() && share == 0 && plan.model.prices.is_some() {
-            return Ok(Err("spend_exceeded: nothing is left for a child".into()));
-        }
-        let mut changes = parent.settlements(&terms.unsettled);
-        if terms.keep_back > 0 {
-            changes.push(Change::Ledger(LedgerStep {
-                thread: parent.id.clone(),
-                step: Step::Other(format!("keep.{spawn}")),
-                operation: Operation::KeepBack {
-                    thread: parent.id.to_string(),
-                    amount: Nanos::from_u64(terms.keep_back),
-                },
-            }));
-        }
-        let before = changes.len();
-        changes.push(Change::Ledger(LedgerStep::child(&parent.id, spawn, id, named, share)));
-        changes.push(Change::Spawn { parent: parent.id.clone(), spawn, child: Box::new(row) });
-        let mut answers = self.writer.commit(changes).await?.into_iter().skip(before);
-        let spend = match answers.next() {
-            Some(Answered::Ledger(LedgerAnswer::Reserved { amount })) => amount.to_u64(),
-            Some(Answered::Ledger(LedgerAnswer::Refused { refusal })) => {
-                return Ok(Err(format!("spend_exceeded: no money could be set aside for the child: {refusal}")));
-            }
-            Some(_) | None => plan.limits.spend,
-        };
-        let thread = match answers.next() {
-            Some(Answered::Child(thread)) => thread,
-            Some(_) | None => id.clone(),
-        };
-        Ok(Ok((thread, spend)))
+    async fn give_back(self: &Arc<Self>, id: ThreadId) -> Result<(), DriveError> {
+        let engine = Arc::clone(self);
+        blocking(move || Ok(engine.ids.give_back(&id)?)).await
     }
 
-    /// What a thread can give away once everything it owes is booked.
-    async fn left_for_child(&self, parent: &ThreadId, terms: &Terms) -> Result<u64, DriveError> {
-        let id = parent.clone();
-        let Some(account) = self.read(move |registry| registry.account(&id)).await? else { return Ok(0) };
-        let mut left = account.remaining().to_u64();
-        for settled in &terms.unsettled {
-            let issued = account.issued(&format!("{}.{}", settled.turn, settled.attempt)).to_u64();
-            left = left.saturating_add(issued.saturating_sub(settled.amount));
-        }
-        Ok(left.saturating_sub(terms.keep_back))
-    }
-
-    async fn has_record(&self, thread: &ThreadId) -> Result<bool, DriveError> {
-        let (disk, path) = (Arc::clone(&self.disk), layout::transcript(thread));
-        blocking(move || Ok(disk.exists(&path).map_err(StoreError::io("look for", &path))?)).await
-    }
-
-    /// What was set aside for a thread.
-    async fn account_of(&self, thread: &ThreadId) -> Result<Option<u64>, DriveError> {
-        let id = thread.clone();
-        let account = self.read(move |registry| registry.account(&id)).await?;
-        Ok(account.map(|account| account.reserved().to_u64()))
+    /// A thread's result that nobody can tell.
+    pub(super) fn never_began(thread: &ThreadId) -> RunResult {
+        RunResult { thread_id: thread.to_string(), ..RunResult::lost("the child never began") }
     }
 }
 
@@ -333,6 +355,7 @@ fn beginning(
         continues: None,
         history: Vec::new(),
         outlet: Arc::clone(&parent.outlet),
+        queue: Some(Arc::clone(&parent.running)),
         plan,
     })
 }

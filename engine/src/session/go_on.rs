@@ -7,20 +7,42 @@ use rye_compiler::compile::{Request, compile};
 use rye_compiler::plan::{Plan, PlanLimits};
 use rye_compiler::semantics::ledger::Operation;
 use rye_compiler::semantics::money::Nanos;
-use serde_json::Value;
 
-use super::{Above, Beginning, blocking, stored_plan};
+use super::{Above, Beginning, Rows, blocking, stored_plan};
 use crate::driver::{DriveError, Outlet, Thread, live};
 use crate::engine::{EngineError, Handle, Inner, Running};
-use crate::event::{Continues, Event, Head, Letter, Opened, Origin};
-use crate::message::{Block, Message};
+use crate::event::{Continues, Event, EventBody, Head, Letter, Opened, Origin};
+use crate::machine::State;
+use crate::machine::trailing::{ceiling, trailing};
+use crate::message::Message;
+use crate::session::below::ParentThread;
 use crate::store::registry::Step;
 use crate::store::{Change, LedgerStep, RowUpdate, StoreError, transcript};
-use crate::thread::Cost;
+use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
 /// Said where no continuation directive says anything.
 const GO_ON: &str = "Go on from where you left off.";
+
+/// A place in a thread that another one goes on from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    End,
+    /// After so many turns.
+    Turn(u64),
+    /// The end, with the last messages alone and the continuation directive's word.
+    Handoff,
+}
+
+/// What a thread was at such a place.
+struct Before {
+    at: u64,
+    hash: String,
+    opened: Opened,
+    plan_id: String,
+    plan: Arc<Plan>,
+    history: Vec<Message>,
+}
 
 impl Inner {
     /// The continuation of a thread whose context is full.
@@ -40,7 +62,7 @@ impl Inner {
             plan_id: thread.state.plan_id.clone(),
             inputs: launch.inputs.clone(),
             origin: Origin::Handoff,
-            limits: left_of(&thread.state.limits, &thread.state.cost, thread.state.clock.elapsed_ms()),
+            limits: left_of(&thread.state),
             grants: launch.grants.clone(),
             parent: above(launch),
             continues: Some(Continues {
@@ -51,80 +73,117 @@ impl Inner {
             }),
             history: trailing(&thread.state.talk.messages, ceiling(&thread.plan)),
             outlet,
+            queue: None,
         };
-        self.follow(&thread.id, beginning, launch).await.map(|(_, running)| running)
+        self.follow(Some(&thread.id), beginning, launch).await.map(|(_, running)| running)
     }
 
-    /// A new thread that goes on from one that is over, with one more message.
+    /// A new thread that goes on from one that is over, with one more message; one that is not over is taken up.
     pub(crate) async fn resume_root(self: &Arc<Self>, thread: &ThreadId, message: &str) -> Result<Handle, EngineError> {
         let of = thread.clone();
         let row = self.read(move |registry| registry.thread(&of)).await?;
         let Some(row) = row else { return Err(StoreError::UnknownThread { thread: thread.to_string() }.into()) };
-        if !row.status.is_over() {
-            let handle = self.recover_root(thread).await?;
-            if !message.is_empty() {
-                handle.send(Letter::Steer { text: message.to_owned() });
-            }
-            return Ok(handle);
+        if !row.status.is_over() || row.status == Status::Suspended {
+            let steer = (!message.is_empty()).then(|| Letter::Steer { text: message.to_owned() });
+            return self.recover_root(thread, steer.into_iter().collect()).await;
         }
-        let (last, hash) = self.last_event(thread, row.synced).await?;
-        let (engine, id) = (Arc::clone(self), thread.clone());
-        let read = move || -> Result<_, DriveError> {
-            let (talk, _) = engine.talk_of(&id, last, 1_000)?;
-            let reading = transcript::read(&*engine.disk, &id, 0)?;
-            let whole = |record| crate::driver::journal::whole(record, &id, &engine.objects);
-            let events: Vec<Event> = reading.records.iter().take(3).map(whole).collect::<Result<_, _>>()?;
-            Ok((talk, events))
+        self.go_on_from(thread, Place::End, message.to_owned(), None).await
+    }
+
+    /// A new thread that goes on from a place in another one: as a root, or below a thread whose bounds it then has.
+    pub(crate) async fn go_on_from(
+        self: &Arc<Self>,
+        thread: &ThreadId,
+        place: Place,
+        message: String,
+        parent: Option<ParentThread>,
+    ) -> Result<Handle, EngineError> {
+        let before = self.before(thread, place).await?;
+        let Before { at, hash, opened, plan_id, plan, history } = before;
+        let (origin, message, history) = match place {
+            Place::End => (Origin::Resume, message, history),
+            Place::Turn(_) => (Origin::Fork, message, history),
+            Place::Handoff => (Origin::Handoff, self.continuation(&plan).await?, trailing(&history, ceiling(&plan))),
         };
-        let (history, events) = blocking(read).await?;
-        let head = Head::of(&events);
-        let (Some(opened), Some(plan_id)) = (head.opened.cloned(), head.plan_id.map(str::to_owned)) else {
-            return Err(EngineError::NeverBegan { thread: thread.to_string() });
-        };
-        let (engine, wanted) = (Arc::clone(self), plan_id.clone());
-        let plan = Arc::new(blocking(move || stored_plan(&engine, &wanted)).await?);
         let (outlet, live) = live::channel();
-        let beginning = Beginning {
+        let mut beginning = Beginning {
             limits: plan.limits,
             plan,
             plan_id,
             inputs: opened.inputs.clone(),
-            origin: Origin::Resume,
+            origin,
             grants: opened.grants.clone(),
             // Whoever resumes it is its caller; the parent has long had its answer.
             parent: None,
-            continues: Some(Continues {
-                thread: thread.to_string(),
-                at_seq: last,
-                at_h: hash,
-                message: Some(message.to_owned()),
-            }),
+            continues: Some(Continues { thread: thread.to_string(), at_seq: at, at_h: hash, message: Some(message) }),
             history,
             outlet: Arc::new(outlet),
+            queue: None,
         };
+        let linked = (!matches!(place, Place::Turn(_))).then_some(thread);
+        if let Some(parent) = parent {
+            beginning.grants.extend(parent.launch.grants.iter().cloned());
+            beginning.limits = parent.bound(beginning.limits)?;
+            let (id, running) = self.begin_below(&parent, beginning, None).await?;
+            if let Some(thread) = linked {
+                self.writer.commit(vec![self.link(thread, &id)]).await.map_err(DriveError::from)?;
+            }
+            return Ok(Handle::new(id, live, running));
+        }
         let rootless = Opened { parent: None, ..opened };
-        let (id, running) = self.follow(thread, beginning, &rootless).await?;
+        let (id, running) = self.follow(linked, beginning, &rootless).await?;
         Ok(Handle::new(id, live, running))
+    }
+
+    /// What a thread was at a place.
+    async fn before(self: &Arc<Self>, thread: &ThreadId, place: Place) -> Result<Before, EngineError> {
+        let (engine, id) = (Arc::clone(self), thread.clone());
+        let read = move || -> Result<Result<Before, EngineError>, DriveError> {
+            let row = engine.writer.registry().thread(&id)?;
+            let Some(row) = row else { return Err(StoreError::UnknownThread { thread: id.to_string() }.into()) };
+            let reading = transcript::read(&*engine.disk, &id, row.synced)?;
+            let whole = |record| crate::driver::journal::whole(record, &id, &engine.objects);
+            let events: Vec<Event> = reading.records.iter().map(whole).collect::<Result<_, _>>()?;
+            let at = match place {
+                Place::End | Place::Handoff => events.last().map_or(0, |event| event.seq),
+                Place::Turn(turn) => match end_of(&events, turn) {
+                    Ok(at) => at,
+                    Err(turns) => return Ok(Err(EngineError::NoSuchTurn { thread: id.to_string(), turns })),
+                },
+            };
+            let head = Head::of(&events);
+            let (Some(opened), Some(plan_id)) = (head.opened.cloned(), head.plan_id.map(str::to_owned)) else {
+                return Ok(Err(EngineError::NeverBegan { thread: id.to_string() }));
+            };
+            let (history, hash) = engine.talk_of(&id, at, 1_000)?;
+            let plan = Arc::new(stored_plan(&engine, &plan_id)?);
+            Ok(Ok(Before { at, hash, opened, plan_id, plan, history }))
+        };
+        blocking(read).await?
+    }
+
+    /// Says in a thread's row that another one goes on from it.
+    fn link(&self, before: &ThreadId, after: &ThreadId) -> Change {
+        let update = RowUpdate { continued_by: Some(after.clone()), ..RowUpdate::default() };
+        Change::Update { thread: before.clone(), update: Box::new(update), now: self.clock.now() }
     }
 
     /// Begins a thread that goes on from another, and links the two.
     async fn follow(
         self: &Arc<Self>,
-        before: &ThreadId,
+        before: Option<&ThreadId>,
         beginning: Beginning,
         launch: &Opened,
     ) -> Result<(ThreadId, Running), DriveError> {
         let id = self.allocate(&beginning.plan).await?;
-        let update = RowUpdate { continued_by: Some(id.clone()), ..RowUpdate::default() };
-        let mut changes =
-            vec![Change::Update { thread: before.clone(), update: Box::new(update), now: self.clock.now() }];
-        let mut account = true;
+        let mut changes: Vec<Change> = before.map(|before| self.link(before, &id)).into_iter().collect();
+        let mut rows = Rows::Root;
         if let Some(parent) = launch.parent.as_ref().and_then(|link| ThreadId::parse(&link.thread_id).ok()) {
             // What the old thread did not need has gone back to the parent, and is set aside again.
-            account = false;
+            rows = Rows::Row;
             changes.push(Change::Ledger(LedgerStep {
                 thread: parent.clone(),
-                step: Step::Other(format!("handoff.{before}")),
+                step: Step::Other(format!("handoff.{id}")),
                 operation: Operation::Reserve {
                     thread: id.to_string(),
                     parent: parent.to_string(),
@@ -133,8 +192,10 @@ impl Inner {
                 },
             }));
         }
-        self.writer.commit(changes).await?;
-        let running = self.begin(id.clone(), beginning, account).await?;
+        if !changes.is_empty() {
+            self.writer.commit(changes).await?;
+        }
+        let running = self.begin(id.clone(), beginning, rows).await?;
         Ok((id, running))
     }
 
@@ -166,48 +227,30 @@ fn above(launch: &Opened) -> Option<Above> {
     Some(Above { link, root, limits: launch.ceiling.unwrap_or(launch.limits) })
 }
 
-/// What a thread leaves to the one that goes on for it.
-fn left_of(limits: &PlanLimits, cost: &Cost, elapsed_ms: u64) -> PlanLimits {
+/// What a thread leaves to the one that goes on for it. What its children hold stays with them.
+fn left_of(state: &State) -> PlanLimits {
+    let (limits, cost) = (&state.limits, &state.cost);
     PlanLimits {
         turns: limits.turns.saturating_sub(cost.turns),
         tokens: limits.tokens.saturating_sub(cost.input_tokens + cost.output_tokens),
-        spend: limits.spend.saturating_sub(cost.spend),
-        duration_seconds: limits.duration_seconds.saturating_sub(elapsed_ms / 1000),
+        spend: state.affordable(),
+        duration_seconds: limits.duration_seconds.saturating_sub(state.clock.elapsed_ms() / 1000),
         ..*limits
     }
 }
 
-/// Tokens of trailing messages that a continuation begins with.
-pub(super) fn ceiling(plan: &Plan) -> u64 {
-    let setting = plan.settings.get("coordination").and_then(|v| v.pointer("/continuation/resume_ceiling_tokens"));
-    setting.and_then(Value::as_u64).unwrap_or(16_000)
-}
-
-/// The last messages within a number of tokens. They start at a user message, so that no call is parted from its result.
-pub(super) fn trailing(messages: &[Message], tokens: u64) -> Vec<Message> {
-    let mut left = tokens.saturating_mul(4);
-    let mut start = messages.len();
-    for (index, message) in messages.iter().enumerate().rev() {
-        let weight = characters(message);
-        if weight > left {
-            break;
+/// The last event of a turn, or how many turns there are.
+fn end_of(events: &[Event], turn: u64) -> Result<u64, u64> {
+    let begins = |event: &&Event| {
+        if let EventBody::AttemptIntended(attempt) = &event.body {
+            return attempt.turn > turn;
         }
-        left -= weight;
-        if message.kind() == "user" {
-            start = index;
-        }
-    }
-    messages.get(start..).unwrap_or_default().to_vec()
-}
-
-fn characters(message: &Message) -> u64 {
-    let text = match message {
-        Message::User { content } | Message::Assistant { content } => {
-            content.iter().map(|block| if let Block::Text { text } = block { text.len() } else { 200 }).sum()
-        }
-        Message::ToolResult { content, .. } | Message::Custom { content, .. } => content.len(),
-        Message::Bash { command, output, .. } => command.len() + output.len(),
-        Message::CompactionSummary { text } | Message::BranchSummary { text } => text.len(),
+        matches!(event.body, EventBody::Ended(_))
     };
-    text as u64
+    let turns = events.iter().filter(|event| matches!(event.body, EventBody::CognitionOut(_))).count() as u64;
+    let last = events.last().map_or(0, |event| event.seq);
+    if turn > turns {
+        return Err(turns);
+    }
+    Ok(events.iter().find(begins).map_or(last, |event| event.seq.saturating_sub(1)))
 }

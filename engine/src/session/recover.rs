@@ -5,10 +5,12 @@ use std::sync::Arc;
 use super::{blocking, stored_plan};
 use crate::driver::{DriveError, Journal, Outlet, Thread, journal, live};
 use crate::engine::{EngineError, Handle, Inner, Running};
-use crate::event::{Event, Head, Origin};
+use crate::event::{Event, Head, Letter, Origin};
+use crate::machine::trailing::{ceiling, trailing};
 use crate::machine::{Fact, Signal, State, apply};
 use crate::message::Message;
-use crate::store::{Answered, Change, LedgerStep, RowUpdate, StoreError, Transcript, transcript};
+use crate::store::uuid::uuid;
+use crate::store::{Answered, Change, LedgerStep, RowUpdate, StoreError, Transcript, mailbox, transcript};
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
@@ -16,15 +18,20 @@ use crate::thread_id::ThreadId;
 const LONGEST_CHAIN: usize = 1_000;
 
 impl Inner {
-    pub(crate) async fn recover_root(self: &Arc<Self>, thread: &ThreadId) -> Result<Handle, EngineError> {
+    /// Takes a thread up that is not over, or one that is suspended, with letters that come first.
+    pub(crate) async fn recover_root(
+        self: &Arc<Self>,
+        thread: &ThreadId,
+        letters: Vec<Letter>,
+    ) -> Result<Handle, EngineError> {
         let of = thread.clone();
         let row = self.read(move |registry| registry.thread(&of)).await?;
         let Some(row) = row else { return Err(StoreError::UnknownThread { thread: thread.to_string() }.into()) };
-        if row.status.is_over() {
+        if row.status.is_over() && row.status != Status::Suspended {
             return Err(EngineError::Over { thread: thread.to_string() });
         }
         let (outlet, events) = live::channel();
-        match self.recover(thread, Arc::new(outlet)).await? {
+        match self.recover(thread, Arc::new(outlet), letters).await? {
             Some(running) => Ok(Handle::new(thread.clone(), events, running)),
             None => Err(EngineError::NeverBegan { thread: thread.to_string() }),
         }
@@ -35,10 +42,15 @@ impl Inner {
         self: &Arc<Self>,
         thread: &ThreadId,
         outlet: Arc<Outlet>,
+        letters: Vec<Letter>,
     ) -> Result<Option<Running>, DriveError> {
         let now = self.clock.now();
-        let own = Change::Own { thread: thread.clone(), owner: self.owner.id().clone(), now };
-        match self.writer.commit(vec![own]).await?.pop() {
+        let update = Box::new(RowUpdate { status: Some(Status::Running), ..RowUpdate::default() });
+        let own = vec![
+            Change::Own { thread: thread.clone(), owner: self.owner.id().clone(), now },
+            Change::Update { thread: thread.clone(), update, now },
+        ];
+        match self.writer.commit(own).await?.into_iter().next() {
             Some(Answered::OwnedBy(owner)) => {
                 let disk = Arc::clone(&self.disk);
                 let info = blocking(move || Ok(crate::store::owner::info(&*disk, &owner)?)).await?;
@@ -51,14 +63,34 @@ impl Inner {
             Some(_) | None => {}
         }
         let (engine, id, out) = (Arc::clone(self), thread.clone(), Arc::clone(&outlet));
-        let folded = blocking(move || engine.fold(&id, out)).await?;
+        let fold = move || Ok((engine.fold(&id, out)?, mailbox::list(&*engine.disk, &id)?));
+        let (folded, inbox) = blocking(fold).await?;
         let Some((mut folded, cut_bytes)) = folded else {
             self.bury(thread).await?;
             return Ok(None);
         };
         let owner = self.owner.id().to_string();
-        folded.take(Signal { at: self.clock.now(), fact: Fact::Recovered { owner, cut_bytes } });
-        self.set_going(folded, outlet).map(Some)
+        let at = self.clock.now();
+        folded.take(Signal { at, fact: Fact::Recovered { owner, cut_bytes } });
+        // What lies in the inbox is taken now; its files go when it is recorded and they are found again.
+        for mail in inbox {
+            match serde_json::from_value(mail.body) {
+                Ok(letter) => {
+                    folded.take(Signal { at, fact: Fact::Mail { id: mail.id, letter } });
+                }
+                Err(error) => tracing::warn!(%thread, %error, "a letter that cannot be read"),
+            }
+        }
+        for letter in letters {
+            let id = uuid(at)?;
+            folded.take(Signal { at, fact: Fact::Mail { id, letter } });
+        }
+        let children = super::attend::unattended(&folded.state);
+        let running = self.set_going(folded, Arc::clone(&outlet), None)?;
+        for (spawn, child) in children {
+            self.attend(thread, spawn, &child, &outlet);
+        }
+        Ok(Some(running))
     }
 
     /// The state that a record tells, and how many bytes of a torn tail were cut; `None` where nothing was recorded.
@@ -100,7 +132,7 @@ impl Inner {
             return Ok(talk);
         }
         let plan = stored_plan(self, head.plan_id.unwrap_or_default())?;
-        Ok(super::go_on::trailing(&talk, super::go_on::ceiling(&plan)))
+        Ok(trailing(&talk, ceiling(&plan)))
     }
 
     /// The conversation of a thread up to an event, and that event's chain hash.

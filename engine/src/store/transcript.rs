@@ -32,7 +32,7 @@ use crate::event::Event;
 use crate::thread_id::ThreadId;
 
 pub mod line;
-mod live;
+pub mod live;
 mod scan;
 
 #[cfg(test)]

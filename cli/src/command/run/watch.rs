@@ -1,8 +1,9 @@
-//! From a started thread to its end: everything that happens goes to the screen, Ctrl-C to the thread.
+//! From a started thread to its end, and to the end of everything it started: what happens goes to the screen, Ctrl-C to
+//! every thread of the process.
 
 use rye_compiler::plan::Asked;
-use rye_engine::driver::{Live, Sender};
-use rye_engine::engine::Handle;
+use rye_engine::driver::Live;
+use rye_engine::engine::{Engine, Handle};
 use rye_engine::event::{EventBody, Letter};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -11,12 +12,12 @@ use super::screen::Screen;
 use crate::exit::Exit;
 use crate::report::Report;
 
-pub async fn to_the_end(mut handle: Handle, screen: Screen, report: &Report) -> Exit {
-    let mut stops = match Stops::new(handle.control()) {
+pub async fn to_the_end(engine: &Engine, mut handle: Handle, screen: Screen, report: &Report) -> Exit {
+    let mut stops = match Stops::new(engine) {
         Ok(stops) => stops,
         Err(error) => {
             report.note(&format!("Ctrl-C will not stop the thread cleanly: {error}"));
-            Stops { signals: None, control: handle.control(), asked: 0 }
+            Stops { signals: None, engine, asked: 0 }
         }
     };
     let mut asked = None;
@@ -32,12 +33,20 @@ pub async fn to_the_end(mut handle: Handle, screen: Screen, report: &Report) -> 
             stop = stops.next() => if stops.pass_on(stop, &screen) { return Exit::Cancelled },
         }
     }
+    screen.dropped(handle.live.dropped());
     let result = loop {
         tokio::select! {
             result = handle.join() => break result,
             stop = stops.next() => if stops.pass_on(stop, &screen) { return Exit::Cancelled },
         }
     };
+    // Threads that this one started and that nobody shows.
+    loop {
+        tokio::select! {
+            () = engine.idle() => break,
+            stop = stops.next() => if stops.pass_on(stop, &screen) { return Exit::Cancelled },
+        }
+    }
     let exit = exit(&result, asked);
     tokio::select! {
         () = screen.end(result) => exit,
@@ -52,16 +61,16 @@ fn last_asked(live: &Live) -> Option<Asked> {
 }
 
 /// Ctrl-C and what else asks a process to end.
-struct Stops {
+struct Stops<'a> {
     signals: Option<(Signal, Signal)>,
-    control: Sender,
+    engine: &'a Engine,
     asked: u32,
 }
 
-impl Stops {
-    fn new(control: Sender) -> std::io::Result<Self> {
+impl<'a> Stops<'a> {
+    fn new(engine: &'a Engine) -> std::io::Result<Self> {
         let signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        Ok(Self { signals: Some(signals), control, asked: 0 })
+        Ok(Self { signals: Some(signals), engine, asked: 0 })
     }
 
     async fn next(&mut self) {
@@ -82,11 +91,11 @@ impl Stops {
         match self.asked {
             1 => {
                 screen.note("stopping after the step under way; Ctrl-C again stops now");
-                self.control.send(Letter::Cancel);
+                self.engine.tell_all(&Letter::Cancel);
             }
             2 => {
                 screen.note("stopping now");
-                self.control.send(Letter::Kill);
+                self.engine.tell_all(&Letter::Kill);
             }
             _ => return true,
         }

@@ -1,12 +1,15 @@
 //! What is on disk of a project's threads, to read: from the registry, or from the transcripts where it cannot be used.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use rye_compiler::diagnostics::closest;
+use rye_engine::driver::Streamed;
 use rye_engine::driver::journal::whole;
 use rye_engine::event::Event;
 use rye_engine::store::registry::{Liveness, row_of};
+use rye_engine::store::transcript::live;
 use rye_engine::store::{Disk, Objects, Reading, RealDisk, Registry, StoreError, ThreadRow, layout, owner, transcript};
 use rye_engine::thread_id::ThreadId;
 
@@ -55,6 +58,39 @@ impl Book {
 
     pub fn disk(&self) -> &dyn Disk {
         &*self.disk
+    }
+
+    /// The disk, for what writes to it.
+    pub fn shared_disk(&self) -> Arc<dyn Disk> {
+        Arc::clone(&self.disk)
+    }
+
+    /// Whether somebody works on a thread.
+    pub fn liveness(&self, row: &ThreadRow) -> Result<Liveness, Failure> {
+        if let Some(registry) = &self.registry {
+            return Ok(registry.liveness(row)?);
+        }
+        let anybody = !owner::living(&*self.disk)?.is_empty();
+        Ok(match (row.status.is_over(), anybody) {
+            (true, _) => Liveness::Over,
+            (false, true) => Liveness::Alive,
+            (false, false) => Liveness::Orphaned,
+        })
+    }
+
+    /// The last of the threads that go on from the one a user named, as it stands now.
+    pub fn last(&self, id: &str) -> Result<Entry, Failure> {
+        let mut entry = self.find(id)?;
+        let mut seen = BTreeSet::from([entry.row.id.clone()]);
+        while let Some(next) = entry.row.continued_by.clone().filter(|next| seen.insert(next.clone())) {
+            entry = self.find(next.as_str())?;
+        }
+        Ok(entry)
+    }
+
+    /// The pieces of the attempt under way in a thread.
+    pub fn streamed(&self, thread: &ThreadId) -> Result<Vec<Streamed>, Failure> {
+        Ok(live::read(&*self.disk, thread)?)
     }
 
     /// Every thread by id, and those that cannot be read.

@@ -56,8 +56,19 @@ pub fn run(args: &TranscriptArgs, book: &Book, report: &Report) -> Result<Exit, 
     Ok(Exit::Fine)
 }
 
+/// The event as a program reads it.
+pub fn json(event: &Event) -> String {
+    let mut line = serde_json::json!({"seq": event.seq, "ts": event.ts});
+    if let (Some(line), Ok(serde_json::Value::Object(fields))) =
+        (line.as_object_mut(), serde_json::to_value(&event.body))
+    {
+        line.extend(fields);
+    }
+    line.to_string()
+}
+
 /// One line: number, time, name, what happened, and the beginning of its text.
-fn plain(event: &Event) -> String {
+pub fn plain(event: &Event) -> String {
     let what = shown(event);
     let name = event.body.reader_name();
     let mut line = format!("{}\t{}\t{name}\t{}", event.seq, time_of_day(event.ts), short(&what.line, 2_000));
@@ -68,7 +79,7 @@ fn plain(event: &Event) -> String {
     line
 }
 
-fn human(event: &Event, full: bool) -> String {
+pub fn human(event: &Event, full: bool) -> String {
     let what = shown(event);
     let style = if what.bad { coloured(anstyle::AnsiColor::Red) } else { BOLD };
     let (time, name) = (time_of_day(event.ts), event.body.reader_name());

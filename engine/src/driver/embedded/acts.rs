@@ -1,5 +1,8 @@
 //! What hooks start: through the same gate and the same path as the thread's own calls.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
 use rye_compiler::hook::HookAction;
 use rye_compiler::primary::{FetchRequest, ItemType, SignRequest};
 use rye_compiler::world::ItemKind;
@@ -7,13 +10,45 @@ use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
 use super::Embedded;
+use crate::event::StateSet;
 use crate::hooks::{Act, ReadyHook};
 use crate::machine::HookRun;
-use crate::machine::gate::{Call, ChildStart, HookCall, admit_hook};
+use crate::machine::gate::{Call, ChildStart, HookCall, admit_hook, is_system};
+use crate::machine::keep::{self, STATE_TOOL};
 use crate::provider::BoxFuture;
 use crate::tool::ToolOutcome;
 
-impl Act for Embedded {
+/// What the hooks of one point start, for one thread.
+pub(super) struct Acts<'a> {
+    thread: &'a Embedded,
+    /// The thread's own values, with what earlier hooks of the point have written.
+    store: Mutex<BTreeMap<String, Value>>,
+    kept: Mutex<Vec<StateSet>>,
+}
+
+impl<'a> Acts<'a> {
+    pub fn new(thread: &'a Embedded, run: &HookRun) -> Self {
+        Self { thread, store: Mutex::new((*run.store).clone()), kept: Mutex::default() }
+    }
+
+    /// What was written into the store.
+    pub fn kept(&self) -> Vec<StateSet> {
+        std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn keep(&self, parameters: &Value) -> Result<ToolOutcome, String> {
+        let asked = keep::read(parameters)?;
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let (said, set) = keep::answer(&store, asked)?;
+        if let Some(set) = set {
+            keep::write(&mut store, &set);
+            self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(set);
+        }
+        Ok(ToolOutcome::ok(said))
+    }
+}
+
+impl Act for Acts<'_> {
     fn act<'a>(
         &'a self,
         hook: &'a ReadyHook,
@@ -23,12 +58,18 @@ impl Act for Embedded {
         Box::pin(async move {
             let call = call(action)?;
             let asked = HookCall { call, turn: run.turn, left_ms: run.left_ms };
-            let allowed = admit_hook(&self.plan, &self.launch, &hook.hook, hook.id_is_static, asked)?;
+            let thread = self.thread;
+            let allowed = admit_hook(&thread.plan, &thread.launch, &hook.hook, hook.id_is_static, asked)?;
             if let Call::Directive(start) = &allowed.call {
                 let key = format!("{}.{}", run.subject.as_deref().unwrap_or_default(), hook.hook.id);
-                return self.engine.hook_child(self, &hook.hook, start.clone(), (run.point, run.turn, &key)).await;
+                return thread.engine.hook_child(thread, &hook.hook, start.clone(), (run.point, run.turn, &key)).await;
             }
-            self.dispatch(allowed).await.map_err(|error| error.to_string())
+            if let Call::Tool { item_id, parameters } = &allowed.call
+                && is_system(&thread.plan, item_id, STATE_TOOL)
+            {
+                return self.keep(parameters);
+            }
+            thread.dispatch(allowed).await.map_err(|error| error.to_string())
         })
     }
 }
@@ -44,7 +85,7 @@ fn call(action: HookAction) -> Result<Call, String> {
             ItemKind::Directive => {
                 let inputs = if let Value::Object(map) = params { map } else { Map::new() };
                 let (model, limit_overrides) = (None, Map::new());
-                Ok(Call::Directive(ChildStart { directive: item_id, inputs, model, limit_overrides }))
+                Ok(Call::Directive(ChildStart { directive: item_id, inputs, model, limit_overrides, detached: false }))
             }
             ItemKind::Config => Err("a hook cannot execute settings".into()),
         };

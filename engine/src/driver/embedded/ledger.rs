@@ -8,14 +8,18 @@ use crate::event::{Ended, Settled};
 use crate::machine::{Fact, Reservation};
 use crate::store::{Answered, Change, LedgerStep, RowUpdate};
 use crate::thread::{Cost, Status};
+use crate::thread_id::ThreadId;
 
 impl Embedded {
     /// Books what earlier attempts came to and sets the worst case of the next aside, in one commit.
     pub(super) async fn reserve(&self, reservation: &Reservation, cost: Cost, synced: u64) -> Result<Fact, DriveError> {
         let mut changes = self.settlements(&reservation.settle);
-        let Reservation { turn, attempt, amount, .. } = *reservation;
+        let Reservation { turn, attempt, amount, raised, .. } = *reservation;
         let status = Some(Status::Running);
-        changes.push(self.update(RowUpdate { status, cost: Some(cost), synced: Some(synced), ..RowUpdate::default() }));
+        let (cost, synced, spawns) = (Some(cost), Some(synced), raised.map(|limits| limits.spawns));
+        changes.push(self.update(RowUpdate { status, cost, synced, spawns, ..RowUpdate::default() }));
+        // Told once: asking again gets the old answer.
+        changes.extend(raised.map(|limits| Change::Ledger(LedgerStep::raise(&self.id, limits.spend))));
         changes.push(Change::Ledger(LedgerStep::issue(&self.id, turn, attempt, amount)));
         match self.engine.writer.commit(changes).await?.pop() {
             Some(Answered::Ledger(Answer::Refused { refusal })) => {
@@ -35,14 +39,42 @@ impl Embedded {
         Ok(())
     }
 
-    /// The end: what is open is booked, the account closed, the row says how it ended.
+    /// The end: what is open is booked, the row says how it ended, survivors move up, the account is closed. One that is
+    /// suspended keeps its account: it goes on when it is approved.
     pub(super) async fn finish(&self, settle: &[Settled], ended: &Ended, synced: u64) -> Result<Fact, DriveError> {
         let mut changes = self.settlements(settle);
         let (status, cost) = (Some(ended.status), Some(ended.cost));
         changes.push(self.update(RowUpdate { status, cost, synced: Some(synced), ..RowUpdate::default() }));
-        changes.push(Change::Ledger(LedgerStep::end(&self.id)));
-        self.engine.writer.commit(changes).await?;
+        let mut lists = vec![changes];
+        if ended.status != Status::Suspended {
+            // A child may end in this very moment; that its move is refused then holds nothing else up.
+            lists.extend(self.survivors().await?.into_iter().map(|moved| vec![moved]));
+            lists.push(vec![Change::Ledger(LedgerStep::end(&self.id))]);
+        }
+        self.engine.writer.commit_lists(lists).await?;
         Ok(Fact::Tick)
+    }
+
+    /// Children that live on go with their reservations to the nearest ancestor that does, or to the root, whose account
+    /// stays open for them.
+    async fn survivors(&self) -> Result<Vec<Change>, DriveError> {
+        let Some(link) = &self.launch.parent else { return Ok(Vec::new()) };
+        let (id, mut above) = (self.id.clone(), ThreadId::parse(&link.thread_id).ok());
+        self.engine
+            .read(move |registry| {
+                let Some(account) = registry.account(&id)? else { return Ok(Vec::new()) };
+                let children: Vec<ThreadId> =
+                    account.children().filter_map(|child| ThreadId::parse(child).ok()).collect();
+                let mut to = None;
+                while let Some(thread) = above.take().filter(|_| !children.is_empty()) {
+                    let Some(row) = registry.thread(&thread)? else { break };
+                    above = row.parent.filter(|_| row.status.is_over());
+                    to = Some(thread);
+                }
+                let moved = |child: &ThreadId| to.as_ref().map(|to| Change::Ledger(LedgerStep::moved(&id, child, to)));
+                Ok(children.iter().filter_map(moved).collect())
+            })
+            .await
     }
 
     pub(crate) fn settlements(&self, settle: &[Settled]) -> Vec<Change> {

@@ -12,7 +12,12 @@ use crate::thread::Status;
 
 pub(super) fn ran(state: &mut State, run: &HookPointRun, ts: i64) {
     let point = run.point;
-    if let HookAnswer::Failed { hook, error } = &run.answer {
+    // What runs at the end has no say in how it ends.
+    let at_the_end = matches!(
+        point,
+        HookPoint::AfterComplete | HookPoint::ThreadCompleted | HookPoint::ThreadError | HookPoint::ThreadCancelled
+    );
+    if let (HookAnswer::Failed { hook, error }, false) = (&run.answer, at_the_end) {
         let message = format!("the hook `{hook}` failed: {error}");
         state.stop = Some(Stop { status: Status::Error, code: "hook_failed".into(), message });
     }

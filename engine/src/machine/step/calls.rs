@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::super::effect::{AwaitedChild, Effect, SpawnChild};
 use super::super::gate::{self, Ruling};
+use super::super::keep::{self, Keep};
 use super::super::outputs;
 use super::super::state::{CallState, Phase, Position, State};
 use super::super::walk::{Decision, Walk};
@@ -62,6 +63,7 @@ pub(super) fn gate(walk: &Walk<'_>) -> Decision {
     for (index, call) in waiting(state, &group) {
         match gate::rule(walk.plan, state, index) {
             Ruling::Run(_) | Ruling::Spawn(_) => return Decision::Gives(Outcome::Allowed),
+            Ruling::Keep(keep) => answers.extend(kept(state, index, group.end, call, keep.into_inner())),
             Ruling::Return => return Decision::Gives(Outcome::Returns),
             Ruling::Asks { .. } => return Decision::Gives(Outcome::Asks),
             Ruling::Answer { why, text } => answers.push(answer_event(state, index, group.end, call, why, text)),
@@ -76,7 +78,7 @@ pub(super) fn asked(walk: &Walk<'_>) -> String {
     waiting(walk.state, &group)
         .find_map(|(index, call)| match gate::rule(walk.plan, walk.state, index) {
             Ruling::Asks { capability } => Some(format!("{capability} with {}", call.call.input)),
-            Ruling::Run(_) | Ruling::Spawn(_) | Ruling::Return | Ruling::Answer { .. } => None,
+            Ruling::Run(_) | Ruling::Spawn(_) | Ruling::Keep(_) | Ruling::Return | Ruling::Answer { .. } => None,
         })
         .unwrap_or_default()
 }
@@ -88,31 +90,33 @@ pub(super) fn tools(walk: &Walk<'_>) -> Decision {
     if !begun.is_empty() {
         return Decision::Write(begun);
     }
+    // A child that is made and not waited for has only its call to be answered, which asks for it once more.
     let unmade = |call: &CallState| match call.phase {
-        Phase::Spawning(spawn) => state.children.get(&spawn).is_some_and(|child| child.thread_id.is_none()),
+        Phase::Spawning(spawn) => state.children.get(&spawn).is_some_and(|c| c.thread_id.is_none() || c.detached),
         Phase::Waiting | Phase::Started | Phase::Answered => false,
     };
     let sharing = in_group(state, &group).filter(|(_, call)| unmade(call)).count() as u64;
-    let mut run = Vec::new();
-    let mut awaited = Vec::new();
+    let keep_back = if sharing > 0 { model::one_turn(walk.plan, state) } else { 0 };
+    let (mut run, mut made, mut awaited) = (Vec::new(), Vec::new(), Vec::new());
     for (index, call) in in_group(state, &group) {
         match (call.phase, gate::rule(walk.plan, state, index)) {
             (Phase::Started, Ruling::Run(allowed)) => run.push(allowed),
             (Phase::Spawning(spawn), Ruling::Spawn(allowed)) => {
-                let child = state.children.get(&spawn);
-                if let Some(thread_id) = child.and_then(|c| c.thread_id.clone()) {
+                if unmade(call) {
+                    let make = |start| {
+                        let child = intended(state, spawn, index, group.end, call, start);
+                        Box::new(SpawnChild { child, sharing, keep_back })
+                    };
+                    made.push(allowed.map(make));
+                } else if let Some(thread_id) = state.children.get(&spawn).and_then(|c| c.thread_id.clone()) {
                     awaited.push(AwaitedChild { spawn, thread_id });
-                    continue;
                 }
-                let keep_back = model::one_turn(walk.plan, state);
-                let make = |start| {
-                    let child = intended(state, spawn, index, group.end, call, start);
-                    Box::new(SpawnChild { child, sharing, keep_back })
-                };
-                return Decision::Do(Effect::Spawn(allowed.map(make)));
             }
             _ => {}
         }
+    }
+    if !made.is_empty() {
+        return Decision::Do(Effect::Spawn(made));
     }
     if !run.is_empty() {
         return Decision::Do(Effect::RunTools(run));
@@ -150,6 +154,7 @@ fn begin(walk: &Walk<'_>, group: &Range<usize>) -> Vec<EventBody> {
                 let child = intended(state, spawn, index, group.end, call, allowed.into_inner());
                 events.push(EventBody::ChildIntended(child));
             }
+            Ruling::Keep(keep) => events.extend(kept(state, index, group.end, call, keep.into_inner())),
             Ruling::Answer { why, text } => events.push(refused(why, text)),
             Ruling::Asks { capability } => {
                 let text = format!("permission denied: {capability} needs an acknowledgement");
@@ -181,6 +186,19 @@ fn intended(
         inputs: start.inputs,
         model: start.model,
         limit_overrides: start.limit_overrides,
+        detached: start.detached,
+    }
+}
+
+/// What the thread's store answers, and the value it is given.
+fn kept(state: &State, index: usize, group_end: usize, call: &CallState, asked: Keep) -> Vec<EventBody> {
+    match keep::answer(&state.store, asked) {
+        Ok((said, set)) => {
+            let text = rye_compiler::semantics::value::embed(&said).into_owned();
+            let answer = answer_event(state, index, group_end, call, ResultKind::Ran, text);
+            set.map(EventBody::StateSet).into_iter().chain([answer]).collect()
+        }
+        Err(text) => vec![answer_event(state, index, group_end, call, ResultKind::Refused, text)],
     }
 }
 
@@ -219,7 +237,7 @@ fn refuse_all(walk: &Walk<'_>, group: &Range<usize>) -> Vec<EventBody> {
                 let text = format!("permission denied: nobody allowed {capability}");
                 (ResultKind::Denied { capability }, text)
             }
-            Ruling::Run(_) | Ruling::Spawn(_) | Ruling::Return => {
+            Ruling::Run(_) | Ruling::Spawn(_) | Ruling::Keep(_) | Ruling::Return => {
                 (ResultKind::Refused, "this plan cannot run any call".to_owned())
             }
         };

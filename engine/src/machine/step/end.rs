@@ -1,7 +1,7 @@
 //! The finish: what the thread came to, the hooks that see it, the last event.
 
 use rye_compiler::hook::HookPoint;
-use rye_compiler::plan::{Node, Outcome};
+use rye_compiler::plan::{Node, Outcome, Plan};
 use serde_json::Value;
 
 use super::super::outputs;
@@ -9,13 +9,14 @@ use super::super::walk::{Decision, Walk};
 use super::{has_hooks, hook_run};
 use crate::event::{Ended, EventBody};
 use crate::machine::facts;
+use crate::machine::state::State;
 use crate::thread::{RunError, Status};
 
 /// `after_complete`, then the hooks of the end itself, then the last event.
 pub(in crate::machine) fn finish(walk: &Walk<'_>) -> Decision {
     let (plan, state) = (walk.plan, walk.state);
     let ended = verdict(walk);
-    if ended.status != Status::Killed {
+    if !matches!(ended.status, Status::Killed | Status::Suspended) {
         let own = match ended.status {
             Status::Completed => Some(HookPoint::ThreadCompleted),
             Status::Error => Some(HookPoint::ThreadError),
@@ -35,6 +36,20 @@ pub(in crate::machine) fn finish(walk: &Walk<'_>) -> Decision {
         }
     }
     Decision::Write(vec![EventBody::Ended(Box::new(ended))])
+}
+
+/// The living children that end with the thread: all of them when it fails or is told to, otherwise as the policy says
+/// (`child_policy.on_end` of `agent/resilience`).
+pub(in crate::machine) fn end_with_it(plan: &Plan, state: &State, status: Status) -> Vec<String> {
+    let policy =
+        plan.settings.get("resilience").and_then(|v| v.pointer("/child_policy/on_end")).and_then(Value::as_str);
+    let cancels = match status {
+        Status::Error | Status::Cancelled | Status::Killed => true,
+        Status::Completed => policy == Some("cancel"),
+        Status::Created | Status::Running | Status::Continued | Status::Suspended => false,
+    };
+    let living = state.living().filter(|_| cancels);
+    living.filter_map(|(_, child)| child.thread_id.clone()).collect()
 }
 
 /// What the thread came to.

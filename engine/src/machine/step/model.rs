@@ -7,7 +7,7 @@ use rye_compiler::semantics::limits::{self, Exceeded, LimitName};
 use rye_compiler::semantics::money::Nanos;
 use serde_json::Value;
 
-use super::super::effect::{Effect, Reservation};
+use super::super::effect::{AwaitedChild, Effect, Reservation};
 use super::super::request;
 use super::super::state::{Owed, State};
 use super::super::walk::{Decision, Walk};
@@ -26,24 +26,63 @@ pub(super) fn limits(walk: &Walk<'_>) -> Decision {
 }
 
 pub(super) fn model(walk: &Walk<'_>) -> Decision {
-    let (plan, state) = (walk.plan, walk.state);
-    if let Some(attempt) = &state.attempt {
-        let (turn, number) = (attempt.turn, attempt.number);
-        if !attempt.reserved {
-            let (amount, settle) = (attempt.worst_case, state.unsettled.clone());
-            return Decision::Do(Effect::Reserve(Reservation { turn, attempt: number, amount, settle }));
-        }
-        let request = Box::new(request::build(plan, state, attempt.max_output));
-        return Decision::Do(Effect::CallModel { turn, attempt: number, request });
+    if let Some(under_way) = attempt(walk) {
+        return under_way;
     }
-    if let Some(until) = state.wait_until.filter(|until| *until > walk.now) {
+    if let Some(until) = walk.state.wait_until.filter(|until| *until > walk.now) {
         return Decision::Do(Effect::Sleep { until });
     }
-    Decision::Write(vec![intend(walk)])
+    let intended = intend(walk, false);
+    if matches!(intended, EventBody::Limit(_)) {
+        // What living children hold comes back with their ends: that is worth waiting for.
+        let living = walk.state.living().filter(|(_, child)| child.spend > 0);
+        let waited: Vec<AwaitedChild> = living
+            .filter_map(|(spawn, child)| child.thread_id.clone().map(|thread_id| AwaitedChild { spawn, thread_id }))
+            .collect();
+        if !waited.is_empty() {
+            return Decision::Do(Effect::Await(waited));
+        }
+    }
+    Decision::Write(vec![intended])
+}
+
+/// A summary of the conversation in place of most of it. Where it would not help, the thread is handed over.
+pub(super) fn compact(walk: &Walk<'_>) -> Decision {
+    let state = walk.state;
+    if let Some(under_way) = attempt(walk) {
+        return under_way;
+    }
+    // It was tried for this turn: once is enough.
+    if state.compacted == Some(state.cost.turns) || state.failed.is_some() || state.mail.handoff {
+        return Decision::Gives(Outcome::Full);
+    }
+    let intended = intend(walk, true);
+    // One that cannot be paid is not made.
+    let paid = matches!(intended, EventBody::AttemptIntended(_));
+    if paid { Decision::Write(vec![intended]) } else { Decision::Gives(Outcome::Full) }
+}
+
+/// What the attempt under way needs next, if there is one.
+fn attempt(walk: &Walk<'_>) -> Option<Decision> {
+    let (plan, state) = (walk.plan, walk.state);
+    let attempt = state.attempt.as_ref()?;
+    let (turn, number) = (attempt.turn, attempt.number);
+    if !attempt.reserved {
+        let (amount, settle) = (attempt.worst_case, state.unsettled.clone());
+        let begun = state.launch.as_ref().map(|launch| launch.limits);
+        let raised = (begun != Some(state.limits)).then_some(state.limits);
+        return Some(Decision::Do(Effect::Reserve(Reservation { turn, attempt: number, amount, settle, raised })));
+    }
+    let request = if attempt.compacts {
+        request::summarise(plan, state, attempt.max_output)
+    } else {
+        request::build(plan, state, attempt.max_output)
+    };
+    Some(Decision::Do(Effect::CallModel { turn, attempt: number, request: Box::new(request) }))
 }
 
 /// The intent of the next attempt, or the limit that forbids it.
-fn intend(walk: &Walk<'_>) -> EventBody {
+fn intend(walk: &Walk<'_>, compacts: bool) -> EventBody {
     let (plan, state) = (walk.plan, walk.state);
     let input = request::estimate(plan, state);
     let wanted = plan.model.output(state.limits.output).max(1);
@@ -67,6 +106,7 @@ fn intend(walk: &Walk<'_>) -> EventBody {
         input_estimate: input,
         max_output,
         worst_case,
+        compacts,
     })
 }
 
@@ -119,6 +159,9 @@ fn price(model: &PlannedModel, usage: &Usage) -> u64 {
 
 pub(super) fn context(walk: &Walk<'_>) -> Decision {
     let (plan, state) = (walk.plan, walk.state);
+    if state.mail.handoff {
+        return Decision::Gives(Outcome::Full);
+    }
     let used = request::tokens_used(plan, state);
     let window = plan.model.context_window;
     let full = u128::from(used) * u128::from(WHOLE) >= u128::from(window) * u128::from(threshold(&plan.settings));

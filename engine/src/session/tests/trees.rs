@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{Lab, Status, calls, names, permit, say, thread};
 use crate::event::{EventBody, ResultKind};
-use crate::provider::Request;
+use crate::provider::{CallError, FailedStage, Request};
 use crate::store::ThreadRow;
 use crate::thread::RunResult;
 
@@ -175,4 +175,255 @@ async fn a_full_context_is_handed_over() {
     assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("at last")), "{result:?}");
     let rows = rows(&engine);
     assert_eq!(rows.iter().filter(|row| row.status == Status::Continued).count(), 1);
+}
+
+fn start_async(directive: &str) -> (&'static str, serde_json::Value) {
+    ("rye_execute", json!({"item_type": "directive", "item_id": directive, "async": true}))
+}
+
+/// Everything that this engine runs has come to its end.
+async fn quiet(engine: &crate::engine::Engine) {
+    tokio::time::timeout(std::time::Duration::from_secs(20), engine.idle()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_call_that_does_not_wait_is_answered_at_once_and_its_child_outlives_the_parent() {
+    let mut lab = Lab::new(|request| {
+        Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
+            ("test/parent", 0) => calls(&[start_async("test/child"), start_async("test/child")]),
+            ("test/child", 0..3) => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
+            (who, _) => say(&format!("{who} is done")),
+        })
+    });
+    std::sync::Arc::get_mut(&mut lab.model).unwrap().pause = std::time::Duration::from_millis(30);
+    lab.write("a.txt", "a\n");
+    lab.directive("parent", &format!("<limits spend=\"2\"/>{DIRECTIVES}"), "");
+    lab.directive("child", "<limits spend=\"0.1\"/>", "");
+    let engine = lab.engine();
+    let result = lab.run(&engine, "parent").await;
+    assert_eq!(result.status, Status::Completed);
+    let root = thread(&result);
+    let early = rows(&engine);
+    assert_eq!(early.iter().filter(|row| row.status == Status::Running).count(), 2, "{early:#?}");
+    for (why, text) in answers(&engine, &result) {
+        let said: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            (why, &said["status"], &said["pid"]),
+            (ResultKind::Ran, &json!("running"), &json!(std::process::id()))
+        );
+        assert!(early.iter().any(|row| said["thread_id"] == row.id.as_str()));
+    }
+    quiet(&engine).await;
+    let late = rows(&engine);
+    assert!(late.iter().all(|row| row.status == Status::Completed), "{late:#?}");
+    // The root's account stayed open for its children and is closed with the last of them.
+    let account = engine.account(&root).unwrap().unwrap();
+    assert_eq!(account.spent().to_u64(), 2 * 150_000 + 2 * 4 * 150_000);
+    assert_eq!(account.standing(), rye_compiler::semantics::ledger::Standing::Released);
+}
+
+#[tokio::test]
+async fn a_parent_learns_of_the_end_of_a_child_it_does_not_wait_for() {
+    let mut lab = Lab::new(|request| {
+        Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
+            ("test/parent", 0) => calls(&[start_async("test/child")]),
+            ("test/parent", 1..12) => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
+            (who, _) => say(&format!("{who} is done")),
+        })
+    });
+    std::sync::Arc::get_mut(&mut lab.model).unwrap().pause = std::time::Duration::from_millis(20);
+    lab.write("a.txt", "a\n");
+    lab.directive("parent", &format!("<limits spend=\"2\"/>{DIRECTIVES}"), "");
+    lab.directive("child", "<limits spend=\"0.1\"/>", "");
+    let engine = lab.engine();
+    let result = lab.run(&engine, "parent").await;
+    let events = engine.threads().transcript(&thread(&result)).unwrap();
+    assert_eq!(names(&events).iter().filter(|name| **name == "child_ended").count(), 1);
+    assert_eq!(serde_json::to_value(&result.cost).unwrap()["spend"], json!(0.000_15 * 14.0));
+}
+
+#[tokio::test]
+async fn survivors_move_to_the_nearest_thread_that_lives() {
+    let mut lab = Lab::new(|request| {
+        Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
+            ("test/parent", 0) => calls(&[child()]),
+            ("test/parent", 1..8) => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
+            ("test/child", 0) => calls(&[start_async("test/grandchild")]),
+            ("test/grandchild", 0..4) => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
+            (who, _) => say(who),
+        })
+    });
+    std::sync::Arc::get_mut(&mut lab.model).unwrap().pause = std::time::Duration::from_millis(20);
+    lab.write("a.txt", "a\n");
+    lab.directive("parent", &format!("<limits spend=\"2\"/>{DIRECTIVES}"), "");
+    lab.directive("child", "<limits spend=\"0.5\"/>", "");
+    lab.directive("grandchild", "<limits spend=\"0.1\"/>", "");
+    let engine = lab.engine();
+    let handle = lab.start(&engine, "parent").await;
+    let grandchild = loop {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        let rows = rows(&engine);
+        let child = rows.iter().find(|row| row.directive == "test/child");
+        let grandchild = rows.iter().find(|row| row.directive == "test/grandchild");
+        if let (Some(child), Some(grandchild)) = (child, grandchild)
+            && child.status == Status::Completed
+        {
+            break grandchild.id.clone();
+        }
+    };
+    let account = engine.account(&grandchild).unwrap().unwrap();
+    assert_eq!(account.parent(), Some(handle.thread_id.as_str()));
+    let above = engine.account(&handle.thread_id).unwrap().unwrap();
+    assert!(above.children().any(|child| child == grandchild.as_str()));
+    assert_eq!(handle.join().await.status, Status::Completed);
+    quiet(&engine).await;
+    let spent = engine.account(&handle.thread_id).unwrap().unwrap().spent().to_u64();
+    assert_eq!(spent, (9 + 2 + 5) * 150_000);
+}
+
+#[tokio::test]
+async fn children_end_with_their_parent_when_the_policy_or_its_failure_says_so() {
+    for (policy, last, ended) in
+        [("cancel", "say", Status::Cancelled), ("wait", "fail", Status::Cancelled), ("wait", "say", Status::Completed)]
+    {
+        let mut lab = Lab::new(move |request| {
+            Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
+                ("test/parent", 0) => calls(&[start_async("test/child")]),
+                ("test/parent", _) if last == "fail" => return Err(CallError::new(FailedStage::Setup, "no key")),
+                ("test/child", 0..10) => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
+                (who, _) => say(who),
+            })
+        });
+        std::sync::Arc::get_mut(&mut lab.model).unwrap().pause = std::time::Duration::from_millis(20);
+        lab.write("a.txt", "a\n");
+        lab.write(".ai/config/agent/resilience.yaml", &format!("child_policy: {{ on_end: {policy} }}\n"));
+        lab.directive("parent", &format!("<limits spend=\"2\" turns=\"20\"/>{DIRECTIVES}"), "");
+        lab.directive("child", "<limits spend=\"0.1\" turns=\"20\"/>", "");
+        let engine = lab.engine();
+        lab.run(&engine, "parent").await;
+        quiet(&engine).await;
+        let rows = rows(&engine);
+        let child = rows.iter().find(|row| row.directive == "test/child").unwrap();
+        assert_eq!(child.status, ended, "{policy} {last}");
+    }
+}
+
+#[tokio::test]
+async fn more_children_than_may_run_wait_for_their_turn() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static RUNNING: AtomicUsize = AtomicUsize::new(0);
+    static MOST: AtomicUsize = AtomicUsize::new(0);
+    let mut lab = Lab::new(|request| {
+        Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
+            ("test/parent", 0) => calls(&vec![start_async("test/child"); 7]),
+            ("test/child", 0) => {
+                let now = RUNNING.fetch_add(1, Ordering::SeqCst) + 1;
+                MOST.fetch_max(now, Ordering::SeqCst);
+                calls(&[("rye_file_system_read", json!({"path": "a.txt"}))])
+            }
+            ("test/child", _) => {
+                RUNNING.fetch_sub(1, Ordering::SeqCst);
+                say("done")
+            }
+            (who, _) => say(who),
+        })
+    });
+    std::sync::Arc::get_mut(&mut lab.model).unwrap().pause = std::time::Duration::from_millis(20);
+    lab.write("a.txt", "a\n");
+    lab.write(".ai/config/agent/resilience.yaml", "concurrency: { max_concurrent_children: 2 }\n");
+    lab.directive("parent", &format!("<limits spend=\"5\"/>{DIRECTIVES}"), "");
+    lab.directive("child", "<limits spend=\"0.1\"/>", "");
+    let engine = lab.engine();
+    lab.run(&engine, "parent").await;
+    quiet(&engine).await;
+    assert_eq!(rows(&engine).iter().filter(|row| row.status == Status::Completed).count(), 8);
+    assert_eq!(MOST.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn spawns_are_counted_over_the_whole_tree() {
+    let lab = Lab::new(|request| {
+        Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
+            ("test/parent", 0) => calls(&[child(), child()]),
+            ("test/child", 0) => {
+                calls(&[("rye_execute", json!({"item_type": "directive", "item_id": "test/grandchild"}))])
+            }
+            (who, _) => say(who),
+        })
+    });
+    lab.directive("parent", &format!("<limits spend=\"2\" spawns=\"3\"/>{DIRECTIVES}"), "");
+    lab.directive("child", "<limits spend=\"0.2\"/>", "");
+    lab.directive("grandchild", "<limits spend=\"0.05\"/>", "");
+    let engine = lab.engine();
+    let result = lab.run(&engine, "parent").await;
+    assert_eq!(result.status, Status::Completed);
+    let rows = rows(&engine);
+    assert_eq!(rows.len(), 4, "{rows:#?}");
+    assert_eq!(rows.iter().find(|row| row.id == thread(&result)).unwrap().spawned, 3);
+    let refused = rows.iter().filter(|row| row.directive == "test/child").any(|row| {
+        let events = engine.threads().transcript(&row.id).unwrap();
+        events.iter().any(|e| matches!(&e.body, EventBody::Limit(hit) if hit.limit_code == "spawns_exceeded"))
+    });
+    assert!(refused);
+}
+
+#[tokio::test]
+async fn a_directive_is_started_by_the_tool_for_it_with_limits_of_its_own() {
+    let lab = Lab::new(|request| {
+        let start = |more: serde_json::Value| {
+            let mut given = json!({"directive_name": "test/child"});
+            given.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            ("rye_agent_threads_thread_directive", given)
+        };
+        Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
+            ("test/parent", 0) => calls(&[
+                start(json!({"limit_overrides": {"turns": 3}})),
+                start(json!({"limit_overrides": {"parent": 3}})),
+                start(json!({"directive_name": "other/child"})),
+            ]),
+            (who, _) => say(who),
+        })
+    });
+    let tool = "<permissions><execute><directive>test.*</directive><tool>rye.agent.threads.thread_directive</tool></execute></permissions>";
+    lab.directive("parent", tool, "");
+    lab.directive("child", "", "");
+    let engine = lab.engine();
+    let result = lab.run(&engine, "parent").await;
+    let answers = answers(&engine, &result);
+    assert!(answers[0].1.contains("test/child"), "{answers:?}");
+    assert!(answers[1].1.contains("no limit `parent`"), "{answers:?}");
+    assert_eq!(answers[2].0, ResultKind::Denied { capability: "rye.execute.directive.other.child".into() });
+    let child = rows(&engine).into_iter().find(|row| row.spawn.is_some()).unwrap();
+    let EventBody::Opened(opened) = &engine.threads().transcript(&child.id).unwrap()[0].body else { panic!() };
+    assert_eq!(opened.limits.turns, 3);
+}
+
+#[tokio::test]
+async fn the_store_of_a_thread_is_in_its_record() {
+    let lab = Lab::new(|request| {
+        let state = |given: serde_json::Value| ("rye_agent_threads_state", given);
+        Ok(match request.cue.turn.unwrap() {
+            0 => calls(&[
+                state(json!({"operation": "set", "key": "seen", "value": {"files": 2}})),
+                state(json!({"operation": "get", "key": "seen"})),
+                state(json!({"operation": "get", "key": "by_hook"})),
+                state(json!({"operation": "forget"})),
+            ]),
+            _ => say("done"),
+        })
+    });
+    lab.write(
+        ".ai/config/agent/hooks.yaml",
+        "hooks:\n  - { id: remember, event: tool_call, condition: 'call.input.operation == \"set\"', action: { primary: execute, \
+         item_type: tool, item_id: rye/agent/threads/state, params: { operation: set, key: by_hook, value: \"${turn}\" } } }\n",
+    );
+    lab.directive("keeper", &permit(&["rye.agent.threads.state"]), "");
+    let engine = lab.engine();
+    let result = lab.run(&engine, "keeper").await;
+    let answers = answers(&engine, &result);
+    assert_eq!(answers[1].1, "{\"files\":2}");
+    assert_eq!(answers[2].1, "1", "{answers:?}");
+    assert_eq!(answers[3].0, ResultKind::Refused);
+    let events = engine.threads().transcript(&thread(&result)).unwrap();
+    assert_eq!(names(&events).iter().filter(|name| **name == "state_set").count(), 2);
 }

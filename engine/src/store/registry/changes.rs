@@ -21,6 +21,9 @@ pub enum Change {
     Update { thread: ThreadId, update: Box<RowUpdate>, now: i64 },
     /// The row of a thread's n-th child. If that child was spawned before, nothing changes and the answer names it.
     Spawn { parent: ThreadId, spawn: u64, child: Box<ThreadRow> },
+    /// Whether a thread may have this child beside those that it and the threads above it have. Changes nothing: it stands
+    /// before what is set aside for the child.
+    Room { parent: ThreadId, spawn: u64 },
     /// Makes a process the owner of a thread, unless another one that lives owns it.
     Own { thread: ThreadId, owner: OwnerId, now: i64 },
     /// An operation on the ledger, as this step of this thread: a step is taken once, and asking again gets the answer
@@ -36,6 +39,11 @@ pub enum Answered {
     Child(ThreadId),
     /// Refused: this owner lives and works on the thread.
     OwnedBy(OwnerId),
+    /// Refused: no more threads may be spawned below this one, which may have `limit` of them.
+    TooMany {
+        thread: ThreadId,
+        limit: u64,
+    },
     /// Refused: the registry has no such thread.
     NoThread(ThreadId),
     Ledger(Answer),
@@ -46,7 +54,7 @@ impl Answered {
     pub fn is_refused(&self) -> bool {
         match self {
             Self::Done | Self::Child(_) => false,
-            Self::OwnedBy(_) | Self::NoThread(_) => true,
+            Self::OwnedBy(_) | Self::NoThread(_) | Self::TooMany { .. } => true,
             Self::Ledger(answer) => matches!(answer, Answer::Refused { .. }),
         }
     }
@@ -80,11 +88,32 @@ impl Registry {
         })
     }
 
+    /// Removes threads with their edges and accounts.
+    pub fn remove(&self, threads: &[ThreadId]) -> Result<(), StoreError> {
+        self.write(|transaction| {
+            let mut rows = transaction.open_table(tables::THREADS).map_err(failed(DOING))?;
+            let mut active = transaction.open_table(tables::ACTIVE).map_err(failed(DOING))?;
+            let mut edges = transaction.open_table(tables::CHILDREN).map_err(failed(DOING))?;
+            let mut accounts = transaction.open_table(tables::ACCOUNTS).map_err(failed(DOING))?;
+            let mut answers = transaction.open_table(tables::ANSWERS).map_err(failed(DOING))?;
+            for thread in threads {
+                let id = thread.as_str();
+                rows.remove(id).map_err(failed(DOING))?;
+                active.remove(id).map_err(failed(DOING))?;
+                accounts.remove(id).map_err(failed(DOING))?;
+                edges.retain_in((id, 0)..=(id, u64::MAX), |_, _| false).map_err(failed(DOING))?;
+                answers.retain_in((id, "")..(id, "\u{10ffff}"), |_, _| false).map_err(failed(DOING))?;
+            }
+            Ok(())
+        })
+    }
+
     fn change(&self, transaction: &WriteTransaction, change: &Change) -> Result<Answered, StoreError> {
         match change {
             Change::Put(row) => put(transaction, row),
             Change::Update { thread, update, now } => edit(transaction, thread, |row| update.apply(row, *now)),
             Change::Spawn { parent, spawn, child } => spawned(transaction, parent, *spawn, child),
+            Change::Room { parent, spawn } => room(transaction, parent, *spawn),
             Change::Own { thread, owner, now } => self.own(transaction, thread, owner, *now),
             Change::Ledger(step) => ledger::take(transaction, step).map(Answered::Ledger),
         }
@@ -121,11 +150,44 @@ fn spawned(
     if let Some(known) = known {
         return known.map(Answered::Child);
     }
+    for mut row in above(transaction, parent)? {
+        if let Some(refused) = full(&row) {
+            return Ok(refused);
+        }
+        row.spawned += 1;
+        put(transaction, &row)?;
+    }
     edges.insert((parent.as_str(), spawn), child.id.as_str()).map_err(failed(DOING))?;
     drop(edges);
     let row = ThreadRow { parent: Some(parent.clone()), spawn: Some(spawn), ..child.clone() };
     put(transaction, &row)?;
     Ok(Answered::Child(child.id.clone()))
+}
+
+fn room(transaction: &WriteTransaction, parent: &ThreadId, spawn: u64) -> Result<Answered, StoreError> {
+    let edges = transaction.open_table(tables::CHILDREN).map_err(failed(DOING))?;
+    if edges.get((parent.as_str(), spawn)).map_err(failed(DOING))?.is_some() {
+        return Ok(Answered::Done);
+    }
+    drop(edges);
+    Ok(above(transaction, parent)?.iter().find_map(full).unwrap_or(Answered::Done))
+}
+
+/// What refuses one more thread below this one.
+fn full(row: &ThreadRow) -> Option<Answered> {
+    let limit = row.spawns.filter(|limit| row.spawned >= *limit)?;
+    Some(Answered::TooMany { thread: row.id.clone(), limit })
+}
+
+/// A thread and those above it.
+fn above(transaction: &WriteTransaction, thread: &ThreadId) -> Result<Vec<ThreadRow>, StoreError> {
+    let (mut rows, mut next) = (Vec::<ThreadRow>::new(), Some(thread.clone()));
+    while let Some(row) = next.take().map(|id| find(transaction, &id)).transpose()?.flatten() {
+        // A registry that somebody damaged may say that a thread is above itself.
+        next = row.parent.clone().filter(|id| *id != row.id && rows.iter().all(|row| row.id != *id));
+        rows.push(row);
+    }
+    Ok(rows)
 }
 
 fn find(transaction: &WriteTransaction, thread: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {

@@ -98,6 +98,18 @@ impl LedgerStep {
         Self { thread: parent.clone(), step: Step::Child(spawn), operation }
     }
 
+    /// Lifts what a thread may spend in all; more is taken from its parent.
+    pub fn raise(thread: &ThreadId, spend: u64) -> Self {
+        let operation = Operation::Raise { thread: thread.to_string(), spend: Nanos::from_u64(spend) };
+        Self { thread: thread.clone(), step: Step::Other(format!("raise.{spend}")), operation }
+    }
+
+    /// Moves a child that outlives its parent to an ancestor of it.
+    pub fn moved(parent: &ThreadId, child: &ThreadId, to: &ThreadId) -> Self {
+        let operation = Operation::Move { thread: child.to_string(), to: to.to_string() };
+        Self { thread: parent.clone(), step: Step::Other(format!("move.{child}")), operation }
+    }
+
     /// Closes a thread's account, or lets it wait for its last living child and close then.
     pub fn end(thread: &ThreadId) -> Self {
         let operation = Operation::Drain { thread: thread.to_string() };

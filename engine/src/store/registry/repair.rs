@@ -64,6 +64,7 @@ pub fn repair(disk: &Arc<dyn Disk>) -> Result<Repaired, StoreError> {
         }
     }
     link(&mut folds);
+    count(&mut folds);
     let (ledger, answers, refused) = replay(&folds);
     repaired.refused = refused;
     repaired.threads = folds.len();
@@ -100,6 +101,22 @@ fn link(folds: &mut BTreeMap<ThreadId, Folded>) {
     for (earlier, later) in links {
         if let Some(folded) = folds.get_mut(&earlier) {
             folded.row.continued_by = Some(later);
+        }
+    }
+}
+
+/// Counts, for each thread, those that were spawned below it.
+fn count(folds: &mut BTreeMap<ThreadId, Folded>) {
+    let above: BTreeMap<ThreadId, ThreadId> =
+        folds.values().filter_map(|folded| Some((folded.row.id.clone(), folded.row.parent.clone()?))).collect();
+    for parent in above.values() {
+        let (mut next, mut steps) = (Some(parent), 0);
+        while let Some(thread) = next.filter(|_| steps <= above.len()) {
+            if let Some(folded) = folds.get_mut(thread) {
+                folded.row.spawned += 1;
+            }
+            next = above.get(thread);
+            steps += 1;
         }
     }
 }

@@ -17,6 +17,11 @@ pub struct ThreadRow {
     /// The parent's n-th child, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawn: Option<u64>,
+    /// Threads that may be spawned below it in all, and those that were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spawns: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub spawned: u64,
     /// The root of its tree: itself unless it has a parent.
     pub root: ThreadId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,6 +53,8 @@ impl ThreadRow {
             status: Status::Created,
             parent: None,
             spawn: None,
+            spawns: None,
+            spawned: 0,
             plan_id: None,
             created_at: now,
             updated_at: now,
@@ -68,6 +75,13 @@ pub struct RowUpdate {
     pub cost: Option<Cost>,
     pub synced: Option<u64>,
     pub continued_by: Option<ThreadId>,
+    /// The limit of threads below it.
+    pub spawns: Option<u64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl RowUpdate {
@@ -85,6 +99,9 @@ impl RowUpdate {
         }
         if let Some(synced) = self.synced {
             row.synced = synced;
+        }
+        if let Some(spawns) = self.spawns {
+            row.spawns = Some(spawns);
         }
         if let Some(thread) = &self.continued_by {
             row.continued_by = Some(thread.clone());

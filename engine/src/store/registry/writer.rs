@@ -24,8 +24,8 @@ pub struct RegistryWriter {
 
 #[derive(Debug)]
 struct Job {
-    changes: Vec<Change>,
-    answer: oneshot::Sender<Result<Vec<Answered>, StoreError>>,
+    lists: Vec<Vec<Change>>,
+    answer: oneshot::Sender<Result<Vec<Vec<Answered>>, StoreError>>,
 }
 
 impl RegistryWriter {
@@ -43,10 +43,16 @@ impl RegistryWriter {
     /// Makes changes in one transaction, perhaps together with those of others: see [`Registry::commit`]. They are made
     /// whether or not the answer is awaited.
     pub async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Answered>, StoreError> {
+        let mut answers = self.commit_lists(vec![changes]).await?;
+        Ok(answers.pop().unwrap_or_default())
+    }
+
+    /// Several lists in one transaction, in this order: a refusal ends its own list only. See [`Registry::commit_all`].
+    pub async fn commit_lists(&self, lists: Vec<Vec<Change>>) -> Result<Vec<Vec<Answered>>, StoreError> {
         let (answer, answered) = oneshot::channel();
         if let Some(jobs) = &self.jobs {
             // A thread that is gone drops the job, and with it the sender of the answer.
-            let _ = jobs.send(Job { changes, answer });
+            let _ = jobs.send(Job { lists, answer });
         }
         answered.await.unwrap_or_else(|gone| Err(super::failed("writing to it")(gone)))
     }
@@ -71,18 +77,21 @@ fn work(registry: &Registry, jobs: &Receiver<Job>) {
     while let Ok(first) = jobs.recv() {
         let mut batch = vec![first];
         batch.extend(jobs.try_iter().take(BATCH - 1));
-        let lists: Vec<&[Change]> = batch.iter().map(|job| job.changes.as_slice()).collect();
+        let lists: Vec<&[Change]> = batch.iter().flat_map(|job| job.lists.iter().map(Vec::as_slice)).collect();
         match registry.commit_all(&lists) {
             Ok(answers) => {
-                for (job, answers) in batch.into_iter().zip(answers) {
+                let mut answers = answers.into_iter();
+                for job in batch {
+                    let own = answers.by_ref().take(job.lists.len()).collect();
                     // Nobody waits any more; the changes are made all the same.
-                    let _ = job.answer.send(Ok(answers));
+                    let _ = job.answer.send(Ok(own));
                 }
             }
             // Nothing was written. Each alone gets an error of its own, and one that was at fault spoils no other.
             Err(_) => {
                 for job in batch {
-                    let _ = job.answer.send(registry.commit(&job.changes));
+                    let lists: Vec<&[Change]> = job.lists.iter().map(Vec::as_slice).collect();
+                    let _ = job.answer.send(registry.commit_all(&lists));
                 }
             }
         }

@@ -5,10 +5,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::super::disk::Disk;
 use super::super::{StoreError, layout};
 use crate::thread_id::ThreadId;
+
+/// The lines that are there, whole ones; none where no attempt is under way.
+pub fn read<T: DeserializeOwned>(disk: &dyn Disk, thread: &ThreadId) -> Result<Vec<T>, StoreError> {
+    let path = layout::live(thread);
+    let bytes = match disk.read(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        read => read.map_err(StoreError::io("read", &path))?,
+    };
+    let whole = bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+    // A line of a newer version is not for us.
+    Ok(whole.filter_map(|line| serde_json::from_slice(line).ok()).collect())
+}
 
 /// The writing end.
 #[derive(Debug)]

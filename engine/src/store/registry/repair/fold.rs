@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::{LedgerStep, ThreadRow};
-use crate::event::{Event, EventBody};
+use crate::event::{Event, EventBody, HookAnswer, Letter};
 use crate::provider::Usage;
 use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
@@ -22,6 +22,9 @@ struct Fold {
     row: ThreadRow,
     children: BTreeMap<u64, ThreadId>,
     steps: Vec<(i64, LedgerStep)>,
+    /// What it may spend, and the most that any raise can make of it.
+    spend: u64,
+    ceiling: u64,
     /// Attempts of which nothing is known but that they were meant: the call may have been made.
     intended: BTreeMap<(u64, u32), (i64, u64)>,
     over: Option<i64>,
@@ -33,11 +36,20 @@ pub fn fold(thread: &ThreadId, events: &[Event]) -> Option<Folded> {
     let EventBody::Opened(opened) = &first.body else { return None };
     let mut row = ThreadRow::new(thread.clone(), opened.directive.clone(), first.ts);
     row.root = ThreadId::parse(&opened.root).ok()?;
+    row.spawns = Some(opened.limits.spawns);
     if let Some(link) = &opened.parent {
         row.parent = Some(ThreadId::parse(&link.thread_id).ok()?);
         row.spawn = Some(link.spawn);
     }
-    let mut fold = Fold { row, children: BTreeMap::new(), steps: Vec::new(), intended: BTreeMap::new(), over: None };
+    let mut fold = Fold {
+        row,
+        children: BTreeMap::new(),
+        steps: Vec::new(),
+        spend: opened.limits.spend,
+        ceiling: opened.ceiling.map_or(u64::MAX, |ceiling| ceiling.spend),
+        intended: BTreeMap::new(),
+        over: None,
+    };
     if opened.parent.is_none() {
         fold.steps.push((first.ts, LedgerStep::register(thread, opened.limits.spend)));
     }
@@ -86,6 +98,16 @@ impl Fold {
                 cost.cached_tokens = cost.cached_tokens.saturating_add(child.cost.cached_tokens);
                 cost.spend = cost.spend.saturating_add(child.cost.spend);
             }
+            EventBody::Mail(mail) => {
+                if let Letter::Raise { limit, value } = &mail.letter {
+                    self.raise(ts, limit, *value);
+                }
+            }
+            EventBody::HookPoint(run) => {
+                if let HookAnswer::Raise { limit, value } = &run.answer {
+                    self.raise(ts, limit, *value);
+                }
+            }
             // What was meant and then stopped by a limit was never made.
             EventBody::Limit(_) => self.intended.clear(),
             EventBody::Ended(ended) => {
@@ -102,15 +124,25 @@ impl Fold {
             | EventBody::SystemPrompt(_)
             | EventBody::ContextInjected(_)
             | EventBody::AttemptFailed(_)
-            | EventBody::HookPoint(_)
             | EventBody::ToolCallResult(_)
             | EventBody::ChildIntended(_)
-            | EventBody::Mail(_)
             | EventBody::ApprovalAsked(_)
             | EventBody::StateSet(_)
             | EventBody::Compacted(_)
             | EventBody::ArtifactStored(_)
             | EventBody::Checkpoint(_) => {}
+        }
+    }
+
+    /// A limit that was lifted: the ledger was told of money, the row of threads below.
+    fn raise(&mut self, ts: i64, limit: &str, value: u64) {
+        if limit == "spawns" {
+            self.row.spawns = self.row.spawns.max(Some(value));
+        }
+        let value = value.min(self.ceiling);
+        if limit == "spend" && value > self.spend {
+            self.spend = value;
+            self.steps.push((ts, LedgerStep::raise(&self.row.id, value)));
         }
     }
 

@@ -37,6 +37,7 @@ impl Writer {
         let mut opened = json!({"type": "opened", "thread_id": text, "directive": "hello", "origin": "run", "root": root,
             "inputs": {}, "limits": limits, "grants": [], "seed": 1, "project_path": "."});
         let mut row = ThreadRow::new(thread.clone(), "hello", ts + 1);
+        row.spawns = Some(9);
         row.root = id(root);
         if let Some((parent, spawn)) = parent {
             opened["parent"] = json!({"thread_id": parent, "spawn": spawn});
@@ -118,7 +119,7 @@ fn tree(disk: &Arc<dyn Disk>, registry: &Registry) -> Vec<ThreadId> {
             plan_id: Some("00ff".to_string()),
             cost: Some(cost),
             synced: Some(0),
-            continued_by: None,
+            ..RowUpdate::default()
         };
         Change::Update { thread: thread.id.clone(), update: Box::new(update), now: ts }
     };

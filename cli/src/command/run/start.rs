@@ -1,0 +1,100 @@
+//! From what was asked to a thread that runs, and from there to its end: fresh, taken up, or gone on from another. Used by
+//! `rye run` and by the commands of `rye threads` that set a thread going.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use rye_compiler::compile::Compilation;
+use rye_engine::engine::{Engine, EngineError, EngineOptions, Handle, Launch};
+use rye_engine::event::Letter;
+use rye_engine::process::lead_session;
+use rye_engine::session::below::ParentThread;
+use rye_engine::thread_id::ThreadId;
+
+use super::screen::Screen;
+use super::{ask, detach, script, watch};
+use crate::Failure;
+use crate::exit::Exit;
+use crate::report::Report;
+use crate::space::Spaces;
+
+/// What is started.
+pub enum Start {
+    Fresh {
+        compilation: Box<Compilation>,
+        parent: Option<Box<ParentThread>>,
+    },
+    /// It was cut off or is suspended; the letters come first.
+    TakeUp {
+        thread: ThreadId,
+        letters: Vec<Letter>,
+    },
+    /// It is over.
+    GoOn {
+        thread: ThreadId,
+        message: String,
+    },
+    /// From the end of a turn of it.
+    Fork {
+        thread: ThreadId,
+        turn: u64,
+        message: String,
+    },
+    /// It is over, and the next one begins with its last messages alone.
+    HandOver {
+        thread: ThreadId,
+    },
+}
+
+/// How it is shown.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct How<'a> {
+    /// Every event.
+    pub events: bool,
+    pub script: Option<&'a Path>,
+    /// This process was started to go on without a terminal.
+    pub detached: bool,
+    /// Nothing is shown: it only comes to its end.
+    pub silent: bool,
+}
+
+/// Runs it to its end, and everything that it starts.
+pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+    let mut options = EngineOptions::standard(&spaces.project, spaces.user.as_deref(), rye_stdlib::files())?;
+    if let Some(file) = how.script {
+        options.providers = Arc::new(script::Played::read(file)?);
+    }
+    if how.detached {
+        lead_session()?;
+    } else {
+        options.asker = ask::terminal(report.format());
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let screen = if how.detached || how.silent { Screen::dark()? } else { Screen::start(report, how.events)? };
+    let ended = runtime.block_on(async {
+        let engine = Engine::open(&spaces.project, options)?;
+        let handle = begin(&engine, start).await?;
+        if how.detached {
+            let line = detach::announcement(&handle.thread_id);
+            // Whoever asked may be gone; the thread runs all the same.
+            writeln!(std::io::stdout().lock(), "{line}").ok();
+        }
+        Ok::<Exit, EngineError>(watch::to_the_end(&engine, handle, screen, report).await)
+    });
+    // Whoever reads our output may never take the rest of it.
+    runtime.shutdown_background();
+    Ok(ended?)
+}
+
+async fn begin(engine: &Engine, start: Start) -> Result<Handle, EngineError> {
+    match start {
+        Start::Fresh { compilation, parent } => {
+            engine.start(&compilation, Launch { parent: parent.map(|parent| *parent), ..Launch::default() }).await
+        }
+        Start::TakeUp { thread, letters } => engine.take_up(&thread, letters).await,
+        Start::GoOn { thread, message } => engine.resume(&thread, &message).await,
+        Start::Fork { thread, turn, message } => engine.fork(&thread, turn, &message).await,
+        Start::HandOver { thread } => engine.hand_over(&thread).await,
+    }
+}

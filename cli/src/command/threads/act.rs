@@ -1,0 +1,178 @@
+//! `rye threads cancel|kill|steer`: letters to threads, whichever process runs them. One that nobody runs is taken up just
+//! to be ended, so that its money and its record are in order.
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rye_engine::event::Letter;
+use rye_engine::process::{End, end};
+use rye_engine::store::registry::Liveness;
+use rye_engine::store::{mailbox, owner};
+use rye_engine::thread::Status;
+use rye_engine::thread_id::ThreadId;
+
+use super::book::{Book, Entry};
+use super::list::{ListOutput, ThreadOutput, standing};
+use crate::Failure;
+use crate::args::Format;
+use crate::command::run::start::{How, Start, drive};
+use crate::exit::Exit;
+use crate::report::Report;
+use crate::space::Spaces;
+use crate::view::now;
+
+#[derive(Debug, Args)]
+pub struct StopArgs {
+    /// The threads' ids
+    #[arg(value_name = "THREAD", required = true)]
+    threads: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct SteerArgs {
+    /// The thread's id
+    #[arg(value_name = "THREAD")]
+    thread: String,
+    /// What to say to it
+    #[arg(value_name = "TEXT")]
+    text: String,
+    /// Not at once, but when it would stop
+    #[arg(long)]
+    follow_up: bool,
+}
+
+/// How long a thread has to stop before its process is told to.
+const GRACE: Duration = Duration::from_secs(3);
+const LOOK: Duration = Duration::from_millis(50);
+
+pub fn cancel(args: &StopArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+    for thread in &args.threads {
+        let entry = book.last(thread)?;
+        match book.liveness(&entry.row)? {
+            Liveness::Over if entry.row.status != Status::Suspended => {}
+            Liveness::Alive => {
+                book.send(&entry.row.id, &Letter::Cancel)?;
+                report.note(&format!("`{}` stops after the step under way", entry.row.id));
+            }
+            Liveness::Over | Liveness::Orphaned => bury(&entry, Letter::Cancel, spaces, report)?,
+        }
+    }
+    tell(&args.threads, book, report)
+}
+
+pub fn kill(args: &StopArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+    let mut exit = Exit::Fine;
+    for thread in &args.threads {
+        let entry = book.last(thread)?;
+        match book.liveness(&entry.row)? {
+            Liveness::Over if entry.row.status != Status::Suspended => {}
+            Liveness::Alive => {
+                if !end_living(&entry, book, spaces, report)? {
+                    exit = Exit::Failed;
+                }
+            }
+            Liveness::Over | Liveness::Orphaned => bury(&entry, Letter::Kill, spaces, report)?,
+        }
+    }
+    let told = tell(&args.threads, book, report)?;
+    Ok(if exit == Exit::Fine { told } else { exit })
+}
+
+pub fn steer(args: &SteerArgs, book: &Book, report: &Report) -> Result<Exit, Failure> {
+    let entry = book.last(&args.thread)?;
+    let id = &entry.row.id;
+    if book.liveness(&entry.row)? == Liveness::Over {
+        let over = format!("the thread `{id}` is over: {}", entry.row.status.word());
+        return Err(Failure::usage(over).help(format!("`rye threads resume {id} --message TEXT` goes on from it")));
+    }
+    let text = args.text.clone();
+    book.send(id, &if args.follow_up { Letter::FollowUp { text } } else { Letter::Steer { text } })?;
+    if entry.orphaned {
+        report.note(&format!("nobody runs `{id}` now: `rye run --resume {id}` goes on with it, and with the message"));
+    }
+    Ok(Exit::Fine)
+}
+
+/// Kills a thread that a process runs: by a letter, and where that does not help by ending the process, if it runs
+/// nothing else.
+fn end_living(entry: &Entry, book: &Book, spaces: &Spaces, report: &Report) -> Result<bool, Failure> {
+    let id = &entry.row.id;
+    book.send(id, &Letter::Kill)?;
+    if ended(id, book)? {
+        return Ok(true);
+    }
+    let Some(owner) = &entry.row.owner else { return Ok(false) };
+    let Some(info) = owner::info(book.disk(), owner)? else { return Ok(false) };
+    let others = book.threads()?.0.into_iter().filter(|other| {
+        other.row.owner.as_ref() == Some(owner) && !other.row.status.is_over() && other.row.root != entry.row.root
+    });
+    let others: Vec<String> = others.map(|other| other.row.id.to_string()).collect();
+    if !others.is_empty() {
+        let others = others.join(", ");
+        report
+            .note(&format!("`{id}` does not stop, and its process {} also runs {others}: it is left alone", info.pid));
+        return Ok(false);
+    }
+    for how in [End::Ask, End::Force] {
+        // The pid is another process's once the lock is gone.
+        if owner::is_alive(book.disk(), owner)? {
+            report.note(&format!("`{id}` does not stop: ending its process {}", info.pid));
+            end(info.pid, how)?;
+        }
+        if ended(id, book)? {
+            return Ok(true);
+        }
+    }
+    if book.liveness(&book.last(id.as_str())?.row)? == Liveness::Orphaned {
+        bury(&book.last(id.as_str())?, Letter::Kill, spaces, report)?;
+        return Ok(true);
+    }
+    Ok(false)
+}
+
+/// Waits a moment for a thread to end; false if it does not, or cannot any more.
+fn ended(id: &ThreadId, book: &Book) -> Result<bool, Failure> {
+    let until = Instant::now() + GRACE;
+    loop {
+        match book.liveness(&book.last(id.as_str())?.row)? {
+            Liveness::Over => return Ok(true),
+            Liveness::Orphaned => return Ok(false),
+            Liveness::Alive if Instant::now() >= until => return Ok(false),
+            Liveness::Alive => std::thread::sleep(LOOK),
+        }
+    }
+}
+
+/// Takes up a thread that nobody runs, with the word that ends it.
+fn bury(entry: &Entry, letter: Letter, spaces: &Spaces, report: &Report) -> Result<(), Failure> {
+    let start = Start::TakeUp { thread: entry.row.id.clone(), letters: vec![letter] };
+    drive(start, How { silent: true, ..How::default() }, spaces, report)?;
+    Ok(())
+}
+
+/// How the threads stand now.
+fn tell(threads: &[String], book: &Book, report: &Report) -> Result<Exit, Failure> {
+    let entries: Result<Vec<Entry>, Failure> = threads.iter().map(|thread| book.last(thread)).collect();
+    show(&entries?, report)
+}
+
+/// One line a thread, or the same objects as `rye threads list`.
+pub fn show(entries: &[Entry], report: &Report) -> Result<Exit, Failure> {
+    if report.format() == Format::Json {
+        report.json(&ListOutput { threads: entries.iter().map(ThreadOutput::new).collect() })?;
+        return Ok(Exit::Fine);
+    }
+    for entry in entries {
+        report.line(&format!("{}\t{}", entry.row.id, standing(entry)))?;
+    }
+    Ok(Exit::Fine)
+}
+
+impl Book {
+    /// Writes to a thread, whichever process runs it.
+    pub fn send(&self, thread: &ThreadId, letter: &Letter) -> Result<(), Failure> {
+        let body = serde_json::to_value(letter).map_err(std::io::Error::other)?;
+        mailbox::send(self.disk(), thread, &body, now())?;
+        Ok(())
+    }
+}

@@ -1,0 +1,94 @@
+//! `rye threads chain|search`: the threads that go on from one another, and what was said in them.
+
+use clap::Args;
+use regex::Regex;
+use rye_engine::threads::Threads;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::act::show;
+use super::book::{Book, Entry};
+use crate::Failure;
+use crate::args::Format;
+use crate::exit::Exit;
+use crate::report::{Report, printable};
+use crate::space::Spaces;
+
+#[derive(Debug, Args)]
+pub struct ChainArgs {
+    /// The id of any thread of the chain
+    #[arg(value_name = "THREAD")]
+    thread: String,
+}
+
+#[derive(Debug, Args)]
+pub struct SearchArgs {
+    /// The id of any thread of the chain
+    #[arg(value_name = "THREAD")]
+    thread: String,
+    /// A regular expression
+    #[arg(value_name = "PATTERN")]
+    pattern: String,
+    /// At most so many places
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    limit: usize,
+}
+
+/// `rye threads search --format json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SearchOutput {
+    pub matches: Vec<MatchOutput>,
+    /// There may be others: the limit was reached.
+    pub more: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct MatchOutput {
+    pub thread_id: String,
+    /// The event's number.
+    pub seq: u64,
+    /// Milliseconds since 1970.
+    pub ts: i64,
+    /// The event's name.
+    pub event: String,
+    /// The line that holds it.
+    pub text: String,
+}
+
+pub fn chain(args: &ChainArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+    let thread = book.find(&args.thread)?.row.id;
+    let chain = Threads::open(&spaces.project)?.chain(&thread)?;
+    let entries: Result<Vec<Entry>, Failure> = chain.iter().map(|id| book.find(id.as_str())).collect();
+    show(&entries?, report)
+}
+
+pub fn search(args: &SearchArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+    let pattern = Regex::new(&args.pattern)
+        .map_err(|error| Failure::usage(format!("the pattern is no regular expression: {error}")))?;
+    let thread = book.find(&args.thread)?.row.id;
+    let found = Threads::open(&spaces.project)?.search(&thread, &pattern, args.limit)?;
+    let more = found.len() >= args.limit;
+    if report.format() == Format::Json {
+        let matches = found
+            .into_iter()
+            .map(|one| MatchOutput {
+                thread_id: one.thread_id,
+                seq: one.seq,
+                ts: one.ts,
+                event: one.event.to_owned(),
+                text: one.text,
+            })
+            .collect();
+        report.json(&SearchOutput { matches, more })?;
+        return Ok(Exit::Fine);
+    }
+    let nothing = found.is_empty();
+    for one in found {
+        report.line(&format!("{}:{}\t{}\t{}", one.thread_id, one.seq, one.event, printable(&one.text)))?;
+    }
+    if more {
+        report.note(&format!("there may be others beyond the first {}", args.limit));
+    }
+    // As grep does: nothing found is no success.
+    Ok(if nothing { Exit::Failed } else { Exit::Fine })
+}

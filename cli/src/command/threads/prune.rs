@@ -1,0 +1,86 @@
+//! `rye threads prune`: removes threads that are long over, whole trees and chains at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use clap::Args;
+use rye_engine::store::prune::prune;
+use rye_engine::store::registry::Liveness;
+use rye_engine::thread::Status;
+use rye_engine::thread_id::ThreadId;
+
+use super::act::show;
+use super::book::{Book, Entry};
+use crate::Failure;
+use crate::exit::Exit;
+use crate::report::Report;
+use crate::view::{count, now};
+
+#[derive(Debug, Args)]
+pub struct PruneArgs {
+    /// Only what has been over for so many days
+    #[arg(long, value_name = "DAYS", default_value_t = 30.0)]
+    older_than: f64,
+    /// Only threads of this directive, with all that belongs to them
+    #[arg(long, value_name = "ID")]
+    directive: Option<String>,
+    /// Say what would go, and remove nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub fn run(args: &PruneArgs, book: &Book, report: &Report) -> Result<Exit, Failure> {
+    if !args.older_than.is_finite() || args.older_than < 0.0 {
+        return Err(Failure::usage(format!("`--older-than {}` is no number of days", args.older_than)));
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "a float that is too large becomes the largest integer")]
+    let before = now().saturating_sub((args.older_than * 86_400_000.0) as i64);
+    let (entries, _) = book.threads()?;
+    let mut going: Vec<Entry> = Vec::new();
+    for family in families(entries) {
+        let wanted = args.directive.as_ref().is_none_or(|id| family.iter().any(|entry| entry.row.directive == *id));
+        let mut over = wanted;
+        for entry in &family {
+            over &= book.liveness(&entry.row)? == Liveness::Over && entry.row.status != Status::Suspended;
+            over &= entry.row.updated_at <= before;
+        }
+        if over {
+            going.extend(family);
+        }
+    }
+    if !args.dry_run {
+        let ids: Vec<ThreadId> = going.iter().map(|entry| entry.row.id.clone()).collect();
+        prune(&book.shared_disk(), &ids)?;
+    }
+    show(&going, report)?;
+    let what = count(going.len() as u64, "thread");
+    report.note(&if args.dry_run { format!("{what} would be removed") } else { format!("{what} removed") });
+    Ok(Exit::Fine)
+}
+
+/// Threads that belong together: by their tree, and by what goes on from what.
+fn families(entries: Vec<Entry>) -> Vec<Vec<Entry>> {
+    let mut of: BTreeMap<ThreadId, BTreeSet<ThreadId>> = BTreeMap::new();
+    for entry in &entries {
+        let row = &entry.row;
+        for other in [Some(&row.root), row.parent.as_ref(), row.continues.as_ref(), row.continued_by.as_ref()] {
+            let Some(other) = other else { continue };
+            of.entry(row.id.clone()).or_default().insert(other.clone());
+            of.entry(other.clone()).or_default().insert(row.id.clone());
+        }
+    }
+    let mut left: BTreeMap<ThreadId, Entry> = entries.into_iter().map(|entry| (entry.row.id.clone(), entry)).collect();
+    let mut families = Vec::new();
+    while let Some((id, first)) = left.pop_first() {
+        let (mut family, mut next) = (vec![first], vec![id]);
+        while let Some(id) = next.pop() {
+            for other in of.get(&id).into_iter().flatten() {
+                if let Some(entry) = left.remove(other) {
+                    next.push(other.clone());
+                    family.push(entry);
+                }
+            }
+        }
+        families.push(family);
+    }
+    families
+}

@@ -1,0 +1,159 @@
+//! `rye threads wait|status|results`: how threads stand and what they came to, whichever process runs them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use rye_engine::thread::RunResult;
+use rye_engine::thread_id::ThreadId;
+use rye_engine::threads::{Threads, Waited};
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::act::show;
+use super::book::{Book, Entry};
+use crate::Failure;
+use crate::args::Format;
+use crate::command::run::{RunOutput, exit};
+use crate::exit::Exit;
+use crate::report::Report;
+use crate::space::Spaces;
+use crate::view::short;
+
+#[derive(Debug, Args)]
+pub struct WaitArgs {
+    /// The threads' ids
+    #[arg(value_name = "THREAD", required = true)]
+    threads: Vec<String>,
+    /// At most so long, all together
+    #[arg(long, value_name = "SECONDS", default_value_t = 600.0)]
+    timeout: f64,
+}
+
+#[derive(Debug, Args)]
+pub struct LookArgs {
+    /// The threads' ids
+    #[arg(value_name = "THREAD", required = true)]
+    threads: Vec<String>,
+}
+
+/// `rye threads wait` and `rye threads results` with `--format json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct WaitOutput {
+    /// Every thread is over.
+    pub all_over: bool,
+    pub threads: Vec<WaitedOutput>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct WaitedOutput {
+    /// The thread that was asked for.
+    pub asked: String,
+    /// `over`, `running`, `orphaned` or `unknown`.
+    pub standing: String,
+    /// Of the last thread of its chain, once it is over.
+    pub result: Option<RunOutput>,
+}
+
+pub fn wait(args: &WaitArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+    let timeout = Duration::try_from_secs_f64(args.timeout)
+        .map_err(|_| Failure::usage(format!("`--timeout {}` is no number of seconds", args.timeout)))?;
+    looked(&args.threads, timeout, book, spaces, report)
+}
+
+pub fn results(args: &LookArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+    looked(&args.threads, Duration::ZERO, book, spaces, report).map(|_| Exit::Fine)
+}
+
+pub fn status(args: &LookArgs, book: &Book, report: &Report) -> Result<Exit, Failure> {
+    let entries: Result<Vec<Entry>, Failure> = args.threads.iter().map(|thread| book.last(thread)).collect();
+    show(&entries?, report)
+}
+
+fn looked(
+    threads: &[String],
+    timeout: Duration,
+    book: &Book,
+    spaces: &Spaces,
+    report: &Report,
+) -> Result<Exit, Failure> {
+    let ids: Result<Vec<ThreadId>, Failure> = threads.iter().map(|id| Ok(book.find(id)?.row.id)).collect();
+    let ids = ids?;
+    let store = Arc::new(Threads::open(&spaces.project)?);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let waited: Result<Vec<Waited>, Failure> = runtime.block_on(async {
+        let until = Instant::now() + timeout.min(Duration::from_secs(10 * 365 * 24 * 3600));
+        let mut waited = Vec::with_capacity(ids.len());
+        for id in &ids {
+            waited.push(store.wait(id, until).await?);
+        }
+        Ok(waited)
+    });
+    let waited = waited?;
+    let all_over = waited.iter().all(|one| matches!(one, Waited::Over(_)));
+    let worst = waited.iter().map(code).max_by_key(|exit| weight(*exit)).unwrap_or(Exit::Fine);
+    let list = threads.iter().zip(waited);
+    match report.format() {
+        Format::Json => {
+            let threads = list.map(|(asked, one)| output(asked, one)).collect();
+            report.json(&WaitOutput { all_over, threads })?;
+        }
+        Format::Human | Format::Plain => {
+            for (asked, one) in list {
+                report.line(&line(asked, &one))?;
+            }
+        }
+    }
+    Ok(worst)
+}
+
+/// A wait ends as the run it waited for did.
+fn code(waited: &Waited) -> Exit {
+    match waited {
+        Waited::Over(result) => exit(result, Some(rye_compiler::plan::Asked::Limit)),
+        Waited::Orphaned(_) | Waited::TimedOut(_) | Waited::Unknown => Exit::Failed,
+    }
+}
+
+fn weight(exit: Exit) -> u8 {
+    match exit {
+        Exit::Fine => 0,
+        Exit::Cancelled => 1,
+        Exit::Limit => 2,
+        Exit::Refused => 3,
+        Exit::Failed => 4,
+        Exit::Usage => 5,
+    }
+}
+
+fn standing(waited: &Waited) -> &'static str {
+    match waited {
+        Waited::Over(_) => "over",
+        Waited::TimedOut(_) => "running",
+        Waited::Orphaned(_) => "orphaned",
+        Waited::Unknown => "unknown",
+    }
+}
+
+fn output(asked: &str, waited: Waited) -> WaitedOutput {
+    let standing = standing(&waited).to_owned();
+    let result = if let Waited::Over(result) = waited { Some(RunOutput::from(*result)) } else { None };
+    WaitedOutput { asked: asked.to_owned(), standing, result }
+}
+
+fn line(asked: &str, waited: &Waited) -> String {
+    let Waited::Over(result) = waited else { return format!("{asked}\t{}", standing(waited)) };
+    format!("{}\t{}\t{}", result.thread_id, result.status.word(), said(result))
+}
+
+/// What it came to, on one line.
+fn said(result: &RunResult) -> String {
+    let text = match (&result.error, &result.outputs, &result.result) {
+        (Some(error), _, _) => format!("{}: {}", error.code, error.message),
+        (None, Some(outputs), _) => serde_json::to_string(outputs).unwrap_or_default(),
+        (None, None, Some(text)) => text.clone(),
+        (None, None, None) => String::new(),
+    };
+    short(&text, 2_000)
+}

@@ -1,0 +1,206 @@
+//! The pieces of a reply on their way to `live.jsonl`, for those who watch from another process: gathered for a moment,
+//! written together, gone when the attempt ends. Whoever is too slow loses pieces, and is told how many.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinHandle;
+
+use crate::provider::Delta;
+use crate::store::{Disk, Live};
+use crate::thread_id::ThreadId;
+
+/// A line of `live.jsonl`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Streamed {
+    pub turn: u64,
+    pub attempt: u32,
+    #[serde(flatten)]
+    pub piece: Piece,
+    /// Pieces before this one that were dropped.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dropped: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Piece {
+    Text { text: String },
+    Thinking { text: String },
+    ToolCall { id: String, name: String },
+    ToolInput { id: String, text: String },
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+impl Streamed {
+    /// What the model says, as far as it says anything.
+    pub fn text(&self) -> Option<&str> {
+        if let Piece::Text { text } = &self.piece { Some(text) } else { None }
+    }
+}
+
+/// How long pieces gather.
+const MOMENT: Duration = Duration::from_millis(60);
+/// Pieces that wait to be written, and bytes of them.
+const BACKLOG: usize = 4096;
+const BYTES: usize = 512 * 1024;
+
+/// One attempt's pieces.
+pub(crate) struct Stream {
+    shared: Arc<Shared>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    disk: Arc<dyn Disk>,
+    thread: ThreadId,
+    turn: u64,
+    attempt: u32,
+    gathered: Mutex<Gathered>,
+}
+
+#[derive(Default)]
+struct Gathered {
+    pieces: Vec<Piece>,
+    bytes: usize,
+    dropped: u64,
+}
+
+impl Stream {
+    pub fn new(disk: Arc<dyn Disk>, thread: ThreadId, turn: u64, attempt: u32) -> Self {
+        let shared = Shared { disk, thread, turn, attempt, gathered: Mutex::default() };
+        Self { shared: Arc::new(shared), writer: Mutex::default() }
+    }
+
+    /// Takes a piece. Never waits.
+    pub fn push(&self, delta: &Delta) {
+        self.shared.gather(delta);
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if writer.is_none() {
+            *writer = Some(tokio::spawn(write(Arc::clone(&self.shared))));
+        }
+    }
+
+    /// The attempt is over: what counts of it goes into the transcript.
+    pub async fn end(self) {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(writer) = writer else { return };
+        writer.abort();
+        // One that was writing finishes that first; nothing else is worth knowing of it.
+        writer.await.ok();
+        let (disk, thread) = (Arc::clone(&self.shared.disk), self.shared.thread.clone());
+        let cut = tokio::task::spawn_blocking(move || Live::new(disk, &thread).cut()).await;
+        if let Ok(Err(error)) = cut {
+            tracing::warn!(thread = %self.shared.thread, %error, "live.jsonl stays");
+        }
+    }
+}
+
+impl Shared {
+    fn gather(&self, delta: &Delta) {
+        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        let gathered = &mut *gathered;
+        let (piece, size) = match delta {
+            Delta::Text(text) => (Piece::Text { text: text.clone() }, text.len()),
+            Delta::Thinking(text) => (Piece::Thinking { text: text.clone() }, text.len()),
+            Delta::ToolCallStarted { id, name } => (Piece::ToolCall { id: id.clone(), name: name.clone() }, 64),
+            Delta::ToolCallInput { id, fragment } => {
+                (Piece::ToolInput { id: id.clone(), text: fragment.clone() }, fragment.len())
+            }
+        };
+        if gathered.bytes + size > BYTES || gathered.pieces.len() >= BACKLOG {
+            gathered.dropped += 1;
+            return;
+        }
+        gathered.bytes += size;
+        match (gathered.pieces.last_mut(), piece) {
+            (Some(Piece::Text { text }), Piece::Text { text: more })
+            | (Some(Piece::Thinking { text }), Piece::Thinking { text: more }) => text.push_str(&more),
+            (Some(Piece::ToolInput { id, text }), Piece::ToolInput { id: same, text: more }) if *id == same => {
+                text.push_str(&more);
+            }
+            (_, piece) => gathered.pieces.push(piece),
+        }
+    }
+
+    fn take(&self) -> Vec<Streamed> {
+        let Gathered { pieces, dropped, .. } =
+            std::mem::take(&mut *self.gathered.lock().unwrap_or_else(PoisonError::into_inner));
+        let (turn, attempt) = (self.turn, self.attempt);
+        let mut dropped = Some(dropped);
+        let line = |piece| Streamed { turn, attempt, piece, dropped: dropped.take().unwrap_or(0) };
+        pieces.into_iter().map(line).collect()
+    }
+}
+
+/// Writes what has gathered, again and again, until it is told that the attempt is over.
+async fn write(shared: Arc<Shared>) {
+    let mut begun = false;
+    loop {
+        tokio::time::sleep(MOMENT).await;
+        let pieces = shared.take();
+        if pieces.is_empty() {
+            continue;
+        }
+        let of = Arc::clone(&shared);
+        let fresh = !std::mem::replace(&mut begun, true);
+        let append = move || {
+            let mut live = Live::new(Arc::clone(&of.disk), &of.thread);
+            if fresh {
+                // What an earlier attempt left behind.
+                live.cut()?;
+            }
+            live.append(&pieces)
+        };
+        match tokio::task::spawn_blocking(append).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(thread = %shared.thread, %error, "live.jsonl cannot be written"),
+            Err(error) => tracing::warn!(thread = %shared.thread, %error, "live.jsonl was not written"),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::store::disk::SimulatedDisk;
+
+    fn shared() -> Shared {
+        let thread = ThreadId::parse("a-1").unwrap();
+        Shared { disk: Arc::new(SimulatedDisk::new()), thread, turn: 1, attempt: 0, gathered: Mutex::default() }
+    }
+
+    #[test]
+    fn pieces_of_one_kind_become_one_line() {
+        let shared = shared();
+        for text in ["a", "b"] {
+            shared.gather(&Delta::Text(text.into()));
+        }
+        shared.gather(&Delta::Thinking("c".into()));
+        shared.gather(&Delta::Text("d".into()));
+        let lines = shared.take();
+        assert_eq!(lines.len(), 3);
+        assert_eq!(lines.iter().filter_map(Streamed::text).collect::<Vec<_>>(), ["ab", "d"]);
+        let line = serde_json::to_string(&lines.first()).unwrap();
+        assert_eq!(line, "{\"turn\":1,\"attempt\":0,\"kind\":\"text\",\"text\":\"ab\"}");
+    }
+
+    #[test]
+    fn what_nobody_writes_in_time_is_dropped_and_counted() {
+        let shared = shared();
+        let long = "x".repeat(100_000);
+        for _ in 0..8 {
+            shared.gather(&Delta::Text(long.clone()));
+        }
+        let lines = shared.take();
+        assert_eq!(lines.iter().map(|line| line.dropped).sum::<u64>(), 3);
+        shared.gather(&Delta::Text("again".into()));
+        assert_eq!(shared.take().iter().map(|line| line.dropped).sum::<u64>(), 0);
+    }
+}

@@ -1,0 +1,53 @@
+//! `rye/agent/threads/thread_directive`: the tool that starts a child as `rye_execute` on a directive does, with a model and
+//! limits of its own. Its arguments are read here; what it may start is the gate's to say.
+
+use rye_grammar::ItemId;
+use serde_json::{Map, Value};
+
+use super::ChildStart;
+
+/// The id of the tool.
+pub(in crate::machine) const THREAD_DIRECTIVE: &str = "rye/agent/threads/thread_directive";
+
+const KEYS: [&str; 5] = ["directive_name", "async", "inputs", "model", "limit_overrides"];
+const LIMITS: [&str; 6] = ["turns", "tokens", "spend", "spawns", "duration_seconds", "depth"];
+
+/// Reads the arguments, or says what is wrong with them, for the model.
+pub(super) fn read(parameters: &Value) -> Result<ChildStart, String> {
+    let Value::Object(given) = parameters else { return Err(wrong("its parameters must be an object")) };
+    if let Some(key) = given.keys().find(|key| !KEYS.contains(&key.as_str())) {
+        return Err(wrong(&format!("there is no parameter `{key}`; there are {}", KEYS.join(", "))));
+    }
+    let value = |key: &str| given.get(key).filter(|value| !value.is_null());
+    let Some(Value::String(name)) = value("directive_name") else {
+        return Err(wrong("`directive_name` must be the id of a directive"));
+    };
+    let directive = ItemId::parse(name).map_err(|invalid| wrong(&invalid.reason))?;
+    let detached = match value("async") {
+        None => false,
+        Some(Value::Bool(detached)) => *detached,
+        Some(_) => return Err(wrong("`async` must be true or false")),
+    };
+    let model = match value("model") {
+        None => None,
+        Some(Value::String(model)) => Some(model.clone()),
+        Some(_) => return Err(wrong("`model` must be a string")),
+    };
+    let limit_overrides = object(value("limit_overrides"), "limit_overrides")?;
+    if let Some(name) = limit_overrides.keys().find(|name| !LIMITS.contains(&name.as_str())) {
+        return Err(wrong(&format!("there is no limit `{name}`; there are {}", LIMITS.join(", "))));
+    }
+    Ok(ChildStart { directive, inputs: object(value("inputs"), "inputs")?, model, limit_overrides, detached })
+}
+
+fn object(value: Option<&Value>, key: &str) -> Result<Map<String, Value>, String> {
+    match value {
+        None => Ok(Map::new()),
+        Some(Value::Object(map)) => Ok(map.clone()),
+        Some(_) => Err(wrong(&format!("`{key}` must be an object"))),
+    }
+}
+
+fn wrong(what: &str) -> String {
+    format!("thread_directive: {what}")
+}

@@ -1,0 +1,115 @@
+//! `rye/agent/threads/state`: values that a thread keeps for its hooks and tools. Reading them changes nothing; writing one
+//! is an event of the thread, so the machine itself answers and nothing else holds them.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::event::StateSet;
+
+/// The id of the tool.
+pub(crate) const STATE_TOOL: &str = "rye/agent/threads/state";
+
+/// Characters of a key.
+const KEY: usize = 200;
+/// Bytes of a value as JSON.
+const VALUE: usize = 64 * 1024;
+/// Keys of one thread.
+const KEYS: usize = 1_000;
+
+/// What is asked of the store.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Keep {
+    /// One value, or all of them.
+    Get(Option<String>),
+    /// A null removes the key.
+    Set(StateSet),
+}
+
+/// Reads the arguments, or says what is wrong with them, for the model.
+pub(crate) fn read(parameters: &Value) -> Result<Keep, String> {
+    let wrong = |what: &str| Err(format!("state: {what}"));
+    let Value::Object(given) = parameters else { return wrong("its parameters must be an object") };
+    if let Some(key) = given.keys().find(|key| !["operation", "key", "value"].contains(&key.as_str())) {
+        return wrong(&format!("there is no parameter `{key}`; there are operation, key, value"));
+    }
+    let key = match given.get("key") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(key)) if !key.is_empty() && key.chars().count() <= KEY => Some(key.clone()),
+        Some(_) => return wrong(&format!("`key` must be a string of 1 to {KEY} characters")),
+    };
+    match (given.get("operation").and_then(Value::as_str), key, given.get("value")) {
+        (Some("get"), key, None) => Ok(Keep::Get(key)),
+        (Some("get"), _, Some(_)) => wrong("`value` belongs to `set`"),
+        (Some("set"), Some(key), Some(value)) => {
+            let bytes = value.to_string().len();
+            if bytes > VALUE {
+                return wrong(&format!("the value has {bytes} bytes, and {VALUE} are kept at most"));
+            }
+            Ok(Keep::Set(StateSet { key, value: value.clone() }))
+        }
+        (Some("set"), _, _) => wrong("`set` needs `key` and `value`"),
+        _ => wrong("`operation` must be `get` or `set`"),
+    }
+}
+
+/// What the store answers, and what is to be written.
+pub(crate) fn answer(store: &BTreeMap<String, Value>, asked: Keep) -> Result<(Value, Option<StateSet>), String> {
+    match asked {
+        Keep::Get(Some(key)) => Ok((store.get(&key).cloned().unwrap_or(Value::Null), None)),
+        Keep::Get(None) => {
+            let all: Map<String, Value> = store.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+            Ok((Value::Object(all), None))
+        }
+        Keep::Set(set) if store.len() >= KEYS && !store.contains_key(&set.key) && !set.value.is_null() => {
+            Err(format!("state: {KEYS} keys are kept at most"))
+        }
+        Keep::Set(set) => Ok((set.value.clone(), Some(set))),
+    }
+}
+
+/// Writes one value.
+pub(crate) fn write(store: &mut BTreeMap<String, Value>, set: &StateSet) {
+    if set.value.is_null() {
+        store.remove(&set.key);
+    } else {
+        store.insert(set.key.clone(), set.value.clone());
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_set_is_got() {
+        let mut store = BTreeMap::new();
+        let set = read(&json!({"operation": "set", "key": "a", "value": [1]})).unwrap();
+        let (said, written) = answer(&store, set).unwrap();
+        assert_eq!(said, json!([1]));
+        write(&mut store, &written.unwrap());
+        let get = |key: Value| answer(&store, read(&json!({"operation": "get", "key": key})).unwrap()).unwrap().0;
+        assert_eq!((get(json!("a")), get(json!("b")), get(Value::Null)), (json!([1]), Value::Null, json!({"a": [1]})));
+        write(&mut store, &StateSet { key: "a".into(), value: Value::Null });
+        assert!(store.is_empty());
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused() {
+        for bad in [
+            json!({}),
+            json!({"operation": "drop"}),
+            json!({"operation": "set", "key": "a"}),
+            json!({"operation": "set", "key": "", "value": 1}),
+            json!({"operation": "set", "key": "a", "value": "x".repeat(VALUE)}),
+            json!({"operation": "get", "key": "a", "value": 1}),
+            json!({"operation": "get", "thread_id": "other"}),
+            json!([]),
+        ] {
+            assert!(read(&bad).is_err(), "{bad}");
+        }
+    }
+}

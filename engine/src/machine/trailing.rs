@@ -1,0 +1,90 @@
+//! The end of a conversation that another one, or a summary, begins with: within a number of tokens, and never a call
+//! without its result.
+
+use rye_compiler::plan::Plan;
+use serde_json::Value;
+
+use crate::message::{Block, Message};
+
+/// Tokens of trailing messages that a continuation begins with.
+pub(crate) fn ceiling(plan: &Plan) -> u64 {
+    let setting = plan.settings.get("coordination").and_then(|v| v.pointer("/continuation/resume_ceiling_tokens"));
+    setting.and_then(Value::as_u64).unwrap_or(16_000)
+}
+
+/// The last messages within a number of tokens, from a user message on.
+pub(crate) fn trailing(messages: &[Message], tokens: u64) -> Vec<Message> {
+    let start = start(messages, tokens, |message| message.kind() == "user");
+    messages.get(start..).unwrap_or_default().to_vec()
+}
+
+/// How many messages stay beside a summary: also from a reply on, because the summary is a user message itself.
+pub(super) fn kept(plan: &Plan, messages: &[Message]) -> usize {
+    let tokens = ceiling(plan).min(plan.model.context_window / 4);
+    let start = start(messages, tokens, |message| matches!(message.kind(), "user" | "assistant"));
+    // The first message is the prompt, which stays anyway.
+    messages.len() - start.max(1).min(messages.len())
+}
+
+fn start(messages: &[Message], tokens: u64, may_begin: impl Fn(&Message) -> bool) -> usize {
+    let mut left = tokens.saturating_mul(4);
+    let mut start = messages.len();
+    for (index, message) in messages.iter().enumerate().rev() {
+        let weight = characters(message);
+        if weight > left {
+            break;
+        }
+        left -= weight;
+        if may_begin(message) {
+            start = index;
+        }
+    }
+    start
+}
+
+fn characters(message: &Message) -> u64 {
+    let text = match message {
+        Message::User { content } | Message::Assistant { content } => {
+            content.iter().map(|block| if let Block::Text { text } = block { text.len() } else { 200 }).sum()
+        }
+        Message::ToolResult { content, .. } | Message::Custom { content, .. } => content.len(),
+        Message::Bash { command, output, .. } => command.len() + output.len(),
+        Message::CompactionSummary { text } | Message::BranchSummary { text } => text.len(),
+    };
+    text as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::message::ToolCall;
+
+    fn call() -> Message {
+        let call = ToolCall { id: "c".into(), name: "t".into(), input: json!({}) };
+        Message::Assistant { content: vec![Block::ToolCall(call)] }
+    }
+
+    fn result(bytes: usize) -> Message {
+        Message::ToolResult { call_id: "c".into(), name: "t".into(), content: "x".repeat(bytes), is_error: false }
+    }
+
+    #[test]
+    fn a_call_is_never_parted_from_its_result() {
+        let talk = [Message::user("first"), call(), result(100), Message::user("second"), call(), result(100)];
+        for tokens in 0..400 {
+            for list in [
+                trailing(&talk, tokens),
+                talk.get(start(&talk, tokens, |m| m.kind() == "assistant")..).unwrap_or_default().to_vec(),
+            ] {
+                let calls = list.iter().filter(|m| m.kind() == "assistant").count();
+                let results = list.iter().filter(|m| m.kind() == "tool_result").count();
+                assert_eq!(calls, results, "{tokens} tokens");
+            }
+            let first = trailing(&talk, tokens);
+            assert!(first.first().is_none_or(|m| m.kind() == "user"));
+        }
+        assert_eq!(trailing(&talk, 1_000).len(), 6);
+    }
+}

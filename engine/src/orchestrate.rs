@@ -1,0 +1,281 @@
+//! `rye/agent/threads/orchestrator`: looking at threads, waiting for them, stopping them and going on from them, as a tool.
+//! The gate has allowed the call; which threads it may touch is decided here: anybody's may be looked at, only those below
+//! the caller may be stopped or gone on from, and what goes on runs below the caller.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use regex::Regex;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::engine::Inner;
+use crate::event::Letter;
+use crate::provider::BoxFuture;
+use crate::session::{Place, blocking};
+use crate::store::mailbox;
+use crate::store::registry::Liveness;
+use crate::thread::{PrintedCost, Status};
+use crate::thread_id::ThreadId;
+use crate::threads::{Listed, Threads, Waited};
+use crate::tool::{Invocation, Tool, ToolOutcome};
+
+mod asked;
+
+use asked::Asked;
+
+/// The tool, for one engine.
+pub(crate) struct Orchestrator {
+    pub engine: Weak<Inner>,
+}
+
+/// Why there is no answer, for the model.
+type Refusal = String;
+
+/// Places found at most.
+const FOUND: usize = 200;
+
+impl Tool for Orchestrator {
+    fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
+        Box::pin(async move {
+            let Some(engine) = self.engine.upgrade() else { return ToolOutcome::error("the engine is closing") };
+            let answered = async {
+                let asked = Asked::read(&invocation.parameters)?;
+                let caller = ThreadId::parse(&invocation.thread_id).map_err(|invalid| invalid.reason)?;
+                let threads = Arc::new(engine.threads());
+                Caller { engine, threads, id: caller, most: invocation.timeout }.answer(asked).await
+            };
+            match answered.await {
+                Ok(content) => ToolOutcome::ok(content),
+                Err(refusal) => ToolOutcome::error(format!("orchestrator: {refusal}")),
+            }
+        })
+    }
+}
+
+/// The thread that asks.
+struct Caller {
+    engine: Arc<Inner>,
+    threads: Arc<Threads>,
+    id: ThreadId,
+    /// How long it may wait.
+    most: Duration,
+}
+
+impl Caller {
+    async fn answer(&self, asked: Asked) -> Result<Value, Refusal> {
+        match asked {
+            Asked::Wait { threads, timeout } => self.wait(threads, timeout).await,
+            Asked::Cancel(thread) => self.stop(thread, Letter::Cancel).await,
+            Asked::Kill(thread) => self.stop(thread, Letter::Kill).await,
+            Asked::Status(thread) => self.look(move |threads| status(threads, &thread)).await,
+            Asked::Active => self.look(active).await,
+            Asked::Aggregate(list) => self.look(move |threads| aggregate(threads, &list)).await,
+            Asked::Chain(thread) => self.look(move |threads| chain(threads, &thread)).await,
+            Asked::Search { thread, pattern } => self.look(move |threads| search(threads, &thread, &pattern)).await,
+            Asked::Read { thread, tail } => self.look(move |threads| transcript(threads, &thread, tail)).await,
+            Asked::Resume { thread, message } => self.go_on(thread, Place::End, message).await,
+            Asked::Handoff(thread) => self.hand_over(thread).await,
+        }
+    }
+
+    /// Looks at the store where blocking is allowed.
+    async fn look(
+        &self,
+        look: impl FnOnce(&Threads) -> Result<Value, Refusal> + Send + 'static,
+    ) -> Result<Value, Refusal> {
+        let threads = Arc::clone(&self.threads);
+        blocking(move || Ok(look(&threads))).await.map_err(|error| error.to_string())?
+    }
+
+    async fn wait(&self, threads: Vec<ThreadId>, timeout: Option<Duration>) -> Result<Value, Refusal> {
+        let above = self.above(&self.id).await?;
+        if let Some(thread) = threads.iter().find(|thread| above.contains(thread)) {
+            return Err(format!("a thread cannot wait for itself or for one above it (`{thread}`)"));
+        }
+        let timeout = match timeout {
+            Some(timeout) => timeout,
+            None => self.usual_wait().await?,
+        };
+        let until = Instant::now() + timeout.min(self.most);
+        let mut list = Vec::with_capacity(threads.len());
+        let mut complete = true;
+        for thread in threads {
+            // One after the other: the time is that of all together.
+            let waited = self.threads.wait(&thread, until).await.map_err(|error| error.to_string())?;
+            complete &= matches!(waited, Waited::Over(_));
+            list.push(told(&thread, waited));
+        }
+        Ok(json!({"all_over": complete, "threads": list}))
+    }
+
+    /// `wait_threads.default_timeout` of `agent/coordination`, as the caller's plan has it.
+    async fn usual_wait(&self) -> Result<Duration, Refusal> {
+        let (threads, id) = (Arc::clone(&self.threads), self.id.clone());
+        let parent = blocking(move || threads.parent(&id)).await.map_err(refused)?;
+        let setting = parent.as_ref().and_then(|parent| parent.plan.settings.get("coordination"));
+        let seconds = setting.and_then(|v| v.pointer("/wait_threads/default_timeout")).and_then(Value::as_u64);
+        Ok(Duration::from_secs(seconds.unwrap_or(600)))
+    }
+
+    async fn stop(&self, thread: ThreadId, letter: Letter) -> Result<Value, Refusal> {
+        self.must_be_below(&thread).await?;
+        let last = self.last_of(&thread).await?;
+        let Some(listed) = self.listed(&last).await? else { return Err(unknown(&thread)) };
+        if listed.liveness != Liveness::Over {
+            self.send(&last, letter).await?;
+        }
+        self.look(move |threads| status(threads, &last)).await
+    }
+
+    async fn hand_over(&self, thread: ThreadId) -> Result<Value, Refusal> {
+        if thread != self.id {
+            self.must_be_below(&thread).await?;
+        }
+        let last = self.last_of(&thread).await?;
+        let Some(listed) = self.listed(&last).await? else { return Err(unknown(&thread)) };
+        if listed.liveness == Liveness::Over {
+            return self.go_on(last, Place::Handoff, String::new()).await;
+        }
+        self.send(&last, Letter::Handoff).await?;
+        Ok(json!({"thread_id": last, "status": "running", "handoff": "after this turn"}))
+    }
+
+    /// A new thread below the caller that goes on from another one.
+    async fn go_on(&self, thread: ThreadId, place: Place, message: String) -> Result<Value, Refusal> {
+        self.must_be_below(&thread).await?;
+        let last = self.last_of(&thread).await?;
+        let listed = self.listed(&last).await?.ok_or_else(|| unknown(&thread))?;
+        if listed.liveness != Liveness::Over || listed.row.status == Status::Suspended {
+            return Err(format!("`{last}` is not over: {}", listed.row.status.word()));
+        }
+        let (threads, id) = (Arc::clone(&self.threads), self.id.clone());
+        let parent = blocking(move || threads.parent(&id)).await.map_err(|error| error.to_string())?;
+        let parent = parent.ok_or_else(|| "the caller has no record".to_owned())?;
+        let started = self.engine.go_on_from(&last, place, message, Some(parent)).await;
+        let handle = started.map_err(|error| error.to_string())?;
+        Ok(json!({"thread_id": handle.thread_id, "continues": last, "status": "running", "pid": std::process::id()}))
+    }
+
+    /// In this process at once, to another by mail.
+    async fn send(&self, thread: &ThreadId, letter: Letter) -> Result<(), Refusal> {
+        if self.engine.post(thread, letter.clone()) {
+            return Ok(());
+        }
+        let (disk, thread, now) = (Arc::clone(&self.engine.disk), thread.clone(), self.engine.clock.now());
+        let send = move || {
+            let body = serde_json::to_value(&letter).unwrap_or(Value::Null);
+            Ok(mailbox::send(&*disk, &thread, &body, now).map(drop)?)
+        };
+        blocking(send).await.map_err(|error| error.to_string())
+    }
+
+    /// Only what runs below the caller, or goes on from such a thread, is the caller's to act on.
+    async fn must_be_below(&self, thread: &ThreadId) -> Result<(), Refusal> {
+        let above = self.above(thread).await?;
+        if above.is_empty() {
+            return Err(unknown(thread));
+        }
+        if *thread != self.id && above.contains(&self.id) {
+            return Ok(());
+        }
+        Err(format!("`{thread}` does not run below this thread, which may only look at it"))
+    }
+
+    /// A thread, those above it and those it goes on from.
+    async fn above(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, Refusal> {
+        let (engine, thread) = (Arc::clone(&self.engine), thread.clone());
+        let climb = move || {
+            let (mut seen, mut next) = (Vec::new(), vec![thread]);
+            while let Some(id) = next.pop() {
+                if seen.contains(&id) {
+                    continue;
+                }
+                let Some(row) = engine.writer.registry().thread(&id)? else { continue };
+                next.extend(row.parent.into_iter().chain(row.continues));
+                seen.push(id);
+            }
+            Ok(seen)
+        };
+        blocking(climb).await.map_err(|error| error.to_string())
+    }
+
+    async fn last_of(&self, thread: &ThreadId) -> Result<ThreadId, Refusal> {
+        let (threads, id) = (Arc::clone(&self.threads), thread.clone());
+        blocking(move || Ok(threads.last_of(&id)?)).await.map_err(|error| error.to_string())
+    }
+
+    async fn listed(&self, thread: &ThreadId) -> Result<Option<Listed>, Refusal> {
+        let (threads, id) = (Arc::clone(&self.threads), thread.clone());
+        blocking(move || Ok(threads.show(&id)?)).await.map_err(|error| error.to_string())
+    }
+}
+
+fn unknown(thread: &ThreadId) -> Refusal {
+    format!("there is no thread `{thread}`")
+}
+
+fn refused(error: impl ToString) -> Refusal {
+    error.to_string()
+}
+
+/// What a wait for one thread came to, under the name it was asked by.
+fn told(asked: &ThreadId, waited: Waited) -> Value {
+    let (mut told, state) = match waited {
+        Waited::Over(result) => (serde_json::to_value(&*result).unwrap_or(Value::Null), None),
+        Waited::Orphaned(listed) => (row(&listed), Some("orphaned")),
+        Waited::TimedOut(listed) => (row(&listed), Some("timed_out")),
+        Waited::Unknown => (json!({"thread_id": asked}), Some("unknown")),
+    };
+    if let Value::Object(map) = &mut told {
+        map.insert("asked".into(), asked.as_str().into());
+        map.extend(state.map(|state| ("wait".to_owned(), state.into())));
+    }
+    told
+}
+
+fn row(listed: &Listed) -> Value {
+    let row = &listed.row;
+    json!({
+        "thread_id": row.id, "directive": row.directive, "status": row.status,
+        "orphaned": listed.liveness == Liveness::Orphaned, "parent": row.parent, "root": row.root,
+        "cost": PrintedCost::from(row.cost), "continues": row.continues, "continued_by": row.continued_by,
+    })
+}
+
+fn status(threads: &Threads, thread: &ThreadId) -> Result<Value, Refusal> {
+    let last = threads.last_of(thread).map_err(refused)?;
+    let listed = threads.show(&last).map_err(refused)?.ok_or_else(|| unknown(thread))?;
+    Ok(row(&listed))
+}
+
+fn active(threads: &Threads) -> Result<Value, Refusal> {
+    let mut list = threads.list().map_err(refused)?;
+    list.retain(|listed| listed.liveness != Liveness::Over);
+    Ok(json!({"threads": list.iter().map(row).collect::<Vec<_>>()}))
+}
+
+fn aggregate(threads: &Threads, list: &[ThreadId]) -> Result<Value, Refusal> {
+    let looks: Result<Vec<Value>, Refusal> =
+        list.iter().map(|thread| Ok(told(thread, threads.look(thread).map_err(refused)?))).collect();
+    Ok(json!({"threads": looks?}))
+}
+
+fn chain(threads: &Threads, thread: &ThreadId) -> Result<Value, Refusal> {
+    let chain = threads.chain(thread).map_err(refused)?;
+    let rows: Result<Vec<Option<Listed>>, Refusal> = chain.iter().map(|id| threads.show(id).map_err(refused)).collect();
+    let rows: Vec<Value> = rows?.iter().flatten().map(row).collect();
+    if rows.is_empty() { Err(unknown(thread)) } else { Ok(json!({"chain": rows})) }
+}
+
+fn search(threads: &Threads, thread: &ThreadId, pattern: &Regex) -> Result<Value, Refusal> {
+    let found = threads.search(thread, pattern, FOUND).map_err(refused)?;
+    Ok(json!({"matches": found, "more": found.len() >= FOUND}))
+}
+
+fn transcript(threads: &Threads, thread: &ThreadId, tail: Option<usize>) -> Result<Value, Refusal> {
+    let events = threads.transcript(thread).map_err(refused)?;
+    let skip = tail.map_or(0, |tail| events.len().saturating_sub(tail));
+    let line = |event: &crate::event::Event| json!({"seq": event.seq, "ts": event.ts, "event": event.body});
+    Ok(json!({"thread_id": thread, "events": events.iter().skip(skip).map(line).collect::<Vec<_>>()}))
+}

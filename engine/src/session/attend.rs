@@ -1,0 +1,80 @@
+//! Waiting for children: for the result that a call wants, or to tell a parent that went on without it. A child that no
+//! process runs is taken up here first.
+
+use std::sync::Arc;
+
+use super::blocking;
+use crate::driver::{DriveError, Outlet};
+use crate::engine::Inner;
+use crate::machine::State;
+use crate::thread::{Cost, RunResult};
+use crate::thread_id::ThreadId;
+use crate::threads::result_of;
+
+/// The children that a thread had when it was cut off and that none of its calls waits for.
+pub(super) fn unattended(state: &State) -> Vec<(u64, ThreadId)> {
+    let detached = state.living().filter(|(_, child)| child.detached);
+    detached.filter_map(|(spawn, child)| Some((spawn, ThreadId::parse(child.thread_id.as_deref()?).ok()?))).collect()
+}
+
+impl Inner {
+    /// Tells a thread of this process when a child has ended that no call of it waits for.
+    pub(super) fn attend(self: &Arc<Self>, parent: &ThreadId, spawn: u64, child: &ThreadId, outlet: &Arc<Outlet>) {
+        let (engine, parent, child) = (Arc::clone(self), parent.clone(), child.clone());
+        let outlet = Arc::clone(outlet);
+        tokio::spawn(async move {
+            match engine.result_of_child(&child, &outlet).await {
+                Ok((result, cost)) => {
+                    if let Some(running) = engine.running(&parent) {
+                        running.control.child_ended(spawn, result.thread_id, result.status, cost);
+                    }
+                }
+                Err(error) => tracing::warn!(%child, %error, "a child cannot be gone on with"),
+            }
+        });
+    }
+
+    /// The result of a child and what it cost, however far it has come.
+    pub(super) async fn result_of_child(
+        self: &Arc<Self>,
+        thread: &ThreadId,
+        outlet: &Arc<Outlet>,
+    ) -> Result<(RunResult, Cost), DriveError> {
+        if let Some(running) = self.running(thread) {
+            return self.with_cost(thread, running.result().await).await;
+        }
+        let id = thread.clone();
+        let row = self.read(move |registry| registry.thread(&id)).await?;
+        if row.as_ref().is_some_and(|row| row.status.is_over()) {
+            if let Some(next) = row.and_then(|row| row.continued_by) {
+                return Box::pin(self.result_of_child(&next, outlet)).await;
+            }
+            let (threads, id) = (self.threads(), thread.clone());
+            let events = blocking(move || Ok(threads.transcript(&id)?)).await?;
+            let result = result_of(thread, &events).unwrap_or_else(|| Self::never_began(thread));
+            return self.with_cost(thread, result).await;
+        }
+        if let Some(running) = Box::pin(self.recover(thread, Arc::clone(outlet), Vec::new())).await? {
+            return self.with_cost(thread, running.result().await).await;
+        }
+        Ok((Self::never_began(thread), Cost::default()))
+    }
+
+    /// Cost as the rows of the child and of what went on from it say.
+    async fn with_cost(&self, first: &ThreadId, result: RunResult) -> Result<(RunResult, Cost), DriveError> {
+        let first = first.clone();
+        let cost = self.read(move |registry| {
+            let (mut cost, mut next) = (Cost::default(), Some(first));
+            while let Some(row) = next.take().map(|id| registry.thread(&id)).transpose()?.flatten() {
+                cost.turns += row.cost.turns;
+                cost.input_tokens += row.cost.input_tokens;
+                cost.output_tokens += row.cost.output_tokens;
+                cost.cached_tokens += row.cost.cached_tokens;
+                cost.spend = cost.spend.saturating_add(row.cost.spend);
+                next = row.continued_by.filter(|by| *by != row.id);
+            }
+            Ok(cost)
+        });
+        Ok((result, cost.await?))
+    }
+}

@@ -1,0 +1,117 @@
+//! What is set aside for children, and their rows: one commit for a whole group.
+
+use std::sync::Arc;
+
+use rye_compiler::semantics::ledger::{Answer as LedgerAnswer, Operation};
+use rye_compiler::semantics::money::Nanos;
+
+use super::{Made, Named, Refused, Terms};
+use crate::driver::DriveError;
+use crate::driver::embedded::Embedded;
+use crate::engine::Inner;
+use crate::store::registry::Step;
+use crate::store::{Answered, Change, LedgerStep, ThreadRow};
+use crate::thread::Status;
+use crate::thread_id::ThreadId;
+
+impl Inner {
+    /// The rows of the children and their money; answers in the order of the children.
+    pub(super) async fn set_aside(
+        self: &Arc<Self>,
+        parent: &Embedded,
+        children: &[Named],
+        terms: &Terms,
+    ) -> Result<Vec<Result<Made, Refused>>, DriveError> {
+        if children.is_empty() {
+            return Ok(Vec::new());
+        }
+        let root = ThreadId::parse(&parent.launch.root).map_err(|e| DriveError::Plan(e.reason))?;
+        let ids: Vec<ThreadId> = children.iter().map(|child| child.id.clone()).collect();
+        let (left, held) = self.left_for_children(&parent.id, terms, ids).await?;
+        let mut lists = vec![parent.settlements(&terms.unsettled)];
+        let mut answers: Vec<Option<Result<Made, Refused>>> = Vec::with_capacity(children.len());
+        for (child, held) in children.iter().zip(held) {
+            let plan = &child.compilation.plan;
+            let named = child.compilation.names_spend().then_some(plan.limits.spend);
+            let share = plan.limits.spend.min(left / terms.sharing);
+            // What was set aside before a crash is answered again, however little is left by now.
+            if !held && named.is_none() && share == 0 && plan.model.prices.is_some() {
+                answers.push(Some(Err(Refused::from("spend_exceeded: nothing is left for a child".to_owned()))));
+                continue;
+            }
+            answers.push(None);
+            let mut row = ThreadRow::new(child.id.clone(), plan.directive.as_str(), self.clock.now());
+            row.status = Status::Running;
+            row.owner = Some(self.owner.id().clone());
+            row.root = root.clone();
+            row.plan_id = Some(child.compilation.plan_id.clone());
+            row.spawns = Some(plan.limits.spawns);
+            let spawn = child.spawn;
+            let mut list = Vec::new();
+            if terms.keep_back > 0 {
+                list.push(Change::Ledger(LedgerStep {
+                    thread: parent.id.clone(),
+                    step: Step::Other(format!("keep.{spawn}")),
+                    operation: Operation::KeepBack {
+                        thread: parent.id.to_string(),
+                        amount: Nanos::from_u64(terms.keep_back),
+                    },
+                }));
+            }
+            list.push(Change::Room { parent: parent.id.clone(), spawn });
+            list.push(Change::Ledger(LedgerStep::child(&parent.id, spawn, &child.id, named, share)));
+            list.push(Change::Spawn { parent: parent.id.clone(), spawn, child: Box::new(row) });
+            lists.push(list);
+        }
+        let mut committed = self.writer.commit_lists(lists).await?.into_iter().skip(1);
+        let decide = |(child, answer): (&Named, Option<Result<Made, Refused>>)| {
+            answer.unwrap_or_else(|| made(child, committed.next().unwrap_or_default()))
+        };
+        Ok(children.iter().zip(answers).map(decide).collect())
+    }
+
+    /// What a thread can give away once everything it owes is booked, and which of these threads have their part already.
+    async fn left_for_children(
+        &self,
+        parent: &ThreadId,
+        terms: &Terms,
+        children: Vec<ThreadId>,
+    ) -> Result<(u64, Vec<bool>), DriveError> {
+        let id = parent.clone();
+        let (account, held) = self
+            .read(move |registry| {
+                let held: Result<Vec<bool>, _> =
+                    children.iter().map(|child| Ok(registry.account(child)?.is_some())).collect();
+                Ok((registry.account(&id)?, held?))
+            })
+            .await?;
+        let Some(account) = account else { return Ok((0, held)) };
+        let mut left = account.remaining().to_u64();
+        for settled in &terms.unsettled {
+            let issued = account.issued(&format!("{}.{}", settled.turn, settled.attempt)).to_u64();
+            left = left.saturating_add(issued.saturating_sub(settled.amount));
+        }
+        Ok((left.saturating_sub(terms.keep_back), held))
+    }
+}
+
+/// What the registry answered to the changes of one child.
+fn made(child: &Named, answers: Vec<Answered>) -> Result<Made, Refused> {
+    let mut made = Made { thread: child.id.clone(), spend: child.compilation.plan.limits.spend };
+    for answer in answers {
+        match answer {
+            Answered::Ledger(LedgerAnswer::Reserved { amount }) => made.spend = amount.to_u64(),
+            Answered::Ledger(LedgerAnswer::Refused { refusal }) => {
+                let reason = format!("spend_exceeded: no money could be set aside for the child: {refusal}");
+                return Err(reason.into());
+            }
+            Answered::TooMany { limit, .. } => return Err(Refused::limit("spawns_exceeded", limit, limit)),
+            Answered::Child(thread) => made.thread = thread,
+            Answered::Done
+            | Answered::OwnedBy(_)
+            | Answered::NoThread(_)
+            | Answered::Ledger(LedgerAnswer::Done | LedgerAnswer::Remaining { .. }) => {}
+        }
+    }
+    Ok(made)
+}

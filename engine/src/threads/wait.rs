@@ -1,0 +1,68 @@
+//! Waiting for threads, of this process or of others: what they came to, chains followed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Listed, Threads};
+use crate::driver::DriveError;
+use crate::session::blocking;
+use crate::store::registry::Liveness;
+use crate::thread::RunResult;
+use crate::thread_id::ThreadId;
+
+/// How a wait for one thread ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Waited {
+    /// It is over, or suspended, which ends a wait too; the result is that of the last thread of its chain.
+    Over(Box<RunResult>),
+    /// Nobody works on it: it would never end.
+    Orphaned(Box<Listed>),
+    TimedOut(Box<Listed>),
+    Unknown,
+}
+
+/// Between two looks at the registry.
+const SHORTEST: Duration = Duration::from_millis(20);
+const LONGEST: Duration = Duration::from_millis(250);
+
+impl Threads {
+    /// Waits until a thread is over, and every one that goes on from it.
+    pub async fn wait(self: &Arc<Self>, thread: &ThreadId, until: Instant) -> Result<Waited, DriveError> {
+        let mut pause = SHORTEST;
+        loop {
+            let (threads, id) = (Arc::clone(self), thread.clone());
+            let looked = blocking(move || Ok(threads.look(&id)?)).await?;
+            match looked {
+                // Who owns it may just be handing it over.
+                Waited::Orphaned(listed) if pause == SHORTEST => drop(listed),
+                Waited::TimedOut(listed) if Instant::now() >= until => return Ok(Waited::TimedOut(listed)),
+                Waited::TimedOut(_) => {}
+                done @ (Waited::Over(_) | Waited::Orphaned(_) | Waited::Unknown) => return Ok(done),
+            }
+            tokio::time::sleep_until((Instant::now() + pause).min(until.max(Instant::now() + SHORTEST))).await;
+            pause = (pause * 2).min(LONGEST);
+        }
+    }
+
+    /// How a thread stands now; one that works is not waited for any longer.
+    pub fn look(&self, thread: &ThreadId) -> Result<Waited, crate::store::StoreError> {
+        let last = self.last_of(thread)?;
+        let Some(listed) = self.show(&last)? else { return Ok(Waited::Unknown) };
+        Ok(match listed.liveness {
+            Liveness::Over => match self.result(&last)? {
+                Some(result) => Waited::Over(Box::new(result)),
+                // Its row says how it ended; its record was never begun, or is gone.
+                None => Waited::Over(Box::new(RunResult {
+                    thread_id: last.to_string(),
+                    directive: listed.row.directive.clone(),
+                    status: listed.row.status,
+                    ..RunResult::lost("the thread left no result")
+                })),
+            },
+            Liveness::Orphaned => Waited::Orphaned(Box::new(listed)),
+            Liveness::Alive => Waited::TimedOut(Box::new(listed)),
+        })
+    }
+}
