@@ -23,6 +23,7 @@ impl Exit {
         match code {
             0 => Self::Fine,
             2 => Self::Usage,
+            3 => Self::Widened,
             4 => Self::Limit,
             5 => Self::Refused,
             130 => Self::Cancelled,

@@ -215,6 +215,7 @@ fn unknown(thread: &ThreadId) -> Refusal {
     format!("there is no thread `{thread}`")
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
 fn refused(error: impl ToString) -> Refusal {
     error.to_string()
 }

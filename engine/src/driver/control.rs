@@ -95,6 +95,6 @@ impl Control {
                 return;
             }
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }

@@ -167,10 +167,8 @@ fn attempt_failed(state: &mut State, failed: &AttemptFailed, ts: i64) {
         Outcome::Exhausted
     };
     state.failed = Some(Box::new(failed.clone()));
-    state.position = match compacts {
-        true => Position::After(Node::Compact, Outcome::Full),
-        false => Position::After(Node::Model, outcome),
-    };
+    state.position =
+        if compacts { Position::After(Node::Compact, Outcome::Full) } else { Position::After(Node::Model, outcome) };
 }
 
 /// The summary stands for what was said; the thread's own prompt and the last messages stay as they are.

@@ -58,7 +58,7 @@ pub(super) struct Made {
 #[derive(Debug, Clone)]
 pub(super) struct Refused {
     pub reason: String,
-    pub hit: Option<LimitHit>,
+    pub hit: Option<Box<LimitHit>>,
 }
 
 /// A child whose plan is there and whose name is taken.
@@ -82,7 +82,7 @@ impl Refused {
             current_value: value.into(),
             current_max: most.into(),
         };
-        Self { reason: format!("{code}: {value} of {most}"), hit: Some(hit) }
+        Self { reason: format!("{code}: {value} of {most}"), hit: Some(Box::new(hit)) }
     }
 }
 
@@ -128,7 +128,7 @@ impl Inner {
                     }
                     Spawned::Made { spawn, thread_id: thread.to_string(), spend, pid }
                 }
-                Err(Refused { reason, hit }) => Spawned::Refused { spawn, reason, hit },
+                Err(Refused { reason, hit }) => Spawned::Refused { spawn, reason, hit: hit.map(|hit| *hit) },
             });
         }
         Ok(Fact::Spawned(spawned))
@@ -199,12 +199,11 @@ impl Inner {
         let mut results: Vec<(u64, Result<Made, Refused>)> = Vec::with_capacity(wanted.len());
         let (mut fresh, mut names) = (Vec::new(), Vec::new());
         for (one, (name, made)) in wanted.into_iter().zip(known) {
-            match made {
-                Some(made) => results.push((one.spawn, Ok(made))),
-                None => {
-                    names.push(name);
-                    fresh.push(one);
-                }
+            if let Some(made) = made {
+                results.push((one.spawn, Ok(made)));
+            } else {
+                names.push(name);
+                fresh.push(one);
             }
         }
         let mut children = Vec::with_capacity(fresh.len());

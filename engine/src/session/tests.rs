@@ -32,6 +32,7 @@ use crate::thread_id::ThreadId;
 
 mod crash;
 mod trees;
+mod turns;
 
 /// What a model says at each turn of each directive.
 pub(super) type Script = dyn Fn(&Request) -> Result<Vec<Block>, CallError> + Send + Sync;

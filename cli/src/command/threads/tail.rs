@@ -59,7 +59,7 @@ fn one(thread: &ThreadId, last: Option<usize>, args: &TailArgs, book: &Book, rep
     tail.shown = record.events.len();
     let mut over = ended(&record.events);
     while args.follow && !over {
-        tail.live(book.streamed(thread)?, report)?;
+        tail.live(&book.streamed(thread)?, report)?;
         std::thread::sleep(LOOK);
         // First whether it can still write, then what it wrote: so that nothing is missed.
         let liveness = book.liveness(&book.find(thread.as_str())?.row)?;
@@ -103,7 +103,7 @@ impl Tail {
     }
 
     /// What came in since, of the attempt under way.
-    fn live(&mut self, pieces: Vec<Streamed>, report: &Report) -> Result<(), Failure> {
+    fn live(&mut self, pieces: &[Streamed], report: &Report) -> Result<(), Failure> {
         if pieces.len() < self.live {
             self.live = 0;
         }

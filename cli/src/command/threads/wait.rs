@@ -31,6 +31,9 @@ pub struct WaitArgs {
     timeout: f64,
 }
 
+/// A time may be added to now without an overflow.
+const LONGEST: Duration = Duration::from_hours(24 * 365);
+
 #[derive(Debug, Args)]
 pub struct LookArgs {
     /// The threads' ids
@@ -83,7 +86,7 @@ fn looked(
     let store = Arc::new(Threads::open(&spaces.project)?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let waited: Result<Vec<Waited>, Failure> = runtime.block_on(async {
-        let until = Instant::now() + timeout.min(Duration::from_secs(10 * 365 * 24 * 3600));
+        let until = Instant::now() + timeout.min(LONGEST);
         let mut waited = Vec::with_capacity(ids.len());
         for id in &ids {
             waited.push(store.wait(id, until).await?);
@@ -123,7 +126,7 @@ fn weight(exit: Exit) -> u8 {
         Exit::Limit => 2,
         Exit::Refused => 3,
         Exit::Failed => 4,
-        Exit::Usage => 5,
+        Exit::Usage | Exit::Widened => 5,
     }
 }
 

@@ -103,11 +103,11 @@ pub(super) fn tools(walk: &Walk<'_>) -> Decision {
             (Phase::Started, Ruling::Run(allowed)) => run.push(allowed),
             (Phase::Spawning(spawn), Ruling::Spawn(allowed)) => {
                 if unmade(call) {
-                    let make = |start| {
+                    let wanted = |start| {
                         let child = intended(state, spawn, index, group.end, call, start);
                         Box::new(SpawnChild { child, sharing, keep_back })
                     };
-                    made.push(allowed.map(make));
+                    made.push(allowed.map(wanted));
                 } else if let Some(thread_id) = state.children.get(&spawn).and_then(|c| c.thread_id.clone()) {
                     awaited.push(AwaitedChild { spawn, thread_id });
                 }

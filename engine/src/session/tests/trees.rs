@@ -247,9 +247,10 @@ async fn survivors_move_to_the_nearest_thread_that_lives() {
     let mut lab = Lab::new(|request| {
         Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
             ("test/parent", 0) => calls(&[child()]),
-            ("test/parent", 1..8) => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
             ("test/child", 0) => calls(&[start_async("test/grandchild")]),
-            ("test/grandchild", 0..4) => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
+            ("test/parent", 1..8) | ("test/grandchild", 0..4) => {
+                calls(&[("rye_file_system_read", json!({"path": "a.txt"}))])
+            }
             (who, _) => say(who),
         })
     });

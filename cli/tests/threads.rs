@@ -1,0 +1,324 @@
+//! `rye threads …` from another process than the one that runs the thread: letters, waits, tails, answers at limits, threads
+//! that run on without a terminal; and two processes on one project.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rye::Place;
+use serde_json::{Value, json};
+
+/// A directive that works for so many turns, each of which takes a while.
+fn worker(metadata: &str, turns: usize, delay_ms: u64) -> Place {
+    let place = Place::new();
+    let grants = "<permissions><execute><tool>rye.file-system.ls</tool></execute></permissions>";
+    place.write(
+        ".ai/directives/work.md",
+        &format!(
+            "Works.\n\n```xml\n<directive name=\"work\" version=\"1.0.0\">\n<metadata><description>Work.</description>\
+             <model provider=\"scripted\" tier=\"fast\"/><nudge>never</nudge>{metadata}{grants}</metadata>\n</directive>\n```\n\nWork.\n"
+        ),
+    );
+    let mut script = String::from("steps:\n");
+    for turn in 0..turns {
+        let step = format!(
+            "  - {{ text: \"Step {turn} of the work.\", pace_ms: 30, delay_ms: {delay_ms}, tool_calls: [{{ name: rye_file_system_ls, input: {{ path: . }} }}] }}\n"
+        );
+        script.push_str(&step);
+    }
+    script.push_str("  - { text: All done. }\n");
+    place.write("script.yaml", &script);
+    place
+}
+
+/// A process that is killed when the test is over, whatever comes of it.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+fn run_work(place: &Place, more: &[&str]) -> Running {
+    let mut command = place.command(&[&["run", "work", "--format", "json"], more].concat());
+    Running(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
+}
+
+/// The id of the first thread that some process runs.
+fn running(place: &Place) -> String {
+    let until = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < until {
+        let (_, listed) = place.json(&["threads", "list", "--active"]);
+        if let Some(thread) = listed["threads"].as_array().unwrap().iter().find(|thread| thread["orphaned"] == false) {
+            return thread["thread_id"].as_str().unwrap().to_owned();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("no thread ever ran");
+}
+
+/// The last line of a process's stdout, and its exit code.
+fn end(mut running: Running) -> (Option<i32>, Value) {
+    let mut text = String::new();
+    running.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    let code = running.0.wait().unwrap().code();
+    (code, serde_json::from_str(text.lines().last().unwrap()).unwrap())
+}
+
+fn record(place: &Place, id: &str) -> Vec<Value> {
+    let text = place.fine(&["threads", "transcript", id, "--json"]);
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_thread_is_cancelled_killed_and_steered_from_another_process() {
+    for (verb, status) in [("cancel", "cancelled"), ("kill", "killed")] {
+        let place = worker("<limits turns=\"100\"/>", 60, 100);
+        let process = run_work(&place, &[]);
+        let id = running(&place);
+        place.fine(&["threads", verb, &id]);
+        let (code, result) = end(process);
+        assert_eq!((code, &result["status"]), (Some(130), &json!(status)));
+        assert_eq!(place.fine(&["threads", "status", &id]), format!("{id}\t{status}\n"));
+        // Once more changes nothing.
+        place.fine(&["threads", verb, &id]);
+        let mails = record(&place, &id).iter().filter(|line| line["type"] == "mail").count();
+        assert_eq!(mails, 1, "a letter is taken once");
+    }
+    let place = worker("<limits turns=\"100\"/>", 12, 100);
+    let process = run_work(&place, &[]);
+    let id = running(&place);
+    place.fine(&["threads", "steer", &id, "look left"]);
+    assert_eq!(end(process).1["status"], "completed");
+    let said = record(&place, &id).iter().any(|line| line["type"] == "cognition_in" && line["source"] == "steer");
+    assert!(said, "the message never reached the model");
+}
+
+#[test]
+fn a_wait_from_another_process_ends_with_the_thread() {
+    let place = worker("<limits turns=\"100\"/>", 8, 50);
+    let process = run_work(&place, &[]);
+    let id = running(&place);
+    let (code, early) = place.json(&["threads", "wait", &id, "--timeout", "0.05"]);
+    assert_eq!(
+        (code, &early["all_over"], &early["threads"][0]["standing"]),
+        (Some(1), &json!(false), &json!("running"))
+    );
+    let (code, waited) = place.json(&["threads", "wait", &id]);
+    assert_eq!((code, &waited["all_over"]), (Some(0), &json!(true)), "{waited}");
+    assert_eq!(waited["threads"][0]["result"]["result"], "All done.");
+    assert_eq!(end(process).0, Some(0));
+    assert!(place.fine(&["threads", "results", &id]).contains("All done."));
+    assert!(place.fine(&["threads", "search", &id, "Step [3] of"]).contains("cognition_out"));
+    assert_eq!(place.rye(&["threads", "search", &id, "no such words"]).code, Some(1));
+}
+
+#[test]
+fn a_tail_shows_events_and_the_reply_as_it_comes() {
+    let place = worker("<limits turns=\"100\"/>", 6, 150);
+    let process = run_work(&place, &[]);
+    let id = running(&place);
+    let mut tail = place.command(&["threads", "tail", "-f", &id, "--format", "json"]);
+    let tail = Running(tail.stdout(Stdio::piped()).spawn().unwrap());
+    let out = end_lines(tail);
+    assert_eq!(end(process).0, Some(0));
+    assert_eq!(out.last().unwrap()["type"], "ended");
+    let seqs: Vec<u64> = out.iter().filter_map(|line| line["seq"].as_u64()).collect();
+    assert!(seqs.windows(2).all(|pair| pair[1] == pair[0] + 1), "{seqs:?}");
+    let pieces = out.iter().filter(|line| line["kind"] == "text").count();
+    assert!(pieces > 0, "nothing was seen as it came");
+    let live = place.project().join(".ai/state/threads").join(&id).join("live.jsonl");
+    assert!(!live.exists(), "what streamed in is cut when the attempt ends");
+}
+
+fn end_lines(mut running: Running) -> Vec<Value> {
+    let out = BufReader::new(running.0.stdout.take().unwrap());
+    let lines = out.lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    running.0.wait().unwrap();
+    lines
+}
+
+#[test]
+fn a_limit_that_is_escalated_waits_for_an_answer() {
+    let place = worker("<limits turns=\"3\"/>", 5, 0);
+    place.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ask, event: limit, action: { escalate: {} } }\n");
+    let (code, result) = place.json(&["run", "work"]);
+    assert_eq!((code, &result["status"]), (Some(4), &json!("suspended")), "{result}");
+    let id = result["thread_id"].as_str().unwrap();
+    let bare = place.rye(&["threads", "approve", id]);
+    assert_eq!(bare.code, Some(2));
+    assert!(bare.stderr.contains("--raise turns=20"), "{}", bare.stderr);
+    assert_eq!(place.rye(&["threads", "approve", id, "--raise", "depth=9"]).code, Some(2));
+    let (code, result) = place.json(&["threads", "approve", id, "--raise", "turns=20"]);
+    assert_eq!(
+        (code, &result["status"], &result["cost"]["turns"]),
+        (Some(0), &json!("completed"), &json!(6)),
+        "{result}"
+    );
+    assert_eq!(result["thread_id"], id, "it is the same thread that goes on");
+
+    let (_, result) = place.json(&["run", "work"]);
+    let id = result["thread_id"].as_str().unwrap();
+    let (code, result) = place.json(&["threads", "approve", id, "--deny"]);
+    assert_eq!((code, &result["error"]["code"]), (Some(4), &json!("turns_exceeded")), "{result}");
+}
+
+#[test]
+fn a_detached_thread_runs_on_and_is_found() {
+    let place = worker("<limits turns=\"100\"/>", 10, 100);
+    let began = Instant::now();
+    let (code, said) = place.json(&["run", "work", "--detach"]);
+    assert_eq!((code, &said["status"]), (Some(0), &json!("running")));
+    assert!(began.elapsed() < Duration::from_secs(8), "it did not wait for the end");
+    let id = said["thread_id"].as_str().unwrap();
+    let (_, listed) = place.json(&["threads", "list", "--active"]);
+    assert_eq!((&listed["threads"][0]["thread_id"], &listed["threads"][0]["orphaned"]), (&json!(id), &json!(false)));
+    let (code, waited) = place.json(&["threads", "wait", id]);
+    assert_eq!((code, &waited["threads"][0]["result"]["status"]), (Some(0), &json!("completed")));
+    // What is wrong is said before anything is left behind.
+    let wrong = place.rye(&["run", "nothing", "--detach"]);
+    assert_eq!(wrong.code, Some(1));
+    assert!(wrong.stderr.contains("nothing"), "{}", wrong.stderr);
+}
+
+#[test]
+fn an_orphan_is_shown_and_can_be_ended() {
+    let place = worker("<limits turns=\"100\"/>", 60, 100);
+    let mut process = run_work(&place, &[]);
+    let id = running(&place);
+    process.0.kill().unwrap();
+    process.0.wait().unwrap();
+    assert_eq!(place.fine(&["threads", "status", &id]), format!("{id}\torphaned\n"));
+    let (code, waited) = place.json(&["threads", "wait", &id]);
+    assert_eq!((code, &waited["threads"][0]["standing"]), (Some(1), &json!("orphaned")));
+    assert_eq!(place.fine(&["threads", "cancel", &id]), format!("{id}\tcancelled\n"));
+    let (_, shown) = place.json(&["threads", "show", &id]);
+    assert_eq!(shown["ledger"][0]["standing"], "released");
+}
+
+#[test]
+fn a_thread_goes_on_hands_over_and_forks() {
+    let place = worker("<limits turns=\"100\"/>", 3, 0);
+    let (_, first) = place.json(&["run", "work"]);
+    let id = first["thread_id"].as_str().unwrap();
+    let (code, second) = place.json(&["threads", "resume", id, "--message", "and then?"]);
+    assert_eq!((code, &second["status"]), (Some(0), &json!("completed")));
+    let (code, third) = place.json(&["threads", "handoff", id]);
+    assert_eq!((code, &third["status"]), (Some(0), &json!("completed")));
+    let chain = place.fine(&["threads", "chain", id]);
+    assert_eq!(chain.lines().count(), 3, "{chain}");
+    let (code, fork) = place.json(&["run", "--resume", id, "--fork-at", "1", "--message", "otherwise"]);
+    assert_eq!((code, &fork["status"]), (Some(0), &json!("completed")));
+    let begins = &record(&place, fork["thread_id"].as_str().unwrap())[2];
+    assert_eq!((&begins["type"], &begins["thread"]), (&json!("continues"), &json!(id)));
+    assert_eq!(place.fine(&["threads", "chain", id]).lines().count(), 3, "a fork goes its own way");
+    let far = place.rye(&["run", "--resume", id, "--fork-at", "40", "--message", "x"]);
+    assert!(far.code == Some(1) && far.stderr.contains("only 4 turns"), "{}", far.stderr);
+
+    let dry = place.fine(&["threads", "prune", "--older-than", "0", "--dry-run"]);
+    assert_eq!(dry.lines().count(), 4, "{dry}");
+    assert_eq!(place.fine(&["threads", "prune", "--older-than", "1"]), "");
+    place.fine(&["threads", "prune", "--older-than", "0"]);
+    assert_eq!(place.json(&["threads", "list"]).1["threads"], json!([]));
+    assert_eq!(place.rye(&["threads", "show", id]).code, Some(2));
+}
+
+#[test]
+fn two_processes_work_in_one_project_at_once() {
+    let place = worker("<limits turns=\"100\"/>", 6, 20);
+    let processes: Vec<Running> = (0..4).map(|_| run_work(&place, &[])).collect();
+    let results: Vec<(Option<i32>, Value)> = processes.into_iter().map(end).collect();
+    let mut ids: Vec<String> = results.iter().map(|(_, result)| result["thread_id"].to_string()).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 4);
+    assert!(results.iter().all(|(code, _)| *code == Some(0)), "{results:?}");
+    let (_, listed) = place.json(&["threads", "list"]);
+    assert!(listed["threads"].as_array().unwrap().iter().all(|thread| thread["status"] == "completed"));
+}
+
+#[test]
+fn a_reader_that_goes_away_does_not_end_the_thread() {
+    let place = worker("<limits turns=\"100\"/>", 8, 20);
+    let mut process = run_work(&place, &["--events"]);
+    let mut first = String::new();
+    BufReader::new(process.0.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    // The pipe is closed here.
+    assert!(process.0.wait().unwrap().success());
+    let (_, listed) = place.json(&["threads", "list"]);
+    assert_eq!(listed["threads"][0]["status"], "completed");
+}
+
+#[test]
+fn a_parent_that_is_named_must_be_one() {
+    let place = worker("<limits turns=\"100\" depth=\"2\"/>", 2, 0);
+    let (_, over) = place.json(&["run", "work"]);
+    let id = over["thread_id"].as_str().unwrap();
+    for parent in [id, "work-1", "../x"] {
+        let mut command = place.command(&["run", "work"]);
+        let done = command.env("RYE_PARENT_THREAD_ID", parent).output().unwrap();
+        assert_eq!(done.status.code(), Some(2), "{parent}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+}
+
+fn parents(children: usize) -> Place {
+    let place = worker("<limits turns=\"100\" spend=\"0.01\"/>", 6, 100);
+    place.write(
+        ".ai/directives/lead.md",
+        "Leads.\n\n```xml\n<directive name=\"lead\" version=\"1.0.0\">\n<metadata><description>Lead.</description>\
+         <model provider=\"scripted\" tier=\"fast\"/><nudge>never</nudge><limits spend=\"3\" spawns=\"40\"/>\
+         <permissions><execute><directive>work</directive><tool>rye.file-system.ls</tool></execute></permissions></metadata>\n\
+         </directive>\n```\n\nLead.\n",
+    );
+    let call = "{ name: rye_execute, input: { item_type: directive, item_id: work, async: true } }";
+    let calls = vec![call; children].join(", ");
+    let work = place.read("script.yaml").replace("steps:\n", "threads:\n  work:\n").replace("\n  - ", "\n    - ");
+    place.write("script.yaml", &format!("{work}  lead:\n    - {{ tool_calls: [{calls}] }}\n    - {{ text: Away. }}\n"));
+    place
+}
+
+#[test]
+fn the_process_stays_until_every_child_is_over() {
+    let place = parents(3);
+    let (code, result) = place.json(&["run", "lead"]);
+    assert_eq!((code, &result["result"]), (Some(0), &json!("Away.")), "{result}");
+    let (_, listed) = place.json(&["threads", "list"]);
+    let threads = listed["threads"].as_array().unwrap();
+    assert_eq!(threads.len(), 4);
+    assert!(threads.iter().all(|thread| thread["status"] == "completed"), "{listed}");
+    let root = result["thread_id"].as_str().unwrap();
+    let (_, shown) = place.json(&["threads", "show", root]);
+    assert_eq!(shown["ledger"][0]["standing"], "released");
+}
+
+#[test]
+fn ctrl_c_ends_children_that_outlived_their_parent() {
+    let place = parents(3);
+    let mut command = place.command(&["run", "lead", "--format", "json"]);
+    let process = Running(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let (_, listed) = place.json(&["threads", "list"]);
+        let threads = listed["threads"].as_array().unwrap();
+        if threads.iter().any(|thread| thread["directive"] == "lead" && thread["status"] == "completed") {
+            break;
+        }
+        assert!(Instant::now() < until, "{listed}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let pid = process.0.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    end(process);
+    let (_, listed) = place.json(&["threads", "list"]);
+    for thread in listed["threads"].as_array().unwrap() {
+        let expected = if thread["directive"] == "lead" { "completed" } else { "cancelled" };
+        assert_eq!(thread["status"], expected, "{listed}");
+    }
+}
