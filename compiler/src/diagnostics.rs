@@ -260,6 +260,14 @@ fn did_you_mean(suggestion: Option<&String>, otherwise: impl FnOnce() -> Option<
     suggestion.map(|s| format!("did you mean `{s}`?")).or_else(otherwise)
 }
 
+/// What to write instead of a value: the nearest of the words that are expected, else all that is expected. Both
+/// texts have what stands in a file in backticks.
+fn instead(found: &str, expected: &str) -> Option<String> {
+    let mut quoted = expected.split('`').skip(1).step_by(2);
+    let near = found.split('`').nth(1).and_then(|word| closest(word, quoted.by_ref()));
+    did_you_mean(near.as_ref(), || Some(format!("write {expected}")))
+}
+
 /// Words in backticks, joined by commas.
 fn list(words: &[impl AsRef<str>]) -> String {
     words.iter().map(|w| format!("`{}`", w.as_ref())).collect::<Vec<_>>().join(", ")

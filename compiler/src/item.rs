@@ -3,7 +3,7 @@
 
 mod cache;
 mod config;
-mod data;
+pub(crate) mod data;
 pub mod directive;
 pub mod hook;
 mod id;

@@ -141,7 +141,7 @@ fn known_text(segments: &[Segment]) -> Option<String> {
 
 /// What check wants to know of a composed directive: whether it could be lowered. Tells what [`lower`] would tell
 /// without making a plan.
-pub fn audit(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Diagnostics) {
+pub fn audit(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Diagnostics) -> Option<Audit> {
     let mut origins = Origins::default();
     // What is wrong with a limit is told about the file that sets it, once.
     let limits = resolve(&composed.limits.defaults, &composed.limits.directive, &[], &[]).ok().map(|r| r.limits);
@@ -157,9 +157,16 @@ pub fn audit(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Dia
     let built = shared.palette(composed, &capabilities);
     diagnostics.append(built.diagnostics.clone());
     protocol::check(shared, composed, diagnostics);
-    if let (Some(limits), Some(model)) = (limits, model) {
-        affordable(composed, &model, &limits, built.palette.tokens(), diagnostics);
-    }
+    let (limits, model) = (limits?, model?);
+    affordable(composed, &model, &limits, built.palette.tokens(), diagnostics);
+    Some(Audit { limits, model })
+}
+
+/// What a plan without inputs or a parent would have resolved.
+#[derive(Debug, Clone)]
+pub struct Audit {
+    pub limits: Limits,
+    pub model: PlannedModel,
 }
 
 /// The palette without the return tool, and where each tool comes from.

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::diagnostics::{ModelError, closest};
 use crate::item::ModelRequest;
 use crate::plan::{PlannedModel, Prices, ToolUse};
-pub use read::{provider, settings};
+pub use read::{WIRES, provider, settings};
 
 /// One provider file, merged over the spaces.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,7 +43,7 @@ pub struct Model {
 /// `agent/models`: what holds where a directive names less.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelSettings {
-    pub default_provider: Option<String>,
+    pub default_provider: Option<Spanned<String>>,
     pub default_tier: Option<String>,
     /// Other names for tiers.
     pub aliases: IndexMap<String, String>,
@@ -180,9 +180,21 @@ impl<'l> Catalog<'l> {
         if let Some(provider) = provider {
             return vec![provider.to_owned()];
         }
-        let first = self.settings.default_provider.as_ref().filter(|p| self.names.contains(p));
+        let first = self.settings.default_provider.as_ref().map(|p| &p.node).filter(|p| self.names.contains(p));
         let rest = self.names.iter().filter(|n| Some(*n) != first);
         first.into_iter().chain(rest).cloned().collect()
+    }
+
+    /// Reads a provider file that nobody may have asked for; what is wrong with it goes where the loader says it.
+    pub fn read(&self, id: &str) {
+        self.provider(id);
+    }
+
+    /// The tiers of all providers, sorted.
+    pub fn tiers(&self) -> Vec<String> {
+        let providers = self.names.iter().filter_map(|id| self.provider(id));
+        let all: BTreeSet<String> = providers.flat_map(|p| p.tiers.keys().cloned().collect::<Vec<_>>()).collect();
+        all.into_iter().collect()
     }
 
     fn provider(&self, id: &str) -> Option<Rc<Provider>> {

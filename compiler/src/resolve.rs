@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::compose::Route;
 use crate::hook::HookPoint;
 use crate::item::{Directive, Field, HookDecl, Items, ModelRequest};
-use crate::semantics::condition::{Found, Verdict};
+use crate::semantics::condition::{Domain, Effort, Found, Verdict};
 use crate::semantics::facts::Facts;
 use crate::semantics::hook_table::{self, Candidate};
 
@@ -201,6 +201,13 @@ impl<'l> Known<'l> {
         let Some(condition) = &hook.compiled else { return Verdict::True };
         self.declare(condition.paths());
         condition.evaluate(&self.facts)
+    }
+
+    /// As [`Known::verdict`], with the unknown facts tried at all the values they can have.
+    pub fn over(&mut self, hook: &HookDecl, domain: &dyn Fn(&Path) -> Option<Domain>, effort: &mut Effort) -> Verdict {
+        let Some(condition) = &hook.compiled else { return Verdict::True };
+        self.declare(condition.paths());
+        condition.over(&self.facts, domain, effort)
     }
 
     /// Why a condition is false, from what it read.

@@ -3,25 +3,37 @@
 
 mod capability;
 mod context;
+mod continuation;
 mod directive;
+mod domain;
 mod hook;
 mod hook_use;
 mod interface;
+mod knowledge_use;
 mod limit;
+mod prefix;
+pub mod settings;
+mod shadow;
 mod starts;
+mod stray;
+mod told;
+mod vacuous;
 
 use rye_grammar::{ItemId, SourceId, Sources};
 
 use crate::compose::{Composed, compose_all};
-use crate::diagnostics::{Diagnostics, Severity};
+use crate::diagnostics::{ConfigError, Diagnostic, Diagnostics, ItemError, Severity};
 use crate::hook::HookSource;
 use crate::item::{Items, ModelRequest};
 use crate::levels::Levels;
 use crate::lower::audit;
-use crate::lower::shared::Shared;
+use crate::lower::shared::{FROZEN, Shared};
 use crate::model::ModelOverride;
 use crate::resolve::{Inputs, Launch};
 use crate::world::{ItemKind, Space, World};
+
+/// Where the exports of finished threads lie, among the knowledge.
+const EXPORTS: &str = "agent/threads/";
 
 /// What to check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -90,9 +102,15 @@ pub fn check_items(items: &Items<'_>, selection: &Selection) -> (Diagnostics, us
     check.other_items();
     let mut found = check.finish();
     found.append(items.diagnostics());
+    stray::check(items, &mut found);
     if let Selection::Paths(paths) = selection {
         let sources = items.sources();
         found.retain(|diagnostic| {
+            if let Diagnostic::Item(ItemError::Stray { path, .. })
+            | Diagnostic::Config(ConfigError::UnknownFile { path, .. }) = diagnostic
+            {
+                return is_under(path, paths);
+            }
             let labels = diagnostic.labels();
             let inside = |source: SourceId| {
                 let path = sources.get(source).map(|s| s.path.as_ref()).unwrap_or_default();
@@ -109,6 +127,11 @@ pub fn check_composed(shared: &Shared<'_, '_>, composed: &Composed, found: &mut 
     let items = shared.items;
     let mut check = Check::new(items);
     limit::defaults(items, &mut check.found);
+    for name in FROZEN.iter().chain(&["models"]) {
+        if let Ok(id) = ItemId::parse(&format!("agent/{name}")) {
+            settings::file(items, &id, &mut check.settings, &mut check.found);
+        }
+    }
     for link in composed.chain.iter().rev().skip(1) {
         limit::declared(link, &mut check.found);
     }
@@ -137,6 +160,14 @@ fn project_ids(items: &Items<'_>, kind: ItemKind) -> Vec<ItemId> {
     items.list(kind).iter().filter(|e| e.space == Space::Project).map(|e| e.id.clone()).collect()
 }
 
+/// What the project or the user wrote: the standard library is checked where it is made.
+fn written_ids(items: &Items<'_>, kind: ItemKind) -> Vec<ItemId> {
+    let mut ids: Vec<ItemId> =
+        items.list(kind).iter().filter(|e| e.space != Space::System).map(|e| e.id.clone()).collect();
+    ids.dedup();
+    ids
+}
+
 /// Everything that is known while the directives are gone through one by one.
 struct Check<'i, 'w> {
     items: &'i Items<'w>,
@@ -146,6 +177,11 @@ struct Check<'i, 'w> {
     context: context::SuppressionUses,
     capabilities: capability::Reach,
     starts: starts::Starts,
+    settings: settings::Told,
+    knowledge: knowledge_use::KnowledgeUses,
+    continuations: continuation::Continuations,
+    prefixes: prefix::Prefixes,
+    told: told::Told,
     lowering: Shared<'i, 'w>,
 }
 
@@ -159,6 +195,11 @@ impl<'i, 'w> Check<'i, 'w> {
             context: context::SuppressionUses::default(),
             capabilities: capability::Reach::default(),
             starts: starts::Starts::default(),
+            settings: settings::Told::default(),
+            knowledge: knowledge_use::KnowledgeUses::default(),
+            continuations: continuation::Continuations::default(),
+            prefixes: prefix::Prefixes::default(),
+            told: told::Told::default(),
             lowering: Shared::new(items),
         }
     }
@@ -184,11 +225,15 @@ impl<'i, 'w> Check<'i, 'w> {
         limit::defaults(self.items, &mut self.found);
         // The table is read at the first question, and a wrong one is wrong whether or not anybody asks.
         self.lowering.risk_of("rye.*");
-        for id in project_ids(self.items, ItemKind::Config) {
+        for id in written_ids(self.items, ItemKind::Config) {
             if !matches!(id.as_str(), "agent/hooks" | "agent/hook_conditions") {
                 self.items.config(&id);
+                settings::file(self.items, &id, &mut self.settings, &mut self.found);
+                self.lowering.provider_file(&id);
             }
         }
+        self.lowering.tiers(&mut self.found);
+        settings::unread(self.items, &mut self.found);
     }
 
     /// One directive along every route; answers the sources of its chains.
@@ -212,18 +257,26 @@ impl<'i, 'w> Check<'i, 'w> {
             }
             self.capabilities.against_base(composed, &mut self.found);
             // A world without any provider plans nothing.
-            if self.lowering.catalog().has_any() {
-                audit(&self.lowering, composed, &mut self.found);
+            if self.lowering.catalog().has_any()
+                && let Some(audit) = audit(&self.lowering, composed, &mut self.found)
+            {
+                let may_start = starts::may_start(composed);
+                vacuous::check(composed, &audit.limits, &audit.model, may_start, &mut self.found);
+                self.continuations.add(self.items, composed, &audit.limits, &audit.model);
+                self.prefixes.add(composed, &audit.model, &mut self.found);
             }
             interface::holes(composed, &mut self.found);
             self.interface.add(self.items, composed);
             self.starts.add(self.items, composed, &mut self.found);
-            self.hooks.add(composed);
+            self.hooks.add(composed, &launch);
+            self.knowledge.add(composed);
+            self.told.check(self.items, composed, &mut self.found);
             self.context.add(composed);
             sources.extend(composed.chain.iter().map(|d| d.file.source));
         }
         if all.len() < routes {
             self.hooks.incomplete();
+            self.knowledge.incomplete();
             sources.extend(self.items.directive(id).map(|d| d.file.source));
         }
         sources
@@ -233,7 +286,7 @@ impl<'i, 'w> Check<'i, 'w> {
     /// author's files.
     fn other_items(&mut self) {
         for id in project_ids(self.items, ItemKind::Knowledge) {
-            if !id.as_str().starts_with("agent/threads/") {
+            if !id.as_str().starts_with(EXPORTS) {
                 self.items.knowledge(&id);
             }
         }
@@ -247,7 +300,12 @@ impl<'i, 'w> Check<'i, 'w> {
         self.hooks.finish(self.items, &mut self.found);
         self.interface.finish(&mut self.found);
         self.context.finish(self.items, &mut self.found);
-        self.found.append(self.lowering.diagnostics());
+        self.knowledge.finish(self.items, &mut self.found);
+        self.continuations.finish(self.items, &mut self.found);
+        shadow::check(self.items, &mut self.found);
+        let mut read = self.lowering.diagnostics();
+        read.retain(|d| !matches!(d, Diagnostic::Config(error) if self.settings.knows(error)));
+        self.found.append(read);
         self.found
     }
 }

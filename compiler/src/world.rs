@@ -119,6 +119,14 @@ pub struct Entry {
     pub path: Arc<str>,
 }
 
+/// What lies in the project's `.ai/` and is no item: a file, or a folder directly in `.ai/`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stray {
+    /// Relative to the project's root, without a slash at its end.
+    pub path: Arc<str>,
+    pub is_folder: bool,
+}
+
 /// Why a look-up has no honest answer: never treated as "not there".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WorldError {
@@ -139,6 +147,9 @@ pub trait World {
     fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<Located>, WorldError>;
     /// Everything of a kind, sorted by id, then by space.
     fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError>;
+    /// What the project holds beside items, sorted: the folders directly in `.ai/`, the files there, and the files in
+    /// the folders of the kinds that are no items.
+    fn strays(&self) -> Result<Vec<Stray>, WorldError>;
 }
 
 impl<W: World + ?Sized> World for &W {
@@ -147,5 +158,8 @@ impl<W: World + ?Sized> World for &W {
     }
     fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError> {
         (**self).list(kind)
+    }
+    fn strays(&self) -> Result<Vec<Stray>, WorldError> {
+        (**self).strays()
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
-use rye_compiler::world::{Entry, ItemKind, Located, Space, World, WorldError};
+use rye_compiler::world::{Entry, ItemKind, Located, Space, Stray, World, WorldError};
 use rye_grammar::ItemId;
 
 use crate::keys::TrustStore;
@@ -89,6 +89,16 @@ impl DiskWorld {
             }
         }
         Ok(found)
+    }
+
+    fn listing(&self, space: Space, dir: &Dir, kind: ItemKind) -> Result<Rc<Listing>, WorldError> {
+        let known = self.listings.borrow().get(&(space, kind)).map(Rc::clone);
+        if let Some(listing) = known {
+            return Ok(listing);
+        }
+        let listing = Rc::new(Listing::read(space, dir, kind)?);
+        self.listings.borrow_mut().insert((space, kind), Rc::clone(&listing));
+        Ok(listing)
     }
 
     fn verified(&self, space: Space, path: &str, bytes: &[u8]) -> Result<(), WorldError> {
@@ -170,14 +180,7 @@ impl World for DiskWorld {
     fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError> {
         let mut entries = Vec::new();
         for (space, dir) in &self.spaces {
-            let known = self.listings.borrow().get(&(*space, kind)).map(Rc::clone);
-            let listing = if let Some(listing) = known {
-                listing
-            } else {
-                let listing = Rc::new(Listing::read(*space, dir, kind)?);
-                self.listings.borrow_mut().insert((*space, kind), Rc::clone(&listing));
-                listing
-            };
+            let listing = self.listing(*space, dir, kind)?;
             entries.extend(listing.entries().map(|(id, path)| Entry {
                 id: id.clone(),
                 space: *space,
@@ -195,6 +198,18 @@ impl World for DiskWorld {
         }
         entries.sort();
         Ok(entries)
+    }
+
+    fn strays(&self) -> Result<Vec<Stray>, WorldError> {
+        let Some((space, dir)) = self.spaces.iter().find(|(space, _)| *space == Space::Project) else {
+            return Ok(Vec::new());
+        };
+        let mut strays = listing::top(*space, dir)?;
+        for kind in ItemKind::ALL {
+            strays.extend(self.listing(*space, dir, kind)?.strays());
+        }
+        strays.sort();
+        Ok(strays)
     }
 }
 

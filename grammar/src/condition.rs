@@ -8,7 +8,7 @@ mod path;
 
 use serde_json::Value;
 
-pub use mapping::from_data;
+pub use mapping::{OPS, from_data};
 pub use one_line::parse_line;
 pub use path::parse_path;
 pub(crate) use path::segments;

@@ -18,6 +18,9 @@ pub enum CapabilityError {
     Unacknowledged { pattern: String, tier: String, span: Span },
     #[error("`{pattern}` is blocked: its risk is `{tier}`")]
     Blocked { pattern: String, tier: String, span: Span },
+    /// A body tells the model to do what the directive may not do.
+    #[error("the body asks for `{capability}`, which the directive is not granted")]
+    UngrantedCall { capability: String, span: Span, granted: Span },
 }
 
 impl Problem for CapabilityError {
@@ -28,6 +31,7 @@ impl Problem for CapabilityError {
             Self::TooComplex { .. } => "capability::too-complex",
             Self::Unacknowledged { .. } => "capability::unacknowledged",
             Self::Blocked { .. } => "capability::blocked",
+            Self::UngrantedCall { .. } => "capability::ungranted-call",
         }
     }
 
@@ -37,7 +41,8 @@ impl Problem for CapabilityError {
             Self::MatchesNothing { .. }
             | Self::ExceedsBase { .. }
             | Self::TooComplex { .. }
-            | Self::Unacknowledged { .. } => Severity::Warning,
+            | Self::Unacknowledged { .. }
+            | Self::UngrantedCall { .. } => Severity::Warning,
         }
     }
 
@@ -47,6 +52,9 @@ impl Problem for CapabilityError {
                 Some("remove the pattern, or correct it to the dotted id of an item that exists".into())
             }),
             Self::ExceedsBase { base, .. } => Some(format!("narrow the pattern, or grant it in `{base}` too")),
+            Self::UngrantedCall { capability, .. } => {
+                Some(format!("grant `{capability}` in `<permissions>`, or do not ask for it: the call will be denied"))
+            }
             Self::TooComplex { .. } => Some("use fewer wildcards in the two patterns".into()),
             Self::Unacknowledged { tier, .. } | Self::Blocked { tier, .. } => Some(format!(
                 "grant less, or say why it is needed: `<acknowledge risk=\"{tier}\">why</acknowledge>` in `<permissions>`"
@@ -59,6 +67,9 @@ impl Problem for CapabilityError {
             Self::MatchesNothing { span, .. } => vec![label(*span, "nothing has such an id")],
             Self::ExceedsBase { span, base_span, base, .. } => {
                 vec![label(*span, "granted here"), label(*base_span, format!("`{base}` grants only this"))]
+            }
+            Self::UngrantedCall { span, granted, .. } => {
+                vec![label(*span, "will be denied"), label(*granted, "these are the grants")]
             }
             Self::TooComplex { span, base_span, .. } => {
                 vec![label(*span, "counts as not covered"), label(*base_span, "the base's grants")]

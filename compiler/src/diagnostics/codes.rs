@@ -23,18 +23,21 @@ macro_rules! codes {
 }
 
 codes! {
-    "compiler" "capability": "blocked" "exceeds-base" "matches-nothing" "too-complex" "unacknowledged";
-    "compiler" "config": "invalid";
-    "compiler" "context": "duplicate" "suppressed-and-declared" "suppresses-nothing" "unknown-item";
+    "compiler" "capability": "blocked" "exceeds-base" "matches-nothing" "too-complex" "unacknowledged"
+        "ungranted-call";
+    "compiler" "config": "invalid" "unknown-file";
+    "compiler" "context": "duplicate" "not-restored" "resume-ceiling" "suppressed-and-declared" "suppresses-nothing"
+        "unknown-item" "unreached" "volatile-prefix";
     "compiler" "extends": "cycle" "too-deep" "unknown";
     "compiler" "hook": "always" "duplicate-id" "never" "shadowed" "ungranted" "unknown-event" "unknown-fact"
         "untrusted-parameter" "wrong-action";
     "compiler" "interface": "missing-input" "type" "unknown-input" "unused-input";
-    "compiler" "item": "ambiguous" "escapes-space" "invalid-value" "missing" "name-mismatch" "repeated" "signature"
-        "unknown" "unknown-key" "unreadable";
-    "compiler" "limit": "cannot-afford-one-turn" "invalid" "unknown";
+    "compiler" "item": "ambiguous" "escapes-space" "invalid-value" "missing" "name-mismatch" "repeated" "shadows"
+        "signature" "stray" "unknown" "unknown-call" "unknown-key" "unreadable"
+        "unsupported";
+    "compiler" "limit": "cannot-afford-one-turn" "invalid" "never-binds" "unknown";
     "compiler" "model": "unknown";
-    "compiler" "palette": "collision" "describes-ungranted" "name" "undescribed";
+    "compiler" "palette": "collision" "describes-ungranted" "dropped" "name" "undescribed";
     "compiler" "plan": "not-total" "unbounded" "ungated" "unreachable";
     "grammar" "syntax": "capability" "condition" "fence" "reference" "template" "xml" "yaml";
 }

@@ -3,28 +3,42 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
-use super::{Label, Problem, label};
+use super::{Label, Problem, Severity, did_you_mean, instead, label};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConfigError {
     /// `key` is the dotted path inside the file, `file` its id: `agent/resilience`.
-    #[error("`{key}` in `{file}` cannot be {found}")]
+    #[error("`{key}` in `{file}` {}{found}", if found == "missing" { "is " } else { "cannot be " })]
     Invalid { file: String, key: String, found: String, expected: String, span: Option<Span> },
     /// A value that is none of its file's; `why` says what the file may hold, as a sentence.
     #[error("`{key}` in `{file}` cannot be used")]
     Refused { file: String, key: String, why: String, span: Option<Span> },
+    /// A settings file of the project under a name that nothing reads.
+    #[error("nothing reads the settings file `{path}`")]
+    UnknownFile { path: String, suggestion: Option<String> },
 }
 
 impl Problem for ConfigError {
     fn code(&self) -> &'static str {
         match self {
             Self::Invalid { .. } | Self::Refused { .. } => "config::invalid",
+            Self::UnknownFile { .. } => "config::unknown-file",
+        }
+    }
+
+    fn severity(&self) -> Severity {
+        match self {
+            Self::Invalid { .. } | Self::Refused { .. } => Severity::Error,
+            Self::UnknownFile { .. } => Severity::Warning,
         }
     }
 
     fn help(&self) -> Option<String> {
         match self {
-            Self::Invalid { expected, .. } => Some(format!("write {expected}")),
+            Self::Invalid { expected, found, .. } => instead(found, expected),
+            Self::UnknownFile { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
+                Some("`rye explain config::unknown-file` lists the settings files; those of a tool belong in a folder of their own".into())
+            }),
             Self::Refused { why, .. } => Some(why.clone()),
         }
     }
@@ -34,6 +48,7 @@ impl Problem for ConfigError {
             Self::Invalid { span, expected, .. } => {
                 span.iter().map(|s| label(*s, format!("expected {expected}"))).collect()
             }
+            Self::UnknownFile { .. } => Vec::new(),
             Self::Refused { span, .. } => span.iter().map(|s| label(*s, "not understood")).collect(),
         }
     }

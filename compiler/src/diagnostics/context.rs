@@ -17,6 +17,24 @@ pub enum ContextError {
     SuppressesNothing { id: String, span: Span, suggestion: Option<String> },
     #[error("`{id}` is declared and suppressed by the same file")]
     SuppressedAndDeclared { id: String, declared: Span, suppressed: Span },
+    #[error("no prompt brings the knowledge `{id}`, and no directive may fetch it")]
+    Unreached { id: String, span: Span },
+    /// `directive` is an example.
+    #[error("a continuation of `{directive}` is not told `{item}` again")]
+    NotRestored { hook: String, item: String, directive: String, span: Span },
+    #[error("a continuation cannot begin with {tokens} tokens of what was said before")]
+    Ceiling { tokens: u64, because: String, span: Span },
+    /// `when` and `per` say how often the part changes; `price` is in decimal dollars, with the model it is for.
+    #[error("what the hook `{hook}` brings changes {when} and stands before {tokens} tokens that do not")]
+    VolatilePrefix {
+        hook: String,
+        when: &'static str,
+        directive: String,
+        tokens: u64,
+        per: &'static str,
+        price: Option<(String, String)>,
+        span: Span,
+    },
 }
 
 impl Problem for ContextError {
@@ -26,15 +44,23 @@ impl Problem for ContextError {
             Self::Duplicate { .. } => "context::duplicate",
             Self::SuppressesNothing { .. } => "context::suppresses-nothing",
             Self::SuppressedAndDeclared { .. } => "context::suppressed-and-declared",
+            Self::Unreached { .. } => "context::unreached",
+            Self::NotRestored { .. } => "context::not-restored",
+            Self::Ceiling { .. } => "context::resume-ceiling",
+            Self::VolatilePrefix { .. } => "context::volatile-prefix",
         }
     }
 
     fn severity(&self) -> Severity {
         match self {
             Self::UnknownItem { .. } => Severity::Error,
-            Self::Duplicate { .. } | Self::SuppressesNothing { .. } | Self::SuppressedAndDeclared { .. } => {
-                Severity::Warning
-            }
+            Self::Duplicate { .. }
+            | Self::SuppressesNothing { .. }
+            | Self::SuppressedAndDeclared { .. }
+            | Self::Unreached { .. }
+            | Self::NotRestored { .. }
+            | Self::Ceiling { .. }
+            | Self::VolatilePrefix { .. } => Severity::Warning,
         }
     }
 
@@ -50,6 +76,20 @@ impl Problem for ContextError {
                 })
             }
             Self::SuppressedAndDeclared { .. } => Some("the suppression wins: remove one of the two lines".into()),
+            Self::Unreached { id, .. } => Some(format!(
+                "name it in a `<context>` or a hook, grant `rye.fetch.knowledge.{}`, or remove the file",
+                id.replace('/', ".")
+            )),
+            Self::NotRestored { item, .. } => Some(format!(
+                "add a hook on `thread_continued` that fetches `{item}`, or lower `tokens` so that no context fills"
+            )),
+            Self::Ceiling { because, .. } => Some(because.clone()),
+            Self::VolatilePrefix { per, price, .. } => Some(match price {
+                Some((price, model)) => format!(
+                    "they are paid in full instead of from the cache: {price} dollars more per 100 {per} of `{model}`; bring what changes behind them"
+                ),
+                None => "they are read anew instead of from the cache; bring what changes behind them".into(),
+            }),
         }
     }
 
@@ -66,6 +106,14 @@ impl Problem for ContextError {
                 vec![label(*second, "declared again here"), label(*first, format!("it stays here, in `<{kept}>`"))]
             }
             Self::SuppressesNothing { span, .. } => vec![label(*span, "removes nothing")],
+            Self::Unreached { span, .. } => vec![label(*span, "never sent")],
+            Self::NotRestored { hook, span, .. } => {
+                vec![label(*span, format!("`{hook}` brings it to a fresh thread alone"))]
+            }
+            Self::Ceiling { span, .. } => vec![label(*span, "set here")],
+            Self::VolatilePrefix { directive, span, .. } => {
+                vec![label(*span, format!("another text each time, in `{directive}` for one"))]
+            }
             Self::SuppressedAndDeclared { declared, suppressed, .. } => {
                 vec![label(*suppressed, "suppressed here"), label(*declared, "declared here")]
             }

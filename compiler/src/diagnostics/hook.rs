@@ -19,8 +19,9 @@ pub enum HookError {
     Never { id: String, because: String, span: Span },
     #[error("the condition of the hook `{id}` is always true")]
     Always { id: String, span: Span },
+    /// `same`: the other one has no wider condition than this one, but the very same.
     #[error("the hook `{id}` is never reached: `{by}` always answers first")]
-    Shadowed { id: String, by: String, span: Span, by_span: Span },
+    Shadowed { id: String, by: String, span: Span, by_span: Span, same: bool },
     #[error("two hooks of one source have the id `{id}`")]
     DuplicateId { id: String, first: Span, second: Span },
     /// `path` is a fact that the model or a tool writes; `parameter` is where it would go.
@@ -114,8 +115,9 @@ impl Problem for HookError {
             Self::WrongAction { event, span, .. } => vec![label(*span, format!("no action of `{event}`"))],
             Self::Never { span, .. } => vec![label(*span, "never true")],
             Self::Always { span, .. } => vec![label(*span, "never false")],
-            Self::Shadowed { by, span, by_span, .. } => {
-                vec![label(*span, "never reached"), label(*by_span, format!("`{by}` fires whenever the event does"))]
+            Self::Shadowed { by, span, by_span, same, .. } => {
+                let when = if *same { "under the same condition" } else { "whenever the event does" };
+                vec![label(*span, "never reached"), label(*by_span, format!("`{by}` fires {when}"))]
             }
             Self::DuplicateId { first, second, .. } => {
                 vec![label(*second, "the second one"), label(*first, "the first one")]

@@ -3,7 +3,7 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
-use super::{Label, Problem, did_you_mean, label};
+use super::{Label, Problem, Severity, did_you_mean, instead, label};
 use crate::world::ItemKind;
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -48,6 +48,18 @@ pub enum ItemError {
     /// The content is not what was signed.
     #[error("the signature of `{path}` does not hold")]
     Signature { path: String, reason: String, span: Option<Span> },
+    /// A file or folder under `.ai/` that nothing reads; `reason` says why, as a clause.
+    #[error("nothing reads `{path}`: {reason}")]
+    Stray { path: String, reason: String, suggestion: Option<String> },
+    /// A tool in a language whose metadata has no reader.
+    #[error("`{id}` is no tool yet: what a `.{ending}` file declares is not read")]
+    Unsupported { id: String, ending: String, span: Span },
+    /// A body tells the model to use an item that does not exist; `what` is its kind.
+    #[error("the body names the {what} `{id}`, which does not exist")]
+    UnknownCall { what: &'static str, id: String, span: Span, suggestion: Option<String> },
+    /// `tokens`: of the project's text and of the one behind it.
+    #[error("the {} `{id}` stands in front of the standard library's own", kind.word())]
+    Shadows { kind: ItemKind, id: String, tokens: (u64, u64), span: Span },
 }
 
 impl Problem for ItemError {
@@ -63,6 +75,30 @@ impl Problem for ItemError {
             Self::Unreadable { .. } => "item::unreadable",
             Self::Ambiguous { .. } => "item::ambiguous",
             Self::Signature { .. } => "item::signature",
+            Self::Stray { .. } => "item::stray",
+            Self::UnknownCall { .. } => "item::unknown-call",
+            Self::Shadows { .. } => "item::shadows",
+            Self::Unsupported { .. } => "item::unsupported",
+        }
+    }
+
+    fn severity(&self) -> Severity {
+        match self {
+            Self::Stray { .. } | Self::UnknownCall { .. } | Self::Unsupported { .. } => Severity::Warning,
+            Self::Shadows { .. } => Severity::Advice,
+            Self::Unknown { .. }
+            | Self::UnknownKey { .. }
+            | Self::NameMismatch { .. }
+            | Self::EscapesSpace { .. }
+            | Self::InvalidValue { .. }
+            | Self::Missing { .. }
+            | Self::Repeated { .. }
+            | Self::ToolKey { .. }
+            | Self::ToolMissing { .. }
+            | Self::ToolValue { .. }
+            | Self::Unreadable { .. }
+            | Self::Ambiguous { .. }
+            | Self::Signature { .. } => Severity::Error,
         }
     }
 
@@ -82,11 +118,35 @@ impl Problem for ItemError {
             Self::EscapesSpace { .. } => Some(
                 "write the path under the kind's folder, without extension: `folder/name`, each part of letters, digits, `_` and `-`".into(),
             ),
-            Self::InvalidValue { expected, .. } => Some(format!("write {expected}")),
+            Self::InvalidValue { expected, found, .. } => instead(found, expected),
             Self::Missing { help, .. } => Some(help.clone()),
             Self::Repeated { .. } => Some("keep one of the two".into()),
             Self::ToolKey { help, .. } | Self::ToolMissing { help, .. } | Self::ToolValue { help, .. } => help.clone(),
             Self::Unreadable { .. } => Some("put a readable UTF-8 text file there, inside the space, or remove it".into()),
+            Self::Stray { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
+                Some("move it to `.ai/data/`, where tools keep what they like, or out of `.ai/`".into())
+            }),
+            Self::UnknownCall { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
+                Some("the model will try it and be told that there is no such item: correct the id, or create the item".into())
+            }),
+            Self::Unsupported { id, ending, .. } => {
+                let interpreter = match ending.as_str() {
+                    "py" => "python3",
+                    "ts" => "tsx",
+                    _ => "node",
+                };
+                Some(format!(
+                    "describe it in a YAML tool of another id: `kind: command` and `command: [{interpreter}, .ai/tools/{id}.{ending}]`"
+                ))
+            }
+            Self::Shadows { tokens: (over, under), .. } => {
+                let difference = if over >= under {
+                    format!("{} tokens more", over - under)
+                } else {
+                    format!("{} tokens fewer", under - over)
+                };
+                Some(format!("every directive on a base of the standard library reads this instead, {difference}: {over} for {under}"))
+            }
             Self::Ambiguous { .. } => Some("remove or rename one of them: an id is the path without its extension".into()),
             Self::Signature { reason, .. } => {
                 Some(format!("{reason}: sign the file again if the change is yours, or restore what was signed"))
@@ -99,6 +159,9 @@ impl Problem for ItemError {
             Self::Unknown { kind, span, .. } => {
                 span.iter().map(|s| label(*s, format!("no {} has this id", kind.word()))).collect()
             }
+            Self::UnknownCall { what, span, .. } => vec![label(*span, format!("no {what} has this name"))],
+            Self::Unsupported { span, .. } => vec![label(*span, "granted or not, no thread can run it")],
+            Self::Shadows { span, .. } => vec![label(*span, "read instead of the standard library's")],
             Self::UnknownKey { what, of, span, .. } => vec![label(*span, format!("no {what} of {of}"))],
             Self::NameMismatch { expected, span, .. } => vec![label(*span, format!("expected `{expected}`"))],
             Self::EscapesSpace { span, reason, .. } => vec![label(*span, reason.clone())],
@@ -111,7 +174,7 @@ impl Problem for ItemError {
             Self::ToolKey { span, label: text, .. }
             | Self::ToolMissing { span, label: text, .. }
             | Self::ToolValue { span, label: text, .. } => vec![label(*span, text.clone())],
-            Self::Unreadable { .. } | Self::Ambiguous { .. } => Vec::new(),
+            Self::Unreadable { .. } | Self::Ambiguous { .. } | Self::Stray { .. } => Vec::new(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
-use super::{Label, Problem, did_you_mean, label, list};
+use super::{Label, Problem, Severity, did_you_mean, label, list};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LimitError {
@@ -15,6 +15,8 @@ pub enum LimitError {
     /// Amounts are decimal dollars.
     #[error("the spend limit of {limit} does not pay for one turn, which may cost {needed}")]
     CannotAffordOneTurn { limit: String, needed: String, model: String, span: Option<Span> },
+    #[error("the limit `{name}` is never reached: {because}")]
+    NeverBinds { name: String, because: String, span: Span },
 }
 
 impl Problem for LimitError {
@@ -23,7 +25,12 @@ impl Problem for LimitError {
             Self::Unknown { .. } => "limit::unknown",
             Self::Invalid { .. } => "limit::invalid",
             Self::CannotAffordOneTurn { .. } => "limit::cannot-afford-one-turn",
+            Self::NeverBinds { .. } => "limit::never-binds",
         }
+    }
+
+    fn severity(&self) -> Severity {
+        if matches!(self, Self::NeverBinds { .. }) { Severity::Warning } else { Severity::Error }
     }
 
     fn help(&self) -> Option<String> {
@@ -32,6 +39,7 @@ impl Problem for LimitError {
                 did_you_mean(suggestion.as_ref(), || Some(format!("limits: {}", list(known))))
             }
             Self::Invalid { why, .. } => Some(format!("it {why}")),
+            Self::NeverBinds { .. } => Some("lower it to what is meant, or leave it out".into()),
             Self::CannotAffordOneTurn { model, .. } => {
                 Some(format!("raise `spend`, lower `output`, or ask for a cheaper model than `{model}`"))
             }
@@ -42,6 +50,7 @@ impl Problem for LimitError {
         match self {
             Self::Unknown { span, .. } => span.iter().map(|s| label(*s, "no such limit")).collect(),
             Self::Invalid { span, why, .. } => span.iter().map(|s| label(*s, why.clone())).collect(),
+            Self::NeverBinds { span, .. } => vec![label(*span, "bounds nothing")],
             Self::CannotAffordOneTurn { span, .. } => span.iter().map(|s| label(*s, "set here")).collect(),
         }
     }

@@ -10,18 +10,26 @@ pub enum ModelError {
     /// `requested` is a tier, a model id or a provider; `span` is missing where it came from the command line.
     #[error("no provider has a model or tier `{requested}`")]
     Unknown { requested: String, span: Option<Span>, suggestion: Option<String>, known: Vec<String> },
+    /// The `default_provider` of `agent/models`; `known` are the provider files there are.
+    #[error("there is no provider `{requested}`")]
+    NoProvider { requested: String, span: Span, suggestion: Option<String>, known: Vec<String> },
+    /// A tier that the settings name and no provider has.
+    #[error("no provider has a tier `{requested}`")]
+    NoTier { requested: String, span: Span, suggestion: Option<String>, known: Vec<String> },
 }
 
 impl Problem for ModelError {
     fn code(&self) -> &'static str {
         match self {
-            Self::Unknown { .. } => "model::unknown",
+            Self::Unknown { .. } | Self::NoProvider { .. } | Self::NoTier { .. } => "model::unknown",
         }
     }
 
     fn help(&self) -> Option<String> {
         match self {
-            Self::Unknown { suggestion, known, .. } => {
+            Self::Unknown { suggestion, known, .. }
+            | Self::NoProvider { suggestion, known, .. }
+            | Self::NoTier { suggestion, known, .. } => {
                 did_you_mean(suggestion.as_ref(), || (!known.is_empty()).then(|| format!("known: {}", list(known))))
             }
         }
@@ -30,6 +38,8 @@ impl Problem for ModelError {
     fn labels(&self) -> Vec<Label> {
         match self {
             Self::Unknown { span, .. } => span.iter().map(|s| label(*s, "asked for here")).collect(),
+            Self::NoProvider { span, .. } => vec![label(*span, "no file in `agent/providers/` has this name")],
+            Self::NoTier { span, .. } => vec![label(*span, "named here")],
         }
     }
 }

@@ -17,6 +17,9 @@ pub enum PaletteError {
     Undescribed { primary: String, item: String, span: Span },
     #[error("`{name}` is no name a provider accepts for a tool")]
     Name { name: String, item: String, span: Option<Span> },
+    /// `tools` are those left out, with the tokens of their definitions.
+    #[error("{} of the granted tools {} into the palette of {max_tokens} tokens", tools.len(), if tools.len() == 1 { "does not fit" } else { "do not fit" })]
+    Dropped { tools: Vec<(String, u64)>, max_tokens: u64, span: Span },
 }
 
 impl Problem for PaletteError {
@@ -26,13 +29,14 @@ impl Problem for PaletteError {
             Self::DescribesUngranted { .. } => "palette::describes-ungranted",
             Self::Undescribed { .. } => "palette::undescribed",
             Self::Name { .. } => "palette::name",
+            Self::Dropped { .. } => "palette::dropped",
         }
     }
 
     fn severity(&self) -> Severity {
         match self {
             Self::Collision { .. } | Self::Name { .. } => Severity::Error,
-            Self::DescribesUngranted { .. } | Self::Undescribed { .. } => Severity::Warning,
+            Self::DescribesUngranted { .. } | Self::Undescribed { .. } | Self::Dropped { .. } => Severity::Warning,
         }
     }
 
@@ -43,6 +47,16 @@ impl Problem for PaletteError {
                 format!("suppress it with `<suppress>{item}</suppress>`, or grant what it describes")
             }
             Self::Undescribed { item, .. } => format!("add `<before>{item}</before>` to `<context>`"),
+            Self::Dropped { tools, .. } => {
+                let shown: Vec<String> =
+                    tools.iter().take(8).map(|(id, tokens)| format!("`{id}` ({tokens})")).collect();
+                let more = tools.len().saturating_sub(shown.len());
+                let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+                format!(
+                    "left out, to be called through `rye_execute` alone: {}{more}; grant fewer tools, or raise `tool_preload.max_tokens`",
+                    shown.join(", ")
+                )
+            }
             Self::Name { .. } => "give the tool an id of at most 64 characters, folders included".into(),
         })
     }
@@ -56,6 +70,7 @@ impl Problem for PaletteError {
             Self::Undescribed { primary, span, .. } => {
                 vec![label(*span, format!("`{primary}` is allowed, and nothing explains it"))]
             }
+            Self::Dropped { span, .. } => vec![label(*span, "these grants reach more than fits")],
             Self::Name { span, .. } => span.iter().map(|s| label(*s, "this grant reaches it")).collect(),
         }
     }

@@ -14,7 +14,7 @@ use super::{Directive, FileRef, HookDecl, Knowledge, Tool, config, data, directi
 use crate::diagnostics::{Diagnostics, ItemError, closest};
 use crate::hook::HookSource;
 use crate::plan::hex;
-use crate::world::{Entry, ItemKind, Located, Space, World, WorldError};
+use crate::world::{Entry, ItemKind, Located, Space, Stray, World, WorldError};
 
 /// The items of a world, read lazily and once.
 pub struct Items<'w> {
@@ -66,27 +66,40 @@ impl<'w> Items<'w> {
     /// The directive of an id in the highest space that has it; `None` where none has, or where its file holds no
     /// readable directive.
     pub fn directive(&self, id: &ItemId) -> Option<Arc<Directive>> {
-        let mut debris = Diagnostics::new();
-        self.cached(&self.directives, ItemKind::Directive, id, |file, text, found| {
-            let parsed = rye_grammar::directive::parse(file.source, text);
-            // Where the XML is broken, what was read of it would give rise to complaints about its own debris.
-            let broken = parsed.errors.iter().any(|e| matches!(e, SyntaxError::Xml { .. }));
-            // Which of two blocks is meant is not for us to say: neither is compiled.
-            let twice = parsed.errors.iter().any(|e| matches!(e, SyntaxError::Fence { other: Some(_), .. }));
-            found.syntax(parsed.errors);
-            if twice {
-                return None;
-            }
-            directive::read(file, parsed.tree, if broken { &mut debris } else { found })
-        })
+        self.cached(&self.directives, ItemKind::Directive, id, parse_directive)
+    }
+
+    /// The standard library's own directive of an id, whatever stands in front of it.
+    pub fn system_directive(&self, id: &ItemId) -> Option<Arc<Directive>> {
+        let highest = self.directive(id)?;
+        if highest.file.space == Space::System {
+            return Some(highest);
+        }
+        self.of_system(ItemKind::Directive, id, parse_directive)
+    }
+
+    /// [`Items::system_directive`] for knowledge.
+    pub fn system_knowledge(&self, id: &ItemId) -> Option<Arc<Knowledge>> {
+        let highest = self.knowledge(id)?;
+        if highest.file.space == Space::System {
+            return Some(highest);
+        }
+        self.of_system(ItemKind::Knowledge, id, |file, text, found| Some(parse_knowledge(file, text, found)))
+    }
+
+    fn of_system<T>(
+        &self,
+        kind: ItemKind,
+        id: &ItemId,
+        parse: impl FnOnce(FileRef, &str, &mut Diagnostics) -> Option<T>,
+    ) -> Option<Arc<T>> {
+        let located = self.candidates(kind, id).into_iter().find(|l| l.space == Space::System)?;
+        self.open(located, parse).map(Arc::new)
     }
 
     pub fn knowledge(&self, id: &ItemId) -> Option<Arc<Knowledge>> {
         self.cached(&self.knowledge, ItemKind::Knowledge, id, |file, text, found| {
-            let format = if file.path.ends_with(".md") { KnowledgeFormat::Markdown } else { KnowledgeFormat::Yaml };
-            let parsed = rye_grammar::knowledge::parse(file.source, text, format);
-            found.syntax(parsed.errors);
-            Some(knowledge::read(file, parsed.tree, found))
+            Some(parse_knowledge(file, text, found))
         })
     }
 
@@ -103,7 +116,8 @@ impl<'w> Items<'w> {
         let mut merged: Option<Node> = None;
         // Lowest first, so that each file lies on those below it.
         for located in self.candidates(ItemKind::Config, id).into_iter().rev() {
-            let Some(node) = self.parse_yaml(located) else { continue };
+            // A file of comments alone says nothing, so it takes nothing away.
+            let Some(node) = self.parse_yaml(located).filter(|node| !matches!(node.kind, Kind::Null)) else { continue };
             merged = Some(match merged {
                 Some(under) => config::merge(node, under),
                 None => node,
@@ -152,6 +166,12 @@ impl<'w> Items<'w> {
             }
         })
         .clone()
+    }
+
+    /// What the project holds beside items; nothing where that cannot be told, because then a list could not be read
+    /// either.
+    pub fn strays(&self) -> Vec<Stray> {
+        self.world.strays().unwrap_or_default()
     }
 
     /// The id nearest to a text that names none.
@@ -276,6 +296,27 @@ impl<'w> Items<'w> {
         }
         files
     }
+}
+
+fn parse_directive(file: FileRef, text: &str, found: &mut Diagnostics) -> Option<Directive> {
+    let mut debris = Diagnostics::new();
+    let parsed = rye_grammar::directive::parse(file.source, text);
+    // Where the XML is broken, what was read of it would give rise to complaints about its own debris.
+    let broken = parsed.errors.iter().any(|e| matches!(e, SyntaxError::Xml { .. }));
+    // Which of two blocks is meant is not for us to say: neither is compiled.
+    let twice = parsed.errors.iter().any(|e| matches!(e, SyntaxError::Fence { other: Some(_), .. }));
+    found.syntax(parsed.errors);
+    if twice {
+        return None;
+    }
+    directive::read(file, parsed.tree, if broken { &mut debris } else { found })
+}
+
+fn parse_knowledge(file: FileRef, text: &str, found: &mut Diagnostics) -> Knowledge {
+    let format = if file.path.ends_with(".md") { KnowledgeFormat::Markdown } else { KnowledgeFormat::Yaml };
+    let parsed = rye_grammar::knowledge::parse(file.source, text, format);
+    found.syntax(parsed.errors);
+    knowledge::read(file, parsed.tree, found)
 }
 
 fn read_hook_file(node: &Node, space: Space, files: &mut HookFiles, found: &mut Diagnostics) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rye_grammar::Span;
 use rye_grammar::tool_header::{self, ToolLanguage};
 
 use super::FileRef;
@@ -16,7 +17,12 @@ pub struct Tool {
 
 /// From the text of a tool file.
 pub fn read(file: FileRef, text: &str, found: &mut Diagnostics) -> Option<Tool> {
-    let language = language(&file.path)?;
+    let Some(language) = language(&file.path) else {
+        let ending = file.path.rsplit('.').next().unwrap_or_default().to_owned();
+        let span = Span::new(file.source, 0, 0);
+        found.push(ItemError::Unsupported { id: file.id.to_string(), ending, span });
+        return None;
+    };
     let parsed = tool_header::parse(file.source, text, language);
     let unread = !parsed.errors.is_empty();
     found.syntax(parsed.errors);

@@ -10,7 +10,7 @@ use rye_grammar::{ItemId, Span};
 use serde_json::Value;
 
 use crate::compose::Composed;
-use crate::diagnostics::{ConfigError, Diagnostics, PlanError};
+use crate::diagnostics::{ConfigError, Diagnostics, ModelError, PaletteError, PlanError, closest};
 use crate::item::Items;
 use crate::model::{self, Catalog, ModelSettings};
 use crate::palette::{self, Palette, Preload, Runnable, Sized};
@@ -19,11 +19,12 @@ use crate::plan::graph::{Graph, Needs, build};
 use crate::plan::verify::verify;
 use crate::primary::Primary;
 use crate::semantics::risk::{Risk, RiskTable};
-use crate::world::ItemKind;
+use crate::world::{ItemKind, Space};
 
 /// The settings a run reads, by the name they have in `Plan::settings`.
-const FROZEN: [&str; 4] = ["resilience", "coordination", "error_classification", "capability_risk"];
-const PROVIDERS: &str = "agent/providers/";
+pub const FROZEN: [&str; 4] = ["resilience", "coordination", "error_classification", "capability_risk"];
+/// Where the provider files are.
+pub const PROVIDERS: &str = "agent/providers/";
 
 /// A palette and what is wrong with it.
 pub struct Built {
@@ -93,13 +94,51 @@ impl<'i, 'w> Shared<'i, 'w> {
                 .map_or_else(ModelSettings::default, |node| model::settings(&node, &mut found.borrow_mut()));
             let names = items.list(ItemKind::Config);
             let names = names.iter().filter_map(|e| e.id.as_str().strip_prefix(PROVIDERS));
-            let names = names.filter(|name| !name.contains('/')).map(str::to_owned).collect();
+            let names: Vec<String> = names.filter(|name| !name.contains('/')).map(str::to_owned).collect();
+            // Without any provider the thread that asks says so.
+            if let Some(default) =
+                settings.default_provider.as_ref().filter(|d| !names.is_empty() && !names.contains(&d.node))
+            {
+                found.borrow_mut().push(ModelError::NoProvider {
+                    requested: default.node.clone(),
+                    span: default.span,
+                    suggestion: closest(&default.node, names.iter().map(String::as_str)),
+                    known: names.clone(),
+                });
+            }
             let load = move |name: &str| {
                 let node = items.config_named(&format!("{PROVIDERS}{name}"))?;
                 model::provider(name, &node, &items.sources(), &mut found.borrow_mut())
             };
             Catalog::new(settings, names, Box::new(load))
         })
+    }
+
+    /// Reads a provider file that perhaps nobody asks for; what is wrong with it is among [`Shared::diagnostics`].
+    pub fn provider_file(&self, id: &ItemId) {
+        if let Some(name) = id.as_str().strip_prefix(PROVIDERS) {
+            self.catalog().read(name);
+        }
+    }
+
+    /// Tiers that `agent/models` names and no provider has. Only where somebody wrote that file, because all provider
+    /// files are read for the answer.
+    pub fn tiers(&self, found: &mut Diagnostics) {
+        let Ok(id) = ItemId::parse("agent/models") else { return };
+        let written = self.items.list(ItemKind::Config).iter().any(|e| e.id == id && e.space != Space::System);
+        let Some(node) = self.items.config(&id).filter(|_| written && self.catalog().has_any()) else { return };
+        let known = self.catalog().tiers();
+        let aliases = node.get("aliases").map(Node::entries).unwrap_or_default().iter().map(|e| &e.value);
+        for value in node.get("default_tier").into_iter().chain(aliases) {
+            if let Some(tier) = value.as_str().filter(|t| !known.iter().any(|k| k == t)) {
+                found.push(ModelError::NoTier {
+                    requested: tier.to_owned(),
+                    span: value.span,
+                    suggestion: closest(tier, known.iter().map(String::as_str)),
+                    known: known.clone(),
+                });
+            }
+        }
     }
 
     fn risk(&self) -> &RiskTable {
@@ -134,11 +173,24 @@ impl<'i, 'w> Shared<'i, 'w> {
         };
         let mut diagnostics = Diagnostics::new();
         let palette = palette::build(&primaries, &reached, preload, &place, &mut diagnostics);
+        // What the standard library grants by the handful is nobody's omission; the plan lists what does not fit.
+        let written = composed.permissions.as_ref().map(|p| p.value.span).filter(|s| self.is_written(*s));
+        let heavy =
+            palette.dropped.iter().filter(|d| d.tokens > 0 && palette::flatten(&d.item_id).len() <= palette::MAX_NAME);
+        let heavy: Vec<(String, u64)> = heavy.map(|d| (d.item_id.to_string(), d.tokens)).collect();
+        if let Some(span) = written.filter(|_| !heavy.is_empty()) {
+            diagnostics.push(PaletteError::Dropped { tools: heavy, max_tokens: preload.max_tokens, span });
+        }
         let built = Rc::new(Built { palette, diagnostics });
         if let Some(key) = key {
             self.palettes.borrow_mut().insert(key, Rc::clone(&built));
         }
         built
+    }
+
+    /// Whether a place is in a file of the project or the user.
+    fn is_written(&self, span: Span) -> bool {
+        self.items.sources().get(span.source).is_some_and(|source| !source.path.starts_with("system:"))
     }
 
     /// A tool and what its definition weighs; `None` where it cannot be read, which it has said itself.

@@ -2,7 +2,7 @@
 
 use indexmap::IndexMap;
 use rye_grammar::data::{Kind, Node};
-use rye_grammar::{Sources, Span};
+use rye_grammar::{Sources, Span, Spanned};
 use serde_json::Value;
 
 use super::{Model, ModelSettings, Provider};
@@ -12,7 +12,8 @@ use crate::semantics::money::Nanos;
 
 /// The wire that plays a script.
 pub const SCRIPTED: &str = "scripted";
-const WIRES: [&str; 5] = ["anthropic", "openai-chat", "openai-responses", "gemini", SCRIPTED];
+/// The shapes of requests and streams that there are.
+pub const WIRES: [&str; 5] = ["anthropic", "openai-chat", "openai-responses", "gemini", SCRIPTED];
 /// What a provider file says besides how to reach it.
 const CATALOG_KEYS: [&str; 3] = ["default_tier", "tiers", "models"];
 
@@ -24,8 +25,11 @@ pub fn scripted_model(id: &str) -> Model {
 /// Reads `agent/models`; what is left out has no default here.
 pub fn settings(node: &Node, diagnostics: &mut Diagnostics) -> ModelSettings {
     let mut reader = Reader { file: "agent/models", diagnostics };
+    let default_provider = reader.text(node, "default_provider");
     ModelSettings {
-        default_provider: reader.text(node, "default_provider"),
+        default_provider: default_provider
+            .zip(node.get("default_provider"))
+            .map(|(name, n)| Spanned::new(name, n.span)),
         default_tier: reader.text(node, "default_tier"),
         aliases: reader.texts(node, "aliases"),
     }
@@ -57,6 +61,12 @@ pub fn provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut Diag
             }
         }
     }
+    let default_tier = reader.text(node, "default_tier");
+    if let Some(tier) = default_tier.as_ref().filter(|t| !tiers.is_empty() && !tiers.contains_key(*t)) {
+        let known: Vec<String> = tiers.keys().map(|t| format!("`{t}`")).collect();
+        let span = node.get("default_tier").map(|n| n.span);
+        reader.invalid("default_tier", &format!("`{tier}`"), &format!("one of its tiers: {}", known.join(", ")), span);
+    }
     let mut connection = serde_json::Map::new();
     let mut from_project = Vec::new();
     for entry in node.entries().iter().filter(|e| !CATALOG_KEYS.contains(&e.key.node.as_str())) {
@@ -69,7 +79,7 @@ pub fn provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut Diag
     Some(Provider {
         id: id.to_owned(),
         wire: wire_name.to_owned(),
-        default_tier: reader.text(node, "default_tier"),
+        default_tier,
         tiers,
         models,
         connection: Value::Object(connection),

@@ -103,10 +103,12 @@ fn a_fallback_is_resolved_and_never_the_model_itself() {
 #[test]
 fn what_nobody_has_is_unknown_with_a_suggestion() {
     let unknown = |asked: &[(&str, &str)]| resolve(asked, &ModelOverride::default()).unwrap_err();
-    let ModelError::Unknown { suggestion, span, known, .. } = unknown(&[("tier", "genral")]);
+    let ModelError::Unknown { suggestion, span, known, .. } = unknown(&[("tier", "genral")]) else { panic!() };
     assert_eq!((suggestion.as_deref(), span.map(|s| s.start)), (Some("general"), Some(3)));
     assert!(known.contains(&"a-small".to_owned()) && known.contains(&"haiku".to_owned()), "{known:?}");
-    let ModelError::Unknown { suggestion, requested, .. } = unknown(&[("provider", "alpa"), ("tier", "fast")]);
+    let ModelError::Unknown { suggestion, requested, .. } = unknown(&[("provider", "alpa"), ("tier", "fast")]) else {
+        panic!()
+    };
     assert_eq!((requested.as_str(), suggestion.as_deref()), ("alpa", Some("alpha")));
 }
 

@@ -32,7 +32,7 @@ impl Category {
         Self::ALL.into_iter().find(|category| category.as_str() == text)
     }
 
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::RateLimited => "rate_limited",
             Self::Transient => "transient",
@@ -102,8 +102,11 @@ impl Classification {
     }
 }
 
+/// The facts of a failure. Headers are the provider's own, in lower case.
+pub const FACTS: [&str; 7] = ["stage", "status", "headers", "error.type", "error.code", "error.message", "attempt"];
+
 /// The declared types of a failure's facts, so that a condition which can never hold is found when the table is read.
-fn fact_type(path: &Path) -> Option<Type> {
+pub fn fact_type(path: &Path) -> Option<Type> {
     match path.segments.as_slice() {
         [Segment::Name(root)] if root == "attempt" => Some(Type::Integer),
         [Segment::Name(root)] if root == "headers" || root == "error" => Some(Type::Object),

@@ -1,6 +1,7 @@
 //! Conditions, compiled once and evaluated anywhere (`language.md` 5). Parsing them is the grammar's business.
 
 mod compile;
+mod domain;
 mod evaluate;
 
 use regex::Regex;
@@ -10,6 +11,7 @@ use serde_json::Value;
 
 use super::facts::Facts;
 use super::value::Type;
+pub use domain::{Domain, Effort};
 
 /// A condition ready to be evaluated: patterns compiled, constants folded. It cannot fail any more.
 #[derive(Debug, Clone)]

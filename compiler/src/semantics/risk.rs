@@ -29,7 +29,7 @@ impl Tier {
         Self::ALL.into_iter().find(|tier| tier.as_str() == text)
     }
 
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Safe => "safe",
             Self::Write => "write",
@@ -61,7 +61,7 @@ impl Policy {
         [Self::Allow, Self::AcknowledgeRequired, Self::Block].into_iter().find(|policy| policy.as_str() == text)
     }
 
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Allow => "allow",
             Self::AcknowledgeRequired => "acknowledge_required",

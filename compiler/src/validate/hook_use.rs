@@ -1,37 +1,48 @@
 //! Hooks over all directives: conditions that are true or false whatever happens, and hooks nothing ever reaches.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rye_grammar::Span;
 
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, HookError};
-use crate::hook::{HookSource, PlanVerdict};
+use crate::hook::{HookAction, HookPoint, HookSource, PlanVerdict};
 use crate::item::{HookDecl, HookFiles, Items};
-use crate::resolve::Known;
-use crate::semantics::condition::Verdict;
+use crate::resolve::{Known, Launch};
+use crate::semantics::condition::{Effort, Verdict};
 use crate::semantics::hook_point::{self, Mode};
 use crate::semantics::hook_table;
 use crate::world::{ItemKind, Space};
+
+use super::domain;
 
 /// By the span of the hook: the hook, and whether any directive could see it fire.
 #[derive(Default)]
 pub struct HookUses {
     uses: BTreeMap<Span, (Arc<HookDecl>, bool)>,
     shadowed: Vec<Span>,
+    effort: Effort,
     /// Some directive could not be composed, so nobody knows what would fire for it.
     incomplete: bool,
 }
 
 impl HookUses {
-    pub fn add(&mut self, composed: &Composed) {
+    pub fn add(&mut self, composed: &Composed, launch: &Launch<'_>) {
         for hook in &composed.hooks {
-            if hook.decl.space != Space::Project || !hook.decl.enabled || hook.decl.compiled.is_none() {
+            let decl = &hook.decl;
+            if decl.space != Space::Project || !decl.enabled || decl.compiled.is_none() {
                 continue;
             }
-            let (_, fires) = self.uses.entry(hook.decl.span).or_insert_with(|| (hook.decl.clone(), false));
-            *fires |= !matches!(hook.verdict, PlanVerdict::Never { .. });
+            let (_, fires) = self.uses.entry(decl.span).or_insert_with(|| (decl.clone(), false));
+            if *fires {
+                continue;
+            }
+            *fires = match &hook.verdict {
+                PlanVerdict::Never { .. } => false,
+                PlanVerdict::Depends { .. } => could_fire(composed, decl, launch, &mut self.effort),
+                PlanVerdict::Fires | PlanVerdict::Removed { .. } => true,
+            };
         }
     }
 
@@ -39,18 +50,20 @@ impl HookUses {
         self.incomplete = true;
     }
 
-    /// Routing hooks of the project behind one that always answers.
+    /// Hooks of the project's files behind one that always answers first.
     pub fn shadowed(&mut self, files: &HookFiles, found: &mut Diagnostics) {
         let all: Vec<&Arc<HookDecl>> =
             [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten().collect();
         let candidates: Vec<_> = all.iter().map(|h| h.candidate()).collect();
-        let mut answers: Option<&Arc<HookDecl>> = None;
+        let mut answers: BTreeMap<HookPoint, Vec<&Arc<HookDecl>>> = BTreeMap::new();
         for place in hook_table::order(&candidates) {
             let Some(hook) = all.get(place.index).filter(|_| place.removed.is_none()) else { continue };
-            if hook_point::of(hook.event).mode != Mode::FirstMatch {
-                continue;
-            }
-            match answers {
+            let earlier = answers.entry(hook.event).or_default();
+            // Layer 4 is never kept from running.
+            let reachable =
+                hook_point::of(hook.event).mode == Mode::Control && place.layer >= hook_table::INFRASTRUCTURE;
+            let by = earlier.iter().find(|by| always(by) || same_condition(by, hook)).filter(|_| !reachable);
+            match by {
                 Some(by) if hook.space == Space::Project => {
                     self.shadowed.push(hook.span);
                     found.push(HookError::Shadowed {
@@ -58,9 +71,10 @@ impl HookUses {
                         by: by.id.node.clone(),
                         span: hook.span,
                         by_span: by.span,
+                        same: !always(by),
                     });
                 }
-                None if Known::nothing().verdict(hook) == Verdict::True => answers = Some(hook),
+                None if closes(hook) && place.layer < hook_table::INFRASTRUCTURE => earlier.push(hook),
                 Some(_) | None => {}
             }
         }
@@ -73,18 +87,23 @@ impl HookUses {
                 self.uses.entry(hook.span).or_insert_with(|| (hook.clone(), false));
             }
         }
+        let errors = found.iter().filter(|d| d.is_error());
+        let faulty: BTreeSet<Span> = errors.filter_map(|d| d.labels().first().map(|l| l.span)).collect();
         for (hook, fires) in self.uses.into_values() {
             let span = hook.condition.as_ref().map_or(hook.span, |c| c.span);
+            // What an error of its own makes false has been told.
+            let inside = Span { end: 0, ..span }..Span { start: span.end, end: u32::MAX, ..span };
+            if faulty.range(inside).any(|fault| fault.end <= span.end) {
+                continue;
+            }
             let id = hook.id.node.clone();
             if has_unknown_facts(&hook) || self.shadowed.contains(&hook.span) {
                 continue;
             }
-            match Known::nothing().verdict(&hook) {
+            let point = hook_point::of(hook.event);
+            match Known::nothing().over(&hook, &|path| domain::of(point, path, None), &mut self.effort) {
                 Verdict::True => found.push(HookError::Always { id, span }),
-                Verdict::False => {
-                    let because = "its condition is false whatever the facts are".into();
-                    found.push(HookError::Never { id, because, span });
-                }
+                Verdict::False => found.push(HookError::Never { id, because: whatever(&hook), span }),
                 Verdict::Unknown(_) if !fires && !self.incomplete && !fires_elsewhere(items, &hook) => {
                     let because = "its condition is false for every directive there is".into();
                     found.push(HookError::Never { id, because, span });
@@ -93,6 +112,49 @@ impl HookUses {
             }
         }
     }
+}
+
+/// Whether any values of the directive's inputs and of the facts make a hook fire.
+fn could_fire(composed: &Composed, hook: &HookDecl, launch: &Launch<'_>, effort: &mut Effort) -> bool {
+    let Some(leaf) = composed.leaf() else { return true };
+    let point = hook_point::of(hook.event);
+    let mut known = if hook.event == HookPoint::ResolveExtends {
+        Known::before_the_chain(leaf, launch)
+    } else {
+        let request = composed.model.as_ref().map(|m| &m.value);
+        Known::of_chain(leaf, request, composed.inputs.values().map(|f| &f.value), launch)
+    };
+    known.over(hook, &|path| domain::of(point, path, Some(&composed.inputs)), effort) != Verdict::False
+}
+
+/// Why a condition is false whatever happens: the words that a fact can be, where it has a closed list.
+fn whatever(hook: &HookDecl) -> String {
+    let point = hook_point::of(hook.event);
+    let paths = hook.compiled.iter().flat_map(|c| c.paths()).map(ToString::to_string);
+    let closed = paths.into_iter().find_map(|path| domain::words(point, &path).map(|words| (path, words)));
+    let because = "its condition is false whatever the facts are".to_owned();
+    closed.map_or(because.clone(), |(path, words)| format!("{because}; `{path}` is one of `{}`", words.join("`, `")))
+}
+
+/// Whether a hook that fires keeps those behind it from being asked, by the mode of its event.
+fn closes(hook: &HookDecl) -> bool {
+    let Some(action) = hook.action.as_ref().map(|a| &a.node) else { return false };
+    match hook_point::of(hook.event).mode {
+        Mode::FirstMatch => true,
+        Mode::FirstBlock => matches!(action, HookAction::Block { .. }),
+        // What an executed item answers is its own business.
+        Mode::Control => action.item().is_none(),
+        Mode::Chain => matches!(action, HookAction::Handled),
+        Mode::Collect | Mode::Observe => false,
+    }
+}
+
+fn always(hook: &HookDecl) -> bool {
+    Known::nothing().verdict(hook) == Verdict::True
+}
+
+fn same_condition(a: &HookDecl, b: &HookDecl) -> bool {
+    a.condition_source.is_some() && a.condition_source == b.condition_source
 }
 
 /// Facts that do not exist make a condition false too, and have been reported already.

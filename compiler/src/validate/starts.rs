@@ -46,6 +46,19 @@ impl Starts {
     }
 }
 
+/// Whether anything lets a thread of this directive start another one: a grant, or its parent's where it has none.
+pub fn may_start(composed: &Composed) -> bool {
+    let Some(permissions) = &composed.permissions else { return true };
+    let could = |pattern: &str| {
+        let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
+        STARTING.iter().any(|start| start.starts_with(literal) || literal.starts_with(start))
+    };
+    permissions.value.grants.iter().any(|grant| could(&grant.pattern.0))
+}
+
+/// Capabilities that start directives begin like this.
+const STARTING: [&str; 2] = ["rye.execute.directive.", "rye.execute.tool.rye.agent.threads."];
+
 /// What a started directive is granted and would still be refused.
 fn exceeds(items: &Items<'_>, composed: &Composed, hook: &ComposedHook, id: &ItemId) -> Option<HookError> {
     let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };

@@ -201,6 +201,44 @@ fn what_the_model_writes_stays_out_of_commands() {
 }
 
 #[test]
+fn settings_have_a_closed_vocabulary() {
+    const PROVIDER: &str = "wire: scripted\ntiers: {general: large}\ndefault_tier: general\nmodels: []\n";
+    let with = |at: &str, text: &str| {
+        let world = project().with(Space::System, ".ai/config/agent/providers/own.yaml", PROVIDER);
+        let world = world.project(&format!(".ai/config/agent/{at}.yaml"), text);
+        codes(&world)
+    };
+    let none: [&str; 0] = [];
+    assert_eq!(with("models", "default_provider: own\ndefault_tier: general\naliases: {big: general}\n"), none);
+    assert_eq!(with("models", "# only a remark\n"), none);
+    assert_eq!(with("models", "default_provider: owm\n"), ["model::unknown"]);
+    assert_eq!(with("models", "default_tier: generl\n"), ["model::unknown"]);
+    assert_eq!(with("models", "default_providr: own\n"), ["item::unknown-key"]);
+    assert_eq!(with("providers/mine", "wire: scripted\n"), none);
+    assert_eq!(with("providers/mine", "wire: antropic\n"), ["config::invalid"]);
+    assert_eq!(with("providers/mine", "wire: scripted\nkey_evn: X\n"), ["item::unknown-key"]);
+    assert_eq!(with("coordination", "continuation: {trigger_threshold: 90}\n"), ["config::invalid"]);
+    let rule = "{id: a, category: transient, match: 'status == 418'}";
+    assert_eq!(with("error_classification", &format!("patterns: [{rule}]\n")), none);
+    assert_eq!(
+        with("error_classification", &format!("patterns: [{}]\n", rule.replace("status", "statsu"))),
+        ["config::invalid"]
+    );
+    assert_eq!(with("capability_risk", "classifications: [{risk: sfae, patterns: [rye.*]}]\n"), ["config::invalid"]);
+    assert_eq!(with("hook", "hooks: []\n"), ["config::unknown-file"]);
+    assert_eq!(codes(&project().project(".ai/config/agent/hooks.yml", "hooks: []\n")), ["item::stray"]);
+    assert_eq!(codes(&project().project(".ai/directive/a.md", "x")), ["item::stray"]);
+}
+
+#[test]
+fn what_check_refuses_in_settings_no_plan_passes_over() {
+    let world = project().project(".ai/config/agent/coordination.yaml", "wait_thread: {default_timeout: 1}\n");
+    let request = crate::compile::Request::new(rye_grammar::ItemId::parse("base").unwrap());
+    let found = crate::compile::compile(&world, &request).diagnostics;
+    assert!(found.codes().contains("item::unknown-key"), "{found:?}");
+}
+
+#[test]
 fn an_open_id_needs_a_grant() {
     let yaml = |grants: &str| {
         format!(
@@ -304,7 +342,7 @@ fn files_nobody_names_are_read_too() {
         .project(".ai/knowledge/k.md", "---\nnmae: x\n---\nbody")
         .project(".ai/tools/t.yaml", "description: x\nkind: nothing\n")
         .project(".ai/knowledge/agent/threads/x/y.md", "---\nwhatever: x\n---\nbody")
-        .project(".ai/config/agent/other.yaml", "a: [");
+        .project(".ai/config/own/other.yaml", "a: [");
     assert_eq!(codes(&world), ["syntax::yaml", "item::unknown-key", "item::invalid-value"]);
 }
 

@@ -1,11 +1,11 @@
 //! A world in memory: for tests, for examples in explain pages, for editors with unsaved files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rye_grammar::ItemId;
 
-use super::{Entry, ItemKind, Located, Space, World, WorldError};
+use super::{Entry, ItemKind, Located, Space, Stray, World, WorldError};
 
 type File = (Arc<str>, Arc<[u8]>);
 
@@ -14,6 +14,8 @@ type File = (Arc<str>, Arc<[u8]>);
 pub struct MapWorld<'b> {
     /// Several files for one key are what [`WorldError::Ambiguous`] reports.
     files: BTreeMap<(ItemKind, ItemId), BTreeMap<Space, Vec<File>>>,
+    /// Of the project: what names no item.
+    strays: BTreeSet<Stray>,
     behind: Option<&'b dyn World>,
 }
 
@@ -24,10 +26,10 @@ impl<'b> MapWorld<'b> {
 
     /// A map whose missing files are looked up in `behind`, space by space.
     pub fn over(behind: &'b dyn World) -> Self {
-        Self { files: BTreeMap::new(), behind: Some(behind) }
+        Self { behind: Some(behind), ..Self::default() }
     }
 
-    /// Adds a file of a space: `.ai/directives/hello.md`. A path that names no item is left out, as a disk would.
+    /// Adds a file of a space: `.ai/directives/hello.md`. A path that names no item is a stray, as on a disk.
     #[must_use]
     pub fn with(mut self, space: Space, path: &str, content: impl AsRef<[u8]>) -> Self {
         self.insert(space, path, content);
@@ -42,7 +44,19 @@ impl<'b> MapWorld<'b> {
 
     /// [`MapWorld::with`] in place; replaces the file of that path.
     pub fn insert(&mut self, space: Space, path: &str, content: impl AsRef<[u8]>) {
-        let Some(key) = ItemKind::of_path(path) else { return };
+        if let Some((top, _)) = path.strip_prefix(".ai/").and_then(|p| p.split_once('/'))
+            && space == Space::Project
+        {
+            self.strays.insert(Stray { path: format!(".ai/{top}").into(), is_folder: true });
+        }
+        let Some(key) = ItemKind::of_path(path) else {
+            let of_kind = ItemKind::ALL.iter().any(|kind| path.starts_with(kind.folder()));
+            let on_top = path.strip_prefix(".ai/").is_some_and(|p| !p.contains('/'));
+            if space == Space::Project && (of_kind || on_top) {
+                self.strays.insert(Stray { path: path.into(), is_folder: false });
+            }
+            return;
+        };
         let files = self.files.entry(key).or_default().entry(space).or_default();
         files.retain(|(p, _)| p.as_ref() != path);
         files.push((path.into(), content.as_ref().into()));
@@ -97,6 +111,14 @@ impl World for MapWorld<'_> {
         entries.sort();
         Ok(entries)
     }
+
+    fn strays(&self) -> Result<Vec<Stray>, WorldError> {
+        let mut strays = self.strays.clone();
+        if let Some(world) = self.behind {
+            strays.extend(world.strays()?);
+        }
+        Ok(strays.into_iter().collect())
+    }
 }
 
 #[cfg(test)]
@@ -131,6 +153,9 @@ mod tests {
     fn what_is_no_item_is_left_out() {
         let world = MapWorld::new().project(".ai/knowledge/a.b.md", "").project("src/main.rs", "");
         assert!(world.list(ItemKind::Knowledge).unwrap().is_empty());
+        let strays = world.strays().unwrap();
+        let strays: Vec<_> = strays.iter().map(|s| (s.path.as_ref(), s.is_folder)).collect();
+        assert_eq!(strays, [(".ai/knowledge", true), (".ai/knowledge/a.b.md", false)]);
     }
 
     #[test]

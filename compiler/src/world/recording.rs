@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use rye_grammar::ItemId;
 use sha2::{Digest, Sha256};
 
-use super::{Entry, ItemKind, Located, Space, World, WorldError};
+use super::{Entry, ItemKind, Located, Space, Stray, World, WorldError};
 use crate::plan::{Read, hex};
 
 /// Wraps a world; see [`Recording::manifest`].
@@ -57,6 +57,10 @@ impl<W: World> World for Recording<W> {
 
     fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError> {
         self.world.list(kind)
+    }
+
+    fn strays(&self) -> Result<Vec<Stray>, WorldError> {
+        self.world.strays()
     }
 }
 

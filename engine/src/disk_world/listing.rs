@@ -5,17 +5,43 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use cap_std::fs::Dir;
-use rye_compiler::world::{ItemKind, Space, WorldError};
+use rye_compiler::world::{ItemKind, Space, Stray, WorldError};
 use rye_grammar::ItemId;
 
 /// Folders below a kind's own: deeper ones are an error, so that a tree of links or a mistake ends somewhere.
 const MAX_DEPTH: usize = 32;
 
-pub(super) struct Listing(BTreeMap<ItemId, Vec<Arc<str>>>);
+pub(super) struct Listing {
+    items: BTreeMap<ItemId, Vec<Arc<str>>>,
+    /// Files that are no items.
+    others: Vec<Arc<str>>,
+}
+
+/// What lies directly in `.ai/`, hidden files aside.
+pub(super) fn top(space: Space, dir: &Dir) -> Result<Vec<Stray>, WorldError> {
+    let mut found = Vec::new();
+    let entries = match dir.read_dir(".ai") {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(found),
+        Err(error) => return Err(super::refusal(space, ".ai", &error)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(|e| super::refusal(space, ".ai", &e))?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if name.starts_with('.') {
+            continue;
+        }
+        // A link that leads nowhere, or out, is not followed for this.
+        let is_folder = dir.metadata(format!(".ai/{name}")).is_ok_and(|m| m.is_dir());
+        found.push(Stray { path: format!(".ai/{name}").into(), is_folder });
+    }
+    Ok(found)
+}
 
 impl Listing {
     pub(super) fn read(space: Space, dir: &Dir, kind: ItemKind) -> Result<Self, WorldError> {
         let mut items: BTreeMap<ItemId, Vec<Arc<str>>> = BTreeMap::new();
+        let mut others = Vec::new();
         let root = kind.folder().trim_end_matches('/').to_owned();
         let mut folders = vec![(root, 0_usize)];
         while let Some((folder, depth)) = folders.pop() {
@@ -44,20 +70,26 @@ impl Listing {
                     folders.push((path, depth + 1));
                 } else if let Some((_, id)) = ItemKind::of_path(&path) {
                     items.entry(id).or_default().push(path.into());
+                } else {
+                    others.push(path.into());
                 }
             }
         }
         for paths in items.values_mut() {
             paths.sort();
         }
-        Ok(Self(items))
+        Ok(Self { items, others })
     }
 
     pub(super) fn paths(&self, id: &ItemId) -> &[Arc<str>] {
-        self.0.get(id).map_or(&[], Vec::as_slice)
+        self.items.get(id).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn strays(&self) -> impl Iterator<Item = Stray> {
+        self.others.iter().map(|path| Stray { path: path.clone(), is_folder: false })
     }
 
     pub(super) fn entries(&self) -> impl Iterator<Item = (&ItemId, &Arc<str>)> {
-        self.0.iter().flat_map(|(id, paths)| paths.iter().map(move |p| (id, p)))
+        self.items.iter().flat_map(|(id, paths)| paths.iter().map(move |p| (id, p)))
     }
 }

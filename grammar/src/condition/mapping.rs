@@ -9,7 +9,8 @@ use crate::error::SyntaxError;
 use crate::span::Span;
 use crate::text::{closest, shorten};
 
-const OPS: [&str; 11] = ["eq", "ne", "gt", "gte", "lt", "lte", "in", "contains", "regex", "matches", "exists"];
+/// Every `op` of the mapping form.
+pub const OPS: [&str; 11] = ["eq", "ne", "gt", "gte", "lt", "lte", "in", "contains", "regex", "matches", "exists"];
 
 /// Reads a condition from data: a mapping, or a string in the one-line form (`language.md` 5). `null` and `{}` are no
 /// condition, which is always true; so is a condition that could not be read, beside its errors.

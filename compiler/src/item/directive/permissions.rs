@@ -7,6 +7,7 @@ use rye_grammar::{Span, Spanned};
 use super::{Acknowledged, GrantDecl, Permissions};
 use crate::diagnostics::{Diagnostics, ItemError};
 use crate::item::xml::{attributes, children, no_text, shorten, tag};
+use crate::semantics::risk::Tier;
 
 const PRIMARIES: [&str; 6] = ["execute", "fetch", "sign", "search", "load", "acknowledge"];
 const TYPES: [&str; 3] = ["tool", "directive", "knowledge"];
@@ -102,6 +103,15 @@ fn acknowledge(element: &Element, found: &mut Diagnostics) -> Option<Acknowledge
         });
         return None;
     };
+    let tiers = Tier::ALL.map(|tier| format!("`{}`", tier.as_str()));
+    if Tier::parse(risk.node.trim()).is_none() {
+        found.push(ItemError::InvalidValue {
+            what: "`risk`".into(),
+            found: format!("`{}`", shorten(risk.node.trim())),
+            expected: format!("one of {}", tiers.join(", ")),
+            span: risk.span,
+        });
+    }
     if why.node.is_empty() {
         found.push(ItemError::Missing {
             what: "reason".into(),

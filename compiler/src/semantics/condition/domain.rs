@@ -1,0 +1,257 @@
+//! A condition over every value that its facts can have: where all of them are few, "depends" becomes "always" or
+//! "never" (`language.md` 5 and 7). The answers are the one evaluator's; only the values are chosen here.
+
+use rye_grammar::condition::Path;
+use serde_json::{Number, Value};
+
+use super::{Comparison, Condition, Node, Verdict};
+use crate::semantics::facts::{Facts, Lookup};
+
+/// What a fact can be.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Domain {
+    /// One of these; `None` is a fact that is not there.
+    Values(Vec<Option<Value>>),
+    /// Any number; of those between two numbers that the condition compares it with, one stands for all.
+    Number { whole: bool, least: Option<i32>, optional: bool },
+}
+
+/// Combinations that are tried before the answer is left open.
+const MOST: usize = 4096;
+
+/// How many evaluations all questions together may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Effort(usize);
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self(1 << 20)
+    }
+}
+
+/// Numbers beyond this are not told apart by every kind of number, so that nothing is concluded from them.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+impl Condition {
+    /// As [`Condition::evaluate`], with each unknown fact that has a domain tried at all its values. What cannot be
+    /// gone through stays unknown.
+    pub fn over(&self, facts: &Facts, domain: &dyn Fn(&Path) -> Option<Domain>, effort: &mut Effort) -> Verdict {
+        let plain = self.evaluate(facts);
+        let Verdict::Unknown(_) = plain else { return plain };
+        let paths = self.paths();
+        let mut base = Facts::new();
+        let mut open: Vec<(String, Vec<Option<Value>>)> = Vec::new();
+        let mut product = 1_usize;
+        for path in &paths {
+            let text = path.to_string();
+            match facts.lookup(path) {
+                Lookup::Known(value) => base.set(&text, value.clone()),
+                Lookup::Absent => {}
+                Lookup::Unknown(_) => match domain(path).and_then(|d| self.values(path, d)) {
+                    Some(values) if stands_alone(path, &paths) => {
+                        product = product.saturating_mul(values.len());
+                        open.push((text, values));
+                    }
+                    Some(_) | None => base.unknown(&text),
+                },
+            }
+        }
+        if open.is_empty() || product > MOST || product > effort.0 {
+            return plain;
+        }
+        effort.0 -= product;
+        let mut always: Option<bool> = None;
+        for n in 0..product {
+            let mut facts = base.clone();
+            let mut rest = n;
+            for (path, values) in &open {
+                if let Some(Some(value)) = values.get(rest % values.len()) {
+                    facts.set(path, value.clone());
+                }
+                rest /= values.len();
+            }
+            let here = match self.evaluate(&facts) {
+                Verdict::True => true,
+                Verdict::False => false,
+                Verdict::Unknown(_) => return plain,
+            };
+            if *always.get_or_insert(here) != here {
+                return plain;
+            }
+        }
+        match always {
+            Some(true) => Verdict::True,
+            Some(false) => Verdict::False,
+            None => plain,
+        }
+    }
+
+    /// The values that stand for all of a domain; `None` where the condition does more with them than compare.
+    fn values(&self, path: &Path, domain: Domain) -> Option<Vec<Option<Value>>> {
+        let (whole, least, optional) = match domain {
+            Domain::Values(values) => return Some(values).filter(|v| !v.is_empty()),
+            Domain::Number { whole, least, optional } => (whole, least, optional),
+        };
+        let mut against = Vec::new();
+        if !compared(&self.root, path, &mut against) {
+            return None;
+        }
+        let mut numbers = around(&against, whole);
+        numbers.push(least.map_or(0.0, f64::from));
+        numbers.retain(|n| least.is_none_or(|least| *n >= f64::from(least)));
+        numbers.sort_by(f64::total_cmp);
+        numbers.dedup();
+        let mut values: Vec<Option<Value>> = Vec::new();
+        for number in numbers {
+            values.push(Some(Value::Number(Number::from_f64(number)?)));
+        }
+        values.extend(optional.then_some(None));
+        Some(values)
+    }
+}
+
+/// Whether no other path of the condition lies above or below this one.
+fn stands_alone(path: &Path, all: &[&Path]) -> bool {
+    let related = |other: &&&Path| other.segments.iter().zip(&path.segments).all(|(a, b)| a == b);
+    all.iter().filter(related).count() == 1
+}
+
+/// Each of these numbers, and one of every stretch between them.
+fn around(against: &[f64], whole: bool) -> Vec<f64> {
+    if whole {
+        return against.iter().flat_map(|n| [n.floor() - 1.0, n.floor(), n.floor() + 1.0]).collect();
+    }
+    let mut sorted = against.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let between =
+        sorted.windows(2).filter_map(|pair| if let [a, b] = pair { Some(f64::midpoint(*a, *b)) } else { None });
+    let ends = sorted.first().map(|n| n - 1.0).into_iter().chain(sorted.last().map(|n| n + 1.0));
+    // Half way from 0 stands for what lies between a lower bound and the first of them.
+    let low = sorted.first().map(|n| n / 2.0);
+    between.chain(ends).chain(low).chain(sorted.iter().copied()).collect()
+}
+
+/// Collects the numbers that a path is compared with; false where it is used in any other way.
+fn compared(node: &Node, path: &Path, against: &mut Vec<f64>) -> bool {
+    match node {
+        Node::Compare { op, left, right } => {
+            let is_path = |side: &Node| matches!(side, Node::Path(p) if p == path);
+            let other = match (is_path(left), is_path(right)) {
+                (true, true) => return false,
+                (true, false) => right,
+                (false, true) => left,
+                (false, false) => return compared(left, path, against) && compared(right, path, against),
+            };
+            match (op, other.as_ref()) {
+                (Comparison::In, Node::Literal(Value::Array(values))) if is_path(left) => {
+                    values.iter().all(|value| number(value, against))
+                }
+                (Comparison::In, Node::List(nodes)) if is_path(left) => {
+                    nodes.iter().all(|node| matches!(node, Node::Literal(value) if number(value, against)))
+                }
+                (
+                    Comparison::Eq
+                    | Comparison::Ne
+                    | Comparison::Lt
+                    | Comparison::Lte
+                    | Comparison::Gt
+                    | Comparison::Gte,
+                    Node::Literal(value),
+                ) => number(value, against),
+                // Another fact, or something computed.
+                _ => false,
+            }
+        }
+        Node::Literal(_) | Node::Path(_) | Node::Exists(_) => true,
+        Node::Not(inner) => compared(inner, path, against),
+        Node::All(nodes) | Node::Any(nodes) => nodes.iter().all(|node| compared(node, path, against)),
+        Node::List(_) | Node::Length(_) | Node::Negate(_) | Node::Matches { .. } | Node::Arithmetic { .. } => {
+            let mut paths = Vec::new();
+            super::collect(node, &mut paths);
+            !paths.contains(&path)
+        }
+    }
+}
+
+/// Takes a number in; anything else that a number is compared with decides the same way for all of them.
+fn number(value: &Value, against: &mut Vec<f64>) -> bool {
+    let Value::Number(number) = value else { return true };
+    let Some(number) = number.as_f64().filter(|n| n.abs() < EXACT) else { return false };
+    against.push(number);
+    true
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use rye_grammar::SourceId;
+    use rye_grammar::condition::parse_line;
+
+    use super::*;
+
+    fn over(text: &str) -> Verdict {
+        let condition = Condition::compile(&parse_line(SourceId(0), text, 0).unwrap()).unwrap();
+        let mut facts = Facts::new();
+        for root in ["turn", "spend", "flag", "word", "open", "maybe"] {
+            facts.unknown(root);
+        }
+        let domain = |path: &Path| match path.to_string().as_str() {
+            "turn" => Some(Domain::Number { whole: true, least: Some(0), optional: false }),
+            "spend" => Some(Domain::Number { whole: false, least: Some(0), optional: false }),
+            "maybe" => Some(Domain::Number { whole: false, least: None, optional: true }),
+            "flag" => Some(Domain::Values(vec![Some(true.into()), Some(false.into())])),
+            "word" => Some(Domain::Values(vec![Some("a".into()), Some("b".into())])),
+            _ => None,
+        };
+        condition.over(&facts, &domain, &mut Effort::default())
+    }
+
+    #[test]
+    fn what_holds_for_every_value_is_told() {
+        for never in [
+            "turn > 5 && turn < 6",
+            "turn > 5 && turn < 3",
+            "turn < 0",
+            "turn == 2.5",
+            "spend > 0.5 && spend < 0.2",
+            "flag && !flag",
+            "word == 'c'",
+            "word contains 'x' || turn in [-1, -2]",
+            "maybe > 1 && !exists(maybe)",
+            "open == 1 && turn < 0",
+        ] {
+            assert_eq!(over(never), Verdict::False, "{never}");
+        }
+        for always in ["turn >= 0", "turn > 2 || turn <= 2", "flag || !flag", "word in ['a', 'b', 'c']", "spend >= 0"] {
+            assert_eq!(over(always), Verdict::True, "{always}");
+        }
+    }
+
+    #[test]
+    fn what_depends_stays_open() {
+        for open in [
+            "turn > 5 && turn < 7",
+            "spend > 0.2 && spend < 0.5",
+            "spend < 0.1",
+            "maybe < 0",
+            "exists(maybe)",
+            "turn + 1 == 0",
+            "turn == spend",
+            "open == 1",
+            "word == 'a'",
+            "open && flag",
+            "turn > 9007199254740993",
+        ] {
+            assert!(matches!(over(open), Verdict::Unknown(_)), "{open}");
+        }
+    }
+
+    #[test]
+    fn many_combinations_are_left_open() {
+        let many: Vec<String> = (0..5).map(|n| format!("turn != {}", n * 10)).collect();
+        let text = format!("({}) && spend > 1 && spend < 0 && word == 'c'", many.join(" && "));
+        assert_eq!(over(&text), Verdict::False);
+        let wide: Vec<String> = (0..3000).map(|n| format!("turn == {}", n * 3)).collect();
+        assert!(matches!(over(&format!("({}) && turn < 0", wide.join(" || "))), Verdict::Unknown(_)));
+    }
+}

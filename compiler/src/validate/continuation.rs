@@ -1,0 +1,119 @@
+//! What a thread that fills its context loses when it goes on (`language.md` 7 and 8; `engine.md` 3): what
+//! `thread_started` brought and no `thread_continued` hook brings again, and ceilings that leave nothing over, or too
+//! much.
+
+use std::collections::BTreeMap;
+
+use rye_grammar::data::{Kind, Node};
+use rye_grammar::{ItemId, Span};
+
+use crate::compose::{Composed, ComposedHook};
+use crate::diagnostics::{ContextError, Diagnostics};
+use crate::hook::{HookAction, HookPoint};
+use crate::item::Items;
+use crate::plan::PlannedModel;
+use crate::semantics::limits::Limits;
+use crate::world::Space;
+
+/// By the hook: its id, the knowledge it brings, and the first directive that would lose it.
+#[derive(Default)]
+pub struct Continuations {
+    lost: BTreeMap<Span, (String, ItemId, ItemId)>,
+    /// The smallest window of a model that a directive asks for, with its id.
+    window: Option<(u64, String)>,
+}
+
+/// What `coordination` and `resilience` say of continuations.
+struct Settings {
+    threshold: f64,
+    ceiling: Option<(u64, Span)>,
+    result_bytes: u64,
+}
+
+impl Settings {
+    fn read(items: &Items<'_>) -> Self {
+        let coordination = items.config_named("agent/coordination");
+        let continuation = coordination.as_ref().and_then(|c| c.get("continuation"));
+        let number = |node: Option<&Node>| match node.map(|n| &n.kind) {
+            Some(Kind::Number(number)) => Some(number.clone()),
+            Some(Kind::Null | Kind::Bool(_) | Kind::String(_) | Kind::List(_) | Kind::Map(_)) | None => None,
+        };
+        let ceiling = continuation.and_then(|c| c.get("resume_ceiling_tokens"));
+        let resilience = items.config_named("agent/resilience");
+        let result = resilience.as_ref().and_then(|r| r.get("tool_result")).and_then(|r| r.get("max_bytes"));
+        Self {
+            threshold: number(continuation.and_then(|c| c.get("trigger_threshold")))
+                .and_then(|n| n.as_f64())
+                .filter(|t| *t > 0.0 && *t <= 1.0)
+                .unwrap_or(0.9),
+            ceiling: number(ceiling).and_then(|n| n.as_u64()).zip(ceiling.map(|c| c.span)),
+            result_bytes: number(result).and_then(|n| n.as_u64()).unwrap_or(32_768),
+        }
+    }
+
+    /// Tokens of the window that may be used, rounded down.
+    fn full(&self, window: u64) -> u64 {
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a window is far below 2^53, and the threshold lies between 0 and 1"
+        )]
+        let full = (window as f64 * self.threshold) as u64;
+        full
+    }
+}
+
+impl Continuations {
+    /// Notes what a directive would lose. One whose token limit ends it before its window is full never goes on.
+    pub fn add(&mut self, items: &Items<'_>, composed: &Composed, limits: &Limits, model: &PlannedModel) {
+        if self.window.as_ref().is_none_or(|(window, _)| model.context_window < *window) {
+            self.window = Some((model.context_window, model.id.clone()));
+        }
+        let brings =
+            |hook: &&ComposedHook| hook.decl.event == HookPoint::ThreadStarted && hook.decl.space == Space::Project;
+        let mut hooks = composed.hooks.iter().filter(|h| h.is_live()).filter(brings).peekable();
+        if hooks.peek().is_none() || limits.tokens < Settings::read(items).full(model.context_window) {
+            return;
+        }
+        let again: Vec<&ComposedHook> =
+            composed.hooks.iter().filter(|h| h.is_live() && h.decl.event == HookPoint::ThreadContinued).collect();
+        // What an executed item answers, or a templated id brings, may be anything.
+        let anything = again.iter().any(|h| {
+            !h.decl.has_static_id()
+                || matches!(h.decl.action.as_ref().map(|a| &a.node), Some(HookAction::Execute { .. }))
+        });
+        for hook in hooks.filter(|_| !anything) {
+            let Some(id) = &hook.decl.fetched else { continue };
+            let restored = again.iter().any(|h| h.decl.fetched.as_ref() == Some(id))
+                || composed.system.iter().any(|item| item.id == *id);
+            if !restored {
+                let entry = || (hook.decl.id.node.clone(), id.clone(), composed.id.clone());
+                self.lost.entry(hook.decl.span).or_insert_with(entry);
+            }
+        }
+    }
+
+    pub fn finish(self, items: &Items<'_>, found: &mut Diagnostics) {
+        for (span, (hook, item, directive)) in self.lost {
+            let (item, directive) = (item.to_string(), directive.to_string());
+            found.push(ContextError::NotRestored { hook, item, directive, span });
+        }
+        let settings = Settings::read(items);
+        let Some((ceiling, span)) = settings.ceiling else { return };
+        let result = settings.result_bytes.div_ceil(4);
+        if ceiling < result {
+            let because =
+                format!("one tool result may be {result} tokens, and a turn is carried over whole or not at all");
+            found.push(ContextError::Ceiling { tokens: ceiling, because, span });
+        }
+        if let Some((window, model)) = self.window
+            && ceiling >= settings.full(window)
+        {
+            let full = settings.full(window);
+            let because =
+                format!("`{model}` is full at {full} tokens: a continuation would begin full and hand over again");
+            found.push(ContextError::Ceiling { tokens: ceiling, because, span });
+        }
+    }
+}

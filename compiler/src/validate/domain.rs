@@ -1,0 +1,82 @@
+//! What the facts of a hook can be before anybody runs anything: closed words, truths, counts from 0 up, and the
+//! declared inputs of a directive (`language.md` 2 and 7).
+
+use indexmap::IndexMap;
+use rye_grammar::condition::{Path, Segment};
+use serde_json::Value;
+
+use crate::compose::Sourced;
+use crate::item::Field;
+use crate::plan::FieldType;
+use crate::semantics::classify::Category;
+use crate::semantics::condition::Domain;
+use crate::semantics::hook_point::{Found, Point};
+use crate::semantics::value::Type;
+
+/// Facts with a closed list of words: the event, the fact, the words.
+const WORDS: [(&str, &str, &[&str]); 4] = [
+    (
+        "limit",
+        "limit_code",
+        &[
+            "turns_exceeded",
+            "tokens_exceeded",
+            "spend_exceeded",
+            "duration_seconds_exceeded",
+            "spawns_exceeded",
+            "depth_exceeded",
+        ],
+    ),
+    ("input", "source", &["interactive", "rpc", "extension"]),
+    ("after_complete", "status", &["completed", "error", "cancelled", "killed", "continued", "suspended"]),
+    (
+        "error",
+        "classification.category",
+        &[
+            Category::RateLimited.as_str(),
+            Category::Transient.as_str(),
+            Category::Permanent.as_str(),
+            Category::Cancelled.as_str(),
+        ],
+    ),
+];
+
+/// The words a fact can be, where they are few.
+pub fn words(point: &Point, path: &str) -> Option<&'static [&'static str]> {
+    WORDS.iter().find(|(event, fact, _)| *event == point.name && *fact == path).map(|(.., words)| *words)
+}
+
+/// What a fact of a point can be; `inputs` are those of the directive at hand, where there is one.
+pub fn of(point: &Point, path: &Path, inputs: Option<&IndexMap<String, Sourced<Field>>>) -> Option<Domain> {
+    match point.find(path) {
+        Found::Input => match path.segments.as_slice() {
+            [_, Segment::Name(name)] => of_input(&inputs?.get(name)?.value),
+            _ => None,
+        },
+        Found::Fact(Some(Type::Boolean)) => Some(Domain::Values(vec![Some(true.into()), Some(false.into())])),
+        Found::Fact(Some(Type::Integer)) => Some(Domain::Number { whole: true, least: Some(0), optional: false }),
+        Found::Fact(Some(Type::Number)) => Some(Domain::Number { whole: false, least: Some(0), optional: false }),
+        Found::Fact(Some(Type::String)) => {
+            let words = words(point, &path.to_string())?;
+            Some(Domain::Values(words.iter().map(|word| Some((*word).into())).collect()))
+        }
+        Found::Fact(Some(Type::Array | Type::Object | Type::Null) | None) | Found::Open | Found::Nothing => None,
+    }
+}
+
+fn of_input(field: &Field) -> Option<Domain> {
+    let optional = !field.required && field.default.is_none();
+    let with_absent = |values: Vec<Value>| {
+        let values = values.into_iter().map(Some);
+        Domain::Values(if optional { values.chain([None]).collect() } else { values.collect() })
+    };
+    if !field.choices.is_empty() {
+        return Some(with_absent(field.choices.clone()));
+    }
+    match field.kind {
+        FieldType::Boolean => Some(with_absent(vec![true.into(), false.into()])),
+        FieldType::Integer => Some(Domain::Number { whole: true, least: None, optional }),
+        FieldType::Number => Some(Domain::Number { whole: false, least: None, optional }),
+        FieldType::String | FieldType::Array | FieldType::Object => None,
+    }
+}

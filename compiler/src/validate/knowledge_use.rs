@@ -1,0 +1,151 @@
+//! Knowledge of the project that no prompt can bring and no grant can fetch. Exports of finished threads are found by
+//! searching, and are nobody's omission.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rye_grammar::capability::is_plain;
+use rye_grammar::{ItemId, Span};
+
+use crate::compose::Composed;
+use crate::diagnostics::{ContextError, Diagnostics};
+use crate::item::{HookDecl, Items, Permissions};
+use crate::semantics::glob::Glob;
+use crate::world::{ItemKind, Space};
+
+use super::{EXPORTS, project_ids};
+
+/// What brings knowledge, as far as the directives were gone through.
+#[derive(Default)]
+pub struct KnowledgeUses {
+    named: BTreeSet<ItemId>,
+    seen: BTreeSet<Span>,
+    patterns: BTreeSet<String>,
+    incomplete: bool,
+}
+
+impl KnowledgeUses {
+    pub fn add(&mut self, composed: &Composed) {
+        let items = composed.system.iter().chain(&composed.before).chain(&composed.after);
+        for id in items.map(|item| &item.id).chain(composed.duplicates.iter().map(|d| &d.id)) {
+            self.name(id);
+        }
+        for suppression in &composed.suppressions {
+            if let Ok(id) = ItemId::parse(&suppression.id) {
+                self.name(&id);
+            }
+        }
+        for hook in &composed.hooks {
+            self.hook(&hook.decl);
+        }
+        if let Some(permissions) = &composed.permissions {
+            self.permissions(&permissions.value);
+        }
+    }
+
+    pub fn incomplete(&mut self) {
+        self.incomplete = true;
+    }
+
+    fn name(&mut self, id: &ItemId) {
+        if !self.named.contains(id) {
+            self.named.insert(id.clone());
+        }
+    }
+
+    fn permissions(&mut self, permissions: &Permissions) {
+        if self.seen.insert(permissions.span) {
+            self.patterns.extend(permissions.grants.iter().map(|g| g.pattern.0.clone()));
+        }
+    }
+
+    fn hook(&mut self, hook: &HookDecl) {
+        if !self.seen.insert(hook.span) {
+            return;
+        }
+        self.patterns.extend(hook.grants.iter().map(|g| g.node.0.clone()));
+        if let Some(id) = &hook.fetched {
+            self.name(id);
+        }
+    }
+
+    pub fn finish(mut self, items: &Items<'_>, found: &mut Diagnostics) {
+        if self.incomplete {
+            return;
+        }
+        let files = items.hook_files();
+        for hook in [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten() {
+            self.hook(hook);
+        }
+        // An id that another space has too is looked up there by whoever named it.
+        let list = items.list(ItemKind::Knowledge);
+        let others: BTreeSet<&ItemId> = list.iter().filter(|e| e.space != Space::Project).map(|e| &e.id).collect();
+        let left = project_ids(items, ItemKind::Knowledge)
+            .into_iter()
+            .filter(|id| !id.as_str().starts_with(EXPORTS) && !self.named.contains(id) && !others.contains(id));
+        let mut left: BTreeMap<String, ItemId> = left.map(|id| (format!("{FETCH}{}", id.dotted()), id)).collect();
+        for pattern in &self.patterns {
+            if left.is_empty() {
+                return;
+            }
+            fetched(pattern, &mut left);
+        }
+        if left.is_empty() {
+            return;
+        }
+        let mut left: BTreeSet<&str> = left.values().map(ItemId::as_str).collect();
+        for text in texts(items) {
+            for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/'))) {
+                left.remove(word);
+            }
+        }
+        for id in left {
+            let knowledge = ItemId::parse(id).ok().and_then(|id| items.knowledge(&id));
+            // One that cannot be read has said so itself.
+            let Some(knowledge) = knowledge.filter(|k| !items.is_broken(k.file.source)) else { continue };
+            let span = knowledge.name.as_ref().map_or(Span::new(knowledge.file.source, 0, 0), |name| name.span);
+            found.push(ContextError::Unreached { id: id.to_owned(), span });
+        }
+    }
+}
+
+const FETCH: &str = "rye.fetch.knowledge.";
+
+/// Takes out what a pattern lets a thread fetch.
+fn fetched(pattern: &str, left: &mut BTreeMap<String, ItemId>) {
+    let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
+    if !FETCH.starts_with(literal) && !literal.starts_with(FETCH) {
+        return;
+    }
+    let glob = Glob::new(pattern);
+    let stretch = left.range(literal.to_owned()..).take_while(|(capability, _)| capability.starts_with(literal));
+    let whole = pattern.strip_suffix('*').is_some_and(is_plain);
+    let hit: Vec<String> = stretch.filter(|(c, _)| whole || glob.matches(c)).map(|(c, _)| c.clone()).collect();
+    for capability in hit {
+        left.remove(&capability);
+    }
+}
+
+/// Everything that can name an id in passing: bodies, knowledge with its references, the actions of hooks.
+fn texts(items: &Items<'_>) -> Vec<String> {
+    let mut texts = Vec::new();
+    for id in project_ids(items, ItemKind::Directive) {
+        if let Some(directive) = items.directive(&id) {
+            texts.push(directive.body.node.clone());
+            texts.extend(directive.hooks.iter().filter_map(|h| action(h)));
+        }
+    }
+    for id in project_ids(items, ItemKind::Knowledge).iter().filter(|id| !id.as_str().starts_with(EXPORTS)) {
+        if let Some(knowledge) = items.knowledge(id) {
+            texts.push(knowledge.body.node.clone());
+            let keys = ["references", "extends"];
+            texts.extend(keys.iter().filter_map(|key| knowledge.metadata.get(*key)).map(ToString::to_string));
+        }
+    }
+    let files = items.hook_files();
+    texts.extend([&files.user, &files.project, &files.infra].into_iter().flatten().filter_map(|h| action(h)));
+    texts
+}
+
+fn action(hook: &HookDecl) -> Option<String> {
+    serde_json::to_string(&hook.action.as_ref()?.node).ok()
+}

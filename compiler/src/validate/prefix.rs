@@ -1,0 +1,165 @@
+//! The order of a request by how often its parts change: a provider reads from its cache only what stands before the
+//! first difference, so that a part which changes makes everything behind it dear (`engine.md` 6).
+
+use std::collections::BTreeSet;
+
+use rye_grammar::Span;
+use rye_grammar::condition::{Path, Segment};
+
+use crate::compose::{Composed, ComposedHook};
+use crate::diagnostics::{ContextError, Diagnostics};
+use crate::hook::{HookAction, HookPoint, Position};
+use crate::item::{HookHole, Knowledge};
+use crate::plan::{PlannedModel, estimate};
+use crate::semantics::hook_point;
+use crate::semantics::money::Nanos;
+use crate::semantics::template;
+use crate::world::Space;
+
+/// How often a part of the request is another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Changes {
+    Never,
+    PerThread,
+    PerTurn,
+}
+
+/// Facts that are the same for all threads of a directive.
+const CONSTANT: [&str; 5] = ["directive", "category", "model", "project_path", "limits"];
+/// Facts that stay the same as long as a thread lasts.
+const OF_THREAD: [&str; 8] = [
+    "thread_id",
+    "inputs",
+    "directive_body",
+    "parent_thread_id",
+    "previous_thread_id",
+    "depth",
+    "spend_limit",
+    "max_turns",
+];
+
+/// Hooks that were told about; the first directive is the example.
+#[derive(Default)]
+pub struct Prefixes {
+    told: BTreeSet<Span>,
+}
+
+impl Prefixes {
+    pub fn add(&mut self, composed: &Composed, model: &PlannedModel, found: &mut Diagnostics) {
+        self.system(composed, model, found);
+        self.messages(composed, model, found);
+    }
+
+    /// The system prompt: what changes with the thread before what never changes. The cache outlives a thread.
+    fn system(&mut self, composed: &Composed, model: &PlannedModel, found: &mut Diagnostics) {
+        let at = |position: Position| {
+            let at = move |hook: &&ComposedHook| {
+                hook.is_live() && hook.decl.event == HookPoint::BuildSystemPrompt && hook.decl.position == position
+            };
+            composed.hooks.iter().filter(at)
+        };
+        // Each part with how often it changes, its weight, and the hook that brings it.
+        let of_hook = |hook| (brought(hook), weight(hook), Some(hook));
+        let before = at(Position::Before).map(of_hook);
+        let chain = composed.system.iter().map(|item| (Changes::Never, estimate(&item.knowledge.body.node), None));
+        let parts: Vec<_> = before.chain(chain).chain(at(Position::After).map(of_hook)).collect();
+        for (i, (changes, _, hook)) in parts.iter().enumerate() {
+            let Some(hook) = hook.filter(|_| *changes > Changes::Never) else { continue };
+            let behind = parts.iter().skip(i + 1).filter(|(c, ..)| *c == Changes::Never);
+            let behind = behind.fold(0_u64, |sum, (_, tokens, _)| sum.saturating_add(*tokens));
+            if behind > 0 {
+                self.tell(hook, "with each thread", behind, "turns that start a thread", composed, model, found);
+            }
+            // What stands behind the first change is lost already.
+            break;
+        }
+    }
+
+    /// The messages: what changes with each call before what was said. The palette and the system prompt stand before.
+    fn messages(&mut self, composed: &Composed, model: &PlannedModel, found: &mut Diagnostics) {
+        let body = composed.leaf().map_or(0, |leaf| estimate(&leaf.body.node));
+        let items = composed.before.iter().chain(&composed.after);
+        let first = items.fold(body, |sum, item| sum.saturating_add(estimate(&item.knowledge.body.node)));
+        let system = composed.system.iter().fold(0_u64, |sum, i| sum.saturating_add(estimate(&i.knowledge.body.node)));
+        for hook in composed.hooks.iter().filter(|h| h.is_live()) {
+            let holes = &hook.decl.holes.facts;
+            let of_turn = holes.iter().any(|hole| of_path(&hole.path) == Changes::PerTurn);
+            match hook.decl.action.as_ref().map(|a| &a.node) {
+                Some(HookAction::Inject { position: Position::Before, .. }) if of_turn => {
+                    self.tell(hook, "with each call", first, "turns", composed, model, found);
+                }
+                Some(HookAction::SystemPrompt { text, .. }) if of_turn => {
+                    // The prompt's own text goes on from what stood there before; a new one begins anew.
+                    let kept = if text.is_none() || carries(holes) { 0 } else { system };
+                    let behind = first.saturating_add(kept);
+                    self.tell(hook, "with each prompt", behind, "prompts", composed, model, found);
+                }
+                Some(_) | None => {}
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one message")]
+    fn tell(
+        &mut self,
+        hook: &ComposedHook,
+        when: &'static str,
+        behind: u64,
+        per: &'static str,
+        composed: &Composed,
+        model: &PlannedModel,
+        found: &mut Diagnostics,
+    ) {
+        if hook.decl.space != Space::Project || !self.told.insert(hook.decl.span) {
+            return;
+        }
+        let more = model.prices.map(|p| p.input.saturating_sub(p.cache_read));
+        let price = more.and_then(|more| Nanos::from_u64(more).per_million(behind.saturating_mul(100)));
+        found.push(ContextError::VolatilePrefix {
+            hook: hook.decl.id.node.clone(),
+            when,
+            directive: composed.id.to_string(),
+            tokens: behind,
+            per,
+            price: price.map(|p| (p.to_string(), model.id.clone())),
+            span: hook.decl.item_span(),
+        });
+    }
+}
+
+fn carries(holes: &[HookHole]) -> bool {
+    holes.iter().any(|hole| matches!(hole.path.segments.first(), Some(Segment::Name(root)) if root == "system_prompt"))
+}
+
+/// How often the text that a hook brings is another one.
+fn brought(hook: &ComposedHook) -> Changes {
+    match (&hook.knowledge, hook.decl.action.as_ref().map(|a| &a.node)) {
+        (Some(knowledge), _) => of_knowledge(knowledge),
+        // An answer, or an item that is chosen at run time.
+        (None, _) => Changes::PerThread,
+    }
+}
+
+fn of_knowledge(knowledge: &Knowledge) -> Changes {
+    let body = &knowledge.body;
+    if !body.node.contains("${") {
+        return Changes::Never;
+    }
+    let read = rye_grammar::template::scan_knowledge(body.span.source, &body.node, body.span.range().start);
+    let point = hook_point::of(HookPoint::BuildSystemPrompt);
+    let is_fact = |path: &Path| matches!(path.segments.first(), Some(Segment::Name(root)) if point.has_root(root));
+    let holes = template::holes(&read).filter(|hole| is_fact(&hole.path));
+    holes.map(|hole| of_path(&hole.path)).max().unwrap_or(Changes::Never)
+}
+
+fn weight(hook: &ComposedHook) -> u64 {
+    hook.knowledge.as_ref().map_or(0, |knowledge| estimate(&knowledge.body.node))
+}
+
+fn of_path(path: &Path) -> Changes {
+    match path.segments.first() {
+        Some(Segment::Name(root)) if CONSTANT.contains(&root.as_str()) => Changes::Never,
+        Some(Segment::Name(root)) if OF_THREAD.contains(&root.as_str()) => Changes::PerThread,
+        Some(Segment::Name(_) | Segment::Number(_)) | None => Changes::PerTurn,
+    }
+}

@@ -1,0 +1,257 @@
+//! Settings files against what they may say ([`schema`]): unknown keys, wrong values, files that nothing reads. One
+//! walk over every file, merged over the spaces, each value complained about where it was written.
+
+pub mod schema;
+
+use std::collections::BTreeSet;
+
+use rye_grammar::condition::{self, Path, Segment};
+use rye_grammar::data::{Kind, Node};
+use rye_grammar::{ItemId, Span, capability};
+
+use crate::diagnostics::{ConfigError, Diagnostics, closest};
+use crate::item::{Items, data};
+use crate::semantics::classify::{FACTS, fact_type};
+use crate::semantics::condition::Condition;
+use crate::semantics::money::Nanos;
+use crate::world::{ItemKind, Space};
+use schema::{FILES, Field, Shape};
+
+/// What was found wrong with the settings by their shapes, so that readers that stumble over the same place need not
+/// say it again.
+#[derive(Debug, Default)]
+pub struct Told {
+    spans: BTreeSet<Span>,
+    files: BTreeSet<String>,
+}
+
+impl Told {
+    /// Whether a complaint of a reader is about a place that has been complained about. A table that is refused as a
+    /// whole names one fault of possibly many.
+    pub fn knows(&self, error: &ConfigError) -> bool {
+        match error {
+            ConfigError::Invalid { span, .. } => span.is_some_and(|span| self.spans.contains(&span)),
+            ConfigError::Refused { file, .. } => self.files.contains(file),
+            ConfigError::UnknownFile { .. } => false,
+        }
+    }
+}
+
+/// Checks one settings file; [`Shape::Elsewhere`] files are their own readers' business.
+pub fn file(items: &Items<'_>, id: &ItemId, told: &mut Told, found: &mut Diagnostics) {
+    let Some(file) = schema::file(id.as_str()).filter(|file| !matches!(file.shape, Shape::Elsewhere)) else { return };
+    let Some(node) = items.config(id) else { return };
+    let mut walk = Walk { file: id.as_str(), found: Diagnostics::new() };
+    walk.value(&node, &file.shape, "");
+    if walk.found.has_errors() {
+        told.files.insert(id.as_str().to_owned());
+        told.spans.extend(walk.found.iter().filter_map(|d| d.labels().into_iter().next()).map(|l| l.span));
+    }
+    found.append(walk.found);
+}
+
+/// The settings files of the project that nothing reads. Below `agent/` the names are closed; elsewhere a file may be
+/// some tool's own, unless it looks like one of ours in the wrong place.
+pub fn unread(items: &Items<'_>, found: &mut Diagnostics) {
+    for entry in items.list(ItemKind::Config).iter().filter(|e| e.space == Space::Project) {
+        let id = entry.id.as_str();
+        if schema::file(id).is_some() {
+            continue;
+        }
+        let suggestion = meant(id);
+        if suggestion.is_some() || id.starts_with("agent/") {
+            found.push(ConfigError::UnknownFile {
+                path: entry.path.to_string(),
+                suggestion: suggestion.map(|s| format!("{}{s}.yaml", ItemKind::Config.folder())),
+            });
+        }
+    }
+}
+
+/// The file that an id was probably meant to be: one of its name in another folder, or of nearly its name in a folder
+/// that is nearly ours.
+pub(super) fn meant(id: &str) -> Option<String> {
+    let (folder, name) = id.rsplit_once('/').unwrap_or(("", id));
+    let names = || FILES.iter().filter_map(|f| f.id.strip_prefix("agent/")).filter(|n| !n.ends_with('/'));
+    let near_folder = folder.is_empty() || folder == "agent" || closest(folder, ["agent"]).is_some();
+    if let Some(same) = names().find(|n| *n == name) {
+        return Some(format!("agent/{same}"));
+    }
+    if near_folder && let Some(near) = closest(name, names()) {
+        return Some(format!("agent/{near}"));
+    }
+    // A slip in the name of a folder that holds any number of files.
+    let folders = FILES.iter().filter_map(|f| f.id.strip_suffix('/'));
+    closest(folder, folders).map(|near| format!("{near}/{name}"))
+}
+
+struct Walk<'f> {
+    file: &'f str,
+    found: Diagnostics,
+}
+
+impl Walk<'_> {
+    fn invalid(&mut self, key: &str, found: &str, expected: String, span: Span) {
+        self.found.push(ConfigError::Invalid {
+            file: self.file.to_owned(),
+            key: if key.is_empty() { "the file".to_owned() } else { key.to_owned() },
+            found: found.to_owned(),
+            expected,
+            span: Some(span),
+        });
+    }
+
+    fn wrong(&mut self, key: &str, node: &Node, shape: &Shape) {
+        self.invalid(key, &data::describe(node), shape.expected(), node.span);
+    }
+
+    fn value(&mut self, node: &Node, shape: &Shape, key: &str) {
+        match shape {
+            Shape::Elsewhere => {}
+            Shape::Text if node.as_str().is_some_and(|t| !t.trim().is_empty()) => {}
+            Shape::Truth if node.as_bool().is_some() => {}
+            Shape::Whole { least } if whole(node).is_some_and(|n| n >= *least) => {}
+            Shape::Amount if number(node).is_some_and(|n| n >= 0.0) => {}
+            Shape::Share if number(node).is_some_and(|n| n > 0.0 && n <= 1.0) => {}
+            Shape::Price if price(node) => {}
+            Shape::Text | Shape::Truth | Shape::Whole { .. } | Shape::Amount | Shape::Share | Shape::Price => {
+                self.wrong(key, node, shape);
+            }
+            Shape::OneOf(words) => self.word(node, words, shape, key),
+            Shape::Map(fields) => self.map(node, fields, shape, key),
+            Shape::Names(value) => {
+                if self.mapping(node, shape, key) {
+                    for entry in node.entries() {
+                        self.value(&entry.value, value, &join(key, &entry.key.node));
+                    }
+                }
+            }
+            Shape::Known(names, value) => {
+                if self.mapping(node, shape, key) {
+                    let place = self.place(key);
+                    data::keys(&mut self.found, node.entries(), names, &place);
+                    for entry in node.entries().iter().filter(|e| names.contains(&e.key.node.as_str())) {
+                        self.value(&entry.value, value, &join(key, &entry.key.node));
+                    }
+                }
+            }
+            Shape::List(item) => {
+                if !matches!(node.kind, Kind::List(_)) {
+                    self.wrong(key, node, shape);
+                }
+                for (i, node) in node.items().iter().enumerate() {
+                    let id = node.get("id").and_then(Node::as_str);
+                    self.value(node, item, &join(key, &id.map_or_else(|| i.to_string(), str::to_owned)));
+                }
+            }
+            Shape::Failure => self.failure(node, key),
+            Shape::Pattern => {
+                let Some(text) = node.as_str() else { return self.wrong(key, node, shape) };
+                if let Err(error) = capability::parse(node.span.source, text, node.content_start()) {
+                    self.found.push(if node.is_verbatim() { error } else { error.within(node.span) });
+                }
+            }
+        }
+    }
+
+    fn word(&mut self, node: &Node, words: &[&str], shape: &Shape, key: &str) {
+        match node.as_str() {
+            Some(word) if words.contains(&word) => {}
+            Some(_) | None => self.wrong(key, node, shape),
+        }
+    }
+
+    fn mapping(&mut self, node: &Node, shape: &Shape, key: &str) -> bool {
+        match node.kind {
+            Kind::Map(_) => true,
+            // A file of comments alone says nothing.
+            Kind::Null if key.is_empty() => false,
+            Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::String(_) | Kind::List(_) => {
+                self.wrong(key, node, shape);
+                false
+            }
+        }
+    }
+
+    fn map(&mut self, node: &Node, fields: &[Field], shape: &Shape, key: &str) {
+        if !self.mapping(node, shape, key) {
+            return;
+        }
+        let known: Vec<&str> = fields.iter().map(|f| f.key).collect();
+        let place = self.place(key);
+        data::keys(&mut self.found, node.entries(), &known, &place);
+        for field in fields {
+            let at = join(key, field.key);
+            match node.get(field.key) {
+                Some(value) => self.value(value, &field.shape, &at),
+                None if field.needed => {
+                    let span = node.get("id").map_or(node.span, |id| id.span);
+                    self.invalid(&at, "missing", field.shape.expected(), span);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// How a message calls the mapping at a key.
+    fn place(&self, key: &str) -> String {
+        if key.is_empty() { format!("`{}`", self.file) } else { format!("`{key}` of `{}`", self.file) }
+    }
+
+    fn failure(&mut self, node: &Node, key: &str) {
+        let parsed = condition::from_data(node);
+        let broken = !parsed.errors.is_empty();
+        self.found.syntax(parsed.errors);
+        let Some(expr) = parsed.tree.filter(|_| !broken) else { return };
+        match Condition::compile_typed(&expr, &fact_type) {
+            Ok(_) => {}
+            Err(faults) => self.found.syntax(crate::item::hook::faults(faults)),
+        }
+        for (path, span) in super::hook::paths(&expr) {
+            if !is_fact(path) {
+                let found = format!("a condition on `{path}`");
+                let known: Vec<String> = FACTS.iter().map(|f| format!("`{f}`")).collect();
+                self.invalid(key, &found, format!("facts of a failure: {}", known.join(", ")), span);
+            }
+        }
+    }
+}
+
+/// Whether a failure has such a fact; headers are the provider's own.
+fn is_fact(path: &Path) -> bool {
+    let names: Vec<&str> = path
+        .segments
+        .iter()
+        .map(|s| match s {
+            Segment::Name(name) => name.as_str(),
+            Segment::Number(_) => "",
+        })
+        .collect();
+    match names.as_slice() {
+        ["headers", ..] | ["error"] => true,
+        [only] => FACTS.contains(only),
+        ["error", field] => FACTS.iter().any(|f| f.strip_prefix("error.") == Some(field)),
+        _ => false,
+    }
+}
+
+fn join(key: &str, name: &str) -> String {
+    if key.is_empty() { name.to_owned() } else { format!("{key}.{name}") }
+}
+
+fn whole(node: &Node) -> Option<u64> {
+    if let Kind::Number(number) = &node.kind { number.as_u64() } else { None }
+}
+
+fn number(node: &Node) -> Option<f64> {
+    if let Kind::Number(number) = &node.kind { number.as_f64().filter(|n| n.is_finite()) } else { None }
+}
+
+fn price(node: &Node) -> bool {
+    let price = match &node.kind {
+        Kind::String(text) => Nanos::parse(text).ok(),
+        Kind::Number(_) => Nanos::from_json(&node.to_value()).ok(),
+        Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Map(_) => None,
+    };
+    price.is_some_and(|p| !p.is_negative())
+}

@@ -1,0 +1,63 @@
+//! Items of the project that stand in front of the standard library's own bases, or of what those bases and its hooks
+//! bring: every directive that extends one is told something else, and by how much (`language.md` 1).
+
+use std::collections::BTreeSet;
+
+use rye_grammar::{ItemId, Span};
+
+use crate::diagnostics::{Diagnostics, ItemError};
+use crate::item::Items;
+use crate::plan::estimate;
+use crate::world::{ItemKind, Space};
+
+pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
+    let knowledge = both(items, ItemKind::Knowledge);
+    let directives = both(items, ItemKind::Directive);
+    if knowledge.is_empty() && directives.is_empty() {
+        return;
+    }
+    let used = depended_on(items);
+    for id in knowledge.iter().filter(|id| used.contains(&(ItemKind::Knowledge, (*id).clone()))) {
+        let (Some(over), Some(under)) = (items.knowledge(id), items.system_knowledge(id)) else { continue };
+        let span = over.name.as_ref().map_or(Span::new(over.file.source, 0, 0), |name| name.span);
+        found.push(ItemError::Shadows {
+            kind: ItemKind::Knowledge,
+            id: id.to_string(),
+            tokens: (estimate(&over.body.node), estimate(&under.body.node)),
+            span,
+        });
+    }
+    for id in directives.iter().filter(|id| used.contains(&(ItemKind::Directive, (*id).clone()))) {
+        let (Some(over), Some(under)) = (items.directive(id), items.system_directive(id)) else { continue };
+        found.push(ItemError::Shadows {
+            kind: ItemKind::Directive,
+            id: id.to_string(),
+            tokens: (estimate(&over.body.node), estimate(&under.body.node)),
+            span: over.span,
+        });
+    }
+}
+
+/// Ids that the project and the standard library both have.
+fn both(items: &Items<'_>, kind: ItemKind) -> Vec<ItemId> {
+    let list = items.list(kind);
+    let system: BTreeSet<&ItemId> = list.iter().filter(|e| e.space == Space::System).map(|e| &e.id).collect();
+    list.iter().filter(|e| e.space == Space::Project && system.contains(&e.id)).map(|e| e.id.clone()).collect()
+}
+
+/// What the standard library's directives extend and inject, those directives themselves, and what its hooks fetch.
+fn depended_on(items: &Items<'_>) -> BTreeSet<(ItemKind, ItemId)> {
+    let mut used = BTreeSet::new();
+    for entry in items.list(ItemKind::Directive).iter().filter(|e| e.space == Space::System) {
+        let Some(directive) = items.system_directive(&entry.id) else { continue };
+        let context = &directive.context;
+        for item in context.system.iter().chain(&context.before).chain(&context.after) {
+            used.insert((ItemKind::Knowledge, item.node.clone()));
+        }
+        used.extend(directive.extends.iter().map(|e| (ItemKind::Directive, e.node.clone())));
+        used.insert((ItemKind::Directive, entry.id.clone()));
+    }
+    let hooks = items.hook_files().builtin.iter().filter_map(|hook| hook.fetched.clone());
+    used.extend(hooks.map(|id| (ItemKind::Knowledge, id)));
+    used
+}

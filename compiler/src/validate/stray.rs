@@ -1,0 +1,146 @@
+//! Files and folders of the project under `.ai/` that nothing reads: a folder that is none of ours, a name that is no
+//! item id, an extension that no item of the kind has (`language.md` 1). What starts with a dot is nobody's business.
+
+use crate::diagnostics::{Diagnostics, ItemError, closest};
+use crate::item::{Items, shorten};
+use crate::world::{ItemKind, Stray};
+
+/// The folders of `.ai/` besides those of the items: what a run keeps, and what tools keep.
+const OTHERS: [&str; 2] = ["state", "data"];
+
+/// Folders that tools bring along.
+const BROUGHT: [&str; 3] = ["node_modules", "__pycache__", "target"];
+
+/// Extensions that stand for one of ours.
+const ALIKE: [(&str, &str); 13] = [
+    ("bash", "sh"),
+    ("cjs", "js"),
+    ("jsx", "js"),
+    ("markdown", "md"),
+    ("mdown", "md"),
+    ("mdx", "md"),
+    ("mts", "ts"),
+    ("py3", "py"),
+    ("pyw", "py"),
+    ("tsx", "ts"),
+    ("txt", "md"),
+    ("yml", "yaml"),
+    ("zsh", "sh"),
+];
+
+pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
+    for stray in items.strays() {
+        if let Some((reason, suggestion)) = judge(&stray) {
+            let slash = if stray.is_folder { "/" } else { "" };
+            found.push(ItemError::Stray { path: format!("{}{slash}", shorten(&stray.path)), reason, suggestion });
+        }
+    }
+}
+
+/// Why nothing reads it, and what was probably meant; `None` where it may lie there.
+fn judge(stray: &Stray) -> Option<(String, Option<String>)> {
+    let inside = stray.path.strip_prefix(".ai/")?;
+    let mut parts = inside.split('/');
+    if parts.clone().any(|part| part.starts_with('.') || BROUGHT.contains(&part)) || is_for_readers(inside) {
+        return None;
+    }
+    let folder = parts.next()?;
+    if parts.next().is_none() {
+        return top(folder, stray.is_folder);
+    }
+    let kind = ItemKind::ALL.into_iter().find(|kind| stray.path.starts_with(kind.folder()))?;
+    let (stem, extension) = stray.path.rsplit_once('.')?;
+    let endings = kind.extensions();
+    if endings.contains(&extension) {
+        let id = stem.strip_prefix(kind.folder()).unwrap_or(stem);
+        let reason = format!("`{}` is no item id", shorten(id));
+        return Some((reason, Some(format!("{}{}.{extension}", kind.folder(), as_id(id)))));
+    }
+    let lower = extension.to_lowercase();
+    let alike = ALIKE.iter().find(|(other, _)| *other == lower).map_or(lower.as_str(), |(_, ours)| *ours);
+    let meant = endings.iter().find(|e| **e == alike);
+    // What a tool needs beside its own file lies there too.
+    if kind == ItemKind::Tool && meant.is_none() {
+        return None;
+    }
+    let all: Vec<String> = endings.iter().map(|e| format!("`.{e}`")).collect();
+    let reason = format!("a {} file ends in {}", kind.word(), all.join(" or "));
+    Some((reason, meant.map(|ending| format!("{stem}.{ending}"))))
+}
+
+/// What lies directly in `.ai/`.
+fn top(name: &str, is_folder: bool) -> Option<(String, Option<String>)> {
+    let kinds = ItemKind::ALL.map(|kind| kind.folder().trim_start_matches(".ai/").trim_end_matches('/'));
+    if !is_folder {
+        let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+        let meant = super::settings::meant(stem).map(|id| format!("{}{id}.yaml", ItemKind::Config.folder()));
+        return Some(("items lie in the folders of their kinds".to_owned(), meant));
+    }
+    let known = || kinds.into_iter().chain(OTHERS);
+    if known().any(|k| k == name) {
+        return None;
+    }
+    let meant =
+        closest(name, known()).or_else(|| kinds.into_iter().find(|k| *k == format!("{name}s")).map(str::to_owned));
+    let reason = format!("a folder of `.ai/` is one of `{}`", known().collect::<Vec<_>>().join("`, `"));
+    Some((reason, meant.map(|m| format!(".ai/{m}/"))))
+}
+
+fn is_for_readers(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path).to_ascii_uppercase();
+    ["README", "LICENSE", "CHANGELOG"].iter().any(|word| name == *word || name.starts_with(&format!("{word}.")))
+}
+
+/// The nearest text that is an id.
+fn as_id(text: &str) -> String {
+    let segment = |s: &str| -> String {
+        s.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' }).collect()
+    };
+    text.split('/').map(segment).collect::<Vec<_>>().join("/")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    /// What is suggested, nothing at all, or `fine` where there is nothing to tell.
+    fn suggested(path: &str) -> String {
+        let is_folder = path.ends_with('/');
+        let told = judge(&Stray { path: path.trim_end_matches('/').into(), is_folder });
+        told.map_or("fine".to_owned(), |(_, suggestion)| suggestion.unwrap_or_default())
+    }
+
+    #[test]
+    fn slips_are_told_with_what_was_meant() {
+        for (path, meant) in [
+            (".ai/directive/", ".ai/directives/"),
+            (".ai/tool/", ".ai/tools/"),
+            (".ai/hooks.yaml", ".ai/config/agent/hooks.yaml"),
+            (".ai/config/agent/hooks.yml", ".ai/config/agent/hooks.yaml"),
+            (".ai/directives/my plan.md", ".ai/directives/my_plan.md"),
+            (".ai/directives/v1.2/a.md", ".ai/directives/v1_2/a.md"),
+            (".ai/knowledge/notes.txt", ".ai/knowledge/notes.md"),
+            (".ai/knowledge/notes.MD", ".ai/knowledge/notes.md"),
+            (".ai/tools/run.bash", ".ai/tools/run.sh"),
+        ] {
+            assert_eq!(suggested(path), meant, "{path}");
+        }
+        assert_eq!(suggested(".ai/prompts/"), "");
+        assert_eq!(suggested(".ai/directives/a.json"), "");
+    }
+
+    #[test]
+    fn what_may_lie_there_is_left_alone() {
+        for path in [
+            ".ai/state/",
+            ".ai/data/",
+            ".ai/README.md",
+            ".ai/tools/lib/schema.json",
+            ".ai/tools/x/node_modules/a b.js",
+            ".ai/knowledge/.obsidian/a.json",
+        ] {
+            assert_eq!(suggested(path), "fine", "{path}");
+        }
+    }
+}

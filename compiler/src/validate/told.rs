@@ -1,0 +1,207 @@
+//! What a body tells the model to call, against what there is and what the directive may do (`language.md` 9 and 10):
+//! `rye_execute(item_id="…")` and its peers, and tools by their palette names.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use regex::Regex;
+use rye_grammar::{ItemId, Span};
+
+use crate::compose::Composed;
+use crate::diagnostics::{CapabilityError, Diagnostics, ItemError, closest};
+use crate::item::{Directive, Items};
+use crate::palette::flatten;
+use crate::semantics::capability::{CapabilitySet, ItemType, Primary, Request};
+use crate::world::ItemKind;
+
+/// A call's arguments are looked for no further than this behind its name.
+const REACH: usize = 2000;
+
+/// The directive tool, whose own argument names another item.
+const THREAD_DIRECTIVE: &str = "rye/agent/threads/thread_directive";
+
+/// Arguments as they are written in prose, Python and JSON.
+static ARGUMENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r#"\b(item_type|item_id|directive_name)["']?\s*[=:]\s*(?:"([^"\n]*)"|'([^'\n]*)')"#).ok()
+});
+
+/// Tools by the name a model calls them by, made at the first question.
+#[derive(Default)]
+pub struct Told {
+    names: Option<BTreeMap<String, ItemId>>,
+}
+
+impl Told {
+    /// The leaf's own body.
+    pub fn check(&mut self, items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
+        let Some(leaf) = composed.leaf() else { return };
+        let body = leaf.body.node.as_str();
+        for (at, _) in body.match_indices("rye_") {
+            let before = body.get(..at).and_then(|b| b.chars().next_back());
+            if before.is_some_and(|c| c.is_alphanumeric() || c == '_') {
+                continue;
+            }
+            let rest = body.get(at..).unwrap_or_default();
+            let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len());
+            let Some((name, after)) = rest.split_at_checked(end) else { continue };
+            let called = after.starts_with('(');
+            let primary = name.strip_prefix("rye_").and_then(Primary::parse);
+            if let Some(primary) = primary.filter(|_| called) {
+                for call in calls(primary, after) {
+                    judge(items, composed, &call, span(leaf, at + end + call.at, call.id.len()), found);
+                }
+            } else if primary.is_none() && (called || before == Some('`')) {
+                self.by_name(items, composed, name, span(leaf, at, name.len()), found);
+            }
+        }
+    }
+
+    fn by_name(&mut self, items: &Items<'_>, composed: &Composed, name: &str, span: Span, found: &mut Diagnostics) {
+        if name == crate::primary::DIRECTIVE_RETURN || !items.is_listed(ItemKind::Tool) {
+            return;
+        }
+        let names = self
+            .names
+            .get_or_insert_with(|| items.list(ItemKind::Tool).iter().map(|e| (flatten(&e.id), e.id.clone())).collect());
+        match names.get(name) {
+            Some(id) => granted(composed, Primary::Execute, ItemType::Tool, id, span, found),
+            None => found.push(ItemError::UnknownCall {
+                what: "tool",
+                id: name.to_owned(),
+                span,
+                suggestion: closest(name, names.keys().map(String::as_str)),
+            }),
+        }
+    }
+}
+
+struct Call {
+    primary: Primary,
+    kind: ItemType,
+    id: String,
+    /// Where the id begins, from the opening parenthesis.
+    at: usize,
+}
+
+/// The items that the arguments behind a primary's name are about.
+fn calls(primary: Primary, after: &str) -> Vec<Call> {
+    let Some(pattern) = ARGUMENT.as_ref() else { return Vec::new() };
+    let arguments = parenthesised(after);
+    let mut kind = match primary {
+        Primary::Execute => Some(ItemType::Tool),
+        Primary::Fetch => Some(ItemType::Knowledge),
+        Primary::Sign => None,
+    };
+    let mut item = None;
+    let mut started = None;
+    for found in pattern.captures_iter(arguments) {
+        let Some(value) = found.get(2).or_else(|| found.get(3)) else { continue };
+        let here = (value.as_str().to_owned(), value.start());
+        match found.get(1).map(|m| m.as_str()) {
+            Some("item_type") => kind = ItemType::parse(value.as_str()),
+            Some("item_id") => item = item.or(Some(here)),
+            _ => started = Some(here),
+        }
+    }
+    let is_start = item.as_ref().is_some_and(|(id, _)| id == THREAD_DIRECTIVE);
+    let item = kind.zip(item).map(|(kind, (id, at))| Call { primary, kind, id, at });
+    let started = started.filter(|_| is_start).map(|(id, at)| Call { primary, kind: ItemType::Directive, id, at });
+    item.into_iter().chain(started).collect()
+}
+
+/// The text up to the parenthesis that closes the first one.
+fn parenthesised(text: &str) -> &str {
+    let mut depth = 0_usize;
+    for (at, c) in text.char_indices().take(REACH) {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 {
+            return text.get(..at).unwrap_or(text);
+        }
+    }
+    text.char_indices().nth(REACH).and_then(|(at, _)| text.get(..at)).unwrap_or(text)
+}
+
+fn judge(items: &Items<'_>, composed: &Composed, call: &Call, span: Span, found: &mut Diagnostics) {
+    // An id with a hole, or a placeholder, names nothing that could be looked up.
+    let Ok(id) = ItemId::parse(&call.id) else { return };
+    let kind = call.kind.kind();
+    if !items.is_listed(kind) {
+        return;
+    }
+    // The thread tools are the engine's own.
+    let built_in = id.as_str().starts_with("rye/agent/threads/");
+    if !built_in && !items.exists(kind, &id) {
+        found.push(ItemError::UnknownCall {
+            what: kind.word(),
+            id: id.to_string(),
+            span,
+            suggestion: items.nearest(kind, id.as_str()),
+        });
+        return;
+    }
+    granted(composed, call.primary, call.kind, &id, span, found);
+}
+
+/// Where no link grants anything, the thread that spawns it decides.
+fn granted(
+    composed: &Composed,
+    primary: Primary,
+    item_type: ItemType,
+    id: &ItemId,
+    span: Span,
+    found: &mut Diagnostics,
+) {
+    let Some(permissions) = &composed.permissions else { return };
+    let capability = Request { primary, item_type, item_id: Some(id), space: None }.capability();
+    let grants = CapabilitySet::new(permissions.value.grants.iter().map(|g| g.pattern.0.as_str()));
+    if grants.first_match(&capability).is_none() && !id.as_str().starts_with("rye/agent/threads/internal/") {
+        found.push(CapabilityError::UngrantedCall { capability, span, granted: permissions.value.span });
+    }
+}
+
+/// A place in the body; the whole body where its text is not what stands in the file.
+fn span(leaf: &Directive, at: usize, length: usize) -> Span {
+    let body = leaf.body.span;
+    if body.len() != leaf.body.node.len() {
+        return body;
+    }
+    let start = body.range().start + at;
+    Span::new(body.source, start, start + length)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn ids(primary: Primary, after: &str) -> Vec<(ItemType, String)> {
+        calls(primary, after).into_iter().map(|c| (c.kind, c.id)).collect()
+    }
+
+    #[test]
+    fn arguments_are_read_in_any_spelling() {
+        let execute = |text: &str| ids(Primary::Execute, text);
+        let bash = vec![(ItemType::Tool, "rye/bash/bash".to_owned())];
+        assert_eq!(execute(r#"(item_id="rye/bash/bash")"#), bash);
+        assert_eq!(execute("(item_type = 'tool', item_id = 'rye/bash/bash', parameters={'x': ')'})"), bash);
+        assert_eq!(execute(r#"({"item_type": "tool", "item_id": "rye/bash/bash"})"#), bash);
+        assert_eq!(execute(r#"(item_type="directive", item_id="a/b")"#), [(ItemType::Directive, "a/b".to_owned())]);
+        assert_eq!(execute(r#"(query="x") then (item_id="rye/bash/bash")"#), []);
+        let start =
+            execute(r#"(item_id="rye/agent/threads/thread_directive", parameters={"directive_name": "my/flow"})"#);
+        assert_eq!(start.last().unwrap(), &(ItemType::Directive, "my/flow".to_owned()));
+        assert_eq!(ids(Primary::Fetch, "(item_id='a')"), [(ItemType::Knowledge, "a".to_owned())]);
+        assert_eq!(ids(Primary::Sign, "(item_id='a')"), []);
+    }
+
+    #[test]
+    fn an_open_parenthesis_ends_somewhere() {
+        let long = format!("({}", "é".repeat(10_000));
+        assert_eq!(parenthesised(&long).chars().count(), REACH);
+        assert_eq!(parenthesised("(a(b)c)d"), "(a(b)c");
+    }
+}

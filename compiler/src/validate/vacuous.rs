@@ -1,0 +1,73 @@
+//! Limits of a directive that can never be reached, because another one or the model always comes first
+//! (`language.md` 11).
+
+use crate::compose::Composed;
+use crate::diagnostics::{Diagnostics, LimitError};
+use crate::hook::{HookAction, HookPoint};
+use crate::plan::PlannedModel;
+use crate::semantics::limits::Limits;
+use crate::semantics::money::Nanos;
+use crate::world::ItemKind;
+
+/// Attempts that are added to a turn's price when one has failed and was billed; more of them than any retry allows.
+const ATTEMPTS: u64 = 16;
+
+/// Tells about the limits that the leaf itself declares. `may_start` says whether it may start other directives.
+pub fn check(composed: &Composed, limits: &Limits, model: &PlannedModel, may_start: bool, found: &mut Diagnostics) {
+    let Some(leaf) = composed.leaf().filter(|leaf| !leaf.limits.is_empty()) else { return };
+    // A hook may lift a limit or go on in spite of it.
+    let steered = composed
+        .hooks
+        .iter()
+        .any(|hook| hook.is_live() && steers(hook.decl.event, hook.decl.action.as_ref().map(|a| &a.node)));
+    if steered {
+        return;
+    }
+    for limit in &leaf.limits {
+        let Some(because) = never(&limit.name.node, limits, model, may_start) else { continue };
+        found.push(LimitError::NeverBinds {
+            name: limit.name.node.clone(),
+            because,
+            span: limit.name.span.join(limit.value.span),
+        });
+    }
+}
+
+fn steers(event: HookPoint, action: Option<&HookAction>) -> bool {
+    match action {
+        Some(HookAction::Raise { .. } | HookAction::Retry { .. } | HookAction::Continue) => true,
+        Some(HookAction::Execute { item_type, .. }) => {
+            *item_type == ItemKind::Directive
+                || matches!(event, HookPoint::Limit | HookPoint::Error | HookPoint::AfterStep)
+        }
+        Some(_) | None => false,
+    }
+}
+
+/// Why a limit is never reached.
+fn never(name: &str, limits: &Limits, model: &PlannedModel, may_start: bool) -> Option<String> {
+    let alone = "nothing here grants it to start another directive".to_owned();
+    let turn = model.context_window.saturating_add(model.output(limits.output));
+    match name {
+        "spawns" if limits.spawns > 0 && !may_start => Some(alone),
+        "depth" if limits.depth > 0 && !may_start => Some(alone),
+        "spawns" if limits.spawns > 0 && limits.depth == 0 => Some("`depth` 0 lets it have no children".to_owned()),
+        "depth" if limits.depth > 0 && limits.spawns == 0 => Some("`spawns` 0 lets it have no children".to_owned()),
+        "output" if limits.output > model.max_output => {
+            Some(format!("`{}` answers with at most {} tokens", model.id, model.max_output))
+        }
+        "tokens" => {
+            let most = limits.turns.saturating_mul(turn).saturating_mul(ATTEMPTS);
+            (!may_start && limits.tokens > most)
+                .then(|| format!("{} turns of `{}` take at most {most}", limits.turns, model.id))
+        }
+        "spend" => {
+            let one = model.prices?.worst_case(model.context_window, model.output(limits.output));
+            let times = limits.turns.saturating_mul(ATTEMPTS);
+            let most = Nanos::from_u64(one.to_u64().checked_mul(times)?);
+            (!may_start && limits.spend > most)
+                .then(|| format!("{} turns of `{}` cost at most {most}", limits.turns, model.id))
+        }
+        _ => None,
+    }
+}

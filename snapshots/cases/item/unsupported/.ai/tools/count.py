@@ -1,0 +1,2 @@
+__tool_description__ = "Count lines."
+CONFIG_SCHEMA = {"type": "object"}

@@ -1,0 +1,214 @@
+//! `docs/language.md` is true: its examples come to what stands beside them, its tables say what the code says. The
+//! generated parts are written anew with `ACCEPT_DOCS=1`.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "language/generated.rs"]
+mod generated;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rye_compiler::semantics::eval::answer;
+use rye_compiler::semantics::hook_point::ActionName;
+use rye_compiler::semantics::limits::{LimitName, Limits};
+use rye_compiler::semantics::risk::{RiskTable, Tier};
+use rye_compiler::world::{ItemKind, MapWorld, Space};
+use rye_grammar::condition;
+use rye_snapshots::{check, standard_library};
+use serde_json::Value;
+
+fn path() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/language.md")
+}
+
+fn page() -> String {
+    fs::read_to_string(path()).unwrap()
+}
+
+/// A fenced block: its info string, its content, and the line it begins in.
+struct Block {
+    info: String,
+    content: String,
+    line: usize,
+}
+
+/// What stands on the page, in order: blocks, and the other lines.
+enum Part {
+    Block(Block),
+    Line(usize, String),
+}
+
+fn parts(text: &str) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let mut open: Option<(String, Block)> = None;
+    for (i, line) in text.lines().enumerate() {
+        let ticks = line.len() - line.trim_start_matches('`').len();
+        open = match open.take() {
+            Some((fence, block)) if line == fence => {
+                parts.push(Part::Block(block));
+                None
+            }
+            Some((fence, mut block)) => {
+                block.content.push_str(line);
+                block.content.push('\n');
+                Some((fence, block))
+            }
+            None if ticks >= 3 => {
+                let info = line.trim_start_matches('`').to_owned();
+                Some(("`".repeat(ticks), Block { info, content: String::new(), line: i + 1 }))
+            }
+            None => {
+                parts.push(Part::Line(i + 1, line.to_owned()));
+                None
+            }
+        };
+    }
+    assert!(open.is_none(), "a fence is never closed");
+    parts
+}
+
+#[test]
+fn every_request_has_the_answer_beside_it() {
+    let mut asked = 0;
+    for part in parts(&page()) {
+        let Part::Block(block) = part else { continue };
+        if block.info != "eval" {
+            continue;
+        }
+        let mut lines = block.content.lines();
+        while let Some(request) = lines.next() {
+            let wanted = lines.next().unwrap().strip_prefix("=> ").unwrap();
+            let got: Value = serde_json::from_str(&answer(request)).unwrap();
+            let told = format!("line {}: {request}\n  answers {got}\n  and not {wanted}", block.line);
+            if let Some(code) = wanted.strip_prefix("error ") {
+                assert_eq!(got["error"]["code"], code, "{told}");
+            } else {
+                let wanted: Value = serde_json::from_str(wanted).unwrap();
+                assert!(holds(&got["ok"], &wanted), "{told}");
+            }
+            asked += 1;
+        }
+    }
+    assert!(asked > 80, "{asked}");
+}
+
+/// Deep equality; of an error only its code.
+fn holds(got: &Value, wanted: &Value) -> bool {
+    match (got, wanted) {
+        (Value::Object(got), Value::Object(wanted)) if wanted.contains_key("code") && wanted.len() == 1 => {
+            got.get("code") == wanted.get("code")
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && b.iter().all(|(key, value)| a.get(key).is_some_and(|got| holds(got, value)))
+        }
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| holds(a, b)),
+        (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
+        (a, b) => a == b,
+    }
+}
+
+#[test]
+fn every_project_of_the_page_is_what_it_says() {
+    let mut world: Option<MapWorld<'static>> = None;
+    let mut checked = 0;
+    for part in parts(&page()) {
+        match part {
+            Part::Block(block) => {
+                let Some(file) = block.info.split_whitespace().find_map(|word| word.strip_prefix("file=")) else {
+                    continue;
+                };
+                world.get_or_insert_with(standard_library).insert(Space::Project, file, &block.content);
+            }
+            Part::Line(line, text) => {
+                assert!(world.is_none() || !text.starts_with("## "), "line {line}: files without a `check` line");
+                let Some(wanted) = text.strip_prefix("<!-- check ").and_then(|t| t.strip_suffix(" -->")) else {
+                    continue;
+                };
+                let wanted: BTreeSet<&str> = wanted.split_whitespace().filter(|w| *w != "clean").collect();
+                let world = world.take().unwrap_or_else(|| panic!("line {line}: no files"));
+                let found = check(&world).0;
+                let told: Vec<String> = found.iter().map(|d| format!("{}: {}", d.code(), d.message())).collect();
+                assert_eq!(found.codes(), wanted, "line {line}: {told:#?}");
+                checked += 1;
+            }
+        }
+    }
+    assert!(world.is_none() && checked > 10, "{checked}");
+}
+
+/// The rows of the table behind `<!-- table NAME -->`, cell by cell, without the two lines of its head.
+fn table(name: &str) -> Vec<Vec<String>> {
+    let page = page();
+    let (_, after) = page.split_once(&format!("<!-- table {name} -->\n")).unwrap();
+    let rows = after.lines().take_while(|line| line.starts_with('|')).skip(2);
+    // A `||` inside backticks is no border of a cell.
+    let cells = |row: &str| row.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect();
+    rows.map(cells).collect()
+}
+
+/// The words in backticks of a text.
+fn quoted(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+fn first_words(name: &str) -> Vec<String> {
+    table(name).iter().map(|row| quoted(&row[0])[0].to_owned()).collect()
+}
+
+#[test]
+fn the_tables_are_the_codes_own() {
+    let kinds: Vec<Vec<String>> = ItemKind::ALL
+        .iter()
+        .map(|kind| {
+            let endings: Vec<String> = kind.extensions().iter().map(|e| format!("`{e}`")).collect();
+            vec![format!("`{}`", kind.word()), format!("`{}`", kind.folder()), endings.join(" ")]
+        })
+        .collect();
+    assert_eq!(table("kinds"), kinds);
+    assert_eq!(first_words("operators"), condition::OPS);
+    assert_eq!(first_words("actions"), ActionName::ALL.map(ActionName::word));
+    for alias in ["load", "search", "fail", "abort"] {
+        assert!(ActionName::from_word(alias).is_some());
+    }
+    assert_eq!(first_words("limits"), LimitName::ALL.map(|limit| limit.to_string()));
+    for row in table("limits") {
+        let limit = LimitName::parse(quoted(&row[0])[0]).unwrap();
+        assert_eq!(row[1], Limits::default().get(limit).to_string(), "{row:?}");
+    }
+}
+
+#[test]
+fn the_risk_table_is_the_built_in_one() {
+    let risks = RiskTable::default();
+    let rows = table("risk");
+    assert_eq!(rows.iter().map(|row| quoted(&row[0])[0]).collect::<Vec<_>>(), Tier::ALL.map(Tier::as_str));
+    for row in &rows {
+        let tier = Tier::parse(quoted(&row[0])[0]).unwrap();
+        assert_eq!(quoted(&row[1]), [risks.policy(tier).as_str()]);
+        for pattern in quoted(&row[2]) {
+            let risk = risks.classify(pattern);
+            assert_eq!((risk.tier, risk.pattern.as_deref()), (tier, Some(pattern)));
+        }
+    }
+}
+
+#[test]
+fn the_generated_parts_are_up_to_date() {
+    let old = page();
+    let (head, after) = old.split_once("<!-- table events -->\n").unwrap();
+    let rest: Vec<&str> = after.lines().skip_while(|line| line.starts_with('|')).collect();
+    let rest = format!("{}\n", rest.join("\n"));
+    let (middle, _) = rest.split_once("<!-- settings -->\n").unwrap();
+    let new = format!(
+        "{head}<!-- table events -->\n{}{middle}<!-- settings -->\n\n{}",
+        generated::events(),
+        generated::settings()
+    );
+    if std::env::var_os("ACCEPT_DOCS").is_some() {
+        fs::write(path(), &new).unwrap();
+    } else {
+        assert!(old == new, "docs/language.md is out of date: run this test once with ACCEPT_DOCS=1");
+    }
+}
