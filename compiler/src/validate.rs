@@ -6,6 +6,7 @@ mod context;
 mod continuation;
 mod directive;
 mod domain;
+pub mod groups;
 mod hook;
 mod hook_use;
 mod interface;
@@ -275,8 +276,8 @@ impl<'i, 'w> Check<'i, 'w> {
             sources.extend(composed.chain.iter().map(|d| d.file.source));
         }
         if all.len() < routes {
-            self.hooks.incomplete();
-            self.knowledge.incomplete();
+            self.hooks.alone(self.items, id);
+            self.knowledge.alone(self.items.directive(id).as_deref());
             sources.extend(self.items.directive(id).map(|d| d.file.source));
         }
         sources
@@ -298,6 +299,9 @@ impl<'i, 'w> Check<'i, 'w> {
     /// What only all directives together can tell.
     fn finish(mut self) -> Diagnostics {
         self.hooks.finish(self.items, &mut self.found);
+        for hook in self.items.hook_files().project.iter().filter(|h| h.enabled) {
+            hook::outputs(hook, &self.interface.outputs, &mut self.found);
+        }
         self.interface.finish(&mut self.found);
         self.context.finish(self.items, &mut self.found);
         self.knowledge.finish(self.items, &mut self.found);

@@ -194,6 +194,23 @@ fn the_risk_table_is_the_built_in_one() {
     }
 }
 
+/// Settings are checked where they are written; the standard library's as if a project had written them.
+#[test]
+fn the_standard_library_keeps_to_its_own_vocabulary() {
+    let mut world = MapWorld::new();
+    let files = rye_stdlib::files();
+    let settings = files.iter().filter(|(path, _)| path.starts_with(".ai/config/"));
+    for (path, bytes) in settings.clone() {
+        world.insert(Space::Project, path, bytes);
+    }
+    let found = check(&world).0;
+    let about = |d: &&rye_compiler::diagnostics::Diagnostic| {
+        ["config::", "model::", "item::unknown-key", "item::stray", "syntax::"].iter().any(|c| d.code().starts_with(c))
+    };
+    let told: Vec<String> = found.iter().filter(about).map(|d| format!("{}: {}", d.code(), d.message())).collect();
+    assert!(told.is_empty() && settings.count() > 15, "{told:#?}");
+}
+
 #[test]
 fn the_generated_parts_are_up_to_date() {
     let old = page();

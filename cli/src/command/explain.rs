@@ -1,7 +1,10 @@
-//! `rye explain [CODE]`: the page behind a code, or the list of all of them.
+//! `rye explain [CODE]`: the page behind a code, what a group of capabilities holds, or the list of all codes.
 
 use clap::Args;
 use rye_compiler::diagnostics::{CODES, closest, codes};
+use rye_compiler::item::Items;
+use rye_compiler::validate::groups::{self, Group};
+use rye_compiler::world::{MapWorld, Space};
 
 use crate::Failure;
 use crate::args::Format;
@@ -10,7 +13,8 @@ use crate::report::Report;
 
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// As a diagnostic prints it: `rye::extends::cycle`, or `extends::cycle`; without one, all are listed
+    /// As a diagnostic prints it: `rye::extends::cycle`, or `extends::cycle`; a group of capabilities: `fs.read`, or
+    /// `capabilities` for all of them; without anything, all codes are listed
     code: Option<String>,
 }
 
@@ -19,9 +23,17 @@ pub fn run(args: &ExplainArgs, report: &Report) -> Result<Exit, Failure> {
         return list(report);
     };
     let code = asked.trim().trim_start_matches("rye::").replace('/', "::");
+    let groups = standard_groups();
+    if code == "capabilities" {
+        return show(&groups, report);
+    }
+    if let Some(group) = groups::named(&groups, &code) {
+        return show(std::slice::from_ref(group), report);
+    }
     let Some(page) = codes::ALL.iter().find(|page| page.code == code) else {
         let failure = Failure::usage(format!("there is no code `{code}`"));
-        return Err(match closest(&code, CODES.iter().copied()) {
+        let names = CODES.iter().copied().chain(groups.iter().map(|group| group.name.as_str()));
+        return Err(match closest(&code, names) {
             Some(near) => failure.help(format!("did you mean `{near}`?")),
             None => failure.help("`rye explain` lists all of them"),
         });
@@ -29,6 +41,35 @@ pub fn run(args: &ExplainArgs, report: &Report) -> Result<Exit, Failure> {
     match report.format() {
         Format::Json => report.json(&serde_json::json!({ "code": page.code, "text": page.page }))?,
         Format::Human | Format::Plain => report.line(page.page.trim_end())?,
+    }
+    Ok(Exit::Fine)
+}
+
+/// The groups of the standard library: an explanation needs no project.
+fn standard_groups() -> Vec<Group> {
+    let mut world = MapWorld::new();
+    for (path, bytes) in rye_stdlib::files().into_iter().filter(|(path, _)| path.starts_with(GROUPS)) {
+        world.insert(Space::System, &path, bytes);
+    }
+    groups::all(&Items::new(&world))
+}
+
+const GROUPS: &str = ".ai/config/agent/capabilities/";
+
+fn show(groups: &[Group], report: &Report) -> Result<Exit, Failure> {
+    match report.format() {
+        Format::Json => {
+            let shown = |g: &Group| serde_json::json!({ "group": g.name, "description": g.description, "patterns": g.patterns });
+            report.json(&groups.iter().map(shown).collect::<Vec<_>>())?;
+        }
+        Format::Human | Format::Plain => {
+            for group in groups {
+                report.line(&format!("{}: {}", group.name, group.description))?;
+                for pattern in &group.patterns {
+                    report.line(&format!("  {pattern}"))?;
+                }
+            }
+        }
     }
     Ok(Exit::Fine)
 }

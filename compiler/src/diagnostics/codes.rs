@@ -31,7 +31,7 @@ codes! {
     "compiler" "extends": "cycle" "too-deep" "unknown";
     "compiler" "hook": "always" "duplicate-id" "never" "shadowed" "ungranted" "unknown-event" "unknown-fact"
         "untrusted-parameter" "wrong-action";
-    "compiler" "interface": "missing-input" "type" "unknown-input" "unused-input";
+    "compiler" "interface": "missing-input" "type" "unknown-input" "unknown-output" "unused-input";
     "compiler" "item": "ambiguous" "escapes-space" "invalid-value" "missing" "name-mismatch" "repeated" "shadows"
         "signature" "stray" "unknown" "unknown-call" "unknown-key" "unreadable"
         "unsupported";

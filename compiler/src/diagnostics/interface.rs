@@ -21,6 +21,15 @@ pub enum InterfaceError {
     /// `used` is where the value is needed; `None` when the caller alone could know.
     #[error("the input `{name}` of `{directive}` has no value")]
     MissingInput { name: String, directive: String, declared: Option<Span>, used: Option<Span> },
+    /// A hook on `directive_return` reads an output that its directive does not declare, or no directive does.
+    #[error("{} output `{name}`", directive.as_ref().map_or("no directive has an".to_owned(), |d| format!("`{d}` has no")))]
+    UnknownOutput {
+        name: String,
+        directive: Option<String>,
+        span: Span,
+        suggestion: Option<String>,
+        declared: Vec<String>,
+    },
     /// `expected` and `found` are words: "an integer", "the string `x`".
     #[error("{what} is {found}, not {expected}")]
     Type { what: String, expected: String, found: String, span: Option<Span>, declared: Option<Span> },
@@ -32,6 +41,7 @@ impl Problem for InterfaceError {
             Self::UnknownInput { .. } => "interface::unknown-input",
             Self::UnusedInput { .. } => "interface::unused-input",
             Self::MissingInput { .. } => "interface::missing-input",
+            Self::UnknownOutput { .. } => "interface::unknown-output",
             Self::Type { .. } => "interface::type",
         }
     }
@@ -39,7 +49,9 @@ impl Problem for InterfaceError {
     fn severity(&self) -> Severity {
         match self {
             Self::UnusedInput { .. } => Severity::Warning,
-            Self::UnknownInput { .. } | Self::MissingInput { .. } | Self::Type { .. } => Severity::Error,
+            Self::UnknownInput { .. } | Self::MissingInput { .. } | Self::UnknownOutput { .. } | Self::Type { .. } => {
+                Severity::Error
+            }
         }
     }
 
@@ -48,6 +60,13 @@ impl Problem for InterfaceError {
             Self::UnknownInput { name, suggestion, declared, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(if declared.is_empty() {
                     format!("declare it: `<inputs><input name=\"{name}\" type=\"string\">…</input></inputs>`")
+                } else {
+                    format!("declared: {}", list(declared))
+                })
+            }),
+            Self::UnknownOutput { suggestion, declared, .. } => did_you_mean(suggestion.as_ref(), || {
+                Some(if declared.is_empty() {
+                    "without declared outputs nothing is returned, and this event never comes".into()
                 } else {
                     format!("declared: {}", list(declared))
                 })
@@ -65,6 +84,7 @@ impl Problem for InterfaceError {
     fn labels(&self) -> Vec<Label> {
         match self {
             Self::UnknownInput { span, .. } => span.iter().map(|s| label(*s, "no such input is declared")).collect(),
+            Self::UnknownOutput { span, .. } => vec![label(*span, "no such output is declared")],
             Self::UnusedInput { span, .. } => vec![label(*span, "declared here, used nowhere")],
             Self::MissingInput { declared, used, .. } => {
                 let used = used.iter().map(|s| label(*s, "its value is needed here"));

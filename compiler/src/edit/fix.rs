@@ -49,7 +49,11 @@ fn replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
             | ItemError::ToolValue { .. }
             | ItemError::Unreadable { .. }
             | ItemError::Ambiguous { .. }
-            | ItemError::Signature { .. } => None,
+            | ItemError::Signature { .. }
+            | ItemError::Stray { .. }
+            | ItemError::UnknownCall { .. }
+            | ItemError::Shadows { .. }
+            | ItemError::Unsupported { .. } => None,
         };
     }
     if let Diagnostic::Limit(LimitError::Unknown { name, span: Some(span), suggestion: Some(meant), .. }) = diagnostic {

@@ -30,6 +30,7 @@ pub struct Items<'w> {
     lists: [OnceCell<Arc<[Entry]>>; 4],
     /// Kinds whose list could not be read; said once.
     unlisted: RefCell<BTreeSet<ItemKind>>,
+    all_signed: OnceCell<bool>,
     parsed: Cell<usize>,
 }
 
@@ -59,6 +60,7 @@ impl<'w> Items<'w> {
             hooks: OnceCell::new(),
             lists: Default::default(),
             unlisted: RefCell::default(),
+            all_signed: OnceCell::new(),
             parsed: Cell::new(0),
         }
     }
@@ -244,8 +246,14 @@ impl<'w> Items<'w> {
             }
         };
         let source = self.sources.borrow_mut().add(Source::new(path.as_str(), text.clone()));
-        if let Some(error) = broken_signature(source, path, &text) {
+        if let Some(error) = broken_signature(source, path.clone(), &text) {
             self.report(Some(source), error);
+            return None;
+        }
+        if located.space != Space::System && rye_grammar::signature::parse(source, &text).is_none() && self.all_signed()
+        {
+            let reason = "it is not signed, and `signing.require` asks for every file to be".to_owned();
+            self.report(Some(source), ItemError::Signature { path, reason, span: Some(Span::new(source, 0, 0)) });
             return None;
         }
         self.parsed.set(self.parsed.get() + 1);
@@ -256,6 +264,19 @@ impl<'w> Items<'w> {
             self.found.borrow_mut().entry(Some(source)).or_default().append(found);
         }
         item
+    }
+
+    /// Whether a space asks for signatures on every file (`language.md` 3). The strictest counts: a project cannot take
+    /// back what its user wants.
+    fn all_signed(&self) -> bool {
+        *self.all_signed.get_or_init(|| {
+            let Ok(id) = ItemId::parse("agent/agent") else { return false };
+            let files = self.world.candidates(ItemKind::Config, &id).unwrap_or_default();
+            files.iter().filter_map(|located| source::decode(&located.bytes).ok()).any(|text| {
+                let tree = yaml::parse(SourceId(u32::MAX), &text).tree;
+                tree.get("signing").and_then(|s| s.get("require")).and_then(Node::as_str) == Some("all")
+            })
+        })
     }
 
     fn parse_yaml(&self, located: Located) -> Option<Node> {

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use rye_grammar::Span;
 use rye_grammar::capability::{Pattern, is_plain};
 
+use super::groups::{self, Group};
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, closest};
 use crate::item::{Items, Permissions};
@@ -20,6 +21,8 @@ pub struct Reach {
     /// Dotted ids by type, sorted; filled at the first question.
     ids: HashMap<ItemType, Vec<String>>,
     reaches: HashMap<String, Answer>,
+    /// Read at the first pattern that reaches nothing.
+    groups: Option<Vec<Group>>,
     /// By the base's `<permissions>` and the pattern.
     covered: HashMap<(Span, String), Coverage>,
 }
@@ -53,7 +56,8 @@ impl Reach {
                 let answer = if self.matches(items, text) {
                     Answer::Reaches
                 } else {
-                    Answer::Nothing { suggestion: self.suggest(items, text) }
+                    let suggestion = self.suggest(items, text).or_else(|| self.group(items, text));
+                    Answer::Nothing { suggestion }
                 };
                 self.reaches.insert(text.clone(), answer);
             }
@@ -137,6 +141,14 @@ impl Reach {
             ids.dedup();
             ids
         })
+    }
+
+    /// What the group grants whose name stands where an item's should.
+    fn group(&mut self, items: &Items<'_>, pattern: &str) -> Option<String> {
+        let name = pattern.splitn(4, '.').nth(3)?;
+        let groups = self.groups.get_or_insert_with(|| groups::all(items));
+        let patterns = &groups::named(groups, name.strip_suffix(".*").unwrap_or(name))?.patterns;
+        patterns.iter().find(|p| *p != pattern).cloned()
     }
 
     /// The pattern with its literal part replaced by the nearest id or folder that exists.

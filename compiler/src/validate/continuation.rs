@@ -2,6 +2,7 @@
 //! `thread_started` brought and no `thread_continued` hook brings again, and ceilings that leave nothing over, or too
 //! much.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use rye_grammar::data::{Kind, Node};
@@ -21,9 +22,11 @@ pub struct Continuations {
     lost: BTreeMap<Span, (String, ItemId, ItemId)>,
     /// The smallest window of a model that a directive asks for, with its id.
     window: Option<(u64, String)>,
+    settings: OnceCell<Settings>,
 }
 
 /// What `coordination` and `resilience` say of continuations.
+#[derive(Debug)]
 struct Settings {
     threshold: f64,
     ceiling: Option<(u64, Span)>,
@@ -73,7 +76,10 @@ impl Continuations {
         let brings =
             |hook: &&ComposedHook| hook.decl.event == HookPoint::ThreadStarted && hook.decl.space == Space::Project;
         let mut hooks = composed.hooks.iter().filter(|h| h.is_live()).filter(brings).peekable();
-        if hooks.peek().is_none() || limits.tokens < Settings::read(items).full(model.context_window) {
+        if hooks.peek().is_none()
+            || hooks.clone().all(|h| self.lost.contains_key(&h.decl.span))
+            || limits.tokens < self.settings(items).full(model.context_window)
+        {
             return;
         }
         let again: Vec<&ComposedHook> =
@@ -94,12 +100,16 @@ impl Continuations {
         }
     }
 
+    fn settings(&self, items: &Items<'_>) -> &Settings {
+        self.settings.get_or_init(|| Settings::read(items))
+    }
+
     pub fn finish(self, items: &Items<'_>, found: &mut Diagnostics) {
-        for (span, (hook, item, directive)) in self.lost {
-            let (item, directive) = (item.to_string(), directive.to_string());
-            found.push(ContextError::NotRestored { hook, item, directive, span });
+        let settings = self.settings(items);
+        for (span, (hook, item, directive)) in &self.lost {
+            let (hook, item, directive) = (hook.clone(), item.to_string(), directive.to_string());
+            found.push(ContextError::NotRestored { hook, item, directive, span: *span });
         }
-        let settings = Settings::read(items);
         let Some((ceiling, span)) = settings.ceiling else { return };
         let result = settings.result_bytes.div_ceil(4);
         if ceiling < result {
@@ -107,10 +117,10 @@ impl Continuations {
                 format!("one tool result may be {result} tokens, and a turn is carried over whole or not at all");
             found.push(ContextError::Ceiling { tokens: ceiling, because, span });
         }
-        if let Some((window, model)) = self.window
-            && ceiling >= settings.full(window)
+        if let Some((window, model)) = &self.window
+            && ceiling >= settings.full(*window)
         {
-            let full = settings.full(window);
+            let full = settings.full(*window);
             let because =
                 format!("`{model}` is full at {full} tokens: a continuation would begin full and hand over again");
             found.push(ContextError::Ceiling { tokens: ceiling, because, span });

@@ -1,12 +1,14 @@
 //! A hook by itself: facts, items and parameters it names (`language.md` 7). Whether it ever fires is `hook_use`.
 
+use std::collections::BTreeSet;
+
 use rye_grammar::condition::{Expr, ExprKind, Path, Segment};
 use rye_grammar::{ItemId, Span, Spanned, template};
 use serde_json::Value;
 
 use crate::compose::{Composed, report_unknown};
 use crate::diagnostics::{Diagnostics, ExtendsError, HookError, InterfaceError, ItemError, closest};
-use crate::hook::{HookAction, HookSource};
+use crate::hook::{HookAction, HookPoint, HookSource};
 use crate::item::directive::fields::value_type;
 use crate::item::{HookDecl, Items};
 use crate::semantics;
@@ -77,7 +79,14 @@ fn walk<'e>(expr: &'e Expr, all: &mut Vec<(&'e Path, Span)>) {
 
 fn fact(path: &Path, span: Span, point: &Point, own: Option<&Composed>, found: &mut Diagnostics) {
     match point.find(path) {
-        Found::Fact(_) | Found::Open => {}
+        Found::Fact(_) => {}
+        Found::Open => {
+            if let (Some(own), Some(name)) = (own, output(point, path))
+                && !own.outputs.contains_key(name)
+            {
+                found.push(unknown_output(name, Some(own.id.to_string()), span, own.outputs.keys()));
+            }
+        }
         Found::Input => {
             if let (Some(own), Some(Segment::Name(name))) = (own, path.segments.get(1)) {
                 input(name, span, own, found);
@@ -92,6 +101,41 @@ fn fact(path: &Path, span: Span, point: &Point, own: Option<&Composed>, found: &
                 suggestion: closest(&path.to_string(), facts.iter().map(String::as_str)),
                 facts,
             });
+        }
+    }
+}
+
+/// The declared output that a path reads, at the one event that has them.
+fn output<'p>(point: &Point, path: &'p Path) -> Option<&'p str> {
+    match path.segments.as_slice() {
+        [Segment::Name(root), Segment::Name(name), ..]
+            if point.point == HookPoint::DirectiveReturn && root == "outputs" =>
+        {
+            Some(name)
+        }
+        _ => None,
+    }
+}
+
+fn unknown_output<'d>(
+    name: &str,
+    directive: Option<String>,
+    span: Span,
+    declared: impl Iterator<Item = &'d String>,
+) -> InterfaceError {
+    let declared: Vec<String> = declared.cloned().collect();
+    let suggestion = closest(name, declared.iter().map(String::as_str));
+    InterfaceError::UnknownOutput { name: name.to_owned(), directive, span, suggestion, declared }
+}
+
+/// Outputs that a hook of a file reads and that no directive declares. `declared` are those of all.
+pub fn outputs(hook: &HookDecl, declared: &BTreeSet<String>, found: &mut Diagnostics) {
+    let point = hook_point::of(hook.event);
+    let in_condition = hook.condition.iter().flat_map(|c| paths(&c.node));
+    let read = in_condition.chain(hook.holes.facts.iter().map(|hole| (&hole.path, hole.span)));
+    for (path, span) in read {
+        if let Some(name) = output(point, path).filter(|name| !declared.contains(*name)) {
+            found.push(unknown_output(name, None, span, declared.iter()));
         }
     }
 }

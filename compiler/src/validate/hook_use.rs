@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rye_grammar::Span;
+use rye_grammar::{ItemId, Span};
 
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, HookError};
@@ -31,7 +31,7 @@ impl HookUses {
     pub fn add(&mut self, composed: &Composed, launch: &Launch<'_>) {
         for hook in &composed.hooks {
             let decl = &hook.decl;
-            if decl.space != Space::Project || !decl.enabled || decl.compiled.is_none() {
+            if !is_asked(decl) {
                 continue;
             }
             let (_, fires) = self.uses.entry(decl.span).or_insert_with(|| (decl.clone(), false));
@@ -46,8 +46,28 @@ impl HookUses {
         }
     }
 
-    pub fn incomplete(&mut self) {
-        self.incomplete = true;
+    /// A directive that could not be composed: what of hooks it could have is taken as fired, as far as its chain can
+    /// be followed. One that could not be read at all may have had any.
+    pub fn alone(&mut self, items: &Items<'_>, id: &ItemId) {
+        let files = items.hook_files();
+        for hook in files.project.iter().chain(&files.infra).filter(|h| is_asked(h)) {
+            if Known::of_id(id).verdict(hook) != Verdict::False {
+                self.uses.entry(hook.span).or_insert_with(|| (hook.clone(), true)).1 = true;
+            }
+        }
+        let mut next = Some(id.clone());
+        let mut seen = BTreeSet::new();
+        while let Some(id) = next.filter(|id| seen.insert(id.clone())) {
+            let Some(directive) = items.directive(&id) else {
+                // A parent that does not exist has no hooks.
+                self.incomplete |= items.exists(ItemKind::Directive, &id);
+                return;
+            };
+            for hook in directive.hooks.iter().filter(|h| is_asked(h)) {
+                self.uses.entry(hook.span).or_insert_with(|| (hook.clone(), true)).1 = true;
+            }
+            next = directive.extends.as_ref().map(|parent| parent.node.clone());
+        }
     }
 
     /// Hooks of the project's files behind one that always answers first.
@@ -83,7 +103,7 @@ impl HookUses {
     pub fn finish(mut self, items: &Items<'_>, found: &mut Diagnostics) {
         let files = items.hook_files();
         for hook in files.project.iter().chain(&files.infra) {
-            if hook.space == Space::Project && hook.enabled && hook.compiled.is_some() {
+            if is_asked(hook) {
                 self.uses.entry(hook.span).or_insert_with(|| (hook.clone(), false));
             }
         }
@@ -112,6 +132,11 @@ impl HookUses {
             }
         }
     }
+}
+
+/// Whether a hook is the project's own and has a condition to be asked about.
+fn is_asked(hook: &HookDecl) -> bool {
+    hook.space == Space::Project && hook.enabled && hook.compiled.is_some()
 }
 
 /// Whether any values of the directive's inputs and of the facts make a hook fire.

@@ -1,6 +1,6 @@
 //! Inputs: holes that name none, declarations nobody uses, calls that do not fit (`language.md` 2 and 6).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use rye_grammar::condition::{Path, Segment};
@@ -19,6 +19,8 @@ use crate::world::Space;
 #[derive(Default)]
 pub struct InputUses {
     uses: BTreeMap<Span, (String, bool)>,
+    /// Every output that a directive declares.
+    pub outputs: BTreeSet<String>,
     by_hook: HashMap<Span, Arc<Named>>,
 }
 
@@ -51,6 +53,8 @@ impl Named {
 impl InputUses {
     /// Notes which inputs a composition uses.
     pub fn add(&mut self, items: &Items<'_>, composed: &Composed) {
+        self.outputs
+            .extend(composed.outputs.keys().filter(|name| !self.outputs.contains(*name)).cloned().collect::<Vec<_>>());
         let Some(leaf) = composed.leaf().filter(|_| !composed.inputs.is_empty()) else { return };
         let hooks: Vec<Arc<Named>> = composed
             .hooks

@@ -8,7 +8,7 @@ use rye_grammar::{ItemId, Span};
 
 use crate::compose::Composed;
 use crate::diagnostics::{ContextError, Diagnostics};
-use crate::item::{HookDecl, Items, Permissions};
+use crate::item::{Directive, HookDecl, Items, Permissions};
 use crate::semantics::glob::Glob;
 use crate::world::{ItemKind, Space};
 
@@ -42,8 +42,23 @@ impl KnowledgeUses {
         }
     }
 
-    pub fn incomplete(&mut self) {
-        self.incomplete = true;
+    /// A directive whose chain could not be walked, by what its own file says; one that could not be read at all may
+    /// have named anything.
+    pub fn alone(&mut self, directive: Option<&Directive>) {
+        let Some(directive) = directive else {
+            self.incomplete = true;
+            return;
+        };
+        let context = &directive.context;
+        for id in context.system.iter().chain(&context.before).chain(&context.after) {
+            self.name(&id.node);
+        }
+        for hook in &directive.hooks {
+            self.hook(hook);
+        }
+        if let Some(permissions) = &directive.permissions {
+            self.permissions(permissions);
+        }
     }
 
     fn name(&mut self, id: &ItemId) {

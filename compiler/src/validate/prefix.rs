@@ -46,6 +46,11 @@ pub struct Prefixes {
 
 impl Prefixes {
     pub fn add(&mut self, composed: &Composed, model: &PlannedModel, found: &mut Diagnostics) {
+        let asked = [HookPoint::BuildSystemPrompt, HookPoint::Context, HookPoint::BeforeAgentStart];
+        let ours = |hook: &ComposedHook| hook.decl.space == Space::Project && asked.contains(&hook.decl.event);
+        if !composed.hooks.iter().any(|hook| ours(hook) && hook.is_live() && !self.told.contains(&hook.decl.span)) {
+            return;
+        }
         self.system(composed, model, found);
         self.messages(composed, model, found);
     }

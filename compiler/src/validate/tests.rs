@@ -1,6 +1,8 @@
 //! Check, code by code. Each world is one fault in an otherwise clean project.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::world::MapWorld;
 
@@ -236,6 +238,19 @@ fn what_check_refuses_in_settings_no_plan_passes_over() {
     let request = crate::compile::Request::new(rye_grammar::ItemId::parse("base").unwrap());
     let found = crate::compile::compile(&world, &request).diagnostics;
     assert!(found.codes().contains("item::unknown-key"), "{found:?}");
+}
+
+#[test]
+fn where_every_file_has_to_be_signed_an_unsigned_one_is_not_read() {
+    let with = |space: Space, policy: &str| {
+        let text = format!("signing: {{require: {policy}}}\n");
+        codes(&project().with(space, ".ai/config/agent/agent.yaml", text)).into_iter().collect::<BTreeSet<_>>()
+    };
+    assert_eq!(with(Space::Project, "shared"), BTreeSet::new());
+    assert_eq!(with(Space::User, "all"), BTreeSet::from(["item::signature"]));
+    let world = project().with(Space::User, ".ai/config/agent/agent.yaml", "signing: {require: all}\n");
+    let weaker = world.project(".ai/config/agent/agent.yaml", "signing: {require: none}\n");
+    assert!(codes(&weaker).contains(&"item::signature"));
 }
 
 #[test]

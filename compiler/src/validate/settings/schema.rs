@@ -178,7 +178,6 @@ pub const FILES: &[File] = &[
             ),
         ]),
     },
-    File { id: "agent/check", about: "Levels of `rye check`.", shape: Shape::Elsewhere },
     File {
         id: "agent/coordination",
         about: "How threads wait for each other and go on after one another.",
@@ -276,6 +275,11 @@ pub const FILES: &[File] = &[
                 "how many at once",
             ),
         ]),
+    },
+    File {
+        id: "check",
+        about: "How loud each code of `rye check` is (`docs/check.md`).",
+        shape: Shape::Elsewhere,
     },
 ];
 

@@ -1,0 +1,49 @@
+//! Named groups of capability patterns (`agent/capabilities/…`): what there is to grant, for suggestions, `rye explain` and
+//! completion. They grant nothing.
+
+use rye_grammar::data::Node;
+
+use crate::item::Items;
+use crate::world::ItemKind;
+
+/// One group, merged over the spaces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// File and name: `fs.read`.
+    pub name: String,
+    pub description: String,
+    pub patterns: Vec<String>,
+}
+
+const FOLDER: &str = "agent/capabilities/";
+
+/// Every group of every space, by name. What is wrong with a file is told where settings are checked.
+pub fn all(items: &Items<'_>) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut last = None;
+    for entry in items.list(ItemKind::Config).iter().filter(|e| e.id.as_str().starts_with(FOLDER)) {
+        // One file of several spaces is listed once for each.
+        if last.replace(entry.id.clone()).as_ref() == Some(&entry.id) {
+            continue;
+        }
+        let Some(node) = items.config(&entry.id) else { continue };
+        let text = |node: &Node, key: &str| node.get(key).and_then(Node::as_str).unwrap_or_default().to_owned();
+        for group in node.get("groups").map(Node::entries).unwrap_or_default() {
+            let patterns = group.value.get("patterns").map(Node::items).unwrap_or_default();
+            groups.push(Group {
+                name: format!("{}.{}", entry.id.name(), group.key.node),
+                description: text(&group.value, "description"),
+                patterns: patterns.iter().filter_map(|p| p.as_str().map(str::to_owned)).collect(),
+            });
+        }
+    }
+    groups.sort_by(|a, b| a.name.cmp(&b.name));
+    groups
+}
+
+/// The group that was written where a pattern is wanted: `fs.read`, `fs/read`, or `fs` for all of a file.
+pub fn named<'g>(groups: &'g [Group], text: &str) -> Option<&'g Group> {
+    let text = text.replace('/', ".");
+    let whole = [text.clone(), format!("{text}.all"), format!("{text}.{text}")];
+    groups.iter().find(|group| whole.contains(&group.name))
+}

@@ -1,0 +1,50 @@
+//! A project with forty planted faults, each marked where it stands with `planted: CODE`, and its twin without them:
+//! check finds the forty and nothing else, and nothing at all in the twin.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::path::Path;
+
+use rye_snapshots::{Case, discover};
+
+fn case(name: &str) -> Case {
+    let cases = discover(&Path::new(env!("CARGO_MANIFEST_DIR")).join("cases")).unwrap();
+    cases.into_iter().find(|case| case.name == name).unwrap()
+}
+
+/// What the files say is wrong with them: file and code.
+fn planted(folder: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            planted(&path, found);
+            continue;
+        }
+        for line in fs::read_to_string(&path).unwrap().to_lowercase().lines() {
+            let marks = line.split("planted: ").skip(1);
+            let code = |mark: &str| {
+                mark.split(|c: char| !(c.is_ascii_lowercase() || matches!(c, '-' | ':'))).next().unwrap().to_owned()
+            };
+            found.extend(marks.map(code));
+        }
+    }
+}
+
+#[test]
+fn the_forty_are_found_and_nothing_else() {
+    let case = case("planted/forty");
+    let mut marked = Vec::new();
+    planted(&case.folder.join(".ai"), &mut marked);
+    let mut found: Vec<String> = case.check().unwrap().0.iter().map(|d| d.code().to_owned()).collect();
+    marked.sort();
+    found.sort();
+    assert_eq!((found.len(), &found), (40, &marked));
+}
+
+#[test]
+fn the_twin_is_clean() {
+    let (found, _) = case("planted/twin").check().unwrap();
+    let told: Vec<String> = found.iter().map(|d| format!("{}: {}", d.code(), d.message())).collect();
+    assert!(told.is_empty(), "{told:#?}");
+}
