@@ -95,4 +95,18 @@ fn failures_are_what_engine_md_says() {
         ..Failure::default()
     };
     assert_eq!(ClassifyTable::built_in().classify(&overloaded).name, "overloaded");
+    for (code, want) in [
+        ("ECONNRESET", true),
+        ("ConnectError", true),
+        ("ServerDisconnectedError", true),
+        ("EPIPE", true),
+        ("ETIMEDOUT", true),
+        ("ReadTimeout", true),
+        ("timed_out", true),
+        ("cancelled", false),
+        ("invalid_request_error", false),
+    ] {
+        assert_eq!(retryable(Failure { code: Some(code.into()), ..Failure::default() }), want, "{code}");
+        assert_eq!(retryable(Failure { error_type: Some(code.into()), ..Failure::default() }), want, "{code}");
+    }
 }
