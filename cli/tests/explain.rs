@@ -35,3 +35,17 @@ fn every_code_is_listed() {
     let codes: Vec<&str> = listed.lines().filter_map(|line| line.split("  ").next()).map(str::trim).collect();
     assert_eq!(codes, CODES);
 }
+
+#[test]
+fn groups_of_capabilities_are_explained() {
+    let group = String::from_utf8(explain(&["fs.read"]).stdout).unwrap();
+    assert!(group.contains("rye.execute.tool.rye.file-system.grep"), "{group}");
+    let all: serde_json::Value =
+        serde_json::from_slice(&explain(&["capabilities", "--format", "json"]).stdout).unwrap();
+    let names: Vec<&str> = all.as_array().unwrap().iter().filter_map(|g| g["group"].as_str()).collect();
+    for file in ["agent.", "db.", "fs.", "git.", "mcp.", "net.", "primary.", "process.", "registry."] {
+        assert!(names.iter().any(|name| name.starts_with(file)), "{file} in {names:?}");
+    }
+    let slip = String::from_utf8(explain(&["fs.raed"]).stderr).unwrap();
+    assert!(slip.contains("did you mean `fs.read`?"), "{slip}");
+}

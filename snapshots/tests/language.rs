@@ -1,10 +1,12 @@
-//! `docs/language.md` is true: its examples come to what stands beside them, its tables say what the code says. The
-//! generated parts are written anew with `ACCEPT_DOCS=1`.
+//! `docs/language.md` and `docs/mistakes.md` are true: their examples come to what stands beside them, the tables say
+//! what the code says. The generated parts are written anew with `ACCEPT_DOCS=1`.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 #[path = "language/generated.rs"]
 mod generated;
+#[path = "language/mistakes.rs"]
+mod mistakes;
 
 use std::collections::BTreeSet;
 use std::fs;

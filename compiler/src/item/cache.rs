@@ -209,6 +209,13 @@ impl<'w> Items<'w> {
         self.found.borrow().get(&Some(source)).is_some_and(Diagnostics::has_errors)
     }
 
+    /// The texts of the files with errors of their own: what they would have said can only be guessed from them.
+    pub fn broken_texts(&self) -> Vec<Arc<str>> {
+        let (found, sources) = (self.found.borrow(), self.sources.borrow());
+        let broken = found.iter().filter(|(_, d)| d.has_errors()).filter_map(|(source, _)| sources.get((*source)?));
+        broken.map(|source| source.text.clone()).collect()
+    }
+
     fn cached<T>(
         &self,
         cache: &Cache<T>,

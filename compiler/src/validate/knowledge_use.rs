@@ -108,7 +108,8 @@ impl KnowledgeUses {
             return;
         }
         let mut left: BTreeSet<&str> = left.values().map(ItemId::as_str).collect();
-        for text in texts(items) {
+        let broken = items.broken_texts();
+        for text in texts(items).iter().map(String::as_str).chain(broken.iter().map(AsRef::as_ref)) {
             for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/'))) {
                 left.remove(word);
             }

@@ -39,9 +39,18 @@ fn check(name: &str, written: &Written, span: Span, found: &mut Diagnostics) {
     };
     if let Err(why) = amount(limit, written) {
         let own = format!("`{name}` ");
-        let why = why.strip_prefix(&own).map_or_else(|| why.clone(), str::to_owned);
+        let why = why.strip_prefix(&own).map_or_else(|| otherwise(limit, &why), str::to_owned);
         found.push(LimitError::Invalid { name: name.to_owned(), found: shown(written), why, span: Some(span) });
     }
+}
+
+/// What is wrong with a value whose reader spoke of the value and not of the limit.
+fn otherwise(limit: LimitName, why: &str) -> String {
+    if why.contains("too large") {
+        return "has to be a smaller number".to_owned();
+    }
+    let wanted = if limit == LimitName::Spend { "an amount of dollars, such as `0.10`" } else { "a number" };
+    format!("has to be {wanted}")
 }
 
 /// A limit that does not exist; a hook's `raise` can name one too.

@@ -254,6 +254,16 @@ fn where_every_file_has_to_be_signed_an_unsigned_one_is_not_read() {
 }
 
 #[test]
+fn a_group_where_a_pattern_belongs_suggests_what_it_holds() {
+    const GROUPS: &str = "description: Files.\ngroups: {read: {description: Look., patterns: [rye.execute.tool.rye.file-system.read]}}\n";
+    let world = project().with(Space::System, ".ai/config/agent/capabilities/fs.yaml", GROUPS);
+    let inside = "<permissions><execute><tool>fs.read</tool></execute><acknowledge risk=\"elevated\">x</acknowledge></permissions>";
+    let report = report(&directive(world, "x", "", inside, ""));
+    let only = report.diagnostics.iter().next().unwrap();
+    assert_eq!(only.help().unwrap(), "did you mean `rye.execute.tool.rye.file-system.read`?");
+}
+
+#[test]
 fn an_open_id_needs_a_grant() {
     let yaml = |grants: &str| {
         format!(
