@@ -25,6 +25,7 @@ use crate::provider::environment::Environment;
 use crate::provider::{BoxFuture, CallError, FailedStage, Provider, connect};
 use crate::session::Place;
 use crate::session::below::ParentThread;
+use crate::session::plans::Plans;
 use crate::store::{
     Disk, Objects, OwnerLock, RealDisk, Registry, RegistryWriter, StoreError, ThreadIds, layout, mailbox,
 };
@@ -113,6 +114,7 @@ pub(crate) struct Inner {
     pub asker: Option<Arc<dyn Asker>>,
     pub keys: Option<Keys>,
     pub tools: Tools,
+    pub plans: Plans,
     live: Mutex<Live>,
     /// Told whenever a thread of this process is over.
     gone: Notify,
@@ -195,6 +197,7 @@ impl Engine {
                 asker,
                 keys,
                 tools,
+                plans: Plans::default(),
                 live: Mutex::default(),
                 gone: Notify::new(),
             }
@@ -342,13 +345,17 @@ impl Inner {
     pub fn enlist(self: &Arc<Self>, thread: &ThreadId, running: Running) {
         let mut live = self.live();
         live.threads.insert(thread.clone(), running);
+        self.writer.expect(live.threads.len());
         if !std::mem::replace(&mut live.watched, true) {
             tokio::spawn(watch_inboxes(Arc::downgrade(self)));
         }
     }
 
     pub fn dismiss(&self, thread: &ThreadId) {
-        self.live().threads.remove(thread);
+        let mut live = self.live();
+        live.threads.remove(thread);
+        self.writer.expect(live.threads.len());
+        drop(live);
         self.gone.notify_waiters();
     }
 

@@ -22,6 +22,7 @@ mod attend;
 pub mod below;
 mod children;
 mod go_on;
+pub(crate) mod plans;
 pub(crate) use go_on::Place;
 mod recover;
 
@@ -70,7 +71,7 @@ impl Inner {
         if let Some(parent) = launch.parent {
             return self.start_below(compilation, parent).await;
         }
-        let plan = Arc::new(compilation.plan.clone());
+        let plan = self.plans.share(&compilation.plan_id, || compilation.plan.clone());
         let inputs = if launch.inputs.is_empty() { plan.interface.values.clone() } else { launch.inputs };
         let (outlet, events) = live::channel();
         let beginning = Beginning {
@@ -114,12 +115,9 @@ impl Inner {
         rows: Rows,
     ) -> Result<Running, DriveError> {
         let engine = Arc::clone(self);
-        let (name, plan) = (id.clone(), Arc::clone(&beginning.plan));
+        let (name, plan, plan_id) = (id.clone(), Arc::clone(&beginning.plan), beginning.plan_id.clone());
         let prepare = move || -> Result<Transcript, DriveError> {
-            let bytes = plan
-                .to_bytes()
-                .map_err(|error| StoreError::Altered { path: "plan".into(), reason: error.to_string() })?;
-            engine.objects.put(&bytes)?;
+            engine.plans.store(&plan_id, &plan, &engine.objects)?;
             Ok(Transcript::create(Arc::clone(&engine.disk), &name)?)
         };
         let transcript = blocking(prepare).await?;

@@ -54,7 +54,7 @@ impl Inner {
         compilation: &Compilation,
         parent: ParentThread,
     ) -> Result<Handle, EngineError> {
-        let plan = Arc::new(compilation.plan.clone());
+        let plan = self.plans.share(&compilation.plan_id, || compilation.plan.clone());
         let mut grants = parent.launch.grants.clone();
         if plan.capabilities.declared {
             grants.insert(0, plan.capabilities.grants.clone());

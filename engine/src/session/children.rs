@@ -65,7 +65,7 @@ pub(super) struct Refused {
 pub(super) struct Named {
     pub spawn: u64,
     pub id: ThreadId,
-    pub compilation: Compilation,
+    pub compilation: Arc<Compilation>,
 }
 
 impl From<String> for Refused {
@@ -206,19 +206,14 @@ impl Inner {
                 fresh.push(one);
             }
         }
-        let mut children = Vec::with_capacity(fresh.len());
-        for ((spawn, compiled), name) in self.compile_all(parent, fresh).await?.into_iter().zip(names) {
-            match compiled {
-                Ok(compilation) => {
-                    let id = match name {
-                        Some(id) => id,
-                        None => self.allocate(&compilation.plan).await?,
-                    };
-                    children.push(Named { spawn, id, compilation });
-                }
+        let mut compiled = Vec::with_capacity(fresh.len());
+        for ((spawn, one), name) in self.compile_all(parent, fresh).await?.into_iter().zip(names) {
+            match one {
+                Ok(compilation) => compiled.push((spawn, compilation, name)),
                 Err(reason) => results.push((spawn, Err(reason.into()))),
             }
         }
+        let children = self.name_all(compiled).await?;
         let set_aside = self.set_aside(parent, &children, terms).await?;
         let mut begun: JoinSet<Result<(u64, Made), DriveError>> = JoinSet::new();
         for (child, answer) in children.into_iter().zip(set_aside) {
@@ -283,24 +278,54 @@ impl Inner {
         &self,
         parent: &Embedded,
         wanted: Vec<Wanted>,
-    ) -> Result<Vec<(u64, Result<Compilation, String>)>, DriveError> {
+    ) -> Result<Vec<(u64, Result<Arc<Compilation>, String>)>, DriveError> {
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
         let spawns: Vec<u64> = wanted.iter().map(|one| one.spawn).collect();
+        let mut starts: Vec<ChildStart> = Vec::new();
+        let mut which = Vec::with_capacity(wanted.len());
+        for one in wanted {
+            // Calls that ask for the same get the same plan.
+            let same = starts.iter().position(|start| *start == one.start);
+            which.push(same.unwrap_or(starts.len()));
+            if same.is_none() {
+                starts.push(one.start);
+            }
+        }
         let requests: Vec<Request> =
-            wanted.into_iter().map(|one| request(parent, parent.launch.limits, one.start)).collect();
+            starts.into_iter().map(|start| request(parent, parent.launch.limits, start)).collect();
         let compiled = self.with_world(move |world| {
             let one = |request: &Request| {
                 let checked = compile(world, request);
-                checked.value.ok_or_else(|| complaint(&checked.diagnostics.iter().collect::<Vec<_>>()))
+                let complaint = || complaint(&checked.diagnostics.iter().collect::<Vec<_>>());
+                checked.value.map(Arc::new).ok_or_else(complaint)
             };
-            Ok(requests.iter().map(one).collect::<Vec<_>>())
+            let made: Vec<Result<Arc<Compilation>, String>> = requests.iter().map(one).collect();
+            Ok(which.into_iter().filter_map(|n| made.get(n).cloned()).collect::<Vec<_>>())
         });
         Ok(match compiled.await? {
             Ok(compiled) => spawns.into_iter().zip(compiled).collect(),
             Err(reason) => spawns.into_iter().map(|spawn| (spawn, Err(reason.clone()))).collect(),
         })
+    }
+
+    /// A name for each child that has none yet.
+    async fn name_all(
+        self: &Arc<Self>,
+        compiled: Vec<(u64, Arc<Compilation>, Option<ThreadId>)>,
+    ) -> Result<Vec<Named>, DriveError> {
+        let engine = Arc::clone(self);
+        let name = move || {
+            let nameless = compiled.iter().filter(|(_, _, name)| name.is_none());
+            let directives: Vec<&ItemId> = nameless.map(|(_, compilation, _)| &compilation.plan.directive).collect();
+            let mut ids = engine.ids.allocate_all(&directives, engine.clock.now())?.into_iter();
+            let named = |(spawn, compilation, name): (u64, Arc<Compilation>, Option<ThreadId>)| {
+                name.or_else(|| ids.next()).map(|id| Named { spawn, id, compilation })
+            };
+            Ok(compiled.into_iter().filter_map(named).collect())
+        };
+        blocking(name).await
     }
 
     async fn give_back(self: &Arc<Self>, id: ThreadId) -> Result<(), DriveError> {
@@ -333,7 +358,7 @@ fn beginning(
     spend: u64,
     extra: &[Grant],
 ) -> Result<Beginning, DriveError> {
-    let plan = Arc::new(compilation.plan.clone());
+    let plan = parent.engine.plans.share(&compilation.plan_id, || compilation.plan.clone());
     // What a hook grants is granted beside the thread's own set, for what the hook starts alone.
     let mut chain = parent.launch.grants.clone();
     for set in &mut chain {

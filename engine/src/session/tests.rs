@@ -31,6 +31,7 @@ use crate::thread::{RunResult, Status};
 use crate::thread_id::ThreadId;
 
 mod crash;
+mod load;
 mod trees;
 mod turns;
 

@@ -31,6 +31,13 @@ impl ThreadIds {
 
     /// A new id and its folder, whose name is durable when this returns. `now` is in milliseconds since 1970.
     pub fn allocate(&self, directive: &ItemId, now: i64) -> Result<ThreadId, StoreError> {
+        let (id, parent) = self.claim(directive, now)?;
+        self.disk.sync_dir(&parent).map_err(StoreError::io("sync", &parent))?;
+        Ok(id)
+    }
+
+    /// A new id and its folder, and the folder whose names are to be synced.
+    fn claim(&self, directive: &ItemId, now: i64) -> Result<(ThreadId, PathBuf), StoreError> {
         let seconds = u64::try_from(now.div_euclid(1_000)).unwrap_or(0);
         for number in self.first_guess(directive, seconds)..ATTEMPTS {
             let id = ThreadId::numbered(directive, seconds, number)
@@ -40,16 +47,30 @@ impl ThreadIds {
             self.make_parents(parent)?;
             match self.disk.create_dir(&folder) {
                 Ok(()) => {
-                    self.disk.sync_dir(parent).map_err(StoreError::io("sync", parent))?;
                     let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
                     *last = Some((directive.clone(), seconds, number));
-                    return Ok(id);
+                    return Ok((id, parent.to_path_buf()));
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(StoreError::io("make the folder", &folder)(error)),
             }
         }
         Err(StoreError::InvalidId { reason: format!("too many threads of `{directive}` in one second") })
+    }
+
+    /// Several ids with their folders, whose names are synced together.
+    pub fn allocate_all(&self, directives: &[&ItemId], now: i64) -> Result<Vec<ThreadId>, StoreError> {
+        let mut parents = BTreeSet::new();
+        let mut ids = Vec::with_capacity(directives.len());
+        for directive in directives {
+            let (id, parent) = self.claim(directive, now)?;
+            parents.insert(parent);
+            ids.push(id);
+        }
+        for parent in &parents {
+            self.disk.sync_dir(parent).map_err(StoreError::io("sync", parent))?;
+        }
+        Ok(ids)
     }
 
     /// Gives an id back that nothing was written under (another process was faster with the same child).

@@ -2,8 +2,10 @@
 //! those that wait at the same time share a commit.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
@@ -13,12 +15,21 @@ use crate::store::StoreError;
 /// Lists in one transaction at most, so that no answer waits for ever.
 const BATCH: usize = 512;
 
+/// Where several threads of the process run, others are likely to come in a moment: a commit waits so long for the next of
+/// them, and so long in all.
+const NEXT: Duration = Duration::from_millis(4);
+const LONGEST: Duration = Duration::from_millis(15);
+/// Fewer threads than this are no crowd: one of them would only wait.
+const CROWD: usize = 4;
+
 /// A handle that any number of tasks may use.
 #[derive(Debug)]
 pub struct RegistryWriter {
     registry: Arc<Registry>,
     /// `None` only while it is dropped.
     jobs: Option<Sender<Job>>,
+    /// How many may come with a job at the same time.
+    crowd: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -33,11 +44,18 @@ impl RegistryWriter {
     pub fn start(registry: Arc<Registry>) -> Result<Self, StoreError> {
         let (jobs, received) = channel();
         let writing = Arc::clone(&registry);
+        let crowd = Arc::new(AtomicUsize::new(0));
+        let expected = Arc::clone(&crowd);
         let thread = std::thread::Builder::new()
             .name("registry".to_string())
-            .spawn(move || work(&writing, &received))
+            .spawn(move || work(&writing, &received, &expected))
             .map_err(super::failed("starting its writer"))?;
-        Ok(Self { registry, jobs: Some(jobs), thread: Some(thread) })
+        Ok(Self { registry, jobs: Some(jobs), crowd, thread: Some(thread) })
+    }
+
+    /// Says how many threads of this process may write: while there are several, their commits are gathered.
+    pub fn expect(&self, threads: usize) {
+        self.crowd.store(threads, Ordering::Relaxed);
     }
 
     /// Makes changes in one transaction, perhaps together with those of others: see [`Registry::commit`]. They are made
@@ -73,10 +91,17 @@ impl Drop for RegistryWriter {
     }
 }
 
-fn work(registry: &Registry, jobs: &Receiver<Job>) {
+fn work(registry: &Registry, jobs: &Receiver<Job>, crowd: &AtomicUsize) {
     while let Ok(first) = jobs.recv() {
         let mut batch = vec![first];
+        let most = Some(crowd.load(Ordering::Relaxed)).filter(|crowd| *crowd >= CROWD).map_or(1, |n| n.min(BATCH));
+        let until = Instant::now() + LONGEST;
         batch.extend(jobs.try_iter().take(BATCH - 1));
+        while batch.len() < most {
+            let left = until.saturating_duration_since(Instant::now()).min(NEXT);
+            let Ok(job) = jobs.recv_timeout(left) else { break };
+            batch.push(job);
+        }
         let lists: Vec<&[Change]> = batch.iter().flat_map(|job| job.lists.iter().map(Vec::as_slice)).collect();
         match registry.commit_all(&lists) {
             Ok(answers) => {
