@@ -7,8 +7,8 @@ use super::{Label, Problem, Severity, did_you_mean, instead, label};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConfigError {
-    /// `key` is the dotted path inside the file, `file` its id: `agent/resilience`.
-    #[error("`{key}` in `{file}` {}{found}", if found == "missing" { "is " } else { "cannot be " })]
+    /// `key` is the dotted path inside the file, empty for the whole of it, `file` its id: `agent/resilience`.
+    #[error("{}`{file}` {}{found}", within(key), if found == "missing" { "is " } else { "cannot be " })]
     Invalid { file: String, key: String, found: String, expected: String, span: Option<Span> },
     /// A value that is none of its file's; `why` says what the file may hold, as a sentence.
     #[error("`{key}` in `{file}` cannot be used")]
@@ -16,6 +16,11 @@ pub enum ConfigError {
     /// A settings file of the project under a name that nothing reads.
     #[error("nothing reads the settings file `{path}`")]
     UnknownFile { path: String, suggestion: Option<String> },
+}
+
+/// The key before the file it stands in.
+fn within(key: &str) -> String {
+    if key.is_empty() { String::new() } else { format!("`{key}` in ") }
 }
 
 impl Problem for ConfigError {

@@ -94,7 +94,7 @@ impl Walk<'_> {
     fn invalid(&mut self, key: &str, found: &str, expected: String, span: Span) {
         self.found.push(ConfigError::Invalid {
             file: self.file.to_owned(),
-            key: if key.is_empty() { "the file".to_owned() } else { key.to_owned() },
+            key: key.to_owned(),
             found: found.to_owned(),
             expected,
             span: Some(span),
