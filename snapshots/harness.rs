@@ -4,7 +4,9 @@
 mod harness {
     pub mod case;
     pub mod render;
+    pub mod run;
     pub mod space;
+    mod told;
 }
 
 pub use harness::case::{Case, Settings, check, discover};

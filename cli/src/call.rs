@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 use clap::Args;
-use rye_compiler::compile::Request;
+use rye_compiler::compile::{Request, declared_inputs};
 use rye_compiler::item::Items;
 use rye_compiler::model::ModelOverride;
 use rye_compiler::plan::FieldType;
@@ -69,14 +69,48 @@ impl CallArgs {
                 return Err(Failure::usage(format!("`--input {name}` is given twice")));
             }
         }
-        if !written.is_empty() {
-            let declared = declared(directive, world);
-            for (name, text) in written {
-                values.insert(name.to_owned(), typed(declared.get(name).copied(), text));
-            }
+        let declared = if written.is_empty() { BTreeMap::new() } else { declared(directive, world) };
+        if written.keys().any(|name| !declared.contains_key(*name)) {
+            return Ok(routed(directive, world, &values, &written));
         }
+        values.extend(read_as(&declared, &written));
         Ok(values)
     }
+}
+
+/// Each text as its declared type reads it.
+fn read_as(types: &BTreeMap<String, FieldType>, written: &BTreeMap<&str, &str>) -> Map<String, Value> {
+    written.iter().map(|(name, text)| ((*name).to_owned(), typed(types.get(*name).copied(), text))).collect()
+}
+
+/// Inputs of which some are declared by a parent that only a hook gives. Which parent that is may hang on the inputs, so
+/// they are read as text, then as what they look like, until the chain that they lead to reads them the same way.
+fn routed(
+    directive: &ItemId,
+    world: &dyn World,
+    values: &Map<String, Value>,
+    written: &BTreeMap<&str, &str>,
+) -> Map<String, Value> {
+    let with = |read: Map<String, Value>| {
+        let mut all = values.clone();
+        all.extend(read);
+        all
+    };
+    let text = with(written.iter().map(|(name, text)| ((*name).to_owned(), Value::from(*text))).collect());
+    let looks = |text: &str| parse_json(text).unwrap_or_else(|_| Value::from(text));
+    let guessed = with(written.iter().map(|(name, text)| ((*name).to_owned(), looks(text))).collect());
+    let mut last = None;
+    for given in [text, guessed] {
+        let types = declared_inputs(world, directive, &given);
+        let read = with(read_as(&types, written));
+        if written.keys().all(|name| types.contains_key(*name))
+            && (read == given || declared_inputs(world, directive, &read) == types)
+        {
+            return read;
+        }
+        last.get_or_insert(read);
+    }
+    last.unwrap_or_default()
 }
 
 fn named<'t>(flag: &str, text: &'t str) -> Result<(&'t str, &'t str), Failure> {
@@ -104,8 +138,7 @@ fn read(from: &str) -> Result<Map<String, Value>, Failure> {
     }
 }
 
-/// The types of the inputs that a directive and those it extends declare, the nearest declaration first. A parent that
-/// only a hook gives it is found by compiling, which needs the inputs.
+/// The types of the inputs that a directive and those it extends declare, the nearest declaration first.
 fn declared(directive: &ItemId, world: &dyn World) -> BTreeMap<String, FieldType> {
     let items = Items::new(world);
     let mut types = BTreeMap::new();

@@ -25,10 +25,33 @@ fn main() -> ExitCode {
     if let Some(code) = rye_engine::tool::process::supervise_if_asked() {
         return code;
     }
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return usage(&error),
+    };
     let report = Report::new(&args.global);
     let exit = command::run(args, &report).unwrap_or_else(|failure| report.failure(&failure));
     exit.into()
+}
+
+/// A command line that cannot be read, or a help text that was asked for. Whoever asked for JSON gets the error as JSON.
+fn usage(error: &clap::Error) -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    let mut json = false;
+    while let Some(word) = words.next() {
+        json = json || word == "--format=json" || (word == "--format" && words.next().is_some_and(|w| w == "json"));
+    }
+    if json && error.use_stderr() {
+        let text = error.render().to_string();
+        let text = text.strip_prefix("error: ").unwrap_or(&text);
+        let (message, help) = text.split_once("\n\n").unwrap_or((text, ""));
+        let help = Some(help.trim()).filter(|help| !help.is_empty());
+        let failure = Failure { help: help.map(str::to_owned), ..Failure::usage(message.trim()) };
+        return report::in_json(&failure).into();
+    }
+    // Nobody is left to tell when even this fails.
+    error.print().ok();
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 /// Why a command could not do what it was asked.

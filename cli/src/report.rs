@@ -100,12 +100,7 @@ impl Report {
     pub fn failure(&self, failure: &Failure) -> Exit {
         match (failure.exit, self.format) {
             (Exit::Fine, _) => {}
-            (exit, Format::Json) => {
-                let code = failure.code.unwrap_or(if exit == Exit::Usage { "usage" } else { "failed" });
-                let error =
-                    serde_json::json!({"error": {"code": code, "message": failure.message, "help": failure.help}});
-                writeln!(anstream::stdout().lock(), "{error}").ok();
-            }
+            (_, Format::Json) => return in_json(failure),
             (_, Format::Human | Format::Plain) => {
                 let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
                 let mut out = anstream::stderr().lock();
@@ -117,6 +112,14 @@ impl Report {
         }
         failure.exit
     }
+}
+
+/// What went wrong, as JSON.
+pub fn in_json(failure: &Failure) -> Exit {
+    let code = failure.code.unwrap_or(if failure.exit == Exit::Usage { "usage" } else { "failed" });
+    let error = serde_json::json!({"error": {"code": code, "message": failure.message, "help": failure.help}});
+    writeln!(anstream::stdout().lock(), "{error}").ok();
+    failure.exit
 }
 
 /// Text from files and servers cannot move the cursor or recolour the terminal.

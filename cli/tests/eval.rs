@@ -62,7 +62,8 @@ fn the_contract_is_answered_by_the_binary_as_by_the_library() {
     }
     let output = rye(&["eval"], requests.as_bytes());
     let given: Vec<&str> = text(&output.stdout).lines().collect();
-    assert!(!given.is_empty());
+    // The library's answers are held against the contract in its own crate; this is all of them.
+    assert_eq!(given.len(), 3135);
     assert_eq!(given, want);
 }
 

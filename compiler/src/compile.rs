@@ -3,17 +3,18 @@
 
 mod note;
 
+use std::collections::BTreeMap;
+
 use rye_grammar::{ItemId, Sources};
 use serde_json::{Map, Value};
 
 use crate::compose::compose;
 use crate::diagnostics::{Checked, Diagnostics};
 use crate::item::Items;
-use crate::lower::origin::GIVEN;
 use crate::lower::shared::Shared;
 use crate::lower::{HookTrace, Lowered, lower};
 use crate::model::ModelOverride;
-use crate::plan::{Capabilities, Origins, Plan, PlanLimits, Read};
+use crate::plan::{Capabilities, FieldType, Origins, Plan, PlanLimits, Read};
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::limits::Written;
 use crate::validate::check_composed;
@@ -68,19 +69,28 @@ pub struct Compilation {
     /// Why each hook of the plan has its verdict, in the plan's order.
     pub hooks: Vec<HookTrace>,
     pub notes: Vec<Note>,
+    /// What the directive or its caller says it may spend, in nano-dollars; a child that asks for more than is left is
+    /// refused. A default or a parent's limit is nobody's wish.
+    pub named_spend: Option<u64>,
     /// Files that were parsed: only what the directive reaches.
     pub parsed_files: usize,
 }
 
-impl Compilation {
-    /// Whether the directive or its caller says what it may spend. A default or a parent's limit is nobody's wish.
-    pub fn names_spend(&self) -> bool {
-        let Some(origin) = self.origins.get("limit.spend") else { return false };
-        match &origin.place {
-            Some(place) => place.file.contains(ItemKind::Directive.folder()),
-            None => origin.because == GIVEN,
-        }
-    }
+/// The types of the inputs that a directive takes when it is called with these: its own, its ancestors', and those of a
+/// parent that only a routing hook gives it.
+pub fn declared_inputs(
+    world: &dyn World,
+    directive: &ItemId,
+    given: &Map<String, Value>,
+) -> BTreeMap<String, FieldType> {
+    let items = Items::new(world);
+    let shared = Shared::new(&items);
+    let model = |asked: Option<&crate::item::ModelRequest>| {
+        shared.catalog().resolve(asked, &ModelOverride::default()).ok().map(|model| model.id)
+    };
+    let composed = compose(&items, directive, &Launch { inputs: Inputs::Given(given), model: &model });
+    let inputs = composed.value.map(|composed| composed.inputs).unwrap_or_default();
+    inputs.into_iter().map(|(name, field)| (name, field.value.kind)).collect()
 }
 
 /// Compiles a directive. There is a value only where nothing is wrong: a plan with an error in it would not be what
@@ -107,7 +117,9 @@ pub fn compile_showing(world: &dyn World, request: &Request, shown: &mut Sources
     diagnostics.sort(&items.sources());
     let parsed_files = items.parsed_files();
     let sources = items.into_sources();
-    let Some(Lowered { mut plan, origins, hooks, mut notes }) = lowered.filter(|_| !diagnostics.has_errors()) else {
+    let Some(Lowered { mut plan, origins, hooks, mut notes, named_spend }) =
+        lowered.filter(|_| !diagnostics.has_errors())
+    else {
         *shown = sources;
         return Checked::new(None, diagnostics);
     };
@@ -119,7 +131,7 @@ pub fn compile_showing(world: &dyn World, request: &Request, shown: &mut Sources
     // A plan is data of our own making: there is nothing in it that JSON cannot hold.
     let plan_id = plan.id().unwrap_or_default();
     let request = request.clone();
-    let compilation = Compilation { request, plan, plan_id, origins, sources, hooks, notes, parsed_files };
+    let compilation = Compilation { request, plan, plan_id, origins, sources, hooks, notes, named_spend, parsed_files };
     Checked::new(Some(compilation), diagnostics)
 }
 

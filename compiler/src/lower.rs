@@ -41,6 +41,8 @@ pub struct Lowered {
     /// Why each hook of the plan has its verdict, in the plan's order.
     pub hooks: Vec<HookTrace>,
     pub notes: Vec<Note>,
+    /// What the directive or its caller says it may spend, in nano-dollars, before the parent's share bounds it.
+    pub named_spend: Option<u64>,
 }
 
 /// Lowers a composed directive. `None` where a part that everything else reads is missing: limits, a model, inputs.
@@ -127,7 +129,8 @@ pub fn lower(
     };
     affordable(composed, &plan.model, &limits, built_tokens, diagnostics);
     let notes = notes(composed, &plan, &repeats, &shared.items.sources());
-    Some(Lowered { plan, origins, hooks: traces, notes })
+    let named_spend = limits::named_spend(&composed.limits, &request.limits);
+    Some(Lowered { plan, origins, hooks: traces, notes, named_spend })
 }
 
 /// The text of segments without a hole.

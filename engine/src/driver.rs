@@ -30,7 +30,7 @@ pub trait Driver: Send + Sync {
     fn perform(&self, step: Step) -> BoxFuture<'_, Result<Signal, DriveError>>;
     /// Milliseconds since 1970.
     fn now(&self) -> i64;
-    /// Hands a letter on to children.
+    /// Hands a cancellation or a kill on to children, and to calls under way.
     fn pass_on(&self, children: &[String], letter: &Letter);
     /// Mail from disk was recorded durably: it can go.
     fn consumed<'a>(&'a self, mail: &'a str) -> BoxFuture<'a, ()>;

@@ -15,7 +15,7 @@ use rye_grammar::{SourceId, Span};
 use serde_json::{Map, Value};
 
 use crate::event::{Considered, HookAnswer, HookVerdict};
-use crate::machine::HookRun;
+use crate::machine::{HookChild, HookRun};
 use crate::provider::BoxFuture;
 use crate::tool::ToolOutcome;
 
@@ -49,13 +49,37 @@ pub struct UnreadableHook {
 
 /// Carries out what a hook fetches, executes or signs, through the gate.
 pub trait Act: Send + Sync {
-    /// The answer, or why there is none.
+    /// The answer, or why there is none. `started`: directives that earlier hooks of this run have started.
     fn act<'a>(
         &'a self,
         hook: &'a ReadyHook,
         action: HookAction,
         run: &'a HookRun,
-    ) -> BoxFuture<'a, Result<ToolOutcome, String>>;
+        started: u64,
+    ) -> BoxFuture<'a, Result<Acted, String>>;
+}
+
+/// What came of an action.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Acted {
+    pub outcome: ToolOutcome,
+    /// The thread that it was, where a directive was run.
+    pub child: Option<HookChild>,
+}
+
+impl From<ToolOutcome> for Acted {
+    fn from(outcome: ToolOutcome) -> Self {
+        Self { outcome, child: None }
+    }
+}
+
+/// What the hooks of a point came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Considering {
+    pub considered: Vec<Considered>,
+    /// Directives that were run.
+    pub children: Vec<HookChild>,
+    pub answer: HookAnswer,
 }
 
 impl HookTable {
@@ -77,9 +101,10 @@ impl HookTable {
     }
 
     /// Considers every hook of the point and carries out those that fire.
-    pub async fn run(&self, run: &HookRun, act: &dyn Act) -> (Vec<Considered>, HookAnswer) {
+    pub async fn run(&self, run: &HookRun, act: &dyn Act) -> Considering {
         let mode = hook_point::of(run.point).mode;
-        let mut turn = Turn { facts: run.facts.clone(), answer: HookAnswer::None, considered: Vec::new() };
+        let mut turn =
+            Turn { facts: run.facts.clone(), answer: HookAnswer::None, considered: Vec::new(), children: Vec::new() };
         for hook in self.points.get(&run.point).into_iter().flatten() {
             let infrastructure = hook.hook.layer >= 4.0;
             let answered = turn.answer != HookAnswer::None;
@@ -105,7 +130,7 @@ impl HookTable {
                 turn.note(hook, HookVerdict::False, operands, None);
                 continue;
             }
-            match self.fire(hook, run, &facts, act).await {
+            match self.fire(hook, run, &facts, act, &mut turn.children).await {
                 Ok(fired) => {
                     turn.note(hook, HookVerdict::Fired, operands, None);
                     if !(mode == Mode::Control && (infrastructure || answered)) {
@@ -120,11 +145,19 @@ impl HookTable {
                 }
             }
         }
-        (turn.considered, turn.answer)
+        let Turn { considered, children, answer, .. } = turn;
+        Considering { considered, children, answer }
     }
 
     /// Fills the templates of a hook and carries it out.
-    async fn fire(&self, hook: &ReadyHook, run: &HookRun, facts: &Facts, act: &dyn Act) -> Result<Fired, String> {
+    async fn fire(
+        &self,
+        hook: &ReadyHook,
+        run: &HookRun,
+        facts: &Facts,
+        act: &dyn Act,
+        children: &mut Vec<HookChild>,
+    ) -> Result<Fired, String> {
         let Rendered::Value(mut value) = hook.action.render(facts) else {
             return Err("a hole of its action is not known".into());
         };
@@ -134,7 +167,9 @@ impl HookTable {
         match &action {
             HookAction::Fetch { .. } if !self.awaited.contains(&hook.hook.id) => Ok(Fired::Layer),
             HookAction::Fetch { .. } | HookAction::Execute { .. } | HookAction::Sign { .. } => {
-                let outcome = act.act(hook, action, run).await?;
+                let started = u64::try_from(children.len()).unwrap_or(u64::MAX);
+                let Acted { outcome, child } = act.act(hook, action, run, started).await?;
+                children.extend(child);
                 if outcome.is_error {
                     return Err(answer::plain(&outcome.content));
                 }
@@ -191,6 +226,7 @@ struct Turn {
     facts: Map<String, Value>,
     answer: HookAnswer,
     considered: Vec<Considered>,
+    children: Vec<HookChild>,
 }
 
 impl Turn {

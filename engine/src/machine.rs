@@ -20,9 +20,9 @@ pub(crate) mod trailing;
 mod walk;
 
 pub use apply::apply;
-pub use effect::{Effect, HookRun, Reservation, SpawnChild, StepKey};
+pub use effect::{Effect, HookBounds, HookRun, Reservation, SpawnChild, StepKey};
 pub use gate::{Allowed, Call, Dispatch};
-pub use signal::{Fact, Signal, Spawned};
+pub use signal::{Fact, HookChild, Signal, Spawned};
 pub use state::State;
 
 use rye_compiler::plan::Plan;

@@ -20,15 +20,7 @@ pub fn judge(
     now: i64,
     left_ms: u64,
 ) -> (Classification, Option<u64>) {
-    let failure = Failure {
-        stage: Some(stage_word(error.stage).to_owned()),
-        status: error.status,
-        headers: error.headers.clone(),
-        error_type: error.error_type.clone(),
-        code: error.code.clone(),
-        message: error.message.clone(),
-        attempt: failures.saturating_add(1),
-    };
+    let failure = failure(error, failures.saturating_add(1));
     let class = table(plan).classify(&failure);
     let named = Classification {
         name: class.name.clone(),
@@ -44,6 +36,32 @@ pub fn judge(
         delay.min(left_ms)
     });
     (named, delay)
+}
+
+/// How often a failure of this kind is tried again. `failures` counts this turn's failed attempts.
+pub fn most_retries(plan: &Plan, error: &CallError, failures: u32) -> u32 {
+    table(plan).classify(&failure(error, failures)).backoff.max_retries
+}
+
+/// Whether it is the model that cannot be had, not the request that is wrong: its attempts are used up, it is gone, or
+/// nobody may ask it.
+pub fn is_unavailable(error: &CallError, class: &Classification) -> bool {
+    class.retryable
+        || error.stage == FailedStage::Setup
+        || matches!(error.status, Some(404 | 410))
+        || matches!(class.name.as_str(), "authentication" | "quota_exceeded")
+}
+
+fn failure(error: &CallError, attempt: u32) -> Failure {
+    Failure {
+        stage: Some(stage_word(error.stage).to_owned()),
+        status: error.status,
+        headers: error.headers.clone(),
+        error_type: error.error_type.clone(),
+        code: error.code.clone(),
+        message: error.message.clone(),
+        attempt,
+    }
 }
 
 /// The table the plan froze, or the built-in one. The compiler has refused a table that cannot be read.

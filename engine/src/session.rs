@@ -277,7 +277,7 @@ fn snapshot(thread: &Thread, ended: Option<&Ended>, now: i64) -> Map<String, Val
         "status": status.word(),
         "created_at": time(state.clock.began),
         "updated_at": time(now),
-        "model": thread.plan.model.id,
+        "model": state.model(&thread.plan).id,
         "limits": {
             "turns": limits.turns, "tokens": limits.tokens, "spend": crate::thread::dollars(limits.spend),
             "spawns": limits.spawns, "depth": limits.depth, "duration_seconds": limits.duration_seconds,

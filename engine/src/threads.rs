@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::driver::{DriveError, journal};
 use crate::event::{Event, EventBody, Head};
 use crate::session::below::ParentThread;
-use crate::store::registry::Liveness;
+use crate::store::registry::{Liveness, Repaired, repair};
 use crate::store::transcript;
 use crate::store::{Disk, ObjectId, Objects, RealDisk, Registry, StoreError, ThreadRow};
 use crate::thread::{RunError, RunResult, Status};
@@ -39,6 +39,15 @@ impl Threads {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(project).map_err(StoreError::io("open", project))?);
         let registry = Registry::open_read_only(Arc::clone(&disk))?.map(Arc::new);
         Ok(Self { disk, registry })
+    }
+
+    /// Rebuilds the registry of a project from the transcripts alone.
+    ///
+    /// # Errors
+    /// Somebody works on a thread of the project; the disk does not do as it is told.
+    pub fn repair(project: &Path) -> Result<Repaired, StoreError> {
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(project).map_err(StoreError::io("open", project))?);
+        repair(&disk)
     }
 
     pub(crate) fn new(disk: Arc<dyn Disk>, registry: Option<Arc<Registry>>) -> Self {

@@ -18,9 +18,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::provider::BoxFuture;
+use stop::Halt;
 
 /// A call the gate has let through: parameters are already valid against the tool's schema.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Invocation {
     pub item_id: ItemId,
     pub parameters: Value,
@@ -36,6 +37,8 @@ pub struct Invocation {
     /// The grants of every link of the spawn chain, as patterns; writing an item needs `rye.sign.<type>.<id>` from each
     /// link (`language.md` 9). Empty = no item may be written.
     pub may_write_item: Vec<Vec<String>>,
+    /// Whether the thread was cancelled meanwhile.
+    pub halt: Halt,
 }
 
 /// What a tool answered. `content` is JSON, or a string for plain text; never a debug print.

@@ -48,6 +48,7 @@ fn done(command: &str, timeout: Duration) -> Finished {
         folder: std::env::temp_dir(),
         thread_id: "t-1".into(),
         timeout,
+        halt: rye_engine::tool::stop::Halt::never(),
     };
     runtime().block_on(run(&program)).unwrap()
 }
@@ -93,6 +94,7 @@ fn names_a_program_that_is_not_there() {
         folder: std::env::temp_dir(),
         thread_id: "t-1".into(),
         timeout: Duration::from_mins(1),
+        halt: rye_engine::tool::stop::Halt::never(),
     };
     let f = runtime().block_on(run(&program)).unwrap();
     assert_eq!(f.exit, Exit::Code(127));
@@ -161,6 +163,7 @@ fn ends_all_when_nobody_waits_any_more() {
             folder: std::env::temp_dir(),
             thread_id: "t-1".into(),
             timeout: Duration::from_mins(1),
+            halt: rye_engine::tool::stop::Halt::never(),
         };
         let task = tokio::spawn(async move { run(&program).await });
         while std::fs::read_to_string(&file).unwrap_or_default().lines().count() < 2 {

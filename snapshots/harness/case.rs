@@ -16,6 +16,7 @@ use rye_grammar::{ItemId, SourceId, Sources, yaml};
 use serde_json::{Map, Value};
 
 use super::render::render_diagnostics;
+use super::run::{Play, run};
 
 /// A folder `<topic>/<case>` with `.ai/`, an optional `user/.ai/`, an optional `case.yaml`, and `expected.snap`.
 #[derive(Debug, Clone)]
@@ -37,7 +38,7 @@ pub struct Settings {
     pub sections: Vec<String>,
     /// Whether the texts that would be sent are shown below the plan.
     pub prompt: bool,
-    /// The directive to run, by the scripted provider.
+    /// The directive to run: by the script, or by the models of its plan.
     pub run: Option<ItemId>,
     /// The script that the run plays, from the project's folder.
     pub script: Option<String>,
@@ -143,7 +144,21 @@ impl Case {
         if let Some(directive) = &self.settings.plan {
             let _ = write!(out, "\n── plan {directive}\n\n{}", self.plan(&world, directive));
         }
+        if let Some(directive) = &self.settings.run {
+            let _ = write!(out, "\n── run {directive}\n\n{}", self.run(directive)?);
+        }
         Ok(out)
+    }
+
+    fn run(&self, directive: &ItemId) -> Result<String, String> {
+        run(&Play {
+            project: &self.project(),
+            user: &self.folder.join("user"),
+            directive,
+            inputs: &self.settings.inputs,
+            script: self.settings.script.as_deref(),
+            whole: self.settings.prompt,
+        })
     }
 
     /// The plan as `rye plan` prints it, or why there is none. What is found beside a plan, check has said already.

@@ -6,4 +6,5 @@ mod laws {
     pub mod codes;
     pub mod house;
     pub mod page;
+    pub mod standard;
 }

@@ -6,7 +6,7 @@ use rye_compiler::plan::render;
 use rye_grammar::Sources;
 
 use crate::Failure;
-use crate::args::Global;
+use crate::args::{Format, Global};
 use crate::call::{CallArgs, directive};
 use crate::command::plan::refuse;
 use crate::exit::Exit;
@@ -18,9 +18,9 @@ pub struct GraphArgs {
     /// The directive
     #[arg(value_name = "ID")]
     directive: String,
-    /// The language of the drawing
-    #[arg(long, value_enum, default_value_t = Language::Mermaid, value_name = "LANGUAGE")]
-    to: Language,
+    /// The language of the drawing [default: mermaid; with `--format json` nodes and edges as JSON]
+    #[arg(long, value_enum, value_name = "LANGUAGE")]
+    to: Option<Language>,
     #[command(flatten)]
     call: CallArgs,
 }
@@ -41,9 +41,13 @@ pub fn run(args: &GraphArgs, global: &Global, report: &Report) -> Result<Exit, F
         refuse(&args.directive, &compiled.diagnostics, &sources, report)?;
         return Ok(Exit::Failed);
     };
-    let drawing = match args.to {
-        Language::Mermaid => render::mermaid::render(&compilation.plan.graph),
-        Language::Dot => render::dot::render(&compilation.plan.graph),
+    let drawing = match (args.to, report.format()) {
+        (None, Format::Json) => {
+            report.json(&render::json::graph(&compilation))?;
+            return Ok(Exit::Fine);
+        }
+        (None | Some(Language::Mermaid), _) => render::mermaid::render(&compilation.plan.graph),
+        (Some(Language::Dot), _) => render::dot::render(&compilation.plan.graph),
     };
     report.line(drawing.trim_end())?;
     Ok(Exit::Fine)

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use rye_compiler::plan::diff::PlanDiff;
-use rye_compiler::plan::render::json::PlanReport;
+use rye_compiler::plan::render::json::{GraphReport, PlanReport};
 use schemars::{Schema, schema_for};
 
 use crate::Failure;
@@ -11,7 +11,7 @@ use crate::command::fmt::FmtOutput;
 use crate::command::init::InitOutput;
 use crate::command::plan::NoPlanOutput;
 use crate::command::run::{DetachOutput, EventOutput, RunOutput};
-use crate::command::threads::{ListOutput, SearchOutput, ShowOutput, WaitOutput};
+use crate::command::threads::{ListOutput, RepairOutput, SearchOutput, ShowOutput, TranscriptOutput, WaitOutput};
 use crate::command::why::WhyOutput;
 use crate::exit::Exit;
 use crate::report::Report;
@@ -36,11 +36,14 @@ enum Output {
     Eval,
     Event,
     Fmt,
+    Graph,
     Init,
+    Repair,
     Run,
     Search,
     Thread,
     Threads,
+    Transcript,
     Wait,
 }
 
@@ -56,13 +59,16 @@ impl Output {
             Self::Eval => schema_for!(EvalOutput),
             Self::Event => schema_for!(EventOutput),
             Self::Fmt => schema_for!(FmtOutput),
+            Self::Graph => schema_for!(GraphReport),
             Self::Init => schema_for!(InitOutput),
+            Self::Repair => schema_for!(RepairOutput),
             Self::Run => schema_for!(RunOutput),
             Self::Thread => schema_for!(ShowOutput),
             Self::Threads => schema_for!(ListOutput),
             Self::Detach => schema_for!(DetachOutput),
             Self::Search => schema_for!(SearchOutput),
             Self::Wait => schema_for!(WaitOutput),
+            Self::Transcript => schema_for!(TranscriptOutput),
         }
     }
 }

@@ -8,6 +8,7 @@ mod chain;
 mod go_on;
 mod list;
 mod prune;
+mod repair;
 mod show;
 mod tail;
 mod transcript;
@@ -24,7 +25,9 @@ use crate::space::Spaces;
 pub use book::Book;
 pub use chain::SearchOutput;
 pub use list::{CostOutput, ListOutput};
+pub use repair::RepairOutput;
 pub use show::{ErrorOutput, ShowOutput};
+pub use transcript::TranscriptOutput;
 pub use wait::WaitOutput;
 
 #[derive(Debug, Args)]
@@ -67,10 +70,15 @@ enum ThreadsCommand {
     Search(chain::SearchArgs),
     /// Remove threads that are long over
     Prune(prune::PruneArgs),
+    /// Rebuild the registry of threads from their transcripts
+    Repair,
 }
 
 pub fn run(args: &ThreadsArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
     let spaces = &Spaces::find(global.project.as_deref())?;
+    if matches!(args.command, ThreadsCommand::Repair) {
+        return repair::run(&spaces.project, report);
+    }
     let book = &Book::open(&spaces.project)?;
     if let Some(trouble) = book.trouble() {
         report.note(&format!("{trouble}; reading the transcripts instead"));
@@ -92,5 +100,6 @@ pub fn run(args: &ThreadsArgs, global: &Global, report: &Report) -> Result<Exit,
         ThreadsCommand::Chain(args) => chain::chain(args, book, spaces, report),
         ThreadsCommand::Search(args) => chain::search(args, book, spaces, report),
         ThreadsCommand::Prune(args) => prune::run(args, book, report),
+        ThreadsCommand::Repair => repair::run(&spaces.project, report),
     }
 }

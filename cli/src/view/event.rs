@@ -1,5 +1,6 @@
 //! One event of a transcript as a reader sees it: what happened on one line, and the text that belongs to it below.
 
+use rye_compiler::semantics::limits::told;
 use rye_engine::event::{
     Approval, ChildEnded, CognitionOut, Considered, Ended, Event, EventBody, HookPointRun, HookVerdict, Letter,
     LimitHit, Opened, ResultKind, Settled, ToolCallResult,
@@ -212,7 +213,7 @@ fn letter(letter: &Letter) -> Shown {
 
 /// `turns_exceeded: 10 of 10`.
 pub fn limit(hit: &LimitHit) -> String {
-    format!("{}: {} of {}", hit.limit_code, value(&hit.current_value), value(&hit.current_max))
+    told(&hit.limit_code, &hit.current_value, &hit.current_max)
 }
 
 fn ending(ended: &Ended) -> Shown {

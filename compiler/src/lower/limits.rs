@@ -6,7 +6,7 @@ use super::origin;
 use crate::compose::{self, LimitLayers};
 use crate::diagnostics::{Diagnostics, LimitError, closest};
 use crate::plan::{Origin, Origins};
-use crate::semantics::limits::{LimitFault, LimitName, Limits, Setting, Source, Written, resolve};
+use crate::semantics::limits::{LimitFault, LimitName, Limits, Setting, Source, Written, amount, resolve};
 
 /// Who wrote a limit, where, and what.
 #[derive(Clone)]
@@ -14,6 +14,17 @@ struct Writer {
     origin: Origin,
     span: Option<Span>,
     shown: String,
+}
+
+/// What the directive or its caller says the thread may spend, in nano-dollars and whatever its parent has; `None` where
+/// neither says so.
+pub fn named_spend(layers: &LimitLayers, overrides: &[(String, Written)]) -> Option<u64> {
+    let spend = |name: &str, written: &Written| {
+        let named = LimitName::parse(name).filter(|name| *name == LimitName::Spend)?;
+        amount(named, written).ok()
+    };
+    let given = overrides.iter().rev().find_map(|(name, written)| spend(name, written));
+    given.or_else(|| layers.directive.iter().rev().find_map(|setting| spend(&setting.name, &setting.written)))
 }
 
 /// The effective limits; `None` where a layer cannot be read. Each value's source goes to `limit.<name>`. What a file

@@ -350,6 +350,22 @@ pub struct Exceeded {
     pub current_max: Value,
 }
 
+impl fmt::Display for Exceeded {
+    /// `spend_exceeded: 0.02 of 0.02`; dollars are written out, never with an exponent.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&told(&self.limit_code, &self.current_value, &self.current_max))
+    }
+}
+
+/// A limit that was reached, in words: `spend_exceeded: 0.02 of 0.02`.
+pub fn told(limit_code: &str, current_value: &Value, current_max: &Value) -> String {
+    let shown = |value: &Value| match Nanos::from_json(value) {
+        Ok(amount) if limit_code == "spend_exceeded" => format!("${amount}"),
+        Ok(_) | Err(_) => value.to_string(),
+    };
+    format!("{limit_code}: {} of {}", shown(current_value), shown(current_max))
+}
+
 impl Exceeded {
     fn new(name: LimitName, current_value: Value, current_max: Value) -> Self {
         Self { name, limit_code: format!("{name}_exceeded"), current_value, current_max }

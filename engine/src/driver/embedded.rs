@@ -1,6 +1,6 @@
 //! The driver of this process: effects carried out by the store, the providers and the tools it has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rye_compiler::plan::{Asked, Plan};
@@ -11,12 +11,13 @@ use super::stream::Stream;
 use super::{DriveError, Driver, Live, Outlet, Step};
 use crate::engine::Inner;
 use crate::event::{Approval, Letter, Opened};
-use crate::hooks::HookTable;
+use crate::hooks::{Considering, HookTable};
 use crate::machine::{Effect, Fact, Signal};
 use crate::provider::{BoxFuture, CallError, Delta, Provider};
 use crate::store::mailbox;
 use crate::thread_id::ThreadId;
 use crate::tool::registry::Prepared;
+use crate::tool::stop::Halting;
 use acts::Acts;
 
 mod acts;
@@ -25,6 +26,8 @@ mod tools;
 
 /// Children at the same time, where no setting says otherwise.
 const CHILDREN: usize = 8;
+/// A connection, made when it is first needed.
+type Connected = Result<Arc<dyn Provider>, CallError>;
 
 /// Carries out the effects of one thread.
 pub struct Embedded {
@@ -36,9 +39,26 @@ pub struct Embedded {
     /// Children that may run at the same time; the others wait for their turn.
     pub(crate) running: Arc<Semaphore>,
     hooks: HookTable,
-    provider: OnceLock<Result<Arc<dyn Provider>, CallError>>,
+    provider: OnceLock<Connected>,
+    fallback: OnceLock<Connected>,
     /// Tools as they were when this thread first called them.
     tools: Mutex<BTreeMap<ItemId, Arc<Prepared>>>,
+    /// Tells calls under way that the thread was cancelled.
+    halting: Halting,
+    /// Directives that hooks are running.
+    hook_children: Mutex<BTreeSet<ThreadId>>,
+}
+
+/// While it is there, the child of a hook gets the letters that children get.
+pub(crate) struct Living<'e> {
+    embedded: &'e Embedded,
+    child: ThreadId,
+}
+
+impl Drop for Living<'_> {
+    fn drop(&mut self) {
+        self.embedded.hook_children.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.child);
+    }
 }
 
 impl Embedded {
@@ -51,19 +71,30 @@ impl Embedded {
         outlet: Arc<Outlet>,
     ) -> Result<Self, DriveError> {
         let hooks = HookTable::compile(&plan, &launch.inputs).map_err(|e| DriveError::Plan(e.to_string()))?;
-        let (provider, tools) = (OnceLock::new(), Mutex::default());
+        let (provider, fallback, tools) = (OnceLock::new(), OnceLock::new(), Mutex::default());
+        let (halting, hook_children) = (Halting::new(), Mutex::default());
         let setting = plan.settings.get("resilience").and_then(|v| v.pointer("/concurrency/max_concurrent_children"));
         let most = setting.and_then(serde_json::Value::as_u64).and_then(|n| usize::try_from(n).ok());
         let running = Arc::new(Semaphore::new(most.unwrap_or(CHILDREN).clamp(1, Semaphore::MAX_PERMITS)));
-        Ok(Self { engine, id, plan, launch, outlet, running, hooks, provider, tools })
+        Ok(Self { engine, id, plan, launch, outlet, running, hooks, provider, fallback, tools, halting, hook_children })
+    }
+
+    /// A hook waits for this child.
+    pub(crate) fn living(&self, child: &ThreadId) -> Living<'_> {
+        self.hook_children.lock().unwrap_or_else(PoisonError::into_inner).insert(child.clone());
+        Living { embedded: self, child: child.clone() }
     }
 
     fn at(&self, fact: Fact) -> Signal {
         Signal { at: self.engine.clock.now(), fact }
     }
 
-    async fn call_model(&self, turn: u64, attempt: u32, request: &crate::provider::Request) -> Fact {
-        let provider = self.provider.get_or_init(|| self.engine.providers.connect(&self.plan.model));
+    async fn call_model(&self, turn: u64, attempt: u32, request: &crate::provider::Request, fallback: bool) -> Fact {
+        let (connected, model) = match self.plan.model.fallback.as_deref().filter(|_| fallback) {
+            Some(model) => (&self.fallback, model),
+            None => (&self.provider, &self.plan.model),
+        };
+        let provider = connected.get_or_init(|| self.engine.providers.connect(model));
         let provider = match provider {
             Ok(provider) => Arc::clone(provider),
             Err(error) => return Fact::ModelFailed(Box::new(error.clone())),
@@ -102,16 +133,18 @@ impl Driver for Embedded {
                     Fact::Tick
                 }
                 Effect::Reserve(reservation) => self.reserve(&reservation, cost, synced).await?,
-                Effect::CallModel { turn, attempt, request } => self.call_model(turn, attempt, &request).await,
+                Effect::CallModel { turn, attempt, fallback, request } => {
+                    self.call_model(turn, attempt, &request, fallback).await
+                }
                 Effect::RunTools(calls) => match calls.into_iter().next() {
                     Some(call) => self.run_tool(call, &unsettled).await?,
                     None => Fact::Tick,
                 },
                 Effect::RunHooks(run) => {
                     let acts = Acts::new(self, &run);
-                    let (considered, answer) = self.hooks.run(&run, &acts).await;
+                    let Considering { considered, children, answer } = self.hooks.run(&run, &acts).await;
                     let (kept, point, subject) = (acts.kept(), run.point, run.subject);
-                    Fact::HooksRan { point, subject, considered, answer: Box::new(answer), kept }
+                    Fact::HooksRan { point, subject, considered, children, answer: Box::new(answer), kept }
                 }
                 Effect::Spawn(children) => self.engine.spawn(self, &children, &unsettled).await?,
                 Effect::Await(children) => match children.into_iter().next() {
@@ -140,11 +173,12 @@ impl Driver for Embedded {
     }
 
     fn pass_on(&self, children: &[String], letter: &Letter) {
-        for child in children {
-            if let Ok(child) = ThreadId::parse(child) {
-                self.engine.post(&child, letter.clone());
-            }
+        let of_hooks = self.hook_children.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let children = children.iter().filter_map(|child| ThreadId::parse(child).ok());
+        for child in children.chain(of_hooks) {
+            self.engine.post(&child, letter.clone());
         }
+        self.halting.halt();
     }
 
     fn consumed<'a>(&'a self, mail: &'a str) -> BoxFuture<'a, ()> {

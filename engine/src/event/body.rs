@@ -156,6 +156,9 @@ pub struct AttemptFailed {
     pub classification: Classification,
     /// When another attempt follows, how long from now; `None` = no further attempt by the table.
     pub retry_delay_ms: Option<u64>,
+    /// The model that takes over from here on, as `provider/id`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

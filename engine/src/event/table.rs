@@ -159,7 +159,7 @@ pub static TABLE: [Row; 27] = [
         EventKind::AttemptFailed,
         ("attempt_failed", "attempt_failed"),
         BARRIER,
-        &["turn", "attempt", "error", "classification", "retry_delay_ms"],
+        &["turn", "attempt", "error", "classification", "retry_delay_ms", "fallback"],
         STATE,
     ),
     line(
@@ -262,6 +262,8 @@ pub fn row(kind: EventKind) -> &'static Row {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde_json::{Value, json};
 
     use super::*;
@@ -285,7 +287,7 @@ mod tests {
             {"type":"reserved","turn":1,"attempt":0,"amount":1},
             {"type":"cognition_out","turn":1,"attempt":0,"content":[],"usage":usage,"stop":"end_turn","model":null},
             {"type":"attempt_failed","turn":1,"attempt":0,"error":error,
-             "classification":{"name":"n","category":"c","retryable":true},"retry_delay_ms":1},
+             "classification":{"name":"n","category":"c","retryable":true},"retry_delay_ms":1,"fallback":"p/m"},
             {"type":"settled","turn":1,"attempt":0,"amount":1,"usage":usage,"unknown_outcome":false},
             {"type":"hook_point","point":"tool_call","subject":"c","considered":[],"answer":{"answer":"none"}},
             {"type":"tool_started","turn":1,"index":0,"group_end":1,"call_id":"c","name":"n","capability":"c","idempotent":true},
@@ -326,6 +328,45 @@ mod tests {
             fields.extend(row.fields);
             assert_eq!(keys, fields, "{}", row.name);
             assert_eq!(written["type"], row.name);
+        }
+    }
+
+    #[test]
+    fn the_standard_library_says_how_critical_each_is() {
+        let file = include_str!("../../../stdlib/.ai/config/agent/events.yaml");
+        let parsed = rye_grammar::yaml::parse(rye_grammar::SourceId(0), file);
+        assert!(parsed.errors.is_empty());
+        let Value::Object(mut file) = parsed.tree.to_value() else { panic!("a mapping") };
+        let mut told: BTreeMap<String, String> = BTreeMap::new();
+        for event in file["events"].as_array_mut().unwrap() {
+            let field = |key: &str| event[key].as_str().unwrap().to_owned();
+            assert!(!field("description").is_empty());
+            assert_eq!(told.insert(field("id"), field("criticality")), None, "{event}");
+        }
+        let mut known: BTreeMap<String, String> = BTreeMap::new();
+        for (row, mut sample) in TABLE.iter().zip(samples()) {
+            let criticality = serde_json::to_value(row.criticality).unwrap().as_str().unwrap().to_owned();
+            // An end is known by how the thread ended.
+            let ends = ["completed", "error", "cancelled", "killed", "continued", "suspended"];
+            let statuses = if row.kind == EventKind::Ended { ends.as_slice() } else { &[""] };
+            for status in statuses.iter().copied() {
+                if !status.is_empty() {
+                    sample["status"] = status.into();
+                }
+                let body: EventBody = serde_json::from_value(sample.clone()).unwrap();
+                known.insert(body.reader_name().to_owned(), criticality.clone());
+            }
+        }
+        // Not lines of their own: a point whose hooks are one, and what never enters a transcript.
+        known.insert("context_limit_reached".into(), "critical".into());
+        known.insert("token_delta".into(), "droppable".into());
+        assert_eq!(told, known);
+        // The levels that the system this one grew out of gave its events.
+        let critical =
+            "thread_started thread_completed thread_error thread_cancelled thread_resumed context_limit_reached";
+        let normal = "cognition_in cognition_out tool_call_result limit";
+        for (names, level) in [(critical, "critical"), (normal, "normal")] {
+            assert!(names.split(' ').all(|name| told[name] == level), "{level}");
         }
     }
 

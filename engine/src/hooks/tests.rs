@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use serde_json::json;
 
 use super::*;
+use crate::machine::HookBounds;
 use crate::machine::fixture::{plan, with_hook};
 
 /// Answers every call with the same value and remembers what was asked.
@@ -18,11 +19,12 @@ impl Act for Says {
         _: &'a ReadyHook,
         action: HookAction,
         _: &'a HookRun,
-    ) -> BoxFuture<'a, Result<ToolOutcome, String>> {
+        _: u64,
+    ) -> BoxFuture<'a, Result<Acted, String>> {
         self.1.lock().unwrap().push(action);
         let outcome =
             if self.0 == json!("fail") { ToolOutcome::error("broken") } else { ToolOutcome::ok(self.0.clone()) };
-        Box::pin(std::future::ready(Ok(outcome)))
+        Box::pin(std::future::ready(Ok(outcome.into())))
     }
 }
 
@@ -35,10 +37,12 @@ fn consider(
 ) -> (Vec<HookVerdict>, HookAnswer, Vec<HookAction>) {
     let table = HookTable::compile(plan, json!({"who": "${cost.spend}"}).as_object().unwrap()).unwrap();
     let facts = facts.as_object().unwrap().clone();
-    let run = HookRun { point, subject: None, facts, turn: 1, left_ms: 1000, store: std::sync::Arc::default() };
+    let bounds = HookBounds { limits: plan.limits, spawned: 0, keep_back: 0, unsettled: Vec::new() };
+    let store = std::sync::Arc::default();
+    let run = HookRun { point, subject: None, facts, turn: 1, left_ms: 1000, store, nth: 0, bounds };
     let act = Says(says, Mutex::default());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let (considered, answer) = runtime.block_on(table.run(&run, &act));
+    let Considering { considered, answer, .. } = runtime.block_on(table.run(&run, &act));
     (considered.into_iter().map(|c| c.verdict).collect(), answer, act.1.into_inner().unwrap())
 }
 

@@ -1,16 +1,17 @@
 //! From a signal to the events that record it.
 
+use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::Plan;
 use serde_json::json;
 
-use super::signal::{Answer, Fact, Signal, Spawned, ToolFinished};
+use super::signal::{Answer, Fact, HookChild, Signal, Spawned, ToolFinished};
 use super::state::{Attempt, CallState, Owed, Phase, State};
 use super::step::{INTERRUPTED, answer_event, settlement};
 use super::walk::{Decision, standing};
 use crate::event::{
     Approval, ApprovalAsked, ApprovalGiven, AttemptFailed, ChildEnded, ChildSpawned, Classification, CognitionOut,
-    Compacted, EventBody, HookPointRun, Letter, Mail, PlanBound, Recovered, Reserved, ResultKind, Settled,
-    ToolCallResult,
+    Compacted, EventBody, HookAnswer, HookPointRun, HookVerdict, Letter, Mail, PlanBound, Recovered, Reserved,
+    ResultKind, Settled, ToolCallResult,
 };
 use crate::message::{Message, text_of};
 use crate::provider::{CallError, FailedStage, Reply, Usage};
@@ -56,9 +57,13 @@ pub(super) fn absorb(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBod
             }
             events
         }
-        Fact::HooksRan { point, subject, considered, answer, kept } => {
-            let run = HookPointRun { point, subject, considered, answer: *answer };
-            kept.into_iter().map(EventBody::StateSet).chain([EventBody::HookPoint(Box::new(run))]).collect()
+        Fact::HooksRan { point, subject, considered, children, answer, kept } => {
+            let mut events: Vec<EventBody> = kept.into_iter().map(EventBody::StateSet).collect();
+            events.extend(hook_children(state, children));
+            let mut run = HookPointRun { point, subject, considered, answer: *answer };
+            bound_retries(plan, state, &mut run);
+            events.push(EventBody::HookPoint(Box::new(run)));
+            events
         }
         Fact::Answered(answer) => answered(plan, state, answer, at),
         Fact::Mail { id, letter } => mail(plan, state, id, letter, at),
@@ -76,9 +81,37 @@ fn answered(plan: &Plan, state: &State, answer: Approval, at: i64) -> Vec<EventB
     }
 }
 
+/// What hooks have run is told once, however often a crash makes them run again.
+fn hook_children(state: &State, children: Vec<HookChild>) -> Vec<EventBody> {
+    let fresh = children.into_iter().filter(|child| !state.hook_children.contains(&child.spawn));
+    fresh
+        .flat_map(|HookChild { spawn, thread_id, spend, status, cost }| {
+            let spawned = ChildSpawned { spawn, thread_id: thread_id.clone(), spend };
+            let ended = ChildEnded { spawn, thread_id, status, cost };
+            [EventBody::ChildSpawned(spawned), EventBody::ChildEnded(ended)]
+        })
+        .collect()
+}
+
+/// An `error` hook may ask for as many more attempts of a turn as the table allows: then the failure stands.
+fn bound_retries(plan: &Plan, state: &State, run: &mut HookPointRun) {
+    let retries = matches!(run.answer, HookAnswer::Retry { .. });
+    let (HookPoint::Error, None, true) = (run.point, &run.subject, retries) else { return };
+    let Some(failed) = &state.failed else { return };
+    let failures = state.failures.saturating_sub(state.forgiven);
+    let most = retry::most_retries(plan, &failed.error, failures).max(1);
+    if state.hook_retries < most {
+        return;
+    }
+    run.answer = HookAnswer::None;
+    if let Some(hook) = run.considered.iter_mut().rfind(|hook| hook.verdict == HookVerdict::Fired) {
+        hook.because = Some(format!("its retry is not made: {most} more attempts of this turn failed too"));
+    }
+}
+
 /// The observing points that a live hook of the plan stands at.
-fn observed(plan: &Plan) -> Vec<rye_compiler::hook::HookPoint> {
-    use rye_compiler::hook::HookPoint as P;
+fn observed(plan: &Plan) -> Vec<HookPoint> {
+    use HookPoint as P;
     let points = [
         P::ToolExecutionStart,
         P::ToolExecutionEnd,
@@ -118,7 +151,7 @@ fn not_reserved(state: &State, remaining: u64) -> Vec<EventBody> {
 
 fn replied(plan: &Plan, state: &State, reply: Reply) -> Vec<EventBody> {
     let Some(attempt) = state.attempt.as_ref().filter(|attempt| attempt.reserved) else { return Vec::new() };
-    let settled = settlement(plan, &Owed { turn: attempt.turn, attempt: attempt.number, usage: reply.usage });
+    let settled = settlement(plan, &owed(state, attempt, reply.usage));
     if attempt.compacts {
         return summarised(plan, state, attempt, &reply, settled);
     }
@@ -141,7 +174,7 @@ fn summarised(plan: &Plan, state: &State, attempt: &Attempt, reply: &Reply, sett
         let (turn, attempt) = (attempt.turn, attempt.number);
         let classification =
             Classification { name: "no_summary".into(), category: "permanent".into(), retryable: false };
-        let failed = AttemptFailed { turn, attempt, error, classification, retry_delay_ms: None };
+        let failed = AttemptFailed { turn, attempt, error, classification, retry_delay_ms: None, fallback: None };
         return vec![EventBody::AttemptFailed(Box::new(failed)), settled];
     }
     let keep = super::trailing::kept(plan, &state.talk.messages);
@@ -154,13 +187,27 @@ fn failed(plan: &Plan, state: &State, error: CallError, at: i64) -> Vec<EventBod
     let used_ms = state.clock.elapsed_ms() + u64::try_from(at.saturating_sub(state.clock.now)).unwrap_or(0);
     let left_ms = state.limits.duration_seconds.saturating_mul(1000).saturating_sub(used_ms);
     let draw = Draw::new(seed, attempt.turn, attempt.number);
-    let (classification, retry_delay_ms) = retry::judge(plan, &error, state.failures, draw, at, left_ms);
+    let failures = state.failures.saturating_sub(state.forgiven);
+    let (classification, retry_delay_ms) = retry::judge(plan, &error, failures, draw, at, left_ms);
+    let fallback = plan.model.fallback.as_ref().filter(|_| {
+        // Another model is no help against a request that is wrong.
+        retry_delay_ms.is_none()
+            && !attempt.compacts
+            && !state.on_fallback
+            && retry::is_unavailable(&error, &classification)
+    });
+    let fallback = fallback.map(|model| format!("{}/{}", model.provider, model.id));
     // A summary is asked for once: without it the thread is handed over.
     let retry_delay_ms = retry_delay_ms.filter(|_| !attempt.compacts);
     let usage = error.usage.unwrap_or_default();
-    let settled = settlement(plan, &Owed { turn: attempt.turn, attempt: attempt.number, usage });
-    let failed = AttemptFailed { turn: attempt.turn, attempt: attempt.number, error, classification, retry_delay_ms };
+    let settled = settlement(plan, &owed(state, attempt, usage));
+    let (turn, attempt) = (attempt.turn, attempt.number);
+    let failed = AttemptFailed { turn, attempt, error, classification, retry_delay_ms, fallback };
     vec![EventBody::AttemptFailed(Box::new(failed)), settled]
+}
+
+fn owed(state: &State, attempt: &Attempt, usage: Usage) -> Owed {
+    Owed { turn: attempt.turn, attempt: attempt.number, usage, of_fallback: state.on_fallback }
 }
 
 fn tool_finished(state: &State, finished: ToolFinished) -> Vec<EventBody> {

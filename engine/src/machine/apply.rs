@@ -73,8 +73,11 @@ pub fn apply(state: &mut State, event: &Event) {
             }
         }
         EventBody::ChildEnded(ended) => {
-            if let Some(child) = state.children.get_mut(&ended.spawn) {
-                child.ended = Some(ended.status);
+            match state.children.get_mut(&ended.spawn) {
+                Some(child) => child.ended = Some(ended.status),
+                None => {
+                    state.hook_children.insert(ended.spawn);
+                }
             }
             // A child's tokens bound the child; its money is its parent's too.
             state.cost.spend = state.cost.spend.saturating_add(ended.cost.spend);
@@ -141,10 +144,13 @@ fn replied(state: &mut State, reply: &CognitionOut) {
     });
     state.talk.operations.clear();
     state.cost.turns += 1;
-    state.owed = Some(Owed { turn: reply.turn, attempt: reply.attempt, usage: reply.usage });
+    let (turn, attempt, of_fallback) = (reply.turn, reply.attempt, state.on_fallback);
+    state.owed = Some(Owed { turn, attempt, usage: reply.usage, of_fallback });
     state.attempt = None;
     state.attempts = 0;
     state.failures = 0;
+    state.forgiven = 0;
+    state.hook_retries = 0;
     state.failed = None;
     let calls = request::calls(&reply.content);
     let outcome = if calls.is_empty() { Outcome::Text } else { Outcome::Calls };
@@ -156,11 +162,16 @@ fn replied(state: &mut State, reply: &CognitionOut) {
 fn attempt_failed(state: &mut State, failed: &AttemptFailed, ts: i64) {
     let compacts = state.attempt.as_ref().is_some_and(|attempt| attempt.compacts);
     let usage = failed.error.usage.unwrap_or_default();
-    state.owed = Some(Owed { turn: failed.turn, attempt: failed.attempt, usage });
+    let (turn, attempt, of_fallback) = (failed.turn, failed.attempt, state.on_fallback);
+    state.owed = Some(Owed { turn, attempt, usage, of_fallback });
     state.attempt = None;
     state.failures += 1;
     state.talk.operations.clear();
-    let outcome = if let Some(delay) = failed.retry_delay_ms {
+    let outcome = if failed.fallback.is_some() {
+        state.on_fallback = true;
+        state.forgiven = state.failures;
+        Outcome::Failed
+    } else if let Some(delay) = failed.retry_delay_ms {
         state.wait_until = Some(ts.saturating_add(i64::try_from(delay).unwrap_or(i64::MAX)));
         Outcome::Failed
     } else {

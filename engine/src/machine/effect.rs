@@ -20,6 +20,8 @@ pub enum Effect {
     CallModel {
         turn: u64,
         attempt: u32,
+        /// The plan's fallback is asked.
+        fallback: bool,
         request: Box<Request>,
     },
     /// Calls of one group; each is answered by a signal of its own.
@@ -69,6 +71,22 @@ pub struct HookRun {
     pub left_ms: u64,
     /// The thread's own values.
     pub store: Arc<BTreeMap<String, Value>>,
+    /// Hook points that were considered before this one: the same run of the same hook is known by it.
+    pub nth: u64,
+    /// What bounds the directives that the hooks start.
+    pub bounds: HookBounds,
+}
+
+/// What a hook that starts a directive has to keep to: a child of a hook is a child of the thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HookBounds {
+    pub limits: PlanLimits,
+    /// Children so far, those of hooks included.
+    pub spawned: u64,
+    /// Nano-dollars of one more turn of the thread; none where it is over.
+    pub keep_back: u64,
+    /// What the ledger has not been told yet.
+    pub unsettled: Vec<Settled>,
 }
 
 /// A child to be made, and what its parent needs for itself.

@@ -59,7 +59,7 @@ pub(super) fn of(plan: &Plan, state: &State, point: HookPoint, subject: Option<&
         HookPoint::ContextLimitReached => {
             put("usage_ratio", usage_ratio(plan, state));
             put("tokens_used", request::tokens_used(plan, state).into());
-            put("tokens_limit", plan.model.context_window.into());
+            put("tokens_limit", state.model(plan).context_window.into());
         }
         HookPoint::DirectiveReturn => {
             let outputs = state.returned.as_ref().map(|r| Value::Object(r.outputs.clone()));
@@ -87,7 +87,7 @@ pub(super) fn common(plan: &Plan, state: &State) -> Map<String, Value> {
     facts.insert("thread_id".into(), thread.into());
     facts.insert("directive".into(), plan.directive.as_str().into());
     facts.insert("category".into(), plan.category.clone().into());
-    facts.insert("model".into(), plan.model.id.clone().into());
+    facts.insert("model".into(), state.model(plan).id.clone().into());
     facts.insert("cost".into(), state.cost.fact(state.clock.elapsed_ms(), state.limits.spend));
     facts.insert("loop_count".into(), state.cost.turns.into());
     facts
@@ -143,7 +143,8 @@ fn limits(state: &State) -> Value {
 }
 
 fn usage_ratio(plan: &Plan, state: &State) -> Value {
-    let thousandths = (request::tokens_used(plan, state) * 1000).checked_div(plan.model.context_window).unwrap_or(0);
+    let thousandths =
+        (request::tokens_used(plan, state) * 1000).checked_div(state.model(plan).context_window).unwrap_or(0);
     crate::thread::thousandths(thousandths)
 }
 

@@ -340,8 +340,8 @@ impl Play {
             Effect::RunHooks(run) => {
                 let answer = self.hooks.get_mut(&run.point).and_then(VecDeque::pop_front).unwrap_or_default();
                 let (point, subject) = (run.point, run.subject);
-                let kept = Vec::new();
-                self.signal(Fact::HooksRan { point, subject, considered: Vec::new(), answer: Box::new(answer), kept })
+                let (considered, children, kept) = (Vec::new(), Vec::new(), Vec::new());
+                self.signal(Fact::HooksRan { point, subject, considered, children, answer: Box::new(answer), kept })
             }
             Effect::Spawn(children) => {
                 let made = |spawn| Spawned::Made { spawn, thread_id: format!("child-{spawn}"), spend: 1000, pid: 1 };

@@ -14,7 +14,7 @@ pub(super) fn build(plan: &Plan, state: &State, max_output: u64) -> Request {
     let messages = thinned(state);
     let untouched = state.talk.operations.is_empty();
     Request {
-        model: plan.model.id.clone(),
+        model: state.model(plan).id.clone(),
         system: system(state).to_owned(),
         turns: turns(&messages),
         tools: plan

@@ -51,6 +51,8 @@ pub enum Fact {
         point: HookPoint,
         subject: Option<String>,
         considered: Vec<Considered>,
+        /// Directives that the hooks ran to their end.
+        children: Vec<HookChild>,
         answer: Box<HookAnswer>,
         /// What hooks wrote into the thread's store.
         kept: Vec<StateSet>,
@@ -69,6 +71,17 @@ pub enum Spawned {
     Made { spawn: u64, thread_id: String, spend: u64, pid: u32 },
     /// There is none; the reason is for the model, `hit` the limit that forbade it.
     Refused { spawn: u64, reason: String, hit: Option<LimitHit> },
+}
+
+/// A directive that a hook has run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HookChild {
+    pub spawn: u64,
+    pub thread_id: String,
+    /// Nano-dollars that were set aside for it.
+    pub spend: u64,
+    pub status: Status,
+    pub cost: Cost,
 }
 
 /// A call of the reply has its answer, already guarded.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use rye_compiler::hook::HookPoint;
-use rye_compiler::plan::{Node, Outcome, PlanLimits};
+use rye_compiler::plan::{Node, Outcome, Plan, PlanLimits, PlannedModel};
 use serde_json::{Map, Value};
 
 use crate::event::{AttemptFailed, ContextOperation, Continues, Ended, LimitHit, Opened, Settled, Source};
@@ -33,6 +33,10 @@ pub struct State {
     pub attempts: u32,
     /// Those of them that failed and may be tried again.
     pub failures: u32,
+    /// The plan's fallback answers from here on.
+    pub on_fallback: bool,
+    /// Those of this turn's failures that are not the present model's.
+    pub forgiven: u32,
     /// The last failure of this turn.
     pub failed: Option<Box<AttemptFailed>>,
     /// Milliseconds since 1970 before which no other attempt is made.
@@ -44,6 +48,12 @@ pub struct State {
     pub calls: Calls,
     /// Children by spawn number, from 1.
     pub children: BTreeMap<u64, Child>,
+    /// Directives that hooks have run, by spawn number.
+    pub hook_children: BTreeSet<u64>,
+    /// Hook points considered.
+    pub hook_points: u64,
+    /// Attempts of this turn that an `error` hook has asked for.
+    pub hook_retries: u32,
     pub mail: Mailbox,
     /// The limit that stands in the way.
     pub limit: Option<LimitHit>,
@@ -140,6 +150,8 @@ pub struct Owed {
     pub turn: u64,
     pub attempt: u32,
     pub usage: Usage,
+    /// It was the plan's fallback that was asked.
+    pub of_fallback: bool,
 }
 
 /// The tool calls of the last reply.
@@ -252,12 +264,17 @@ impl State {
             attempt: None,
             attempts: 0,
             failures: 0,
+            on_fallback: false,
+            forgiven: 0,
             failed: None,
             wait_until: None,
             owed: None,
             unsettled: Vec::new(),
             calls: Calls::default(),
             children: BTreeMap::new(),
+            hook_children: BTreeSet::new(),
+            hook_points: 0,
+            hook_retries: 0,
             mail: Mailbox::default(),
             limit: None,
             stop: None,
@@ -273,6 +290,11 @@ impl State {
         }
     }
 
+    /// The model that is asked now.
+    pub fn model<'p>(&self, plan: &'p Plan) -> &'p PlannedModel {
+        plan.model.fallback.as_deref().filter(|_| self.on_fallback).unwrap_or(&plan.model)
+    }
+
     /// The turn under way, or the next one, from 1.
     pub fn turn(&self) -> u64 {
         self.attempt.as_ref().map_or(self.cost.turns + 1, |a| a.turn)
@@ -281,6 +303,11 @@ impl State {
     /// The number of the next child.
     pub fn next_spawn(&self) -> u64 {
         self.children.keys().next_back().map_or(1, |n| n + 1)
+    }
+
+    /// Children there are and were, those of hooks included.
+    pub fn spawned(&self) -> u64 {
+        u64::try_from(self.children.len() + self.hook_children.len()).unwrap_or(u64::MAX)
     }
 
     /// Nano-dollars that this thread has neither spent nor set aside for a living child.

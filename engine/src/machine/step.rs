@@ -3,7 +3,9 @@
 use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::{Asked, Node, NudgePolicy, Outcome, Plan, Primary};
 
-use super::effect::{Effect, HookRun};
+use rye_compiler::semantics::limits;
+
+use super::effect::{Effect, HookBounds, HookRun};
 use super::facts;
 use super::gate::left_ms;
 use super::state::{Phase, State};
@@ -108,19 +110,30 @@ pub(super) fn has_hooks(plan: &Plan, point: HookPoint) -> bool {
 
 pub(super) fn run_hooks(walk: &Walk<'_>, point: HookPoint, subject: Option<String>) -> Decision {
     let facts = facts::of(walk.plan, walk.state, point, subject.as_deref());
-    Decision::Do(hook_run(walk.state, point, subject, facts))
+    Decision::Do(hook_run(walk.plan, walk.state, point, subject, facts))
 }
 
 /// The effect that runs the hooks of a point.
 pub(super) fn hook_run(
+    plan: &Plan,
     state: &State,
     point: HookPoint,
     subject: Option<String>,
     facts: serde_json::Map<String, serde_json::Value>,
 ) -> Effect {
-    let (turn, left_ms) = (state.cost.turns, left_ms(state));
+    let (turn, left_ms, nth) = (state.cost.turns, left_ms(state), state.hook_points);
+    let over = matches!(
+        point,
+        HookPoint::AfterComplete | HookPoint::ThreadCompleted | HookPoint::ThreadError | HookPoint::ThreadCancelled
+    );
+    let bounds = HookBounds {
+        limits: state.limits,
+        spawned: state.spawned(),
+        keep_back: if over { 0 } else { model::one_turn(plan, state) },
+        unsettled: state.unsettled.clone(),
+    };
     let store = std::sync::Arc::clone(&state.store);
-    Effect::RunHooks(Box::new(HookRun { point, subject, facts, turn, left_ms, store }))
+    Effect::RunHooks(Box::new(HookRun { point, subject, facts, turn, left_ms, store, nth, bounds }))
 }
 
 fn hooks(walk: &Walk<'_>, point: HookPoint) -> Decision {
@@ -200,7 +213,7 @@ fn ask(walk: &Walk<'_>, asked: Asked) -> Decision {
     let what = match asked {
         Asked::Limit => walk.state.limit.as_ref().map_or_else(
             || "go on beyond a limit".to_owned(),
-            |hit| format!("go on beyond {}: {} of {}", hit.limit_code, hit.current_value, hit.current_max),
+            |hit| format!("go on beyond {}", limits::told(&hit.limit_code, &hit.current_value, &hit.current_max)),
         ),
         Asked::Call => calls::asked(walk),
     };

@@ -10,14 +10,14 @@
 
 use rye_compiler::hook::{HookAction, HookPoint};
 use rye_compiler::plan::graph::{Needs, Part, build};
-use rye_compiler::plan::{FieldType, Node, NudgePolicy, Outcome};
+use rye_compiler::plan::{FieldType, Node, NudgePolicy, Outcome, Prices};
 use serde_json::json;
 
 use super::fixture::{Play, call, calls, grant, plan, rewire, status, text, with_hook, with_outputs};
-use super::{Effect, Fact, State, apply, next};
-use crate::event::{Approval, ContextOperation, EventBody, HookAnswer, Letter, ResultKind};
+use super::{Effect, Fact, HookChild, Signal, State, absorb, apply, next};
+use crate::event::{Approval, ContextOperation, Event, EventBody, HookAnswer, Letter, ResultKind};
 use crate::message::Turn;
-use crate::thread::Status;
+use crate::thread::{Cost, Status};
 
 #[test]
 fn one_turn() {
@@ -218,6 +218,130 @@ fn retryable_failures_are_tried_again_and_others_not() {
     let mut exhausted = Play::new(plan(), (0..6).map(|_| status(503, &[])).collect());
     exhausted.run();
     assert_eq!((exhausted.ended().status, exhausted.requests.len()), (Status::Error, 4));
+}
+
+#[test]
+fn a_fallback_answers_where_the_model_cannot_be_had() {
+    let mut plan = plan();
+    let mut other = plan.model.clone();
+    // Twice the price.
+    other.id = "other".into();
+    other.prices = Some(Prices { input: 2_000_000_000, output: 4_000_000_000, ..other.prices.unwrap() });
+    plan.model.fallback = Some(Box::new(other));
+    with_hook(&mut plan, HookPoint::Error, HookAction::Terminate { status: None, error: None });
+    let models = |play: &Play| play.requests.iter().map(|r| r.model.clone()).collect::<Vec<_>>();
+    let took_over = |play: &Play| {
+        let of = |e: &Event| if let EventBody::AttemptFailed(f) = &e.body { f.fallback.clone() } else { None };
+        play.events.iter().filter_map(of).collect::<Vec<_>>()
+    };
+    // Its attempts are used up; the other one has its own, and stays for the turns that follow.
+    let mut replies: Vec<_> = (0..4).map(|_| status(529, &[])).collect();
+    replies.extend([status(503, &[]), calls(&[call("a_read", json!({}))]), text("done")]);
+    let mut play = Play::new(plan.clone(), replies);
+    play.run();
+    assert_eq!(play.ended().status, Status::Completed);
+    assert_eq!(models(&play), ["m", "m", "m", "m", "other", "other", "other"]);
+    assert_eq!(took_over(&play), ["scripted/other"]);
+    assert_eq!(play.requests.iter().map(|r| r.cue.attempt).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 0]);
+    assert_eq!(play.ended().cost.spend, 2 * 2 * 120_000, "two turns at the price of the other");
+    assert!(!play.names().contains(&"hook_point"), "nothing has failed for good");
+    // It is gone, or may not be asked.
+    for code in [401, 402, 404, 410] {
+        let mut play = Play::new(plan.clone(), vec![status(code, &[]), text("done")]);
+        play.run();
+        assert_eq!((play.ended().status, models(&play).len()), (Status::Completed, 2), "{code}");
+    }
+    // The request is wrong: another model is no help. And where the other fails too, that is the end.
+    for replies in [vec![status(400, &[])], vec![status(404, &[]), status(404, &[])]] {
+        let (all, mut play) = (replies.len(), Play::new(plan.clone(), replies));
+        play.run();
+        assert_eq!((play.ended().status, models(&play).len()), (Status::Error, all));
+    }
+}
+
+#[test]
+fn a_retry_that_a_hook_asks_for_is_bounded_by_the_attempts() {
+    let mut plan = plan();
+    with_hook(&mut plan, HookPoint::Error, HookAction::Retry { delay_ms: None });
+    let forever = |code: u16| (0..100).map(|_| status(code, &[])).collect::<Vec<_>>();
+    let retry = || std::iter::repeat_n(HookAnswer::Retry { delay_ms: 0 }, 100).collect();
+    for (code, asked) in [(503, 4 + 3), (401, 1 + 3)] {
+        let mut play = Play::new(plan.clone(), forever(code));
+        play.hooks.insert(HookPoint::Error, retry());
+        play.run();
+        assert_eq!((play.ended().status, play.requests.len()), (Status::Error, asked), "{code}");
+        let last = play.events.iter().rev().find_map(|e| match &e.body {
+            EventBody::HookPoint(run) => Some(run.answer.clone()),
+            _ => None,
+        });
+        assert_eq!(last, Some(HookAnswer::None), "the record says that the last retry was not made");
+    }
+    // A turn that came through gives the next one its own attempts.
+    let replies = [vec![status(401, &[]), calls(&[call("a_read", json!({}))])], vec![status(401, &[]), text("done")]];
+    let mut play = Play::new(plan, replies.concat());
+    play.hooks.insert(HookPoint::Error, retry());
+    play.run();
+    assert_eq!((play.ended().status, play.requests.len()), (Status::Completed, 4));
+}
+
+#[test]
+fn a_limit_wins_over_a_full_context() {
+    let full = || {
+        let Ok(mut reply) = calls(&[call("a_read", json!({}))]) else { panic!("a reply") };
+        reply.usage.input = 99_000;
+        Ok(reply)
+    };
+    let mut play = Play::new(plan(), vec![full()]);
+    play.run();
+    assert_eq!(play.ended().status, Status::Continued);
+    let mut plan = plan();
+    plan.limits.spend = 50_000_000;
+    let mut play = Play::new(plan, vec![full()]);
+    play.run();
+    let ended = play.ended();
+    let error = ended.error.as_ref().unwrap();
+    assert_eq!((ended.status, error.code.as_str()), (Status::Error, "spend_exceeded"));
+    assert_eq!(error.message, "spend_exceeded: $0.09902 of $0.05");
+}
+
+#[test]
+fn what_hooks_run_is_paid_once() {
+    let mut plan = plan();
+    with_hook(&mut plan, HookPoint::AfterStep, HookAction::Continue);
+    let mut play = Play::new(plan, vec![calls(&[call("a_read", json!({}))]), text("done")]);
+    play.start();
+    while !matches!(next(&play.plan, &play.state), Effect::RunHooks(_)) {
+        assert!(play.step());
+    }
+    let Effect::RunHooks(run) = next(&play.plan, &play.state) else { panic!("hooks") };
+    assert_eq!((run.bounds.spawned, run.bounds.keep_back > 0), (0, true));
+    let child = HookChild {
+        spawn: 1 << 62,
+        thread_id: "test/note-1".into(),
+        spend: 900,
+        status: Status::Completed,
+        cost: Cost { spend: 700, turns: 3, ..Cost::default() },
+    };
+    let ran = Fact::HooksRan {
+        point: run.point,
+        subject: run.subject,
+        considered: Vec::new(),
+        children: vec![child],
+        answer: Box::default(),
+        kept: Vec::new(),
+    };
+    // A crash between its lines makes the hooks run again, and the same child is found.
+    let mut cut = play.state.clone();
+    let bodies = absorb(&play.plan, &play.state, Signal { at: play.now, fact: ran.clone() });
+    for body in bodies.into_iter().take(2) {
+        apply(&mut cut, &Event { seq: 0, ts: play.now, body });
+    }
+    assert_eq!(absorb(&play.plan, &cut, Signal { at: play.now, fact: ran.clone() }).len(), 1);
+    assert_eq!((cut.cost.spend, cut.spawned()), (120_000 + 700, 1));
+    assert_eq!(play.signal(ran), 3);
+    assert_eq!(play.state.cost, cut.cost);
+    while play.step() {}
+    assert_eq!((play.ended().cost.turns, play.ended().cost.spend), (2, 2 * 120_000 + 700));
 }
 
 #[test]

@@ -76,7 +76,7 @@ pub(super) fn standing(plan: &Plan, state: &State, now: i64) -> Standing {
     if let Some(seen) = state.observations.front() {
         let mut facts = facts::common(plan, state);
         facts.extend(seen.facts.clone());
-        let decision = Decision::Do(step::hook_run(state, seen.point, Some(seen.seq.to_string()), facts));
+        let decision = Decision::Do(step::hook_run(plan, state, seen.point, Some(seen.seq.to_string()), facts));
         return Standing { decision };
     }
     let Some(mut node) = start else { return lost(walk) };

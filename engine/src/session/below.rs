@@ -73,7 +73,7 @@ impl Inner {
             queue: None,
             plan,
         };
-        let named = compilation.names_spend().then_some(beginning.limits.spend);
+        let named = compilation.named_spend;
         let (id, running) = self.begin_below(&parent, beginning, named).await?;
         Ok(Handle::new(id, events, running))
     }

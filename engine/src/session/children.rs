@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rye_compiler::compile::{Compilation, Parent, Request, compile};
 use rye_compiler::diagnostics::Diagnostic;
-use rye_compiler::hook::{HookPoint, PlannedHook};
+use rye_compiler::hook::PlannedHook;
 use rye_compiler::model::ModelOverride;
 use rye_compiler::plan::{Grant, Node, PlanLimits};
 use rye_compiler::semantics::limits::Written;
@@ -19,9 +19,10 @@ use crate::driver::DriveError;
 use crate::driver::embedded::Embedded;
 use crate::engine::{Inner, Running};
 use crate::event::{LimitHit, Origin, ParentLink, Settled};
-use crate::machine::effect::{AwaitedChild, SpawnChild};
+use crate::hooks::Acted;
+use crate::machine::effect::{AwaitedChild, HookBounds, SpawnChild};
 use crate::machine::gate::{Allowed, ChildStart};
-use crate::machine::{Fact, Spawned};
+use crate::machine::{Fact, HookChild, HookRun, Spawned};
 use crate::store::{StoreError, layout};
 use crate::thread::RunResult;
 use crate::thread_id::ThreadId;
@@ -158,9 +159,10 @@ impl Inner {
         parent: &Embedded,
         hook: &PlannedHook,
         start: ChildStart,
-        (point, turn, key): (HookPoint, u64, &str),
-    ) -> Result<ToolOutcome, String> {
-        let digest = Sha256::digest(format!("{point:?} {turn} {key}").as_bytes());
+        run: &HookRun,
+    ) -> Result<Acted, String> {
+        let subject = run.subject.as_deref().unwrap_or_default();
+        let digest = Sha256::digest(format!("{:?} {} {subject}.{}", run.point, run.nth, hook.id).as_bytes());
         let head = digest.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes));
         // Beyond every number that a call's child can have.
         let spawn = (head >> 2) | (1 << 62);
@@ -169,7 +171,8 @@ impl Inner {
             .iter()
             .map(|pattern| Grant { pattern: pattern.clone(), net: Vec::new(), write: Vec::new() })
             .collect();
-        let terms = Terms { unsettled: Vec::new(), sharing: 1, keep_back: 0, grants };
+        let HookBounds { keep_back, unsettled, .. } = run.bounds.clone();
+        let terms = Terms { unsettled, sharing: 1, keep_back, grants };
         let made = self.make_children(parent, vec![Wanted { spawn, start }], &terms).await;
         let made = made.map_err(|error| error.to_string())?.into_iter().next();
         let made = match made {
@@ -177,14 +180,18 @@ impl Inner {
             Some((_, Err(refused))) => return Err(refused.reason),
             None => return Err("the child was not made".into()),
         };
-        let result = self.result_of_child(&made.thread, &parent.outlet).await;
-        let (result, _) = result.map_err(|error| error.to_string())?;
+        let _living = parent.living(&made.thread);
+        let ended = self.result_of_child(&made.thread, &parent.outlet).await;
+        let (result, cost) = ended.map_err(|error| error.to_string())?;
+        let (thread_id, spend, status) = (made.thread.to_string(), made.spend, result.status);
+        let child = Some(HookChild { spawn, thread_id, spend, status, cost });
         if !result.success {
             let why = result.error.map(|error| error.message).unwrap_or_default();
-            return Ok(ToolOutcome::error(format!("`{}` ended in {}: {why}", result.directive, result.status.word())));
+            let outcome = ToolOutcome::error(format!("`{}` ended in {}: {why}", result.directive, status.word()));
+            return Ok(Acted { outcome, child });
         }
         let text = result.result.map_or(Value::Null, Value::String);
-        Ok(ToolOutcome::ok(result.outputs.map_or(text, Value::Object)))
+        Ok(Acted { outcome: ToolOutcome::ok(result.outputs.map_or(text, Value::Object)), child })
     }
 
     /// Compiles, reserves, begins: what a group of calls asks for, in its order.

@@ -30,7 +30,9 @@ use crate::store::Disk;
 use crate::thread::{RunResult, Status};
 use crate::thread_id::ThreadId;
 
+mod cancel;
 mod crash;
+mod hooks;
 mod load;
 mod trees;
 mod turns;

@@ -47,6 +47,12 @@ pub enum StoreError {
     #[error("the thread registry cannot be used ({doing}: {source}); `rye threads repair` rebuilds it")]
     Registry { doing: &'static str, source: Box<dyn Error + Send + Sync> },
 
+    /// A registry that is not there, or empty, where threads were: their rows and accounts went with it.
+    #[error(
+        "the thread registry is gone, and {threads} thread(s) have a record here; `rye threads repair` rebuilds it"
+    )]
+    RegistryLost { threads: usize },
+
     /// The registry may be rebuilt only when nobody uses it.
     #[error("{count} running process(es) still use the thread registry")]
     InUse { count: usize },

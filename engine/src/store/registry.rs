@@ -57,17 +57,29 @@ enum Opened {
 }
 
 impl Registry {
-    /// Opens the registry to read and write, and makes it if there is none.
+    /// Opens the registry to read and write, and makes it if there is none. One that is missing or empty where threads
+    /// have records was lost: it is not begun anew, as their money would be forgotten.
     pub fn open(disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
         layout::prepare(&*disk)?;
         let path = Path::new(REGISTRY);
-        if !disk.exists(path).map_err(StoreError::io("look for", path))? {
-            Self::make(&disk, path)?;
+        let is_there = || disk.exists(path).map_err(StoreError::io("look for", path));
+        if !is_there()? {
+            let records = layout::find_threads(&*disk)?.len();
+            // Somebody else may have made it, and begun a thread, since it was looked for.
+            if records > 0 && !is_there()? {
+                return Err(StoreError::RegistryLost { threads: records });
+            }
+            if records == 0 {
+                Self::make(&disk, path)?;
+            }
         }
         let registry = Self::open_at(disk, path)?;
         match registry.format()? {
             Some(found) => supported(found)?,
-            None => registry.fill()?,
+            None => match layout::find_threads(&*registry.disk)?.len() {
+                0 => registry.fill()?,
+                threads => return Err(StoreError::RegistryLost { threads }),
+            },
         }
         Ok(registry)
     }
@@ -99,24 +111,23 @@ impl Registry {
         Ok(Self { disk, database, writing: Mutex::default(), commits: AtomicU64::new(0) })
     }
 
-    /// Opens the registry to read; `None` if there is none. Where every process that wrote it has died, it must be
+    /// Opens the registry to read; `None` if there is none and no thread either. Where every process that wrote it has died, it must be
     /// recovered first, which takes an opening to write.
     pub fn open_read_only(disk: Arc<dyn Disk>) -> Result<Option<Self>, StoreError> {
         let path = Path::new(REGISTRY);
         let shared = match disk.shared_file(path, Access::Read) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return nothing(&*disk),
             shared => shared.map_err(StoreError::io("open", path))?,
         };
         let Some(file) = shared else {
             let there = disk.exists(path).map_err(StoreError::io("look for", path))?;
-            return if there { Self::open(disk).map(Some) } else { Ok(None) };
+            return if there { Self::open(disk).map(Some) } else { nothing(&*disk) };
         };
         let Ok(database) = open_shared(file) else { return Self::open(disk).map(Some) };
         let database = Opened::Read(database);
         let registry = Self { disk, database, writing: Mutex::default(), commits: AtomicU64::new(0) };
         match registry.format()? {
-            // Made by a process that died before it wrote anything.
-            None => Ok(None),
+            None => nothing(&*registry.disk),
             Some(found) => supported(found).map(|()| Some(registry)),
         }
     }
@@ -184,6 +195,14 @@ impl Registry {
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registry").field("commits", &self.commits()).finish_non_exhaustive()
+    }
+}
+
+/// No registry, which is well where no thread has a record either.
+fn nothing(disk: &dyn Disk) -> Result<Option<Registry>, StoreError> {
+    match layout::find_threads(disk)?.len() {
+        0 => Ok(None),
+        threads => Err(StoreError::RegistryLost { threads }),
     }
 }
 

@@ -48,6 +48,7 @@ impl CommandTool {
             folder: invocation.project_root,
             thread_id: invocation.thread_id,
             timeout: self.timeout.min(invocation.timeout),
+            halt: invocation.halt,
         })
     }
 }
@@ -64,6 +65,7 @@ pub(super) fn outcome(finished: &Finished, timeout: Duration) -> ToolOutcome {
         Exit::Code(code) => (format!("[exit code {code}]"), json!(code)),
         Exit::Signal(signal) => (format!("[killed by signal {signal}]"), Value::Null),
         Exit::TimedOut => (format!("[stopped: not done after {}]", seconds(timeout)), Value::Null),
+        Exit::Cancelled => ("[stopped: the thread was cancelled]".to_owned(), Value::Null),
     };
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');

@@ -17,19 +17,20 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
+use super::stop::{Halt, PATIENCE};
 pub use bounded::{Bounded, Kept};
 use group::Group;
 pub use supervise::supervise_if_asked;
 
 /// How long a group has between being asked to end and being ended.
-const GRACE: Duration = Duration::from_secs(2);
+pub const GRACE: Duration = Duration::from_secs(3);
 /// How long output is still read once the program itself has ended.
 const DRAIN: Duration = Duration::from_millis(250);
 /// Bytes of output kept from its start, and as many from its end.
 const KEPT: usize = 512 * 1024;
 
 /// A program to run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Program {
     /// A name looked up on the path, or an absolute path.
     pub program: OsString,
@@ -37,6 +38,8 @@ pub struct Program {
     pub folder: PathBuf,
     pub thread_id: String,
     pub timeout: Duration,
+    /// Whether its thread was cancelled meanwhile.
+    pub halt: Halt,
 }
 
 /// How a program ended.
@@ -46,6 +49,8 @@ pub enum Exit {
     Signal(i32),
     /// It was ended because its time was up.
     TimedOut,
+    /// It was ended because its thread was cancelled.
+    Cancelled,
 }
 
 /// What a program left.
@@ -93,6 +98,8 @@ pub async fn run(program: &Program) -> io::Result<Finished> {
     let mut open = true;
     let mut status: Option<ExitStatus> = None;
     let mut wake = Instant::now().checked_add(program.timeout);
+    let mut halt = program.halt.clone();
+    let mut halted = false;
     loop {
         if status.is_some() && !open {
             break;
@@ -107,6 +114,11 @@ pub async fn run(program: &Program) -> io::Result<Finished> {
                 group.leader_has_ended();
                 wake = Instant::now().checked_add(DRAIN);
                 phase = if phase == Phase::Running { Phase::Draining } else { Phase::Killed };
+            }
+            () = halt.told(), if phase == Phase::Running && !halted => {
+                halted = true;
+                let patience = Instant::now().checked_add(PATIENCE);
+                wake = [wake, patience].into_iter().flatten().min();
             }
             () = sleep_until(wake) => match phase {
                 Phase::Running => {
@@ -135,9 +147,14 @@ pub async fn run(program: &Program) -> io::Result<Finished> {
             },
         }
     }
-    let timed_out = matches!(phase, Phase::Asked | Phase::Killed | Phase::Over(Reason::TimedOut));
+    let stopped = matches!(phase, Phase::Asked | Phase::Killed | Phase::Over(Reason::TimedOut));
     drop(group);
-    Ok(Finished { exit: exit(status, timed_out), output: kept.finish() })
+    let exit = match (stopped, halted) {
+        (true, true) => Exit::Cancelled,
+        (true, false) => Exit::TimedOut,
+        (false, _) => exit(status),
+    };
+    Ok(Finished { exit, output: kept.finish() })
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,10 +183,7 @@ async fn sleep_until(wake: Option<Instant>) {
     }
 }
 
-fn exit(status: Option<ExitStatus>, timed_out: bool) -> Exit {
-    if timed_out {
-        return Exit::TimedOut;
-    }
+fn exit(status: Option<ExitStatus>) -> Exit {
     let code = status.and_then(|s| s.code());
     let signal = status.and_then(|s| s.signal());
     code.map(Exit::Code).or(signal.map(Exit::Signal)).unwrap_or(Exit::TimedOut)

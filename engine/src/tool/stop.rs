@@ -1,8 +1,57 @@
-//! When work on a blocking thread has to end: its time is up, or nobody waits for it any more.
+//! When work has to end: its time is up, nobody waits for it any more, or its thread was cancelled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+/// How long a call under way may still go on once its thread was cancelled: a short one comes to its own end.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Tells a call under way that its thread was cancelled.
+#[derive(Debug, Clone)]
+pub struct Halt(watch::Receiver<()>);
+
+/// Where cancellations are told. What begins after one is not halted by it: it belongs to the end of the thread.
+#[derive(Debug)]
+pub struct Halting(watch::Sender<()>);
+
+impl Halting {
+    pub fn new() -> Self {
+        Self(watch::Sender::new(()))
+    }
+
+    /// Halts what is under way.
+    pub fn halt(&self) {
+        self.0.send_replace(());
+    }
+
+    /// For a call that begins now.
+    pub fn listen(&self) -> Halt {
+        Halt(self.0.subscribe())
+    }
+}
+
+impl Default for Halting {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Halt {
+    /// Nobody cancels.
+    pub fn never() -> Self {
+        Halting::new().listen()
+    }
+
+    /// Comes back when the thread was cancelled since the call began, and never otherwise.
+    pub async fn told(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
 
 /// Asked between steps of long work.
 #[derive(Debug, Clone)]

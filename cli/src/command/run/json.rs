@@ -1,6 +1,6 @@
 //! A run for programs: events, one JSON object a line where they are asked for, and the result as the last line.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use rye_engine::driver::Live;
 use rye_engine::event::{Event, EventBody};
@@ -24,24 +24,31 @@ pub struct EventOutput<'e> {
     pub event: &'e EventBody,
 }
 
+impl<'e> EventOutput<'e> {
+    pub fn new(thread_id: &'e str, event: &'e Event) -> Self {
+        let Event { seq, ts, body } = event;
+        Self { thread_id, seq: *seq, ts: *ts, event: body }
+    }
+}
+
 pub struct Json {
     events: bool,
-    /// Nobody reads any more.
-    gone: bool,
+    /// Why nothing is written any more.
+    gone: Option<io::Error>,
 }
 
 impl Json {
     pub fn new(events: bool) -> Self {
-        Self { events, gone: false }
+        Self { events, gone: None }
     }
 
     fn line(&mut self, value: &impl Serialize) {
-        if self.gone {
+        if self.gone.is_some() {
             return;
         }
         let mut out = std::io::stdout().lock();
         let written = serde_json::to_writer(&mut out, value).map_err(std::io::Error::from);
-        self.gone = written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()).is_err();
+        self.gone = written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()).err();
     }
 }
 
@@ -49,8 +56,7 @@ impl Show for Json {
     fn live(&mut self, live: &Live) {
         match live {
             Live::Event { thread, event } if self.events => {
-                let Event { seq, ts, body } = &**event;
-                self.line(&EventOutput { thread_id: thread.as_str(), seq: *seq, ts: *ts, event: body });
+                self.line(&EventOutput::new(thread.as_str(), event));
             }
             Live::Event { .. } | Live::Delta { .. } => {}
         }
@@ -60,7 +66,8 @@ impl Show for Json {
         writeln!(anstream::stderr().lock(), "{text}").ok();
     }
 
-    fn end(&mut self, result: RunResult) {
+    fn end(&mut self, result: RunResult) -> Option<io::Error> {
         self.line(&RunOutput::from(result));
+        self.gone.take()
     }
 }

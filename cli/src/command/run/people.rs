@@ -173,12 +173,16 @@ impl People {
     fn failed(&mut self, thread: &ThreadId, failed: &AttemptFailed) {
         self.missing_key |= failed.error.code.as_deref() == Some("missing_key");
         // Without another attempt it is the thread's own error, which is told at the end.
-        let Some(delay) = failed.retry_delay_ms else { return };
+        let then = match (&failed.fallback, failed.retry_delay_ms) {
+            (Some(model), _) => format!("{model} goes on"),
+            (None, Some(delay)) => format!("again in {delay} ms"),
+            (None, None) => return,
+        };
         if self.main.as_ref() == Some(thread) {
             self.streamed.clear();
         }
         let reason = format!("{}: {}", failed.classification.name, short(&failed.error.message, SHORT));
-        let again = format!("attempt {} failed, {reason}; again in {delay} ms", failed.attempt + 1);
+        let again = format!("attempt {} failed, {reason}; {then}", failed.attempt + 1);
         self.say(thread, coloured(AnsiColor::Yellow), &again);
     }
 
@@ -285,12 +289,20 @@ impl Show for People {
         }
     }
 
-    fn end(&mut self, result: RunResult) {
+    fn end(&mut self, result: RunResult) -> Option<io::Error> {
         self.out.end_line();
         if self.format == Format::Plain {
-            return self.plain(&result);
+            self.plain(&result);
+        } else {
+            self.human(&result);
         }
-        self.outputs(&result);
+        self.out.trouble()
+    }
+}
+
+impl People {
+    fn human(&mut self, result: &RunResult) {
+        self.outputs(result);
         let mut err = io_err();
         if let Some(error) = &result.error {
             let red = coloured(AnsiColor::Red).bold();

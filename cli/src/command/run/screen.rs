@@ -1,5 +1,6 @@
 //! Where what happens is shown: a thread of its own that prints, so that a reader who is slow or gone holds nothing up.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -22,7 +23,8 @@ pub trait Show: Send {
     fn note(&mut self, text: &str);
     /// Nothing happened for a moment.
     fn idle(&mut self) {}
-    fn end(&mut self, result: RunResult);
+    /// The end; answers why not everything could be shown, if so.
+    fn end(&mut self, result: RunResult) -> Option<io::Error>;
 }
 
 enum Message {
@@ -33,7 +35,7 @@ enum Message {
 
 pub struct Screen {
     sender: mpsc::Sender<Message>,
-    done: oneshot::Receiver<()>,
+    done: oneshot::Receiver<Option<io::Error>>,
     /// What is not printed yet.
     waiting: Arc<AtomicUsize>,
     /// Pieces of replies that were not shown, because the reader is slow.
@@ -63,9 +65,9 @@ impl Screen {
         let waiting = Arc::new(AtomicUsize::new(0));
         let left = Arc::clone(&waiting);
         std::thread::Builder::new().name("screen".to_owned()).spawn(move || {
-            print(&receiver, &left, &mut *show);
+            let trouble = print(&receiver, &left, &mut *show);
             // Whoever waited may have given up.
-            tell.send(()).ok();
+            tell.send(trouble).ok();
         })?;
         Ok(Self { sender, done, waiting, dropped: AtomicU64::new(0) })
     }
@@ -90,11 +92,11 @@ impl Screen {
         }
     }
 
-    /// Shows the end, and waits until everything is shown.
-    pub async fn end(self, result: RunResult) {
+    /// Shows the end, and waits until everything is shown; answers why something could not be.
+    pub async fn end(self, result: RunResult) -> Option<io::Error> {
         self.send(Message::End(Box::new(result)));
         drop(self.sender);
-        self.done.await.ok();
+        self.done.await.ok().flatten()
     }
 
     fn send(&self, message: Message) {
@@ -103,7 +105,8 @@ impl Screen {
     }
 }
 
-fn print(receiver: &mpsc::Receiver<Message>, waiting: &AtomicUsize, show: &mut dyn Show) {
+fn print(receiver: &mpsc::Receiver<Message>, waiting: &AtomicUsize, show: &mut dyn Show) -> Option<io::Error> {
+    let mut trouble = None;
     loop {
         let message = match receiver.recv_timeout(MOMENT) {
             Ok(message) => message,
@@ -111,13 +114,13 @@ fn print(receiver: &mpsc::Receiver<Message>, waiting: &AtomicUsize, show: &mut d
                 show.idle();
                 continue;
             }
-            Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            Err(mpsc::RecvTimeoutError::Disconnected) => return trouble,
         };
         waiting.fetch_sub(1, Ordering::Relaxed);
         match message {
             Message::Live(live) => show.live(&live),
             Message::Note(text) => show.note(&text),
-            Message::End(result) => show.end(*result),
+            Message::End(result) => trouble = show.end(*result),
         }
     }
 }
@@ -128,5 +131,7 @@ struct Dark;
 impl Show for Dark {
     fn live(&mut self, _: &Live) {}
     fn note(&mut self, _: &str) {}
-    fn end(&mut self, _: RunResult) {}
+    fn end(&mut self, _: RunResult) -> Option<io::Error> {
+        None
+    }
 }

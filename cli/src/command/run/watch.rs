@@ -49,7 +49,14 @@ pub async fn to_the_end(engine: &Engine, mut handle: Handle, screen: Screen, rep
     }
     let exit = exit(&result, asked);
     tokio::select! {
-        () = screen.end(result) => exit,
+        trouble = screen.end(result) => match trouble {
+            // Who does not want to read on is no trouble.
+            Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                report.note(&format!("the result cannot be written: {error}"));
+                if exit == Exit::Fine { Exit::Failed } else { exit }
+            }
+            Some(_) | None => exit,
+        },
         // The thread is over; only its reader is not.
         () = stops.next() => exit,
     }

@@ -166,8 +166,21 @@ impl Book {
         }
     }
 
+    /// Threads that have a record and that the registry does not know.
+    pub fn unregistered(&self) -> Result<usize, Failure> {
+        let Some(registry) = &self.registry else { return Ok(0) };
+        let known: BTreeSet<ThreadId> = registry.threads()?.into_iter().map(|row| row.id).collect();
+        Ok(layout::find_threads(&*self.disk)?.iter().filter(|id| !known.contains(*id)).count())
+    }
+
     fn unknown(&self, id: &str) -> Result<Failure, Failure> {
         let ids = self.ids()?;
+        let recorded =
+            ThreadId::parse(id).is_ok_and(|thread| self.disk.exists(&layout::transcript(&thread)).unwrap_or(false));
+        if recorded {
+            let failure = Failure::failed(format!("the thread `{id}` has a record, and the registry does not know it"));
+            return Ok(failure.help("`rye threads repair` rebuilds the registry from the transcripts"));
+        }
         let failure = Failure::usage(format!("there is no thread `{id}`"));
         // The name of a directive means its latest thread: ids of one directive sort by time.
         let of_directive = |thread: &&ThreadId| {

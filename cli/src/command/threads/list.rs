@@ -14,7 +14,7 @@ use crate::args::Format;
 use crate::exit::Exit;
 use crate::report::Report;
 use crate::view::table::{Cell, Table};
-use crate::view::{ago, coloured, date, money, now, status_style};
+use crate::view::{ago, coloured, count, date, money, now, status_style};
 
 #[derive(Debug, Args)]
 pub struct ListArgs {
@@ -99,6 +99,13 @@ pub fn run(args: &ListArgs, book: &Book, report: &Report) -> Result<Exit, Failur
     let (mut entries, unreadable) = book.threads()?;
     for error in &unreadable {
         report.note(&format!("left out: {error}"));
+    }
+    match book.unregistered()? {
+        0 => {}
+        n => report.note(&format!(
+            "left out: {} with a record that the registry does not know; `rye threads repair` rebuilds it",
+            count(n as u64, "thread")
+        )),
     }
     entries.retain(|entry| !args.active || !entry.row.status.is_over());
     entries.retain(|entry| args.directive.as_ref().is_none_or(|directive| entry.row.directive == *directive));

@@ -6,9 +6,13 @@ use std::io::Write as _;
 use clap::Args;
 use rye_engine::event::Event;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::book::Book;
 use crate::Failure;
 use crate::args::Format;
+use crate::command::run::EventOutput;
 use crate::exit::Exit;
 use crate::report::{Report, printable};
 use crate::view::event::shown;
@@ -22,7 +26,7 @@ pub struct TranscriptArgs {
     /// The thread's id
     #[arg(value_name = "THREAD")]
     thread: String,
-    /// The lines as they are on disk, one JSON object each (as `--format json` does)
+    /// The lines as they are on disk, one JSON object each
     #[arg(long)]
     json: bool,
     /// Only the last N events
@@ -33,10 +37,28 @@ pub struct TranscriptArgs {
     full: bool,
 }
 
+/// `rye threads transcript --format json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TranscriptOutput<'e> {
+    pub thread_id: String,
+    /// As `rye run --events` tells them.
+    pub events: Vec<EventOutput<'e>>,
+    /// Bytes behind the last whole line: it is being written, or was cut off.
+    pub torn_bytes: Option<u64>,
+}
+
 pub fn run(args: &TranscriptArgs, book: &Book, report: &Report) -> Result<Exit, Failure> {
     let record = book.record(&args.thread)?;
     let skipped = args.tail.map_or(0, |tail| record.events.len().saturating_sub(tail));
-    if args.json || report.format() == Format::Json {
+    if report.format() == Format::Json && !args.json {
+        let thread_id = record.entry.row.id.as_str();
+        let output = |event| EventOutput::new(thread_id, event);
+        let events = record.events.iter().skip(skipped).map(output).collect();
+        let torn_bytes = record.reading.torn.as_ref().map(|torn| torn.bytes);
+        report.json(&TranscriptOutput { thread_id: thread_id.to_owned(), events, torn_bytes })?;
+        return Ok(Exit::Fine);
+    }
+    if args.json {
         let bytes = book.lines(&record.entry.row.id, record.reading.length)?;
         let from = skipped.checked_sub(1).and_then(|last| record.reading.ends.get(last)).copied().unwrap_or(0);
         let bytes = bytes.get(usize::try_from(from).unwrap_or(usize::MAX)..).unwrap_or_default();

@@ -5,7 +5,7 @@ use rye_grammar::xml::Element;
 use rye_grammar::{Span, Spanned};
 
 use super::{Acknowledged, GrantDecl, Permissions};
-use crate::diagnostics::{Diagnostics, ItemError};
+use crate::diagnostics::{Diagnostics, ItemError, closest};
 use crate::item::xml::{attributes, children, no_text, shorten, tag};
 use crate::semantics::risk::Tier;
 
@@ -118,6 +118,18 @@ fn acknowledge(element: &Element, found: &mut Diagnostics) -> Option<Acknowledge
             of: "`<acknowledge>`".into(),
             span: element.name.span,
             help: "write why the grant is needed, between the tags".into(),
+        });
+    }
+    if Tier::parse(risk.node.trim()).is_none() {
+        let tiers = Tier::ALL.map(Tier::as_str);
+        let known = tiers.map(|tier| format!("`{tier}`")).join(", ");
+        let meant =
+            closest(risk.node.trim(), tiers).map_or_else(String::new, |tier| format!("; did you mean `{tier}`?"));
+        found.push(ItemError::InvalidValue {
+            what: "`risk`".into(),
+            found: format!("`{}`", shorten(risk.node.trim())),
+            expected: format!("one of {known}{meant}"),
+            span: risk.span,
         });
     }
     Some(Acknowledged { risk: Spanned::new(risk.node.trim().to_owned(), risk.span), why: why.node })

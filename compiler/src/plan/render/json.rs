@@ -451,7 +451,8 @@ fn model(compilation: &Compilation, model: &PlannedModel) -> ModelReport {
     }
 }
 
-fn graph(compilation: &Compilation) -> GraphReport {
+/// The execution graph of a plan.
+pub fn graph(compilation: &Compilation) -> GraphReport {
     let graph = &compilation.plan.graph.0;
     let edges = graph.iter().flat_map(|(from, out)| {
         out.iter().map(|(outcome, to)| EdgeReport {

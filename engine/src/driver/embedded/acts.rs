@@ -5,13 +5,14 @@ use std::sync::{Mutex, PoisonError};
 
 use rye_compiler::hook::HookAction;
 use rye_compiler::primary::{FetchRequest, ItemType, SignRequest};
+use rye_compiler::semantics::limits::check_spawn;
 use rye_compiler::world::ItemKind;
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
 use super::Embedded;
 use crate::event::StateSet;
-use crate::hooks::{Act, ReadyHook};
+use crate::hooks::{Act, Acted, ReadyHook};
 use crate::machine::HookRun;
 use crate::machine::gate::{Call, ChildStart, HookCall, admit_hook, is_system};
 use crate::machine::keep::{self, STATE_TOOL};
@@ -54,22 +55,26 @@ impl Act for Acts<'_> {
         hook: &'a ReadyHook,
         action: HookAction,
         run: &'a HookRun,
-    ) -> BoxFuture<'a, Result<ToolOutcome, String>> {
+        started: u64,
+    ) -> BoxFuture<'a, Result<Acted, String>> {
         Box::pin(async move {
             let call = call(action)?;
             let asked = HookCall { call, turn: run.turn, left_ms: run.left_ms };
             let thread = self.thread;
             let allowed = admit_hook(&thread.plan, &thread.launch, &hook.hook, hook.id_is_static, asked)?;
             if let Call::Directive(start) = &allowed.call {
-                let key = format!("{}.{}", run.subject.as_deref().unwrap_or_default(), hook.hook.id);
-                return thread.engine.hook_child(thread, &hook.hook, start.clone(), (run.point, run.turn, &key)).await;
+                let spawned = run.bounds.spawned.saturating_add(started);
+                if let Some(exceeded) = check_spawn(&run.bounds.limits.into(), spawned) {
+                    return Err(exceeded.to_string());
+                }
+                return thread.engine.hook_child(thread, &hook.hook, start.clone(), run).await;
             }
             if let Call::Tool { item_id, parameters } = &allowed.call
                 && is_system(&thread.plan, item_id, STATE_TOOL)
             {
-                return self.keep(parameters);
+                return self.keep(parameters).map(Acted::from);
             }
-            thread.dispatch(allowed).await.map_err(|error| error.to_string())
+            thread.dispatch(allowed).await.map(Acted::from).map_err(|error| error.to_string())
         })
     }
 }

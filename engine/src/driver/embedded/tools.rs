@@ -23,7 +23,9 @@ use crate::machine::signal::{Answer, ToolFinished};
 use crate::session::blocking;
 use crate::tool::guard::{DEFAULT_MAX_BYTES, guard};
 use crate::tool::primary::{Library, fetch, sign};
+use crate::tool::process::GRACE;
 use crate::tool::registry::Prepared;
+use crate::tool::stop::PATIENCE;
 use crate::tool::{Invocation, ToolOutcome};
 
 /// A call that takes longer tells the ledger meanwhile what it owes.
@@ -90,11 +92,21 @@ impl Embedded {
             write: dispatch.write.clone(),
             net: dispatch.net.clone(),
             may_write_item: dispatch.patterns.clone(),
+            halt: self.halting.listen(),
+        };
+        let mut halt = self.halting.listen();
+        let overdue = async {
+            halt.told().await;
+            tokio::time::sleep(PATIENCE + GRACE + GRACE).await;
         };
         // A tool that panics is an error of the tool, not of the thread. Dropping this future aborts the task.
         let mut task = tokio::task::JoinSet::new();
         task.spawn(async move { tool.run(invocation).await });
-        Ok(match task.join_next().await {
+        let joined = tokio::select! {
+            joined = task.join_next() => joined,
+            () = overdue => return Ok(ToolOutcome::error("stopped: the thread was cancelled")),
+        };
+        Ok(match joined {
             Some(Ok(outcome)) => outcome,
             Some(Err(error)) => ToolOutcome::error(format!("the tool broke down: {error}")),
             None => ToolOutcome::error("the tool broke down"),

@@ -12,6 +12,7 @@ use crate::thread::Status;
 
 pub(super) fn ran(state: &mut State, run: &HookPointRun, ts: i64) {
     let point = run.point;
+    state.hook_points += 1;
     // What runs at the end has no say in how it ends.
     let at_the_end = matches!(
         point,
@@ -94,6 +95,7 @@ fn step(state: &mut State, run: &HookPointRun, ts: i64) -> Outcome {
         HookAnswer::Context { operations } => state.talk.operations.clone_from(operations),
         HookAnswer::FollowUp { content } => state.mail.following.push_back(content.clone()),
         HookAnswer::Retry { delay_ms } => {
+            state.hook_retries += u32::from(run.point == HookPoint::Error);
             state.wait_until = Some(ts.saturating_add(i64::try_from(*delay_ms).unwrap_or(i64::MAX)));
         }
         HookAnswer::Raise { limit, value } => {

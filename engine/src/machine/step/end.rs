@@ -2,6 +2,7 @@
 
 use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::{Node, Outcome, Plan};
+use rye_compiler::semantics::limits;
 use serde_json::Value;
 
 use super::super::outputs;
@@ -32,7 +33,7 @@ pub(in crate::machine) fn finish(walk: &Walk<'_>) -> Decision {
                 facts.insert("outputs".into(), ended.outputs.clone().map_or(Value::Null, Value::Object));
                 facts.insert("error".into(), serde_json::to_value(&ended.error).unwrap_or(Value::Null));
             }
-            return Decision::Do(hook_run(state, point, None, facts));
+            return Decision::Do(hook_run(plan, state, point, None, facts));
         }
     }
     Decision::Write(vec![EventBody::Ended(Box::new(ended))])
@@ -89,7 +90,7 @@ fn verdict(walk: &Walk<'_>) -> Ended {
         _ => {}
     }
     if let Some(hit) = &state.limit {
-        let message = format!("{}: {} of {}", hit.limit_code, hit.current_value, hit.current_max);
+        let message = limits::told(&hit.limit_code, &hit.current_value, &hit.current_max);
         return ended(Status::Error, failed(&hit.limit_code, message));
     }
     if let Some(failure) = &state.failed {

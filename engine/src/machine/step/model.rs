@@ -78,16 +78,21 @@ fn attempt(walk: &Walk<'_>) -> Option<Decision> {
     } else {
         request::build(plan, state, attempt.max_output)
     };
-    Some(Decision::Do(Effect::CallModel { turn, attempt: number, request: Box::new(request) }))
+    Some(Decision::Do(Effect::CallModel {
+        turn,
+        attempt: number,
+        fallback: state.on_fallback,
+        request: Box::new(request),
+    }))
 }
 
 /// The intent of the next attempt, or the limit that forbids it.
 fn intend(walk: &Walk<'_>, compacts: bool) -> EventBody {
     let (plan, state) = (walk.plan, walk.state);
     let input = request::estimate(plan, state);
-    let wanted = plan.model.output(state.limits.output).max(1);
+    let wanted = state.model(plan).output(state.limits.output).max(1);
     let left = state.affordable();
-    let Some((max_output, worst_case)) = affordable(&plan.model, input, wanted, left) else {
+    let Some((max_output, worst_case)) = affordable(state.model(plan), input, wanted, left) else {
         let spent = Nanos::from_u64(state.limits.spend.saturating_sub(left));
         return hit(
             Node::Model,
@@ -102,7 +107,7 @@ fn intend(walk: &Walk<'_>, compacts: bool) -> EventBody {
     EventBody::AttemptIntended(AttemptIntended {
         turn: state.cost.turns + 1,
         attempt: state.attempts,
-        model: plan.model.id.clone(),
+        model: state.model(plan).id.clone(),
         input_estimate: input,
         max_output,
         worst_case,
@@ -112,8 +117,8 @@ fn intend(walk: &Walk<'_>, compacts: bool) -> EventBody {
 
 /// What one more turn costs at worst, in nano-dollars.
 pub(super) fn one_turn(plan: &Plan, state: &State) -> u64 {
-    let output = plan.model.output(state.limits.output);
-    plan.model.worst_case(request::estimate(plan, state), output).to_u64()
+    let output = state.model(plan).output(state.limits.output);
+    state.model(plan).worst_case(request::estimate(plan, state), output).to_u64()
 }
 
 /// The most output that `left` nano-dollars pay for, and what the call then costs at worst.
@@ -140,10 +145,11 @@ fn affordable(model: &PlannedModel, input: u64, wanted: u64, left: u64) -> Optio
 
 /// What an attempt that came to its end cost.
 pub(in crate::machine) fn settlement(plan: &Plan, owed: &Owed) -> EventBody {
+    let model = plan.model.fallback.as_deref().filter(|_| owed.of_fallback).unwrap_or(&plan.model);
     EventBody::Settled(Settled {
         turn: owed.turn,
         attempt: owed.attempt,
-        amount: price(&plan.model, &owed.usage),
+        amount: price(model, &owed.usage),
         usage: owed.usage,
         unknown_outcome: false,
     })
@@ -163,9 +169,11 @@ pub(super) fn context(walk: &Walk<'_>) -> Decision {
         return Decision::Gives(Outcome::Full);
     }
     let used = request::tokens_used(plan, state);
-    let window = plan.model.context_window;
+    let window = state.model(plan).context_window;
     let full = u128::from(used) * u128::from(WHOLE) >= u128::from(window) * u128::from(threshold(&plan.settings));
-    Decision::Gives(if full && window > 0 { Outcome::Full } else { Outcome::Fits })
+    // What has reached a limit does not go on in another thread either: the look at the limits says so.
+    let spent = limits::check(&state.limits.into(), &semantic_cost(state)).is_some();
+    Decision::Gives(if full && window > 0 && !spent { Outcome::Full } else { Outcome::Fits })
 }
 
 /// One, as [`threshold`] counts.
@@ -201,8 +209,7 @@ fn semantic_cost(state: &State) -> limits::Cost {
 
 /// The limit that forbids another child beside those there are and `more` others, if any.
 pub(super) fn no_more_children(state: &State, more: u64) -> Option<(EventBody, String)> {
-    let spawned = u64::try_from(state.children.len()).unwrap_or(u64::MAX).saturating_add(more);
-    let exceeded = limits::check_spawn(&state.limits.into(), spawned)?;
-    let text = format!("{}: {} of {}", exceeded.limit_code, exceeded.current_value, exceeded.current_max);
+    let exceeded = limits::check_spawn(&state.limits.into(), state.spawned().saturating_add(more))?;
+    let text = exceeded.to_string();
     Some((hit(Node::Tools, exceeded), text))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rye_compiler::semantics::ledger::{Answer as LedgerAnswer, Operation};
+use rye_compiler::semantics::ledger::{Answer as LedgerAnswer, Operation, Refusal};
 use rye_compiler::semantics::money::Nanos;
 
 use super::{Made, Named, Refused, Terms};
@@ -32,7 +32,7 @@ impl Inner {
         let mut answers: Vec<Option<Result<Made, Refused>>> = Vec::with_capacity(children.len());
         for (child, held) in children.iter().zip(held) {
             let plan = &child.compilation.plan;
-            let named = child.compilation.names_spend().then_some(plan.limits.spend);
+            let named = child.compilation.named_spend;
             let share = plan.limits.spend.min(left / terms.sharing);
             // What was set aside before a crash is answered again, however little is left by now.
             if !held && named.is_none() && share == 0 && plan.model.prices.is_some() {
@@ -102,8 +102,7 @@ fn made(child: &Named, answers: Vec<Answered>) -> Result<Made, Refused> {
         match answer {
             Answered::Ledger(LedgerAnswer::Reserved { amount }) => made.spend = amount.to_u64(),
             Answered::Ledger(LedgerAnswer::Refused { refusal }) => {
-                let reason = format!("spend_exceeded: no money could be set aside for the child: {refusal}");
-                return Err(reason.into());
+                return Err(not_set_aside(&refusal).into());
             }
             Answered::TooMany { limit, .. } => return Err(Refused::limit("spawns_exceeded", limit, limit)),
             Answered::Child(thread) => made.thread = thread,
@@ -114,4 +113,12 @@ fn made(child: &Named, answers: Vec<Answered>) -> Result<Made, Refused> {
         }
     }
     Ok(made)
+}
+
+/// Why a child got no money, for the model.
+fn not_set_aside(refusal: &Refusal) -> String {
+    if let Refusal::MoreThanIsLeft { asked, left } = refusal {
+        return format!("spend_exceeded: the child asks for ${asked} and ${left} is left for children");
+    }
+    format!("spend_exceeded: no money could be set aside for the child: {refusal}")
 }

@@ -62,6 +62,22 @@ async fn children_run_below_their_parent_and_cost_it() {
 }
 
 #[tokio::test]
+async fn a_child_that_names_more_than_is_left_is_refused() {
+    let lab = Lab::new(|request| Ok(family(request)));
+    lab.write("a.txt", "a\n");
+    lab.directive("parent", &format!("<limits spend=\"0.10\"/>{DIRECTIVES}"), "");
+    lab.directive("child", "<limits spend=\"5\"/>", "");
+    let engine = lab.engine();
+    let result = lab.run(&engine, "parent").await;
+    assert_eq!(result.status, Status::Completed, "{result:?}");
+    for (why, text) in answers(&engine, &result) {
+        assert_eq!(why, ResultKind::Refused);
+        assert!(text.starts_with("spend_exceeded: the child asks for $5 and $0.0"), "{text}");
+    }
+    assert_eq!(rows(&engine).len(), 1, "no thread is made");
+}
+
+#[tokio::test]
 async fn a_child_may_do_no_more_than_its_parent() {
     let lab = Lab::new(|request| Ok(family(request)));
     lab.write("a.txt", "a\n");

@@ -11,8 +11,8 @@ use super::changes::{insert, put};
 use super::ledger::{LedgerStep, Step, Taken};
 use super::{Registry, ThreadRow, failed, tables};
 use crate::event::Event;
-use crate::store::disk::Disk;
-use crate::store::layout::{self, REGISTRY};
+use crate::store::disk::{Disk, temporary_beside};
+use crate::store::layout::{self, REGISTRY, THREADS};
 use crate::store::{StoreError, owner, transcript};
 use crate::thread_id::ThreadId;
 
@@ -38,18 +38,21 @@ pub struct Repaired {
 
 /// Rebuilds the registry in one transaction. One that cannot be opened any more is kept beside it as `….damaged`.
 pub fn repair(disk: &Arc<dyn Disk>) -> Result<Repaired, StoreError> {
+    layout::prepare(&**disk)?;
     let living = owner::living(&**disk)?;
     if !living.is_empty() {
         return Err(StoreError::InUse { count: living.len() });
     }
-    let registry = match Registry::open(Arc::clone(disk)) {
-        Err(StoreError::Registry { .. }) => {
-            let path = Path::new(REGISTRY);
-            let aside = path.with_extension("redb.damaged");
-            disk.rename(path, &aside).map_err(StoreError::io("move aside", path))?;
-            Registry::open(Arc::clone(disk))?
+    let path = Path::new(REGISTRY);
+    // A new one is made whole under a name that nobody reads: half of one would be a registry without threads.
+    let anew = temporary_beside(path);
+    let (registry, is_new) = match Registry::open(Arc::clone(disk)) {
+        Err(StoreError::Registry { .. } | StoreError::RegistryLost { .. }) => {
+            let registry = Registry::open_at(Arc::clone(disk), &anew)?;
+            registry.fill()?;
+            (registry, true)
         }
-        opened => opened?,
+        opened => (opened?, false),
     };
     let mut repaired = Repaired::default();
     let mut folds = BTreeMap::new();
@@ -76,6 +79,16 @@ pub fn repair(disk: &Arc<dyn Disk>) -> Result<Repaired, StoreError> {
         fill_edges(transaction, &folds)?;
         fill_ledger(transaction, &ledger, &answers)
     })?;
+    if is_new {
+        drop(registry);
+        if disk.exists(path).map_err(StoreError::io("look for", path))? {
+            let aside = path.with_extension("redb.damaged");
+            disk.rename(path, &aside).map_err(StoreError::io("move aside", path))?;
+        }
+        disk.rename(&anew, path).map_err(StoreError::io("put in place", path))?;
+        let folder = Path::new(THREADS);
+        disk.sync_dir(folder).map_err(StoreError::io("sync", folder))?;
+    }
     Ok(repaired)
 }
 

@@ -50,6 +50,7 @@ impl Bash {
             folder,
             thread_id: invocation.thread_id,
             timeout: asked.min(invocation.timeout),
+            halt: invocation.halt,
         };
         let finished = process::run(&program).await.map_err(|e| Failure(format!("bash cannot be started: {e}")))?;
         Ok(outcome(&finished, program.timeout))

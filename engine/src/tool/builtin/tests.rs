@@ -312,5 +312,6 @@ fn invocation(w: &World) -> Invocation {
         write: Vec::new(),
         net: Vec::new(),
         may_write_item: Vec::new(),
+        halt: crate::tool::stop::Halt::never(),
     }
 }

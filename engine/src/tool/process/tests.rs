@@ -13,6 +13,7 @@ fn bash(command: &str, timeout: Duration) -> Program {
         folder: std::env::temp_dir(),
         thread_id: "t-1".into(),
         timeout,
+        halt: Halt::never(),
     }
 }
 

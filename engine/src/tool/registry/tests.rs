@@ -58,6 +58,7 @@ fn invocation(root: &Path, parameters: Value) -> Invocation {
         write: Vec::new(),
         net: Vec::new(),
         may_write_item: Vec::new(),
+        halt: crate::tool::stop::Halt::never(),
     }
 }
 

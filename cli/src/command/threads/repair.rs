@@ -1,0 +1,55 @@
+//! `rye threads repair`: the registry again, from the transcripts alone.
+
+use std::path::Path;
+
+use rye_engine::threads::Threads;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Failure;
+use crate::args::Format;
+use crate::exit::Exit;
+use crate::report::Report;
+use crate::view::count;
+
+/// `rye threads repair --format json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RepairOutput {
+    /// Threads in the registry now.
+    pub threads: usize,
+    /// Threads whose transcripts cannot be read; they are not in it.
+    pub unreadable: Vec<TroubleOutput>,
+    /// Threads that spent what the ledger does not take: their accounts are not exact.
+    pub inexact: Vec<TroubleOutput>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TroubleOutput {
+    pub thread_id: String,
+    pub reason: String,
+}
+
+pub fn run(project: &Path, report: &Report) -> Result<Exit, Failure> {
+    let repaired = Threads::repair(project)?;
+    let trouble = |thread_id: String, reason: String| TroubleOutput { thread_id, reason };
+    let output = RepairOutput {
+        threads: repaired.threads,
+        unreadable: repaired.unreadable.iter().map(|(id, error)| trouble(id.to_string(), error.to_string())).collect(),
+        inexact: repaired.refused.iter().map(|(id, why)| trouble(id.to_string(), why.to_string())).collect(),
+    };
+    for TroubleOutput { thread_id, reason } in &output.unreadable {
+        report.note(&format!("left out: `{thread_id}`: {reason}"));
+    }
+    for TroubleOutput { thread_id, reason } in &output.inexact {
+        report.note(&format!("the account of `{thread_id}` is not exact: {reason}"));
+    }
+    match report.format() {
+        Format::Json => report.json(&output)?,
+        Format::Plain => report.line(&format!("threads\t{}", output.threads))?,
+        Format::Human => {
+            let threads = count(output.threads as u64, "thread");
+            report.line(&format!("the registry was rebuilt from the transcripts of {threads}"))?;
+        }
+    }
+    Ok(if output.unreadable.is_empty() { Exit::Fine } else { Exit::Failed })
+}

@@ -1,0 +1,211 @@
+//! What goes wrong around a run: a registry that is lost, an output that cannot be written, a command line that cannot be
+//! read. Nothing is forgotten silently, and who asked for JSON gets JSON.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use std::fs::{File, remove_file, write};
+use std::time::{Duration, Instant};
+
+use rye::{Done, Place};
+use serde_json::{Value, json};
+
+const REGISTRY: &str = ".ai/state/threads/registry.redb";
+
+/// A project in which one thread has run.
+fn ran() -> (Place, String) {
+    let place = Place::example("hello");
+    let (code, result) = place.json(&["run", "hello"]);
+    assert_eq!(code, Some(0), "{result}");
+    let id = result["thread_id"].as_str().unwrap().to_owned();
+    (place, id)
+}
+
+#[test]
+fn a_lost_registry_is_told_and_rebuilt() {
+    for empty in [false, true] {
+        let (place, id) = ran();
+        let registry = place.project().join(REGISTRY);
+        let before = place.json(&["threads", "show", &id]).1;
+        if empty {
+            write(&registry, b"").unwrap();
+        } else {
+            remove_file(&registry).unwrap();
+        }
+        let listed = place.rye(&["threads", "list"]);
+        assert_eq!(listed.code, Some(0));
+        assert!(listed.stdout.contains(&id), "{}", listed.stdout);
+        assert!(listed.stderr.contains("the thread registry is gone"), "{}", listed.stderr);
+        // What would begin a registry anew says what to do instead.
+        for args in [&["run", "--resume", &id, "--message", "more"][..], &["run", "hello"]] {
+            let refused = place.rye(args);
+            assert_eq!(refused.code, Some(1), "{}{}", refused.stdout, refused.stderr);
+            assert!(refused.stderr.contains("`rye threads repair` rebuilds it"), "{}", refused.stderr);
+        }
+        let repaired = place.rye(&["threads", "repair"]);
+        assert_eq!(repaired.code, Some(0), "{}", repaired.stderr);
+        assert!(repaired.stdout.contains("rebuilt from the transcripts of 1 thread"), "{}", repaired.stdout);
+        assert_eq!(place.json(&["threads", "repair"]).1, json!({"threads": 1, "unreadable": [], "inexact": []}));
+        let after = place.json(&["threads", "show", &id]).1;
+        for key in ["status", "cost", "outputs", "ledger", "root"] {
+            assert_eq!(after[key], before[key], "{key}");
+        }
+        assert_eq!(place.rye(&["run", "hello"]).code, Some(0));
+    }
+}
+
+#[test]
+fn a_thread_that_the_registry_does_not_know_is_told() {
+    let (place, id) = ran();
+    let registry = place.project().join(REGISTRY);
+    let known = std::fs::read(&registry).unwrap();
+    let (_, second) = place.json(&["run", "hello"]);
+    write(&registry, known).unwrap();
+    let listed = place.rye(&["threads", "list"]);
+    assert!(listed.stdout.contains(&id), "{}", listed.stdout);
+    assert!(listed.stderr.contains("1 thread with a record that the registry does not know"), "{}", listed.stderr);
+    let shown = place.rye(&["threads", "show", second["thread_id"].as_str().unwrap()]);
+    assert!(shown.stderr.contains("the registry does not know it"), "{}", shown.stderr);
+    place.fine(&["threads", "repair"]);
+    assert_eq!(place.json(&["threads", "list"]).1["threads"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_no_success() {
+    let place = Place::example("hello");
+    for format in ["human", "plain", "json"] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = place.command(&["run", "hello", "--format", format]).stdout(full).output().unwrap();
+        let done = Done::from(output);
+        assert_eq!(done.code, Some(1), "{format}");
+        assert!(done.stderr.contains("the result cannot be written"), "{format}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_json_for_who_asked_for_it() {
+    let place = Place::new();
+    for args in [&["nonsense", "--format", "json"][..], &["--format=json", "run"], &["plan", "--format", "json"]] {
+        let done = place.rye(args);
+        assert_eq!(done.code, Some(2), "{args:?}");
+        let told: Value = serde_json::from_str(&done.stdout).unwrap();
+        assert_eq!(told["error"]["code"], "usage", "{args:?}");
+        assert!(!told["error"]["message"].as_str().unwrap().is_empty());
+        assert_eq!(done.stderr, "", "{args:?}");
+    }
+    let human = place.rye(&["nonsense"]);
+    assert_eq!((human.code, human.stdout.as_str()), (Some(2), ""));
+    assert!(human.stderr.starts_with("error: "), "{}", human.stderr);
+    let help = place.rye(&["run", "--help", "--format", "json"]);
+    assert_eq!(help.code, Some(0));
+    assert!(help.stdout.contains("Usage:"));
+}
+
+#[test]
+fn every_json_output_is_one_document() {
+    let (place, id) = ran();
+    let graph = place.fine(&["graph", "hello", "--format", "json"]);
+    let graph: Value = serde_json::from_str(&graph).unwrap();
+    assert!(graph["nodes"].as_array().unwrap().iter().any(|node| node == "finish"), "{graph}");
+    assert!(!graph["edges"].as_array().unwrap().is_empty());
+    assert!(place.fine(&["graph", "hello", "--format", "json", "--to", "dot"]).starts_with("digraph"));
+    let told: Value = serde_json::from_str(&place.fine(&["threads", "transcript", &id, "--format", "json"])).unwrap();
+    assert_eq!(told["thread_id"], id.as_str());
+    let events = told["events"].as_array().unwrap();
+    let lines = place.fine(&["threads", "transcript", &id, "--json"]);
+    assert_eq!(events.len(), lines.lines().count());
+    assert_eq!((&events[0]["seq"], &events[0]["event"]["type"]), (&json!(0), &json!("opened")));
+    let tail = place.fine(&["threads", "transcript", &id, "--format", "json", "--tail", "1"]);
+    let tail: Value = serde_json::from_str(&tail).unwrap();
+    assert_eq!(tail["events"][0]["event"]["type"], "ended");
+}
+
+#[test]
+fn an_account_has_the_shape_that_the_standard_library_says() {
+    let (place, id) = ran();
+    let file = include_str!("../../stdlib/.ai/config/agent/budget_ledger_schema.yaml");
+    let parsed = rye_grammar::yaml::parse(rye_grammar::SourceId(0), file);
+    assert!(parsed.errors.is_empty());
+    let schema = parsed.tree.to_value();
+    let account = place.json(&["threads", "show", &id]).1["ledger"][0].clone();
+    let given: Vec<&String> = account.as_object().unwrap().keys().collect();
+    let mut required: Vec<&str> = schema["required"].as_array().unwrap().iter().map(|k| k.as_str().unwrap()).collect();
+    let mut declared: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
+    let mut sorted = given.clone();
+    sorted.sort();
+    required.sort_unstable();
+    declared.sort();
+    assert_eq!((&sorted, &declared), (&declared, &sorted));
+    assert!(required.iter().eq(sorted.iter().map(|k| k.as_str()).collect::<Vec<_>>().iter()));
+    for (key, value) in account.as_object().unwrap() {
+        let fits = match schema["properties"][key]["type"].as_str() {
+            Some("string") => value.is_string(),
+            Some("integer") => value.is_u64(),
+            Some("number") => value.is_number(),
+            _ => schema["properties"][key]["enum"].as_array().unwrap().contains(value),
+        };
+        assert!(fits, "{key}: {value}");
+    }
+}
+
+#[test]
+fn an_input_that_only_a_routed_parent_declares_has_its_type() {
+    let place = Place::new();
+    place.write(
+        ".ai/config/agent/hooks.yaml",
+        "hooks:\n  - { id: to_base, event: resolve_extends, condition: 'directive == \"leaf\" && inputs.level >= 2', \
+         action: { set_extends: base } }\n",
+    );
+    let directive = |name: &str, rest: &str, body: &str| {
+        format!(
+            "```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata><description>d</description>\
+             <model provider=\"scripted\" tier=\"fast\"/></metadata>\n{rest}</directive>\n```\n\n{body}\n"
+        )
+    };
+    place.write(".ai/directives/leaf.md", &directive("leaf", "", "Do it."));
+    let inputs = "<inputs><input name=\"level\" type=\"integer\" required=\"true\">how far</input>\
+                  <input name=\"names\" type=\"array\">who</input></inputs>";
+    place.write(".ai/directives/base.md", &directive("base", inputs, "Level {input:level} {input:names?}."));
+    place.write("script.yaml", "steps: [Done.]\n");
+    let (code, plan) = place.json(&["plan", "leaf", "--input", "level=3", "--input", "names=[\"a\"]"]);
+    assert_eq!((code, &plan["chain"]), (Some(0), &json!(["base", "leaf"])), "{plan}");
+    let (code, run) = place.json(&["run", "leaf", "--input", "level=3"]);
+    assert_eq!(code, Some(0), "{run}");
+    let id = run["thread_id"].as_str().unwrap();
+    assert_eq!(place.json(&["threads", "show", id]).1["inputs"], json!({"level": 3}));
+    // What no chain declares is still an error.
+    assert_eq!(place.rye(&["plan", "leaf", "--input", "level=1"]).code, Some(1));
+    assert_eq!(place.rye(&["plan", "leaf", "--input", "level=3", "--input", "other=1"]).code, Some(1));
+}
+
+#[test]
+fn ctrl_c_reaches_a_long_tool() {
+    let place = Place::new();
+    place.write(
+        ".ai/directives/wait.md",
+        "```xml\n<directive name=\"wait\" version=\"1.0.0\">\n<metadata><description>d</description>\
+         <model provider=\"scripted\" tier=\"fast\"/><permissions><execute><tool>rye.bash.bash</tool></execute>\
+         <acknowledge risk=\"elevated\">to wait</acknowledge></permissions></metadata>\n</directive>\n```\n\nWait.\n",
+    );
+    place.write(
+        "script.yaml",
+        "steps:\n  - tool_calls: [{ name: rye_bash_bash, input: { command: 'touch begun; sleep 60' } }]\n  - Done.\n",
+    );
+    let child =
+        place.command(&["run", "wait", "--format", "json"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let begun = place.project().join("begun");
+    let patience = Instant::now() + Duration::from_secs(30);
+    while !begun.exists() {
+        assert!(Instant::now() < patience, "the tool never began");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let asked = Instant::now();
+    let pid = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let done = Done::from(child.wait_with_output().unwrap());
+    assert!(asked.elapsed() < Duration::from_secs(15), "{:?}", asked.elapsed());
+    let result: Value = serde_json::from_str(done.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!((done.code, &result["status"]), (Some(130), &json!("cancelled")));
+}

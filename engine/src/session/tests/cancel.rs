@@ -1,0 +1,67 @@
+//! Cancelled while a tool runs.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::{Lab, Status, calls, say, thread};
+use crate::event::{EventBody, Letter};
+
+const BASH: &str = "<permissions><execute><tool>rye.bash.bash</tool></execute><acknowledge risk=\"elevated\">test</acknowledge></permissions>";
+
+fn lab(command: &'static str) -> Lab {
+    let lab = Lab::new(move |request| {
+        Ok(match request.cue.turn.unwrap() {
+            0 => calls(&[("rye_bash_bash", json!({"command": command}))]),
+            _ => say("done"),
+        })
+    });
+    lab.directive("wait", BASH, "");
+    lab
+}
+
+/// Cancels as soon as the tool runs; answers how long the thread then took, and what its call came to.
+async fn cancelled(lab: &Lab) -> (Duration, String) {
+    let engine = lab.engine();
+    let mut handle = lab.start(&engine, "wait").await;
+    while let Some(live) = handle.live.next().await {
+        if let crate::driver::Live::Event { event, .. } = &live
+            && matches!(event.body, EventBody::ToolStarted(_))
+        {
+            break;
+        }
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let began = Instant::now();
+    handle.send(Letter::Cancel);
+    let result = handle.join().await;
+    assert_eq!(result.status, Status::Cancelled, "{result:?}");
+    let events = engine.threads().transcript(&thread(&result)).unwrap();
+    let said = events.into_iter().find_map(|e| match e.body {
+        EventBody::ToolCallResult(result) => Some(result.content),
+        _ => None,
+    });
+    (began.elapsed(), said.unwrap())
+}
+
+#[tokio::test]
+async fn a_long_tool_is_asked_to_end() {
+    let (took, said) = cancelled(&lab("trap 'echo bye; exit 0' TERM; echo begun; sleep 60 & wait")).await;
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert!(said.contains("begun\nbye"), "{said}");
+    assert!(said.contains("[stopped: the thread was cancelled]"), "{said}");
+}
+
+#[tokio::test]
+async fn one_that_does_not_listen_is_ended() {
+    let (took, said) = cancelled(&lab("trap '' TERM; while true; do sleep 1; done")).await;
+    assert!((Duration::from_secs(5)..Duration::from_secs(12)).contains(&took), "{took:?}");
+    assert!(said.contains("[stopped: the thread was cancelled]"), "{said}");
+}
+
+#[tokio::test]
+async fn a_short_one_comes_to_its_own_end() {
+    let (took, said) = cancelled(&lab("sleep 1; echo whole")).await;
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert_eq!(said, "whole\n[exit code 0]");
+}

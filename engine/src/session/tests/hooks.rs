@@ -1,0 +1,124 @@
+//! Directives that hooks run: children of the thread, in its money and within its limits.
+
+use serde_json::json;
+
+use super::{Lab, Status, calls, say, thread};
+use crate::event::{Event, EventBody, HookVerdict};
+use crate::thread::RunResult;
+
+const NOTE: &str = r#"<hook id="note" event="after_step"><action primary="execute" item_type="directive" item_id="test/note"/></hook>"#;
+
+/// A directive of one tool turn and one answer, with a hook that runs another after the first.
+fn lab(limits: &str, hook: &str) -> Lab {
+    let lab = Lab::new(|request| {
+        Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
+            ("test/parent", 0) => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
+            (who, _) => say(who),
+        })
+    });
+    lab.write("a.txt", "a\n");
+    let permitted =
+        "<permissions><execute><tool>rye.file-system.read</tool><directive>test.*</directive></execute></permissions>";
+    lab.directive("parent", &format!("{limits}<hooks>{hook}</hooks>{permitted}"), "");
+    lab.directive("note", "<limits output=\"16\"/>", "");
+    lab
+}
+
+fn failures(events: &[Event]) -> Vec<String> {
+    let runs = events.iter().filter_map(|e| if let EventBody::HookPoint(run) = &e.body { Some(run) } else { None });
+    let failed = runs.flat_map(|run| &run.considered).filter(|hook| hook.verdict == HookVerdict::Failed);
+    failed.filter_map(|hook| hook.because.clone()).collect()
+}
+
+fn spend(result: &RunResult) -> serde_json::Value {
+    serde_json::to_value(&result.cost).unwrap()["spend"].clone()
+}
+
+#[tokio::test]
+async fn a_directive_that_a_hook_runs_is_in_the_cost() {
+    let lab = lab("", NOTE);
+    let engine = lab.engine();
+    let result = lab.run(&engine, "parent").await;
+    // Two turns of its own and one of the hook's directive, 150,000 nanos each.
+    assert_eq!((result.status, spend(&result)), (Status::Completed, json!(0.000_45)));
+    let rows = engine.threads().list().unwrap();
+    assert_eq!(rows.len(), 2);
+    let note = rows.iter().find(|row| row.row.directive == "test/note").unwrap();
+    assert_eq!((note.row.status, note.row.cost.spend), (Status::Completed, 150_000));
+    let events = engine.threads().transcript(&thread(&result)).unwrap();
+    let told = events.iter().filter(|e| matches!(e.body, EventBody::ChildSpawned(_) | EventBody::ChildEnded(_)));
+    assert_eq!(told.count(), 2);
+}
+
+#[tokio::test]
+async fn its_money_is_the_threads_and_stops_it() {
+    // A parent that never ends by itself: 150,000 nanos a turn, and as much for what the hook runs after each.
+    let turns = |hook: &str| {
+        let mut lab = lab("<limits turns=\"50\" spend=\"0.003\" output=\"16\"/>", hook);
+        let script: Box<super::Script> = Box::new(|request| {
+            let read = calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]);
+            Ok(if request.cue.directive == "test/parent" { read } else { say("noted") })
+        });
+        lab.model = std::sync::Arc::new(super::Model {
+            script,
+            asked: std::sync::atomic::AtomicUsize::new(0),
+            requests: std::sync::Mutex::default(),
+            pause: std::time::Duration::ZERO,
+        });
+        lab
+    };
+    let mut made = Vec::new();
+    for hook in ["", NOTE] {
+        let lab = turns(hook);
+        let engine = lab.engine();
+        let result = lab.run(&engine, "parent").await;
+        let code = result.error.as_ref().map(|error| error.code.as_str());
+        assert_eq!((result.status, code), (Status::Error, Some("spend_exceeded")), "{result:?}");
+        made.push(result.cost.turns);
+    }
+    assert!(made[0] >= 14 && made[1] + 5 <= made[0], "{made:?}");
+}
+
+#[tokio::test]
+async fn spawns_and_depth_bound_it() {
+    for (limits, code) in [("spawns=\"0\"", "spawns_exceeded"), ("depth=\"0\"", "depth_exceeded")] {
+        let lab = lab(&format!("<limits {limits}/>"), NOTE);
+        let engine = lab.engine();
+        let result = lab.run(&engine, "parent").await;
+        assert_eq!(result.status, Status::Completed);
+        let events = engine.threads().transcript(&thread(&result)).unwrap();
+        let failures = failures(&events);
+        assert!(failures.iter().any(|why| why.starts_with(code)), "{failures:?}");
+        assert_eq!(engine.threads().list().unwrap().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_directive_that_starts_itself_at_its_end_stops_at_the_depth() {
+    let hook = r#"<hook id="again" event="after_complete"><action primary="execute" item_type="directive" item_id="test/parent"/></hook>"#;
+    let lab = lab("<limits depth=\"2\"/>", hook);
+    let engine = lab.engine();
+    let result = lab.run(&engine, "parent").await;
+    assert_eq!(result.status, Status::Completed, "{result:?}");
+    assert_eq!(engine.threads().list().unwrap().len(), 3);
+    assert_eq!(spend(&result), json!(0.0009), "three threads of two turns");
+}
+
+#[tokio::test]
+async fn a_hook_that_runs_a_directive_at_every_failure_gets_a_new_one_each_time() {
+    let lab = Lab::new(|request| {
+        if request.cue.directive == "test/note" {
+            return Ok(say("{\"action\":\"retry\",\"delay_ms\":0}"));
+        }
+        Err(crate::provider::CallError::new(crate::provider::FailedStage::Setup, "broken".to_owned()))
+    });
+    let hook = NOTE.replace("after_step", "error");
+    let permitted = "<permissions><execute><directive>test.note</directive></execute></permissions>";
+    lab.directive("parent", &format!("<hooks>{hook}</hooks>{permitted}"), "");
+    lab.directive("note", "", "");
+    let engine = lab.engine();
+    let result = lab.run(&engine, "parent").await;
+    assert_eq!(result.status, Status::Error);
+    // One failure, three attempts that the hook asks for, and the one it is refused.
+    assert_eq!(engine.threads().list().unwrap().len(), 1 + 4);
+}

@@ -1,0 +1,158 @@
+//! An event in a snapshot: what happened, without what differs from machine to machine. Money set aside, estimates, sizes
+//! and times hang on the length of a folder's name; the price of the whole is told at the end.
+
+use rye_engine::event::{AttemptFailed, Ended, Event, EventBody, HookAnswer, HookPointRun, HookVerdict, ResultKind};
+use rye_engine::message::{Block, Message};
+use serde::Serialize;
+use serde_json::Value;
+
+/// The lines of an event; none for what only the ledger needs.
+pub fn told(event: &Event, whole: bool) -> Vec<String> {
+    let name = event.body.reader_name();
+    let line = |text: String| vec![format!("{name}  {text}")];
+    match &event.body {
+        EventBody::Opened(opened) => {
+            let sets: Vec<String> = opened.grants.iter().map(|set| patterns(set)).collect();
+            let above = opened.parent.as_ref().map_or(String::new(), |p| format!(", below {}", p.thread_id));
+            line(format!(
+                "{} with {}{above}; may {}",
+                opened.directive,
+                Value::Object(opened.inputs.clone()),
+                sets.join(" and ")
+            ))
+        }
+        EventBody::SystemPrompt(prompt) if whole => texts(name, &prompt.text),
+        EventBody::SystemPrompt(prompt) => line(prompt.layers.join(", ")),
+        EventBody::ContextInjected(context) => {
+            line(format!("{} | {}", context.before.join(", "), context.after.join(", ")))
+        }
+        EventBody::CognitionIn(said) if whole => texts(name, &content(&said.message)),
+        EventBody::CognitionIn(said) => line(word(&said.source)),
+        EventBody::CognitionOut(reply) => {
+            reply.content.iter().filter_map(block).map(|text| format!("{name}  {text}")).collect()
+        }
+        EventBody::AttemptFailed(failed) => line(failure(failed)),
+        EventBody::HookPoint(run) => hooks(run),
+        EventBody::ToolStarted(started) => line(format!("{} as {}", started.name, started.capability)),
+        EventBody::ToolCallResult(result) => {
+            let kind = match &result.why {
+                ResultKind::Ran if result.is_error => "error".to_owned(),
+                ResultKind::Ran => "ok".to_owned(),
+                ResultKind::Returned { outputs, .. } => format!("returned {}", Value::Object(outputs.clone())),
+                other @ (ResultKind::Denied { .. }
+                | ResultKind::Blocked
+                | ResultKind::Refused
+                | ResultKind::Skipped
+                | ResultKind::Interrupted
+                | ResultKind::Incomplete { .. }) => word(other),
+            };
+            let mut lines = vec![format!("{name}  {} {kind}", result.name)];
+            lines.extend(result.content.lines().map(|line| format!("  | {line}").trim_end().to_owned()));
+            lines
+        }
+        EventBody::ChildIntended(child) => {
+            line(format!("{} with {}", child.directive, Value::Object(child.inputs.clone())))
+        }
+        EventBody::ChildSpawned(child) => line(child.thread_id.clone()),
+        EventBody::ChildEnded(child) => line(format!("{} {}", child.thread_id, child.status.word())),
+        EventBody::Mail(mail) => line(word(&mail.letter)),
+        EventBody::Limit(hit) => {
+            line(rye_compiler::semantics::limits::told(&hit.limit_code, &hit.current_value, &hit.current_max))
+        }
+        EventBody::ApprovalAsked(asked) => line(asked.what.clone()),
+        EventBody::ApprovalGiven(given) => line(word(&given.answer)),
+        EventBody::StateSet(set) => line(format!("{} = {}", set.key, set.value)),
+        EventBody::Compacted(compacted) => line(compacted.summary.clone()),
+        EventBody::Continues(continues) => line(continues.thread.clone()),
+        EventBody::Ended(ended) => ending(name, ended),
+        EventBody::PlanBound(_)
+        | EventBody::AttemptIntended(_)
+        | EventBody::Reserved(_)
+        | EventBody::Settled(_)
+        | EventBody::ArtifactStored(_)
+        | EventBody::Recovered(_)
+        | EventBody::Checkpoint(_) => Vec::new(),
+    }
+}
+
+fn patterns(set: &[rye_compiler::plan::Grant]) -> String {
+    let patterns: Vec<&str> = set.iter().map(|grant| grant.pattern.as_str()).collect();
+    if patterns.is_empty() { "nothing".to_owned() } else { patterns.join(", ") }
+}
+
+fn texts(name: &str, text: &str) -> Vec<String> {
+    let mut lines = vec![name.to_owned()];
+    lines.extend(text.lines().map(|line| format!("  | {line}").trim_end().to_owned()));
+    lines
+}
+
+fn content(message: &Message) -> String {
+    match message {
+        Message::User { content } | Message::Assistant { content } => {
+            content.iter().filter_map(block).collect::<Vec<_>>().join("\n")
+        }
+        Message::ToolResult { content, .. } | Message::Custom { content, .. } => content.clone(),
+        Message::Bash { command, output, .. } => format!("{command}\n{output}"),
+        Message::CompactionSummary { text } | Message::BranchSummary { text } => text.clone(),
+    }
+}
+
+fn block(block: &Block) -> Option<String> {
+    match block {
+        Block::Text { text } => Some(text.clone()),
+        Block::ToolCall(call) => Some(format!("calls {} {}", call.name, call.input)),
+        Block::Thinking { .. } | Block::Image { .. } | Block::Other { .. } => None,
+    }
+}
+
+fn failure(failed: &AttemptFailed) -> String {
+    let then = if failed.retry_delay_ms.is_some() { "again" } else { "not again" };
+    format!("{}: {}, {then}", failed.classification.name, failed.error.message)
+}
+
+/// Every hook that was considered, and what came of the point.
+fn hooks(run: &HookPointRun) -> Vec<String> {
+    let mut lines: Vec<String> = run
+        .considered
+        .iter()
+        .map(|hook| {
+            let verdict = match hook.verdict {
+                HookVerdict::Fired => "fired",
+                HookVerdict::False => "false",
+                HookVerdict::Passed => "passed over",
+                HookVerdict::Failed => "failed",
+            };
+            let because = hook.because.as_ref().map_or(String::new(), |why| format!(": {why}"));
+            format!("{}  {} {verdict}{because}", word(&run.point), hook.hook)
+        })
+        .collect();
+    let collected = matches!(&run.answer, HookAnswer::Collected { texts, .. } if texts.is_empty());
+    if run.answer != HookAnswer::None && !collected {
+        lines.push(format!("{}  came to {}", word(&run.point), word(&run.answer)));
+    }
+    lines
+}
+
+fn ending(name: &str, ended: &Ended) -> Vec<String> {
+    let cost = &ended.cost;
+    let spend = rye_compiler::semantics::money::Nanos::from_u64(cost.spend);
+    let mut lines = vec![format!(
+        "{name}  {} turns, {} tokens in, {} out, ${spend}",
+        cost.turns, cost.input_tokens, cost.output_tokens
+    )];
+    lines.extend(ended.outputs.iter().flatten().map(|(key, value)| format!("  {key} = {value}")));
+    if ended.outputs.is_none() {
+        lines.extend(ended.result.iter().map(|text| format!("  result: {text}")));
+    }
+    lines.extend(ended.error.iter().map(|error| format!("  error: {}: {}", error.code, error.message)));
+    lines
+}
+
+/// How a value is written in the record.
+fn word(of: &impl Serialize) -> String {
+    match serde_json::to_value(of) {
+        Ok(Value::String(word)) => word,
+        Ok(other) => other.to_string(),
+        Err(error) => error.to_string(),
+    }
+}

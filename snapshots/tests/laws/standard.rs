@@ -1,0 +1,72 @@
+//! What comes with rye keeps its own rules: the standard library and the examples are clean, and context has its price.
+
+use std::fs;
+
+use rye_compiler::compile::{Request, compile};
+use rye_compiler::plan::Segment;
+use rye_compiler::world::{MapWorld, Space};
+use rye_engine::disk_world::DiskWorld;
+use rye_engine::keys::TrustStore;
+use rye_grammar::ItemId;
+use rye_snapshots::{check, render_diagnostics, standard_library};
+use serde_json::Map;
+
+use super::house::root;
+
+#[test]
+fn the_standard_library_is_clean_by_its_own_check() {
+    let mut world = MapWorld::new();
+    for (path, bytes) in rye_stdlib::files() {
+        world.insert(Space::Project, &path, bytes);
+    }
+    let (diagnostics, sources) = check(&world);
+    assert!(diagnostics.iter().next().is_none(), "{}", render_diagnostics(&diagnostics, &sources));
+}
+
+#[test]
+fn the_examples_are_clean() {
+    let mut seen = 0;
+    for entry in fs::read_dir(root().join("examples")).unwrap() {
+        let folder = entry.unwrap().path();
+        if !folder.join(".ai").is_dir() {
+            continue;
+        }
+        seen += 1;
+        let world = DiskWorld::open(Some(&folder), None, rye_stdlib::files(), TrustStore::default()).unwrap();
+        let (diagnostics, sources) = check(&world);
+        let shown = render_diagnostics(&diagnostics, &sources);
+        assert!(diagnostics.iter().next().is_none(), "{}\n{shown}", folder.display());
+        assert!(folder.join("README.md").is_file(), "{} has no README", folder.display());
+    }
+    assert!(seen >= 3, "the law must see the examples it judges");
+}
+
+/// Tokens (characters / 4, rounded up) of the system prompt and the first message: all that a thread is told before it
+/// does anything, the palette aside. What only a run knows is counted as a long path.
+fn context(extends: &str, name: &str) -> usize {
+    let directive = format!(
+        "```xml\n<directive name=\"{name}\" version=\"1.0.0\"{extends}>\n  <metadata><description>One line.</description>\n  \
+         <model provider=\"scripted\" tier=\"fast\"/></metadata>\n</directive>\n```\n\nDo one thing.\n"
+    );
+    let mut world = standard_library();
+    world.insert(Space::Project, &format!(".ai/directives/{name}.md"), directive.as_bytes());
+    let compiled = compile(&world, &Request::new(ItemId::parse(name).unwrap()).with_inputs(Map::new()));
+    let plan = compiled.value.unwrap().plan;
+    let length = |segment: &Segment| match segment {
+        Segment::Text { text } => text.chars().count(),
+        Segment::Pending { .. } => 80,
+    };
+    let layers = plan.prompt.system.iter().chain(&plan.prompt.first_message);
+    // A blank line stands between layers.
+    layers.map(|layer| layer.segments.iter().map(length).sum::<usize>() + 2).sum::<usize>().div_ceil(4)
+}
+
+#[test]
+fn context_costs_at_most_what_was_promised() {
+    let bare = context("", "bare");
+    assert!((50..=200).contains(&bare), "a bare thread is told {bare} tokens");
+    for base in ["base", "base_execute_only", "base_review"] {
+        let loaded = context(&format!(" extends=\"rye/agent/core/{base}\""), "loaded");
+        assert!(loaded > bare + 100 && loaded <= 1_000, "a thread of `{base}` is told {loaded} tokens");
+    }
+}
