@@ -35,7 +35,8 @@ fn the_examples_are_clean() {
         let world = DiskWorld::open(Some(&folder), None, rye_stdlib::files(), TrustStore::default()).unwrap();
         let (diagnostics, sources) = check(&world);
         let shown = render_diagnostics(&diagnostics, &sources);
-        assert!(diagnostics.iter().next().is_none(), "{}\n{shown}", folder.display());
+        // One of them is about a knowledge item that stands in front of the standard library's, and is told so.
+        assert!(diagnostics.iter().all(|one| one.code() == "item::shadows"), "{}\n{shown}", folder.display());
         assert!(folder.join("README.md").is_file(), "{} has no README", folder.display());
     }
     assert!(seen >= 3, "the law must see the examples it judges");

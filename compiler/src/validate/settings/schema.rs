@@ -209,6 +209,11 @@ pub const FILES: &[File] = &[
             key("default", Shape::Map(FALLBACK), "what no rule names"),
         ]),
     },
+    File {
+        id: "agent/events",
+        about: "What the engine's events are called; nothing changes it.",
+        shape: Shape::Elsewhere,
+    },
     File { id: "agent/hook_conditions", about: "Hooks (section 7).", shape: Shape::Elsewhere },
     File { id: "agent/hooks", about: "Hooks (section 7).", shape: Shape::Elsewhere },
     File {
