@@ -128,7 +128,6 @@ pub struct ComposedHook {
     pub verdict: PlanVerdict,
     /// The knowledge it fetches, where the id is static and the hook is live.
     pub knowledge: Option<Arc<Knowledge>>,
-    pub origin: Origin,
 }
 
 /// Composes one directive for a plan or a run. Where the route depends on something that is not known, that is said
@@ -223,6 +222,10 @@ impl Origin {
         Self { by: By::BuiltIn, span: None }
     }
 
+    fn hook(hook: &HookDecl) -> Self {
+        Self { by: By::Hook(hook.id.node.clone()), span: Some(hook.span) }
+    }
+
     fn directive(directive: &Directive, span: Span) -> Self {
         Self { by: By::Directive(directive.id().clone()), span: Some(span) }
     }
@@ -246,6 +249,11 @@ impl ComposedHook {
     /// Whether a run has to look at it at all.
     pub fn is_live(&self) -> bool {
         matches!(self.verdict, PlanVerdict::Fires | PlanVerdict::Depends { .. })
+    }
+
+    /// Where it was written.
+    pub fn origin(&self) -> Origin {
+        Origin::hook(&self.decl)
     }
 
     /// As the plan keeps it; `None` where the hook has no action because it is disabled.

@@ -17,7 +17,7 @@ use rye_grammar::{ItemId, SourceId};
 
 pub use cache::{HookFiles, Items};
 pub use directive::{Acknowledged, Context, DeclaredLimit, Directive, Field, GrantDecl, ModelRequest, Permissions};
-pub use hook::{HookDecl, HookHole, HookHoles, InputHole};
+pub use hook::{HookDecl, HookHole, HookHoles, HookLine, InputHole};
 pub use knowledge::Knowledge;
 pub use tool::Tool;
 pub use xml::shorten;

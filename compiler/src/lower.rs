@@ -244,7 +244,7 @@ fn layers(composed: &Composed, sources: &rye_grammar::Sources, origins: &mut Ori
         if let Some(knowledge) = &hook.knowledge {
             let key = format!("layer.{}", knowledge.file.id);
             if origins.get(&key).is_none() {
-                origins.insert(key, origin::of(sources, &hook.origin));
+                origins.insert(key, origin::of(sources, &hook.origin()));
             }
         }
     }

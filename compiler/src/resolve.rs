@@ -4,15 +4,13 @@
 use std::sync::Arc;
 
 use rye_grammar::ItemId;
-use rye_grammar::condition::{Path, Segment};
+use rye_grammar::condition::Path;
 use serde_json::{Map, Value};
 
 use crate::compose::Route;
-use crate::hook::HookPoint;
-use crate::item::{Directive, Field, HookDecl, Items, ModelRequest};
-use crate::semantics::condition::{Domain, Effort, Found, Verdict};
+use crate::item::{Directive, Field, HookDecl, HookLine, Items, ModelRequest};
+use crate::semantics::condition::{Condition, Domain, Effort, Found, Verdict};
 use crate::semantics::facts::Facts;
-use crate::semantics::hook_table::{self, Candidate};
 
 /// What is known when a directive is composed.
 #[derive(Clone, Copy)]
@@ -60,11 +58,15 @@ impl Routing {
 /// Routes a directive. A hook that names the directive itself does not apply to it: a base that its own routing rule
 /// matches keeps the parent it declares.
 pub fn route(items: &Items<'_>, leaf: &Directive, launch: &Launch<'_>) -> Routing {
+    let hooks = routing_hooks(items, leaf);
+    if hooks.is_empty() {
+        return Routing::Certain(None);
+    }
     let mut knowledge = Known::before_the_chain(leaf, launch);
     let mut routes = Vec::new();
     let mut on: Vec<String> = Vec::new();
     let mut first = None;
-    for hook in routing_hooks(items, leaf) {
+    for hook in hooks {
         let Some(to) = target(&hook).filter(|to| to != leaf.id()) else { continue };
         match knowledge.verdict(&hook) {
             Verdict::False => {}
@@ -93,15 +95,11 @@ fn finish(mut routes: Vec<Option<Route>>, on: Vec<String>, first: Option<Arc<Hoo
 /// Live `resolve_extends` hooks in order. The chain is not walked yet, so of the directives only the leaf has a say.
 fn routing_hooks(items: &Items<'_>, leaf: &Directive) -> Vec<Arc<HookDecl>> {
     let files = items.hook_files();
-    let all = [&files.user, &leaf.hooks, &files.builtin, &files.project, &files.infra].into_iter().flatten();
-    let hooks: Vec<&Arc<HookDecl>> = all.filter(|h| h.event == HookPoint::ResolveExtends || !h.enabled).collect();
-    if hooks.is_empty() {
-        return Vec::new();
+    if leaf.hooks.is_empty() {
+        return files.routing.clone();
     }
-    let candidates: Vec<Candidate<'_>> = hooks.iter().map(|h| h.candidate()).collect();
-    let places = hook_table::order(&candidates);
-    let live = places.into_iter().filter(|p| p.removed.is_none());
-    live.filter_map(|p| hooks.get(p.index)).map(|h| Arc::clone(h)).collect()
+    let all = [&files.user, &leaf.hooks, &files.builtin, &files.project, &files.infra].into_iter().flatten();
+    HookLine::routing(all)
 }
 
 /// The id a routing hook names; read and checked when the hook was.
@@ -199,21 +197,21 @@ impl<'l> Known<'l> {
     /// What a hook's condition says over these facts.
     pub fn verdict(&mut self, hook: &HookDecl) -> Verdict {
         let Some(condition) = &hook.compiled else { return Verdict::True };
-        self.declare(condition.paths());
+        self.declare(condition);
         condition.evaluate(&self.facts)
     }
 
     /// As [`Known::verdict`], with the unknown facts tried at all the values they can have.
     pub fn over(&mut self, hook: &HookDecl, domain: &dyn Fn(&Path) -> Option<Domain>, effort: &mut Effort) -> Verdict {
         let Some(condition) = &hook.compiled else { return Verdict::True };
-        self.declare(condition.paths());
+        self.declare(condition);
         condition.over(&self.facts, domain, effort)
     }
 
     /// Why a condition is false, from what it read.
     pub fn because(&mut self, hook: &HookDecl) -> String {
         let Some(condition) = &hook.compiled else { return String::new() };
-        self.declare(condition.paths());
+        self.declare(condition);
         let (_, readings) = condition.evaluate_traced(&self.facts);
         let mut reasons: Vec<String> = Vec::new();
         for reading in readings {
@@ -230,9 +228,8 @@ impl<'l> Known<'l> {
     }
 
     /// Whatever a path reads that is not known here is known at run time only.
-    fn declare(&mut self, paths: Vec<&Path>) {
-        for path in paths {
-            let Some(Segment::Name(root)) = path.segments.first() else { continue };
+    fn declare(&mut self, condition: &Condition) {
+        for root in condition.roots() {
             if root == "model"
                 && let Some((asked, resolve)) = self.model.take()
                 && let Some(id) = resolve(asked)
@@ -240,7 +237,7 @@ impl<'l> Known<'l> {
                 self.facts.set("model", Value::String(id));
                 self.roots.push("model");
             }
-            if !self.roots.contains(&root.as_str()) {
+            if !self.roots.contains(&root) {
                 self.facts.unknown(root);
             }
         }

@@ -83,6 +83,10 @@ pub fn check(world: &dyn World, selection: &Selection) -> CheckReport {
 
 /// [`check`] over items that may have been read before; the diagnostics are not sorted yet.
 pub fn check_items(items: &Items<'_>, selection: &Selection) -> (Diagnostics, usize) {
+    // Everything is read anyway, and what is listed is not searched for: no look for a file that is not there.
+    for kind in ItemKind::ALL {
+        items.list(kind);
+    }
     let mut check = Check::new(items);
     check.settings();
     let ids = project_ids(items, ItemKind::Directive);

@@ -1,6 +1,6 @@
 //! The texts of a compilation, by number, with line and column look-up.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::span::{SourceId, Span};
 
@@ -10,7 +10,8 @@ pub struct Source {
     /// What diagnostics print: relative to the project for its files, `user:…` and `system:…` for the other spaces.
     pub path: Arc<str>,
     pub text: Arc<str>,
-    line_starts: Arc<[u32]>,
+    /// Found when the first place is asked for: most texts have nothing to complain about.
+    line_starts: OnceLock<Arc<[u32]>>,
 }
 
 /// A place for people: 1-based line, 1-based column in characters.
@@ -22,19 +23,21 @@ pub struct Position {
 
 impl Source {
     pub fn new(path: impl Into<Arc<str>>, text: impl Into<Arc<str>>) -> Self {
-        let text: Arc<str> = text.into();
-        let mut starts = vec![0u32];
-        for (i, b) in text.bytes().enumerate() {
-            if b == b'\n' {
-                starts.push(u32::try_from(i + 1).unwrap_or(u32::MAX));
-            }
-        }
-        Self { path: path.into(), text, line_starts: starts.into() }
+        Self { path: path.into(), text: text.into(), line_starts: OnceLock::new() }
+    }
+
+    fn line_starts(&self) -> &[u32] {
+        self.line_starts.get_or_init(|| {
+            let ends = self.text.bytes().enumerate().filter(|(_, b)| *b == b'\n');
+            let starts = ends.map(|(i, _)| u32::try_from(i + 1).unwrap_or(u32::MAX));
+            std::iter::once(0).chain(starts).collect()
+        })
     }
 
     pub fn position(&self, offset: u32) -> Position {
-        let line = self.line_starts.partition_point(|s| *s <= offset).saturating_sub(1);
-        let start = self.line_starts.get(line).copied().unwrap_or(0) as usize;
+        let starts = self.line_starts();
+        let line = starts.partition_point(|s| *s <= offset).saturating_sub(1);
+        let start = starts.get(line).copied().unwrap_or(0) as usize;
         let column = self.text.get(start..offset as usize).map_or(0, |s| s.chars().count());
         let one_based = |n: usize| u32::try_from(n + 1).unwrap_or(u32::MAX);
         Position { line: one_based(line), column: one_based(column) }
@@ -52,9 +55,9 @@ pub struct InvalidUtf8 {
 ///
 /// # Errors
 /// [`InvalidUtf8`], with the offset into `bytes`.
-pub fn decode(bytes: &[u8]) -> Result<String, InvalidUtf8> {
+pub fn decode(bytes: &[u8]) -> Result<&str, InvalidUtf8> {
     let text = std::str::from_utf8(bytes).map_err(|e| InvalidUtf8 { offset: e.valid_up_to() })?;
-    Ok(text.strip_prefix('\u{feff}').unwrap_or(text).to_owned())
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
 /// Every text read so far; a [`SourceId`] is an index into it.

@@ -1,6 +1,7 @@
 //! The hooks of a composition: ordered, judged by what is known, and rid of what the chain brings anyway
 //! (`language.md` 7, and 8 steps 4 and 5).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use rye_grammar::ItemId;
@@ -8,47 +9,39 @@ use rye_grammar::ItemId;
 use super::context::suppress;
 use super::{By, Composed, ComposedHook, Duplicate, Origin, Suppression};
 use crate::hook::{HookPoint, HookSource, PlanVerdict, Position};
-use crate::item::{HookDecl, Items};
+use crate::item::{HookDecl, HookLine, Items};
 use crate::resolve::{Inputs, Known, Launch};
 use crate::semantics::condition::Verdict;
 use crate::semantics::hook_point::{self, Mode};
-use crate::semantics::hook_table::{self, Candidate, Removed};
+use crate::semantics::hook_table::Removed;
 
 /// Fills `hooks` of a composition whose context is complete.
 pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) {
-    let all = candidates(items, composed);
-    let order: Vec<Candidate<'_>> = all.iter().map(|h| h.candidate()).collect();
-    let places = hook_table::order(&order);
     let Some(leaf) = composed.leaf().cloned() else { return };
+    let line = line(items, composed);
     let mut suppressions = std::mem::take(&mut composed.suppressions);
     let request = composed.model.as_ref().map(|m| &m.value);
     let mut known = Known::of_chain(&leaf, request, composed.inputs.values().map(|f| &f.value), launch);
-    let mut at_routing = Known::before_the_chain(&leaf, launch);
+    let mut at_routing = None;
     let explain = matches!(launch.inputs, Inputs::Given(_));
-    let mut hooks = Vec::with_capacity(places.len());
-    for place in places {
-        let Some(decl) = all.get(place.index) else { continue };
-        let origin = Origin { by: By::Hook(decl.id.node.clone()), span: Some(decl.span) };
+    let mut hooks = Vec::with_capacity(line.places.len());
+    for place in &line.places {
+        let Some(decl) = line.hooks.get(place.index) else { continue };
         let removed = match place.removed {
             Some(Removed::Disabled) => Some("`enabled: false`".to_owned()),
-            Some(Removed::Replaced { by }) => all.get(by).map(replaced_because),
-            None => suppressed_by(&mut suppressions, decl, &origin),
+            Some(Removed::Replaced { by }) => line.hooks.get(by).map(replaced_because),
+            None => suppressed_by(&mut suppressions, decl),
         };
         let verdict = match removed {
             Some(because) => PlanVerdict::Removed { because },
             None if decl.event == HookPoint::ResolveExtends => {
-                routing_verdict(composed, decl, &mut at_routing, explain)
+                let known = at_routing.get_or_insert_with(|| Known::before_the_chain(&leaf, launch));
+                routing_verdict(composed, decl, known, explain)
             }
             None => verdict(decl, &mut known, explain),
         };
-        hooks.push(ComposedHook {
-            decl: decl.clone(),
-            layer: place.layer,
-            source: decl.source.clone(),
-            verdict,
-            knowledge: None,
-            origin,
-        });
+        let (decl, source) = (decl.clone(), decl.source.clone());
+        hooks.push(ComposedHook { decl, layer: place.layer, source, verdict, knowledge: None });
     }
     composed.suppressions = suppressions;
     shadow(&mut hooks);
@@ -59,15 +52,24 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) 
     composed.hooks = hooks;
 }
 
-/// Every hook that could apply, in source order.
-fn candidates(items: &Items<'_>, composed: &Composed) -> Vec<Arc<HookDecl>> {
+/// Every hook that could apply, in line. Where the chain has none of its own, it is the same for every directive.
+fn line<'i>(items: &'i Items<'_>, composed: &Composed) -> Cow<'i, HookLine> {
     let files = items.hook_files();
-    let of_chain = composed.chain.iter().rev().enumerate().flat_map(|(i, directive)| {
-        // Routing happened before the chain was walked: an ancestor had no say in it.
-        directive.hooks.iter().filter(move |h| i == 0 || h.event != HookPoint::ResolveExtends)
-    });
-    let user = files.user.iter();
-    user.chain(of_chain).chain(&files.builtin).chain(&files.project).chain(&files.infra).cloned().collect()
+    let of_chain: Vec<&Arc<HookDecl>> = composed
+        .chain
+        .iter()
+        .rev()
+        .enumerate()
+        .flat_map(|(i, directive)| {
+            // Routing happened before the chain was walked: an ancestor had no say in it.
+            directive.hooks.iter().filter(move |h| i == 0 || h.event != HookPoint::ResolveExtends)
+        })
+        .collect();
+    if of_chain.is_empty() {
+        return Cow::Borrowed(&files.line);
+    }
+    let all = files.user.iter().chain(of_chain).chain(&files.builtin).chain(&files.project).chain(&files.infra);
+    Cow::Owned(HookLine::new(all.cloned().collect()))
 }
 
 fn replaced_because(by: &Arc<HookDecl>) -> String {
@@ -81,15 +83,19 @@ fn replaced_because(by: &Arc<HookDecl>) -> String {
 
 /// What a hook would bring into the prompt can be suppressed, by its id or by the knowledge's. Hooks that guard or
 /// steer a run are not the chain's to remove, except its own.
-fn suppressed_by(suppressions: &mut [Suppression], decl: &HookDecl, origin: &Origin) -> Option<String> {
+fn suppressed_by(suppressions: &mut [Suppression], decl: &HookDecl) -> Option<String> {
+    if suppressions.is_empty() {
+        return None;
+    }
     let collects = hook_point::of(decl.event).mode == Mode::Collect;
     let own = matches!(decl.source, HookSource::Directive { .. });
     if !collects && !own {
         return None;
     }
-    let by_id = suppress(suppressions, &decl.id.node, origin).then(|| decl.id.node.clone());
+    let origin = Origin::hook(decl);
+    let by_id = suppress(suppressions, &decl.id.node, &origin).then(|| decl.id.node.clone());
     let knowledge = decl.fetched.as_ref().filter(|_| collects).map(ToString::to_string);
-    let by_knowledge = knowledge.filter(|id| suppress(suppressions, id, origin));
+    let by_knowledge = knowledge.filter(|id| suppress(suppressions, id, &origin));
     let id = by_id.or(by_knowledge)?;
     let by = suppressions.iter().find(|s| s.id == id).map(|s| &s.origin.by);
     Some(match by {
@@ -121,7 +127,7 @@ fn routing_verdict(composed: &Composed, decl: &Arc<HookDecl>, known: &mut Known,
 fn shadow(hooks: &mut [ComposedHook]) {
     let mut answered: Option<String> = None;
     for hook in hooks.iter_mut() {
-        if hook_point::of(hook.decl.event).mode != Mode::FirstMatch || !hook.is_live() {
+        if !hook.is_live() || hook_point::of(hook.decl.event).mode != Mode::FirstMatch {
             continue;
         }
         if let Some(by) = &answered {
@@ -135,13 +141,13 @@ fn shadow(hooks: &mut [ComposedHook]) {
 /// An item that hooks and the chain bring appears once. What comes for certain stays, at its first place; a hook that
 /// only may fire gives way to it.
 fn brought_once(composed: &mut Composed, hooks: &mut [ComposedHook]) {
+    let mut live: Vec<&mut ComposedHook> = hooks.iter_mut().filter(|h| h.is_live()).collect();
     for steps in [FRESH.as_slice(), CONTINUED.as_slice()] {
         let mut brought: Vec<Brought> = Vec::new();
         for step in steps {
             match step {
                 Step::Hooks(event, position) => {
-                    for hook in hooks.iter_mut().filter(|h| h.verdict == PlanVerdict::Fires && h.at(*event, *position))
-                    {
+                    for hook in live.iter_mut().filter(|h| h.verdict == PlanVerdict::Fires && h.at(*event, *position)) {
                         let Some(id) = hook.decl.fetched.clone() else { continue };
                         if !hook.give_way(&brought, &id) {
                             brought.push(Brought { id, hook: Some(hook.decl.id.node.clone()) });
@@ -153,7 +159,7 @@ fn brought_once(composed: &mut Composed, hooks: &mut [ComposedHook]) {
         }
         for step in steps {
             let Step::Hooks(event, position) = step else { continue };
-            for hook in hooks.iter_mut().filter(|h| h.is_live() && h.at(*event, *position)) {
+            for hook in live.iter_mut().filter(|h| h.at(*event, *position)) {
                 if let (PlanVerdict::Depends { .. }, Some(id)) = (&hook.verdict, hook.decl.fetched.clone()) {
                     hook.give_way(&brought, &id);
                 }

@@ -10,7 +10,7 @@ use rye_grammar::{ItemId, Source, SourceId, Sources, Span, SyntaxError, source, 
 use sha2::{Digest, Sha256};
 
 use super::hook::read as hook_reader;
-use super::{Directive, FileRef, HookDecl, Knowledge, Tool, config, data, directive, knowledge, tool};
+use super::{Directive, FileRef, HookDecl, HookLine, Knowledge, Tool, config, data, directive, knowledge, tool};
 use crate::diagnostics::{Diagnostics, ItemError, closest};
 use crate::hook::HookSource;
 use crate::plan::hex;
@@ -45,6 +45,10 @@ pub struct HookFiles {
     pub project: Vec<Arc<HookDecl>>,
     /// `infra_hooks` of any space: layer 4 whatever number they carry.
     pub infra: Vec<Arc<HookDecl>>,
+    /// All of them, as they stand for a directive that has none of its own.
+    pub line: HookLine,
+    /// Those that route such a directive, in evaluation order.
+    pub routing: Vec<Arc<HookDecl>>,
 }
 
 impl<'w> Items<'w> {
@@ -280,7 +284,7 @@ impl<'w> Items<'w> {
             let Ok(id) = ItemId::parse("agent/agent") else { return false };
             let files = self.world.candidates(ItemKind::Config, &id).unwrap_or_default();
             files.iter().filter_map(|located| source::decode(&located.bytes).ok()).any(|text| {
-                let tree = yaml::parse(SourceId(u32::MAX), &text).tree;
+                let tree = yaml::parse(SourceId(u32::MAX), text).tree;
                 tree.get("signing").and_then(|s| s.get("require")).and_then(Node::as_str) == Some("all")
             })
         })
@@ -322,6 +326,8 @@ impl<'w> Items<'w> {
             let source = diagnostic.labels().first().map(|l| l.span.source);
             self.found.borrow_mut().entry(source).or_default().push(diagnostic);
         }
+        let all = || [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten();
+        (files.line, files.routing) = (HookLine::new(all().cloned().collect()), HookLine::routing(all()));
         files
     }
 }

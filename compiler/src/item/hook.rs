@@ -16,7 +16,7 @@ use super::FileRef;
 use crate::diagnostics::Diagnostics;
 use crate::hook::{HookAction, HookPoint, HookSource, OnFailure, Position};
 use crate::semantics::condition::{Condition, ConditionFault};
-use crate::semantics::hook_table::Candidate;
+use crate::semantics::hook_table::{self, Candidate, Place};
 use crate::world::Space;
 
 #[derive(Debug, Clone)]
@@ -102,6 +102,29 @@ impl HookDecl {
     /// As the table of hooks orders it.
     pub fn candidate(&self) -> Candidate<'_> {
         Candidate { id: &self.id.node, layer: self.layer, source: &self.source, enabled: self.enabled }
+    }
+}
+
+/// Hooks in source order, and how they stand among each other.
+#[derive(Debug, Clone, Default)]
+pub struct HookLine {
+    pub hooks: Vec<Arc<HookDecl>>,
+    /// In evaluation order; indices into `hooks`.
+    pub places: Vec<Place>,
+}
+
+impl HookLine {
+    pub fn new(hooks: Vec<Arc<HookDecl>>) -> Self {
+        let candidates: Vec<Candidate<'_>> = hooks.iter().map(|h| h.candidate()).collect();
+        let places = hook_table::order(&candidates);
+        Self { hooks, places }
+    }
+
+    /// Of hooks in source order, the live ones that route a directive, in evaluation order.
+    pub fn routing<'h>(hooks: impl Iterator<Item = &'h Arc<HookDecl>>) -> Vec<Arc<HookDecl>> {
+        let line = Self::new(hooks.filter(|h| h.event == HookPoint::ResolveExtends || !h.enabled).cloned().collect());
+        let live = line.places.iter().filter(|p| p.removed.is_none());
+        live.filter_map(|p| line.hooks.get(p.index)).cloned().collect()
     }
 }
 

@@ -26,7 +26,7 @@ pub fn lower(frame: &Frame<'_>, sources: &Sources, origins: &mut Origins) -> (Ve
         // A hook that is disabled may have no action; there is nothing to plan then.
         let Some(mut plan) = hook.planned() else { continue };
         plan.verdict = verdict;
-        let origin = origin::of(sources, &hook.origin);
+        let origin = origin::of(sources, &hook.origin());
         traces.push(HookTrace { because, place: origin.place.clone() });
         let key = format!("hook.{}", plan.id);
         if origins.get(&key).is_none() || plan.is_live() {

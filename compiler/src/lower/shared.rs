@@ -43,8 +43,10 @@ pub struct Shared<'i, 'w> {
     risks: RefCell<BTreeMap<String, Risk>>,
     primaries: RefCell<BTreeMap<String, Vec<Primary>>>,
     sized: RefCell<BTreeMap<ItemId, Option<Sized>>>,
-    /// By the `<permissions>` element.
-    palettes: RefCell<BTreeMap<Span, Rc<Built>>>,
+    /// By the patterns: directives that may do the same have the same palette.
+    palettes: RefCell<BTreeMap<Vec<String>, Rc<Built>>>,
+    /// Those that something is wrong with, by the `<permissions>` element that has to hear it.
+    faulty: RefCell<BTreeMap<Span, Rc<Built>>>,
     proofs: RefCell<BTreeMap<Needs, (Graph, Vec<PlanError>)>>,
     found: Rc<RefCell<Diagnostics>>,
 }
@@ -62,6 +64,7 @@ impl<'i, 'w> Shared<'i, 'w> {
             primaries: RefCell::default(),
             sized: RefCell::default(),
             palettes: RefCell::default(),
+            faulty: RefCell::default(),
             proofs: RefCell::default(),
             found: Rc::default(),
         }
@@ -159,7 +162,13 @@ impl<'i, 'w> Shared<'i, 'w> {
     /// The palette of a composed directive's capabilities, without the return tool.
     pub fn palette(&self, composed: &Composed, capabilities: &Capabilities) -> Rc<Built> {
         let key = composed.permissions.as_ref().map(|p| p.value.span);
-        if let Some(known) = key.and_then(|key| self.palettes.borrow().get(&key).cloned()) {
+        if let Some(known) = key.and_then(|key| self.faulty.borrow().get(&key).cloned()) {
+            return known;
+        }
+        // The primaries of who declares nothing are not those of who declares an empty set.
+        let patterns = capabilities.declared || !capabilities.grants.is_empty();
+        let patterns = patterns.then(|| capabilities.grants.iter().map(|g| g.pattern.clone()).collect::<Vec<_>>());
+        if let Some(known) = patterns.as_ref().and_then(|patterns| self.palettes.borrow().get(patterns).cloned()) {
             return known;
         }
         let preload = self.preload();
@@ -182,8 +191,13 @@ impl<'i, 'w> Shared<'i, 'w> {
             diagnostics.push(PaletteError::Dropped { tools: heavy, max_tokens: preload.max_tokens, span });
         }
         let built = Rc::new(Built { palette, diagnostics });
-        if let Some(key) = key {
-            self.palettes.borrow_mut().insert(key, Rc::clone(&built));
+        if !built.diagnostics.is_empty() {
+            // Its spans are this element's alone.
+            if let Some(key) = key {
+                self.faulty.borrow_mut().insert(key, Rc::clone(&built));
+            }
+        } else if let Some(patterns) = patterns {
+            self.palettes.borrow_mut().insert(patterns, Rc::clone(&built));
         }
         built
     }

@@ -141,11 +141,16 @@ pub struct Request<'a> {
 impl Request<'_> {
     /// The capability string this needs.
     pub fn capability(&self) -> String {
-        let head = format!("rye.{}.{}", self.primary, self.item_type);
-        match self.item_id {
-            Some(id) => format!("{head}.{}", id.dotted()),
-            None => head,
+        let parts = ["rye.", self.primary.as_str(), ".", self.item_type.as_str()];
+        let id = self.item_id.map_or("", ItemId::as_str);
+        // Built in one piece: the gate asks for every call.
+        let mut capability = String::with_capacity(parts.iter().map(|part| part.len()).sum::<usize>() + 1 + id.len());
+        capability.extend(parts);
+        if self.item_id.is_some() {
+            capability.push('.');
+            capability.extend(id.chars().map(|c| if c == '/' { '.' } else { c }));
         }
+        capability
     }
 
     /// What needs no grant: the engine's own thread tools and the structured return, in the system space alone.

@@ -6,7 +6,7 @@ mod evaluate;
 
 use regex::Regex;
 use rye_grammar::Span;
-use rye_grammar::condition::{ArithmeticOp, Expr, Path};
+use rye_grammar::condition::{ArithmeticOp, Expr, Path, Segment};
 use serde_json::Value;
 
 use super::facts::Facts;
@@ -17,6 +17,8 @@ pub use domain::{Domain, Effort};
 #[derive(Debug, Clone)]
 pub struct Condition {
     root: Node,
+    /// The first names of the paths it reads, each once.
+    roots: Box<[Box<str>]>,
 }
 
 /// What a condition says over some facts (Kleene's three values).
@@ -81,7 +83,7 @@ enum Comparison {
 impl Condition {
     /// The condition that holds everywhere: what no condition and `{}` mean.
     pub fn always() -> Self {
-        Self { root: Node::Literal(Value::Bool(true)) }
+        Self { root: Node::Literal(Value::Bool(true)), roots: Box::default() }
     }
 
     /// Compiles with no more types known than those of the literals.
@@ -97,7 +99,7 @@ impl Condition {
     /// # Errors
     /// As [`Condition::compile`], and wherever a declared type makes a part of the condition false for ever.
     pub fn compile_typed(expr: &Expr, types: &dyn Fn(&Path) -> Option<Type>) -> Result<Self, Vec<ConditionFault>> {
-        compile::compile(expr, types).map(|root| Self { root })
+        compile::compile(expr, types).map(|root| Self { roots: roots(&root), root })
     }
 
     /// Whether the condition holds over these facts.
@@ -112,12 +114,30 @@ impl Condition {
         (verdict, readings)
     }
 
+    /// The facts the condition may read, by the first name of their paths, in order of first appearance, each once.
+    pub fn roots(&self) -> impl Iterator<Item = &str> {
+        self.roots.iter().map(AsRef::as_ref)
+    }
+
     /// Every path the condition may read, in order of first appearance, each once.
     pub fn paths(&self) -> Vec<&Path> {
         let mut paths = Vec::new();
         collect(&self.root, &mut paths);
         paths
     }
+}
+
+fn roots(root: &Node) -> Box<[Box<str>]> {
+    let mut paths = Vec::new();
+    collect(root, &mut paths);
+    let mut names: Vec<Box<str>> = Vec::new();
+    for path in paths {
+        let Some(Segment::Name(name)) = path.segments.first() else { continue };
+        if !names.iter().any(|n| **n == **name) {
+            names.push(name.as_str().into());
+        }
+    }
+    names.into()
 }
 
 fn collect<'a>(node: &'a Node, paths: &mut Vec<&'a Path>) {

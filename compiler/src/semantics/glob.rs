@@ -2,12 +2,27 @@
 
 pub mod inclusion;
 
+use std::sync::OnceLock;
+
 pub use inclusion::{Coverage, covers};
 
-/// A compiled pattern.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A pattern, ready to be matched.
+#[derive(Debug, Clone)]
 pub struct Glob {
-    tokens: Vec<Token>,
+    pattern: Box<str>,
+    shape: Shape,
+    /// Read at the first question that the shape alone does not answer.
+    tokens: OnceLock<Vec<Token>>,
+}
+
+/// What patterns mostly are; the rest is matched token by token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// Stands for itself.
+    Exact,
+    /// One `*`, at the end.
+    Prefix,
+    Other,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,54 +51,59 @@ impl Token {
 
 impl Glob {
     pub fn new(pattern: &str) -> Self {
-        let chars: Vec<char> = pattern.chars().collect();
-        let mut tokens = Vec::with_capacity(chars.len());
-        let mut at = 0;
-        while let Some(&c) = chars.get(at) {
-            at += 1;
-            match c {
-                '*' => {
-                    if tokens.last() != Some(&Token::Run) {
-                        tokens.push(Token::Run);
-                    }
-                }
-                '?' => tokens.push(Token::One),
-                '[' => {
-                    if let Some((class, after)) = class(&chars, at) {
-                        tokens.push(class);
-                        at = after;
-                    } else {
-                        tokens.push(Token::Literal('['));
-                    }
-                }
-                literal => tokens.push(Token::Literal(literal)),
-            }
-        }
-        Self { tokens }
+        let special = |c: char| matches!(c, '*' | '?' | '[');
+        let shape = match pattern.find(special) {
+            None => Shape::Exact,
+            Some(at) if at + 1 == pattern.len() && pattern.ends_with('*') => Shape::Prefix,
+            Some(_) => Shape::Other,
+        };
+        Self { pattern: pattern.into(), shape, tokens: OnceLock::new() }
     }
 
     /// Whether the pattern stands for this one text and nothing else.
     pub fn is_literal(&self) -> bool {
-        self.tokens.iter().all(|token| matches!(token, Token::Literal(_)))
+        match self.shape {
+            Shape::Exact => true,
+            Shape::Prefix => false,
+            Shape::Other => self.tokens().iter().all(|token| matches!(token, Token::Literal(_))),
+        }
     }
 
     /// How many characters the pattern spells out; the most specific pattern has the most.
     pub fn literal_chars(&self) -> usize {
-        self.tokens.iter().filter(|token| matches!(token, Token::Literal(_))).count()
+        match self.shape {
+            Shape::Exact => self.pattern.chars().count(),
+            Shape::Prefix => self.pattern.chars().count() - 1,
+            Shape::Other => self.tokens().iter().filter(|token| matches!(token, Token::Literal(_))).count(),
+        }
     }
 
-    /// Whether the whole text matches. Iterative: at most pattern length × text length steps, no memory.
+    fn tokens(&self) -> &[Token] {
+        self.tokens.get_or_init(|| tokens(&self.pattern))
+    }
+
+    /// Whether the whole text matches.
     pub fn matches(&self, text: &str) -> bool {
+        match self.shape {
+            Shape::Exact => *self.pattern == *text,
+            Shape::Prefix => self.pattern.strip_suffix('*').is_some_and(|prefix| text.starts_with(prefix)),
+            Shape::Other => self.matches_tokens(text),
+        }
+    }
+
+    /// Iterative: at most pattern length × text length steps, no memory.
+    fn matches_tokens(&self, text: &str) -> bool {
+        let tokens = self.tokens();
         let mut rest = text.chars();
         let mut token = 0;
         // After a run: the token behind it, and the text from which that token was tried last.
         let mut retry: Option<(usize, std::str::Chars<'_>)> = None;
         loop {
             let before = rest.clone();
-            match (self.tokens.get(token), rest.next()) {
+            match (tokens.get(token), rest.next()) {
                 (Some(Token::Run), _) => {
                     token += 1;
-                    if token == self.tokens.len() {
+                    if token == tokens.len() {
                         return true;
                     }
                     retry = Some((token, before.clone()));
@@ -104,6 +124,41 @@ impl Glob {
             }
         }
     }
+}
+
+impl PartialEq for Glob {
+    fn eq(&self, other: &Self) -> bool {
+        self.tokens() == other.tokens()
+    }
+}
+
+impl Eq for Glob {}
+
+fn tokens(pattern: &str) -> Vec<Token> {
+    let chars: Vec<char> = pattern.chars().collect();
+    let mut tokens = Vec::with_capacity(chars.len());
+    let mut at = 0;
+    while let Some(&c) = chars.get(at) {
+        at += 1;
+        match c {
+            '*' => {
+                if tokens.last() != Some(&Token::Run) {
+                    tokens.push(Token::Run);
+                }
+            }
+            '?' => tokens.push(Token::One),
+            '[' => {
+                if let Some((class, after)) = class(&chars, at) {
+                    tokens.push(class);
+                    at = after;
+                } else {
+                    tokens.push(Token::Literal('['));
+                }
+            }
+            literal => tokens.push(Token::Literal(literal)),
+        }
+    }
+    tokens
 }
 
 /// Whether `pattern` matches the whole of `text`.

@@ -1,6 +1,8 @@
 //! The order of hooks (`language.md` 7): layers, replacement by id, what is switched off. Which hooks there are and
 //! what their conditions say is the caller's business.
 
+use std::collections::HashMap;
+
 use crate::hook::HookSource;
 
 /// A hook as far as its order is concerned, in source order: user, directive (leaf first), built-in, project,
@@ -48,16 +50,17 @@ pub const INFRASTRUCTURE: f64 = 4.0;
 
 /// The candidates in evaluation order; removed ones stay, at the place they would have.
 pub fn order(candidates: &[Candidate<'_>]) -> Vec<Place> {
+    let named = Named::new(candidates);
     let mut keyed: Vec<((f64, usize), Place)> = Vec::with_capacity(candidates.len());
     for (index, candidate) in candidates.iter().enumerate() {
         let infrastructure = matches!(candidate.source, HookSource::Infrastructure);
         let own = candidate.layer.filter(|_| !infrastructure).unwrap_or_else(|| own_layer(candidate.source));
-        let (layer, rank) = match replaced_built_in(candidates, candidate) {
+        let (layer, rank) = match named.replaced_built_in(candidate) {
             // In the built-in's place, unless it names a layer of its own.
             Some((built_in, its_layer)) if candidate.layer.is_none() => (its_layer, built_in),
             Some(_) | None => (own, index),
         };
-        let removed = match replacement(candidates, index, candidate) {
+        let removed = match named.replacement(candidate) {
             Some(by) => Some(Removed::Replaced { by }),
             None if !candidate.enabled => Some(Removed::Disabled),
             None => None,
@@ -69,27 +72,51 @@ pub fn order(candidates: &[Candidate<'_>]) -> Vec<Place> {
     keyed.into_iter().map(|(_, place)| place).collect()
 }
 
-/// The built-in whose place a project or user hook takes: its index and layer.
-fn replaced_built_in(candidates: &[Candidate<'_>], hook: &Candidate<'_>) -> Option<(usize, f64)> {
-    if !replaces(hook.source) {
-        return None;
-    }
-    let (index, built_in) =
-        candidates.iter().enumerate().find(|(_, c)| matches!(c.source, HookSource::Builtin) && c.id == hook.id)?;
-    Some((index, built_in.layer.unwrap_or_else(|| own_layer(built_in.source))))
+/// The first hook of each id, by what can replace and what can be replaced.
+struct Named<'h> {
+    built_in: HashMap<&'h str, (usize, f64)>,
+    project: HashMap<&'h str, usize>,
+    user: HashMap<&'h str, usize>,
 }
 
-/// Who takes the place of a candidate: the project before the user, both before the built-in.
-fn replacement(candidates: &[Candidate<'_>], index: usize, hook: &Candidate<'_>) -> Option<usize> {
-    let named = |wanted: fn(&HookSource) -> bool| {
-        candidates.iter().enumerate().find(|(i, c)| *i != index && c.id == hook.id && wanted(c.source)).map(|(i, _)| i)
-    };
-    let project = || named(|s| matches!(s, HookSource::Project));
-    match hook.source {
-        HookSource::Builtin => project().or_else(|| named(|s| matches!(s, HookSource::User))),
-        // Two replacements of one built-in: the project's wins, as everywhere.
-        HookSource::User if replaced_built_in(candidates, hook).is_some() => project(),
-        HookSource::User | HookSource::Directive { .. } | HookSource::Project | HookSource::Infrastructure => None,
+impl<'h> Named<'h> {
+    fn new(candidates: &[Candidate<'h>]) -> Self {
+        let mut named = Self { built_in: HashMap::new(), project: HashMap::new(), user: HashMap::new() };
+        for (index, candidate) in candidates.iter().enumerate() {
+            match candidate.source {
+                HookSource::Builtin => {
+                    let layer = candidate.layer.unwrap_or_else(|| own_layer(candidate.source));
+                    named.built_in.entry(candidate.id).or_insert((index, layer));
+                }
+                HookSource::Project => {
+                    named.project.entry(candidate.id).or_insert(index);
+                }
+                HookSource::User => {
+                    named.user.entry(candidate.id).or_insert(index);
+                }
+                HookSource::Directive { .. } | HookSource::Infrastructure => {}
+            }
+        }
+        named
+    }
+
+    /// The built-in whose place a project or user hook takes: its index and layer.
+    fn replaced_built_in(&self, hook: &Candidate<'_>) -> Option<(usize, f64)> {
+        if !replaces(hook.source) {
+            return None;
+        }
+        self.built_in.get(hook.id).copied()
+    }
+
+    /// Who takes the place of a candidate: the project before the user, both before the built-in.
+    fn replacement(&self, hook: &Candidate<'_>) -> Option<usize> {
+        let project = || self.project.get(hook.id).copied();
+        match hook.source {
+            HookSource::Builtin => project().or_else(|| self.user.get(hook.id).copied()),
+            // Two replacements of one built-in: the project's wins, as everywhere.
+            HookSource::User if self.built_in.contains_key(hook.id) => project(),
+            HookSource::User | HookSource::Directive { .. } | HookSource::Project | HookSource::Infrastructure => None,
+        }
     }
 }
 

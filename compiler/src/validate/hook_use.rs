@@ -38,6 +38,11 @@ impl HookUses {
             if *fires {
                 continue;
             }
+            let never = matches!(hook.verdict, PlanVerdict::Never { .. });
+            // The hooks of files are all looked at in the end, whether or not anything said that they fire.
+            if never && !matches!(decl.source, HookSource::Directive { .. }) {
+                continue;
+            }
             *fires = match &hook.verdict {
                 PlanVerdict::Never { .. } => false,
                 PlanVerdict::Depends { .. } => could_fire(composed, decl, launch, &mut self.effort),

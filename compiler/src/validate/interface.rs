@@ -7,8 +7,9 @@ use rye_grammar::condition::{Path, Segment};
 use rye_grammar::{ItemId, Span, Spanned};
 use serde_json::{Map, Value};
 
-use crate::compose::{Composed, compose_all};
+use crate::compose::{Composed, ComposedHook, compose_all};
 use crate::diagnostics::{Diagnostics, InterfaceError, closest};
+use crate::hook::PlanVerdict;
 use crate::item::directive::fields;
 use crate::item::{HookDecl, Items};
 use crate::resolve::{Inputs, Launch};
@@ -56,12 +57,8 @@ impl InputUses {
         self.outputs
             .extend(composed.outputs.keys().filter(|name| !self.outputs.contains(*name)).cloned().collect::<Vec<_>>());
         let Some(leaf) = composed.leaf().filter(|_| !composed.inputs.is_empty()) else { return };
-        let hooks: Vec<Arc<Named>> = composed
-            .hooks
-            .iter()
-            .filter(|h| h.is_live() || matches!(h.verdict, crate::hook::PlanVerdict::Never { .. }))
-            .map(|h| self.named_by(items, &h.decl))
-            .collect();
+        // Hooks are asked only where the body does not read the input.
+        let mut hooks: Option<Vec<Arc<Named>>> = None;
         for (name, field) in &composed.inputs {
             let in_project = composed.chain.iter().any(|d| {
                 d.file.space == Space::Project && d.inputs.get(name).is_some_and(|f| f.span == field.value.span)
@@ -72,10 +69,15 @@ impl InputUses {
             // Of a file with errors nobody knows what it would have used.
             let used = items.is_broken(leaf.file.source)
                 || template::input_holes(&leaf.body_template).any(|h| h.name == *name)
-                || hooks.iter().any(|h| h.has(name));
+                || hooks.get_or_insert_with(|| self.named(items, composed)).iter().any(|h| h.has(name));
             let (_, ever) = self.uses.entry(field.value.span).or_insert_with(|| (name.clone(), false));
             *ever |= used;
         }
+    }
+
+    fn named(&mut self, items: &Items<'_>, composed: &Composed) -> Vec<Arc<Named>> {
+        let asked = |h: &&ComposedHook| h.is_live() || matches!(h.verdict, PlanVerdict::Never { .. });
+        composed.hooks.iter().filter(asked).map(|h| self.named_by(items, &h.decl)).collect()
     }
 
     /// What a hook's condition, action and fetched knowledge read.

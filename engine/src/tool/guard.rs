@@ -47,6 +47,11 @@ pub struct Guarded {
     pub object: Option<String>,
 }
 
+/// Whether a result is sure to enter the conversation as it is, so that nothing has to be stored.
+pub fn is_kept_whole(outcome: &ToolOutcome, max_bytes: usize) -> bool {
+    matches!(&outcome.content, Value::String(text) if text.len() <= max_bytes)
+}
+
 /// Bounds a result. `earlier` maps the hash of each result that is still in the conversation to its call's id.
 ///
 /// # Errors

@@ -117,6 +117,14 @@ pub fn read_inputs(source: SourceId, text: &str, base: usize) -> Parsed<InputsTe
             continue;
         }
         pending.push_str(slice(text, at, open));
+        if let Some(hole) = plain_input(source, text, base, open) {
+            at = open + hole.span.len();
+            if !pending.is_empty() {
+                parts.push(InputsPart::Text(std::mem::take(&mut pending)));
+            }
+            parts.push(InputsPart::Input(hole));
+            continue;
+        }
         let window = input_window(text, open);
         let (hole, stopped) = match TemplateParser::parse(Rule::input, window) {
             Ok(mut pairs) => (pairs.next().and_then(|pair| input(source, base + open, &pair)), OPEN.len()),
@@ -142,6 +150,19 @@ pub fn read_inputs(source: SourceId, text: &str, base: usize) -> Parsed<InputsTe
         parts.push(InputsPart::Text(pending));
     }
     Parsed { tree: InputsText { parts }, errors }
+}
+
+/// `{input:name}` and nothing more, which needs no parser.
+fn plain_input(source: SourceId, text: &str, base: usize, open: usize) -> Option<InputHole> {
+    let inside = text.get(open + "{input:".len()..)?;
+    let len = inside.bytes().position(|b| !(b.is_ascii_alphanumeric() || b == b'_'))?;
+    let (name, rest) = inside.split_at_checked(len)?;
+    if !rest.starts_with('}') || name.starts_with(|c: char| c.is_ascii_digit()) || name.is_empty() {
+        return None;
+    }
+    let start = base + open;
+    let span = Span::new(source, start, start + "{input:".len() + len + 1);
+    Some(InputHole { name: name.to_owned(), when_missing: WhenMissing::Refuse, span })
 }
 
 /// Parts of a template in which neighbouring texts are one.

@@ -22,6 +22,13 @@ pub(super) fn is_name_char(c: char) -> bool {
 
 /// The length of the name at the start of `text`; 0 where there is none.
 pub(super) fn name_len(text: &str) -> usize {
+    let name_byte = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b':' | b'-' | b'.');
+    // Names are ASCII nearly always, and then bytes tell.
+    let ascii = text.bytes().position(|b| !name_byte(&b)).unwrap_or(text.len());
+    if text.as_bytes().get(ascii).is_none_or(u8::is_ascii) {
+        let starts = text.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || matches!(b, b'_' | b':'));
+        return if starts { ascii } else { 0 };
+    }
     if !text.starts_with(is_name_start) {
         return 0;
     }
@@ -49,6 +56,10 @@ pub(super) fn resolve(reference: &str) -> Option<char> {
 
 /// Text with the line ends XML gives it: `\r\n` and a lone `\r` read as `\n`.
 pub(super) fn push_text(into: &mut String, raw: &str) {
+    if !raw.as_bytes().contains(&b'\r') {
+        into.push_str(raw);
+        return;
+    }
     let mut rest = raw;
     while let Some(at) = rest.find('\r') {
         into.push_str(rest.get(..at).unwrap_or_default());

@@ -207,8 +207,8 @@ impl<'t> Builder<'t> {
         }
         let raw = self.raw(start, end);
         let inside = raw.get(2..raw.len().saturating_sub(1)).unwrap_or_default();
-        let name = inside.trim_end_matches(is_space).to_owned();
-        if name_len(&name) != name.len() || name.is_empty() {
+        let name = inside.trim_end_matches(is_space);
+        if name_len(name) != name.len() || name.is_empty() {
             // `</a <b>`: the tag's own `>` is missing.
             let resume = inside.find('<').map(|at| start + 2 + at);
             let stop = resume.unwrap_or(end);
@@ -218,7 +218,7 @@ impl<'t> Builder<'t> {
             self.close(&known, start, stop);
             return resume;
         }
-        self.close(&name, start, end);
+        self.close(name, start, end);
         None
     }
 
@@ -257,7 +257,9 @@ impl<'t> Builder<'t> {
 
     fn text(&mut self, start: usize, end: usize) {
         let raw = self.raw(start, end);
-        if let Some(at) = raw.find("]]>") {
+        if raw.as_bytes().contains(&b']')
+            && let Some(at) = raw.find("]]>")
+        {
             let at = start + at;
             self.complain(at, at + 3, "`]]>` cannot stand in text".into(), "closes nothing", Some("write `]]&gt;`"));
         }

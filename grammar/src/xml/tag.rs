@@ -121,7 +121,7 @@ impl<'t> Scan<'t> {
 
     fn skip_spaces(&mut self) -> bool {
         let rest = self.rest();
-        let len = rest.find(|c| !is_space(c)).unwrap_or(rest.len());
+        let len = rest.bytes().position(|b| !is_space(char::from(b))).unwrap_or(rest.len());
         self.at += len;
         len > 0
     }
@@ -183,6 +183,9 @@ impl<'t> Scan<'t> {
 
     /// References resolved, white space as XML normalises it: each tab and line break reads as a space.
     fn value(&mut self, start: usize, raw: &str) -> String {
+        if !raw.bytes().any(|b| matches!(b, b'<' | b'&' | b'\r' | b'\n' | b'\t')) {
+            return raw.to_owned();
+        }
         if let Some(at) = raw.find('<') {
             self.complain(
                 start + at,

@@ -21,7 +21,7 @@ use crate::machine::Fact;
 use crate::machine::gate::{Allowed, Call, Dispatch};
 use crate::machine::signal::{Answer, ToolFinished};
 use crate::session::blocking;
-use crate::tool::guard::{DEFAULT_MAX_BYTES, guard};
+use crate::tool::guard::{DEFAULT_MAX_BYTES, guard, is_kept_whole};
 use crate::tool::primary::{Library, fetch, sign};
 use crate::tool::process::GRACE;
 use crate::tool::registry::Prepared;
@@ -172,8 +172,12 @@ impl Embedded {
         let setting = self.plan.settings.get("resilience").and_then(|v| v.pointer("/tool_result/max_bytes"));
         let most = setting.and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok()).unwrap_or(DEFAULT_MAX_BYTES);
         let objects = Arc::clone(&self.engine.objects);
-        let work = move || guard(&outcome, most, &BTreeMap::new(), &*objects);
-        let guarded = blocking(move || Ok(work()?)).await?;
+        // A small result is looked at where it is; one that might have to be stored goes where blocking is allowed.
+        let guarded = if is_kept_whole(&outcome, most) {
+            guard(&outcome, most, &BTreeMap::new(), &*objects)?
+        } else {
+            blocking(move || Ok(guard(&outcome, most, &BTreeMap::new(), &*objects)?)).await?
+        };
         Ok(Answer {
             content: guarded.content,
             is_error: guarded.is_error,
