@@ -20,6 +20,10 @@ use args::Args;
 use exit::Exit;
 use report::Report;
 
+/// Parsing and planning make and drop many small things (`docs/decisions/0005-allocator.md`).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // This binary is also the helper that tools' programs run under.
     if let Some(code) = rye_engine::tool::process::supervise_if_asked() {
