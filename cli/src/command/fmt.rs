@@ -60,7 +60,7 @@ pub fn run(args: &FmtArgs, global: &Global, report: &Report) -> Result<Exit, Fai
         let located = found.map(|all| all.into_iter().find(|located| located.space == Space::Project));
         let text = located.and_then(|located| {
             let bytes = located.map(|located| located.bytes).unwrap_or_default();
-            rye_grammar::source::decode(&bytes).map_err(|error| error.to_string())
+            rye_grammar::source::decode(&bytes).map(str::to_owned).map_err(|error| error.to_string())
         });
         let text = match text {
             Ok(text) => text,
