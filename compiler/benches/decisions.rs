@@ -104,11 +104,11 @@ fn hook_condition(bencher: Bencher<'_, '_>, text: &str) {
 /// A call against its own set and its parent's: a dozen patterns, the last of which lets it pass.
 #[divan::bench]
 fn gate_decision(bencher: Bencher<'_, '_>) {
-    let wide = ["rye.fetch.*", "rye.sign.directive.project.*", "rye.execute.tool.rye.file-system.*", "rye.execute.tool.*"];
+    let wide =
+        ["rye.fetch.*", "rye.sign.directive.project.*", "rye.execute.tool.rye.file-system.*", "rye.execute.tool.*"];
     let own = (0..8).map(|n| format!("rye.execute.tool.area{n}.*")).chain(wide.map(str::to_owned));
     let chain = [CapabilitySet::new(own), CapabilitySet::new(["rye.execute.*"])];
     let bash = id("rye/bash/bash");
-    let request =
-        Request { primary: Primary::Execute, item_type: ItemType::Tool, item_id: Some(&bash), space: None };
+    let request = Request { primary: Primary::Execute, item_type: ItemType::Tool, item_id: Some(&bash), space: None };
     bencher.bench_local(|| allows(black_box(&chain), black_box(&request)));
 }
