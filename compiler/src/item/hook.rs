@@ -123,8 +123,8 @@ impl HookLine {
     /// Of hooks in source order, the live ones that route a directive, in evaluation order.
     pub fn routing<'h>(hooks: impl Iterator<Item = &'h Arc<HookDecl>>) -> Vec<Arc<HookDecl>> {
         let line = Self::new(hooks.filter(|h| h.event == HookPoint::ResolveExtends || !h.enabled).cloned().collect());
-        let live = line.places.iter().filter(|p| p.removed.is_none());
-        live.filter_map(|p| line.hooks.get(p.index)).cloned().collect()
+        let standing = line.places.iter().filter(|p| p.removed.is_none());
+        standing.filter_map(|p| line.hooks.get(p.index)).cloned().collect()
     }
 }
 

@@ -307,7 +307,7 @@ fn key(state: &State) -> Vec<u32> {
 fn representatives<'g>(globs: impl Iterator<Item = &'g Glob>) -> Vec<char> {
     let mut classes: Vec<&Token> = Vec::new();
     let mut spelled: Vec<char> = HEADS.iter().flat_map(|head| head.chars()).collect();
-    for token in globs.flat_map(|glob| glob.tokens()) {
+    for token in globs.flat_map(Glob::tokens) {
         match token {
             Token::Literal(c) => spelled.push(*c),
             Token::Class { .. } => {
