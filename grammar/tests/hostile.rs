@@ -352,7 +352,7 @@ proptest! {
     #[test]
     fn no_bytes_make_a_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
         if let Ok(text) = decode(&bytes) {
-            check(&text);
+            check(text);
         }
         check(&String::from_utf8_lossy(&bytes));
     }
