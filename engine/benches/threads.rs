@@ -139,7 +139,7 @@ impl Place {
     }
 }
 
-/// Peak resident memory of this process in MiB, and its CPU time.
+/// Peak resident memory of this process in MiB.
 fn peak() -> f64 {
     let status = need(std::fs::read_to_string("/proc/self/status"));
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0 kB");
@@ -193,31 +193,35 @@ async fn turns(count: u32) {
     let engine = place.engine(Model { children: 0, turns: count, pause: Duration::ZERO });
     let compilation = place.compile("long");
     let mut handle = need(engine.start(&compilation, Launch::default()).await);
-    let (mut marks, mut last) = (Vec::new(), Instant::now());
+    let mut marks = Vec::new();
     while let Some(live) = handle.live.next().await {
         if let rye_engine::driver::Live::Event { event, .. } = live
             && matches!(event.body, rye_engine::event::EventBody::CognitionOut(_))
         {
-            marks.push(last.elapsed());
-            last = Instant::now();
+            marks.push(cpu());
         }
     }
     let result = handle.join().await;
-    let median = |range: &[Duration]| {
-        let mut sorted = range.to_vec();
-        sorted.sort();
-        sorted.get(sorted.len() / 2).copied().unwrap_or_default().as_micros()
+    // Over a hundred turns, because the system counts in hundredths of a second.
+    let each = |from: usize| {
+        let (first, last) = (marks.get(from).copied(), marks.get(from + 100).copied());
+        last.unwrap_or_default().saturating_sub(first.unwrap_or_default()) * 10_000 / 100
     };
-    let (early, late) =
-        (marks.get(5..15).unwrap_or_default(), marks.get(marks.len().saturating_sub(11)..).unwrap_or_default());
     println!(
-        "{} turns ({}): about turn 10 {} us, about turn {} {} us a turn",
+        "{} turns ({}): {} us of CPU a turn from turn 10, {} us from turn {}",
         result.cost.turns,
         result.status.word(),
-        median(early),
-        marks.len(),
-        median(late)
+        each(10),
+        each(marks.len().saturating_sub(110)),
+        marks.len().saturating_sub(110)
     );
+}
+
+/// CPU time of this process in hundredths of a second.
+fn cpu() -> u64 {
+    let stat = need(std::fs::read_to_string("/proc/self/stat"));
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
 async fn roots(count: usize) {
