@@ -103,8 +103,10 @@ pub enum Command {
     Plan(command::plan::PlanArgs),
     /// Say which line put something into a plan, or why it is not there
     Why(command::why::WhyArgs),
-    /// Draw the graph that a run of a directive follows
+    /// Draw how the items of the project hang together
     Graph(command::graph::GraphArgs),
+    /// Write down what directives are made of, or say what is not so any more
+    Lock(command::lock::LockArgs),
     /// Begin a project: `.ai/` with a first directive, or a copy of an example
     Init(command::init::InitArgs),
     /// Run a directive, or go on with a thread

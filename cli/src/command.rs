@@ -7,6 +7,7 @@ pub mod explain;
 pub mod fmt;
 pub mod graph;
 pub mod init;
+pub mod lock;
 pub mod plan;
 pub mod run;
 pub mod schema;
@@ -33,6 +34,7 @@ pub fn run(args: Args, report: &Report) -> Result<Exit, Failure> {
         Command::Plan(plan) => plan::run(&plan, global, report),
         Command::Why(why) => why::run(&why, global, report),
         Command::Graph(graph) => graph::run(&graph, global, report),
+        Command::Lock(lock) => lock::run(&lock, global, report),
         Command::Init(init) => init::run(&init, report),
         Command::Run(run) => run::run(&run, global, report),
         Command::Threads(threads) => threads::run(&threads, global, report),

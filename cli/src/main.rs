@@ -6,6 +6,7 @@ mod call;
 mod command;
 mod exit;
 mod git;
+mod lockfile;
 mod narrow;
 mod report;
 mod rewrite;

@@ -106,7 +106,7 @@ fn a_wrong_command_line_is_json_for_who_asked_for_it() {
 #[test]
 fn every_json_output_is_one_document() {
     let (place, id) = ran();
-    let graph = place.fine(&["graph", "hello", "--format", "json"]);
+    let graph = place.fine(&["plan", "hello", "--graph", "--format", "json"]);
     let graph: Value = serde_json::from_str(&graph).unwrap();
     assert!(graph["nodes"].as_array().unwrap().iter().any(|node| node == "finish"), "{graph}");
     assert!(!graph["edges"].as_array().unwrap().is_empty());

@@ -7,6 +7,7 @@ pub mod edit;
 pub mod extends;
 pub mod hook;
 pub mod item;
+pub mod item_graph;
 pub mod levels;
 pub mod lower;
 pub mod model;

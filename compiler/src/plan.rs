@@ -5,6 +5,8 @@ pub mod cost;
 pub mod diff;
 pub mod forecast;
 pub mod graph;
+pub mod lock;
+pub mod matrix;
 pub mod prompt;
 pub mod provenance;
 pub mod render;

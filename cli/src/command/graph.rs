@@ -1,54 +1,60 @@
-//! `rye graph ID`: the graph that a run of a directive follows, to be drawn.
+//! `rye graph [ID]`: how the items of the project hang together. The graph that a run follows is `rye plan ID --graph`.
 
 use clap::{Args, ValueEnum};
-use rye_compiler::compile::compile_showing;
-use rye_compiler::plan::render;
-use rye_grammar::Sources;
+use rye_compiler::item_graph::{ItemGraph, item_graph};
+use rye_compiler::plan::render::drawing::Drawing;
+use rye_compiler::plan::render::{dot, mermaid, svg};
+use rye_compiler::world::{ItemKind, World};
 
 use crate::Failure;
 use crate::args::{Format, Global};
-use crate::call::{CallArgs, directive};
-use crate::command::plan::refuse;
+use crate::call::directive;
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::report::{Report, printable};
 use crate::space::Spaces;
 
 #[derive(Debug, Args)]
 pub struct GraphArgs {
-    /// The directive
+    /// Only what this directive reaches
     #[arg(value_name = "ID")]
-    directive: String,
+    directive: Option<String>,
     /// The language of the drawing [default: mermaid; with `--format json` nodes and edges as JSON]
     #[arg(long, value_enum, value_name = "LANGUAGE")]
     to: Option<Language>,
-    #[command(flatten)]
-    call: CallArgs,
 }
 
+/// What a graph is drawn in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Language {
+pub enum Language {
     Mermaid,
     Dot,
+    /// A picture, laid out here
+    Svg,
 }
 
 pub fn run(args: &GraphArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
-    let id = directive(&args.directive)?;
     let world = Spaces::find(global.project.as_deref())?.open()?;
-    let request = args.call.request(id, &world)?;
-    let mut sources = Sources::default();
-    let compiled = compile_showing(&world, &request, &mut sources);
-    let Some(compilation) = compiled.value else {
-        refuse(&args.directive, &compiled.diagnostics, &sources, report)?;
-        return Ok(Exit::Failed);
-    };
-    let drawing = match (args.to, report.format()) {
-        (None, Format::Json) => {
-            report.json(&render::json::graph(&compilation))?;
-            return Ok(Exit::Fine);
+    let only = args.directive.as_deref().map(directive).transpose()?;
+    if let Some(id) = &only {
+        let found = world.candidates(ItemKind::Directive, id).map_err(|error| Failure::failed(error.to_string()))?;
+        if found.is_empty() {
+            return Err(Failure::failed(format!("there is no directive `{id}`")));
         }
-        (None | Some(Language::Mermaid), _) => render::mermaid::render(&compilation.plan.graph),
-        (Some(Language::Dot), _) => render::dot::render(&compilation.plan.graph),
-    };
-    report.line(drawing.trim_end())?;
+    }
+    let graph: ItemGraph = item_graph(&world, only.as_ref());
+    match (args.to, report.format()) {
+        (None, Format::Json) => report.json(&graph)?,
+        (to, _) => draw(&graph.drawing(), to.unwrap_or(Language::Mermaid), report)?,
+    }
     Ok(Exit::Fine)
+}
+
+/// Prints a drawing.
+pub fn draw(drawing: &Drawing, language: Language, report: &Report) -> Result<(), Failure> {
+    let text = match language {
+        Language::Mermaid => mermaid::render(drawing),
+        Language::Dot => dot::render(drawing),
+        Language::Svg => svg::render(drawing).map_err(|error| Failure::failed(error.to_string()))?,
+    };
+    report.line(printable(&text).trim_end())
 }

@@ -2,18 +2,21 @@
 
 mod diff;
 pub mod file;
+mod matrix;
 
 use clap::Args;
 use rye_compiler::compile::{Compilation, compile_showing};
 use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::plan::render;
+use rye_compiler::plan::render::drawing::Drawing;
 use rye_grammar::Sources;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Failure;
-use crate::args::{Format, Global};
+use crate::args::{Asked, Format, Global};
 use crate::call::{CallArgs, directive};
+use crate::command::graph::{self, Language};
 use crate::exit::Exit;
 use crate::report::diagnostic::DiagnosticOutput;
 use crate::report::{Report, printable};
@@ -27,8 +30,14 @@ pub struct PlanArgs {
     #[command(flatten)]
     call: CallArgs,
     /// What has changed since this revision, or between two; a side may be a plan that was printed as JSON to a file
-    #[arg(long, value_name = "REV[..REV]")]
+    #[arg(long, value_name = "REV[..REV]", conflicts_with_all = ["all", "graph"])]
     diff: Option<String>,
+    /// Every context that the directive can have, by the conditions that read its inputs
+    #[arg(long, conflicts_with = "graph")]
+    all: bool,
+    /// The graph that a run follows, drawn
+    #[arg(long, value_enum, value_name = "LANGUAGE", num_args = 0..=1, require_equals = true, default_missing_value = "mermaid")]
+    graph: Option<Language>,
 }
 
 /// `rye plan ID --format json` where something is wrong: there is no plan then.
@@ -50,13 +59,24 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Report) -> Result<Exit, Fa
     report.detail(&spaces.to_string());
     let world = spaces.open()?;
     let request = args.call.request(id, &world)?;
+    if args.all {
+        return matrix::run(&world, &request, report);
+    }
     let mut sources = Sources::default();
     let compiled = compile_showing(&world, &request, &mut sources);
     let Some(compilation) = compiled.value else {
         refuse(asked, &compiled.diagnostics, &sources, report)?;
         return Ok(Exit::Failed);
     };
-    show(&compilation, &compiled.diagnostics, report)?;
+    match (args.graph, global.format) {
+        (Some(_), Asked::Json) => report.json(&render::json::graph(&compilation))?,
+        (Some(language), _) => graph::draw(&Drawing::of_plan(&compilation.plan.graph), language, report)?,
+        (None, Asked::Html) => report.line(render::html::render(&compilation).trim_end())?,
+        (None, Asked::Markdown) => return Err(Failure::usage("`--format markdown` is for `--diff`")),
+        (None, Asked::Human | Asked::Plain | Asked::Json | Asked::Sarif | Asked::Github) => {
+            show(&compilation, &compiled.diagnostics, report)?;
+        }
+    }
     Ok(Exit::Fine)
 }
 

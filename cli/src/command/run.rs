@@ -6,6 +6,7 @@ pub mod detach;
 mod ending;
 mod json;
 mod people;
+mod planned;
 mod screen;
 mod script;
 pub mod start;
@@ -32,6 +33,7 @@ use crate::call::{CallArgs, directive};
 use crate::command::check::{CheckOutput, CheckSummary};
 use crate::command::threads::Book;
 use crate::exit::Exit;
+use crate::lockfile;
 use crate::report::Report;
 use crate::report::diagnostic::DiagnosticOutput;
 use crate::space::Spaces;
@@ -45,13 +47,19 @@ pub use json::EventOutput;
 const PARENT: &str = "RYE_PARENT_THREAD_ID";
 
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("what").required(true).args(["directive", "resume"]))]
+#[command(group = ArgGroup::new("what").required(true).multiple(true).args(["directive", "resume", "plan"]))]
 pub struct RunArgs {
     /// The directive's id
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", conflicts_with = "resume")]
     directive: Option<String>,
     #[command(flatten)]
     call: CallArgs,
+    /// Run exactly the plan that `rye plan ID --format json` wrote to this file; refuse if it would be another one
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "parent", "input", "inputs", "model", "limit"])]
+    plan: Option<String>,
+    /// Refuse if the directive is not as it was locked
+    #[arg(long, conflicts_with_all = ["resume", "plan", "model", "limit"])]
+    locked: bool,
     /// Play this script instead of asking a model
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
@@ -83,9 +91,26 @@ pub fn run(args: &RunArgs, global: &Global, report: &Report) -> Result<Exit, Fai
     }
     let spaces = Spaces::find(global.project.as_deref())?;
     let start = match (&args.directive, &args.resume) {
+        (asked, _) if args.plan.is_some() => {
+            // A thread's tool gets nothing that its thread does not bound.
+            if std::env::var_os(PARENT).is_some_and(|id| !id.is_empty()) {
+                return Err(Failure::usage("a plan from a file is run alone, and this is the tool of a thread"));
+            }
+            let file = args.plan.as_deref().unwrap_or_default();
+            match planned::compiled(file, asked.as_deref(), &spaces, report)? {
+                Ok(compilation) => Start::Fresh { compilation, parent: None },
+                Err(exit) => return Ok(exit),
+            }
+        }
         (Some(id), _) => {
             let named = args.parent.clone().or_else(|| std::env::var(PARENT).ok().filter(|id| !id.is_empty()));
             let parent = named.as_deref().map(|parent| below(parent, &spaces)).transpose()?;
+            if args.locked {
+                let drifts = lockfile::drifted(&spaces.project, &spaces.open()?, &directive(id)?)?;
+                if !drifts.is_empty() {
+                    return Err(lockfile::refusal(&drifts));
+                }
+            }
             match compiled(id, &args.call, parent.as_deref(), &spaces, report)? {
                 Ok(compilation) => Start::Fresh { compilation, parent },
                 Err(exit) => return Ok(exit),

@@ -1,14 +1,18 @@
 //! `rye schema [OUTPUT]`: the JSON Schemas of what `--format json` prints.
 
 use clap::{Args, ValueEnum};
+use rye_compiler::item_graph::ItemGraph;
 use rye_compiler::plan::diff::PlanDiff;
 use rye_compiler::plan::render::json::{GraphReport, PlanReport};
+use rye_compiler::plan::lock::Lock;
+use rye_compiler::plan::matrix::Matrix;
 use schemars::{Schema, schema_for};
 
 use crate::Failure;
 use crate::command::check::CheckOutput;
 use crate::command::fmt::FmtOutput;
 use crate::command::init::InitOutput;
+use crate::command::lock::LockOutput;
 use crate::command::plan::NoPlanOutput;
 use crate::command::run::{DetachOutput, EventOutput, RunOutput};
 use crate::command::threads::{ListOutput, RepairOutput, SearchOutput, ShowOutput, TranscriptOutput, WaitOutput};
@@ -30,6 +34,7 @@ enum Output {
     Detach,
     Plan,
     PlanDiff,
+    PlanGraph,
     NoPlan,
     Why,
     Diagnostic,
@@ -39,6 +44,9 @@ enum Output {
     Graph,
     Init,
     Repair,
+    Lock,
+    LockFile,
+    Matrix,
     Run,
     Search,
     Thread,
@@ -59,7 +67,11 @@ impl Output {
             Self::Eval => schema_for!(EvalOutput),
             Self::Event => schema_for!(EventOutput),
             Self::Fmt => schema_for!(FmtOutput),
-            Self::Graph => schema_for!(GraphReport),
+            Self::PlanGraph => schema_for!(GraphReport),
+            Self::Graph => schema_for!(ItemGraph),
+            Self::Lock => schema_for!(LockOutput),
+            Self::LockFile => schema_for!(Lock),
+            Self::Matrix => schema_for!(Matrix),
             Self::Init => schema_for!(InitOutput),
             Self::Repair => schema_for!(RepairOutput),
             Self::Run => schema_for!(RunOutput),

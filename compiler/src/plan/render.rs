@@ -2,8 +2,11 @@
 
 pub mod diff;
 pub mod dot;
+pub mod drawing;
+pub mod html;
 pub mod json;
 pub mod mermaid;
+pub mod svg;
 mod table;
 pub mod text;
 pub mod view;

@@ -3,6 +3,7 @@
 mod compile;
 mod domain;
 mod evaluate;
+mod samples;
 
 use regex::Regex;
 use rye_grammar::Span;
@@ -12,6 +13,7 @@ use serde_json::Value;
 use super::facts::Facts;
 use super::value::Type;
 pub use domain::{Domain, Effort};
+pub use samples::Samples;
 
 /// A condition ready to be evaluated: patterns compiled, constants folded. It cannot fail any more.
 #[derive(Debug, Clone)]

@@ -6,8 +6,9 @@ use serde_json::json;
 use super::world::{deploy, mini, tool, with_directives};
 use super::{compiled, id, object, plain};
 use crate::compile::Request;
+use crate::plan::render::drawing::Drawing;
 use crate::plan::render::json::{PlanReport, render};
-use crate::plan::render::{dot, mermaid, text};
+use crate::plan::render::{dot, mermaid, svg, text};
 use crate::plan::why::why;
 
 #[test]
@@ -89,14 +90,17 @@ fn the_schema_of_the_json_is_stable() {
 #[test]
 fn graphs_are_drawn_with_every_edge() {
     let plan = compiled(&deploy(), &Request::new(id("deploy_staging"))).plan;
-    let drawn = dot::render(&plan.graph);
+    let drawing = Drawing::of_plan(&plan.graph);
+    let drawn = dot::render(&drawing);
     assert!(drawn.starts_with("digraph plan {\n") && drawn.ends_with("}\n"));
     assert!(drawn.contains("\"gate\" -> \"guard\" [label=\"denied, asks\"];"), "{drawn}");
-    let flow = mermaid::render(&plan.graph);
+    let flow = mermaid::render(&drawing);
     assert!(flow.contains("  n_gate -->|allowed| n_tools\n"), "{flow}");
-    let pairs = dot::edges(&plan.graph).len();
+    let pairs = drawing.edges.len();
     assert_eq!(drawn.matches(" -> ").count(), pairs);
     assert_eq!(flow.matches("-->").count(), pairs);
+    let page = svg::render(&drawing).unwrap();
+    assert_eq!(page.matches("marker-end").count(), pairs);
 }
 
 #[test]

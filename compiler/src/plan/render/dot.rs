@@ -1,49 +1,38 @@
-//! The graph of a plan in Graphviz's language.
+//! A drawing in Graphviz's language.
 
 use std::fmt::Write as _;
 
-use super::super::graph::{Graph, Node, Outcome};
+use super::drawing::{Drawing, Line, Shape, one_line};
 
-/// One edge a pair of nodes, labelled with the outcomes that take it.
-pub fn render(graph: &Graph) -> String {
-    let mut out = String::from("digraph plan {\n  rankdir=TB;\n  node [shape=box, fontname=\"sans-serif\"];\n");
-    for node in graph.0.keys() {
-        let shape = match node {
-            Node::Start | Node::Finish => "oval",
-            Node::Hooks(_) => "component",
-            Node::Limits | Node::Gate | Node::Context => "diamond",
-            Node::Inbox
-            | Node::Model
-            | Node::Nudge
-            | Node::Ask(_)
-            | Node::Tools
-            | Node::Guard
-            | Node::Return
-            | Node::Compact
-            | Node::Handoff => "box",
+/// One statement a line.
+pub fn render(drawing: &Drawing) -> String {
+    let name = &drawing.name;
+    let mut out = format!("digraph {name} {{\n  rankdir=TB;\n  node [shape=box, fontname=\"sans-serif\"];\n");
+    for node in &drawing.nodes {
+        let shape = match node.shape {
+            Shape::Box => "box",
+            Shape::Oval => "oval",
+            Shape::Diamond => "diamond",
+            Shape::Component => "component",
         };
-        line(&mut out, &format!("  \"{node}\" [shape={shape}];"));
+        let label = if node.label == node.id { String::new() } else { format!(", label=\"{}\"", quoted(&node.label)) };
+        line(&mut out, &format!("  \"{}\" [shape={shape}{label}];", quoted(&node.id)));
     }
-    for (from, to, outcomes) in edges(graph) {
-        line(&mut out, &format!("  \"{from}\" -> \"{to}\" [label=\"{outcomes}\"];"));
+    for edge in &drawing.edges {
+        let (Some(from), Some(to)) = (drawing.nodes.get(edge.from), drawing.nodes.get(edge.to)) else { continue };
+        let style = match edge.line {
+            Line::Solid => "",
+            Line::Dashed => ", style=dashed",
+        };
+        let label = quoted(&edge.label);
+        line(&mut out, &format!("  \"{}\" -> \"{}\" [label=\"{label}\"{style}];", quoted(&from.id), quoted(&to.id)));
     }
     out.push_str("}\n");
     out
 }
 
-/// Edges joined by their ends, in the graph's order: `(from, to, "denied, returns")`.
-pub fn edges(graph: &Graph) -> Vec<(Node, Node, String)> {
-    let mut joined: Vec<(Node, Node, Vec<Outcome>)> = Vec::new();
-    for (from, out) in &graph.0 {
-        for (outcome, to) in out {
-            match joined.iter_mut().find(|(f, t, _)| f == from && t == to) {
-                Some((_, _, outcomes)) => outcomes.push(*outcome),
-                None => joined.push((*from, *to, vec![*outcome])),
-            }
-        }
-    }
-    let words = |outcomes: &[Outcome]| outcomes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    joined.into_iter().map(|(from, to, outcomes)| (from, to, words(&outcomes))).collect()
+fn quoted(text: &str) -> String {
+    one_line(text).replace('\\', "\\\\").replace('"', "\\\"")
 }
 
 pub(super) fn line(out: &mut String, text: &str) {

@@ -139,7 +139,7 @@ pub struct ReadReport {
     pub sha256: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct SourceReport {
     /// Relative to the project; `user:…` and `system:…` in the other spaces.
     pub file: String,

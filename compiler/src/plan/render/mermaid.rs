@@ -1,34 +1,38 @@
-//! The graph of a plan in Mermaid's language, for Markdown pages.
+//! A drawing in Mermaid's language, for Markdown pages.
 
-use super::super::graph::{Graph, Node};
-use super::dot::{edges, line};
+use super::dot::line;
+use super::drawing::{Drawing, Line, Shape, one_line};
 
-pub fn render(graph: &Graph) -> String {
+pub fn render(drawing: &Drawing) -> String {
     let mut out = String::from("flowchart TD\n");
-    for node in graph.0.keys() {
-        let (open, close) = match node {
-            Node::Start | Node::Finish => ("([", "])"),
-            Node::Hooks(_) => ("[[", "]]"),
-            Node::Limits | Node::Gate | Node::Context => ("{", "}"),
-            Node::Inbox
-            | Node::Model
-            | Node::Nudge
-            | Node::Ask(_)
-            | Node::Tools
-            | Node::Guard
-            | Node::Return
-            | Node::Compact
-            | Node::Handoff => ("[", "]"),
+    let names = drawing.identifiers();
+    for (node, name) in drawing.nodes.iter().zip(&names) {
+        let (open, close) = match node.shape {
+            Shape::Oval => ("([", "])"),
+            Shape::Component => ("[[", "]]"),
+            Shape::Diamond => ("{", "}"),
+            Shape::Box => ("[", "]"),
         };
-        line(&mut out, &format!("  {}{open}\"{node}\"{close}", name(*node)));
+        line(&mut out, &format!("  {name}{open}\"{}\"{close}", escaped(&node.label)));
     }
-    for (from, to, outcomes) in edges(graph) {
-        line(&mut out, &format!("  {} -->|{outcomes}| {}", name(from), name(to)));
+    for edge in &drawing.edges {
+        let (Some(from), Some(to)) = (names.get(edge.from), names.get(edge.to)) else { continue };
+        let arrow = match edge.line {
+            Line::Solid => "-->",
+            Line::Dashed => "-.->",
+        };
+        let label = escaped(&edge.label);
+        if label.is_empty() {
+            line(&mut out, &format!("  {from} {arrow} {to}"));
+        } else {
+            line(&mut out, &format!("  {from} {arrow}|{label}| {to}"));
+        }
     }
     out
 }
 
-/// A node's name as an identifier: `end` and dots mean something to Mermaid.
-fn name(node: Node) -> String {
-    format!("n_{}", node.to_string().replace('.', "_"))
+/// Mermaid writes what means something to it as `#code;`.
+fn escaped(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || " ._-/:,*()".contains(c);
+    one_line(text).chars().map(|c| if plain(c) { c.to_string() } else { format!("#{};", u32::from(c)) }).collect()
 }

@@ -1,0 +1,90 @@
+//! `rye lock [ID…]`: writes down what directives are made of; `--check` says what is not so any more.
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use rye_compiler::plan::lock::{Drift, LOCK_FORMAT, Lock, drift};
+use rye_compiler::world::{ItemKind, Space, World};
+use rye_grammar::ItemId;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Failure;
+use crate::args::{Format, Global};
+use crate::call::directive;
+use crate::exit::Exit;
+use crate::lockfile;
+use crate::report::{Report, printable};
+use crate::space::Spaces;
+
+#[derive(Debug, Args)]
+pub struct LockArgs {
+    /// Directives; without one, all of the project (with `--check`, all that are locked)
+    #[arg(value_name = "ID")]
+    directives: Vec<String>,
+    /// Write nothing; name what has drifted, and fail if anything has
+    #[arg(long)]
+    check: bool,
+}
+
+/// `rye lock --format json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LockOutput {
+    /// Directives and the ids of their plans.
+    pub locked: BTreeMap<String, Vec<String>>,
+    pub drift: Vec<Drift>,
+}
+
+pub fn run(args: &LockArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+    let spaces = Spaces::find(global.project.as_deref())?;
+    let world = spaces.open()?;
+    let known = lockfile::read(&spaces.project)?;
+    let ids = ids(args, known.as_ref(), &world)?;
+    let mut lock = known.clone().unwrap_or_default();
+    lock.format = LOCK_FORMAT;
+    if args.directives.is_empty() && !args.check {
+        // What is gone is not kept.
+        lock.directives.clear();
+    }
+    let mut output = LockOutput { locked: BTreeMap::new(), drift: Vec::new() };
+    for id in &ids {
+        let now = lockfile::now(&world, id)?;
+        let was = known.as_ref().and_then(|lock| lock.directives.get(id.as_str()));
+        if args.check {
+            let was = was.ok_or_else(|| Failure::failed(format!("`{id}` is not locked")))?;
+            output.drift.extend(drift(id.as_str(), was, &now));
+        }
+        output.locked.insert(id.to_string(), now.iter().map(|plan| plan.plan_id.clone()).collect());
+        lock.directives.insert(id.to_string(), now);
+    }
+    if !args.check {
+        lockfile::write(&spaces.project, &lock)?;
+    }
+    match report.format() {
+        Format::Json => report.json(&output)?,
+        Format::Human | Format::Plain => {
+            for one in &output.drift {
+                report.line(&printable(&format!("{}: {} {}", one.directive, one.what, one.how)))?;
+            }
+            let count = crate::view::count(ids.len() as u64, "directive");
+            report.note(&match (args.check, output.drift.is_empty()) {
+                (true, true) => format!("{count} as locked"),
+                (true, false) => format!("{count} looked at, not all as locked"),
+                (false, _) => format!("locked {count} in {}", lockfile::PATH),
+            });
+        }
+    }
+    Ok(if output.drift.is_empty() { Exit::Fine } else { Exit::Refused })
+}
+
+fn ids(args: &LockArgs, known: Option<&Lock>, world: &dyn World) -> Result<Vec<ItemId>, Failure> {
+    if !args.directives.is_empty() {
+        return args.directives.iter().map(|id| directive(id)).collect();
+    }
+    if args.check {
+        let known = known.ok_or_else(|| Failure::failed("nothing is locked").help("`rye lock` locks the project"))?;
+        return known.directives.keys().map(|id| directive(id)).collect();
+    }
+    let all = world.list(ItemKind::Directive).map_err(|error| Failure::failed(error.to_string()))?;
+    Ok(all.into_iter().filter(|entry| entry.space == Space::Project).map(|entry| entry.id).collect())
+}

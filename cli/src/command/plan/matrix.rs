@@ -1,0 +1,78 @@
+//! `rye plan ID --all`: every context a directive can have, by the conditions that read its inputs.
+
+use rye_compiler::compile::Request;
+use rye_compiler::plan::matrix::{Context, Matrix, matrix};
+use rye_compiler::world::World;
+use serde_json::{Map, Value};
+
+use crate::Failure;
+use crate::args::Format;
+use crate::exit::Exit;
+use crate::report::{Report, printable};
+use crate::view::table::Table;
+
+pub fn run(world: &dyn World, request: &Request, report: &Report) -> Result<Exit, Failure> {
+    let found = matrix(world, request).map_err(|error| Failure::failed(error.to_string()))?;
+    let exit = if found.contexts.is_empty() { Exit::Failed } else { Exit::Fine };
+    match report.format() {
+        Format::Json => report.json(&found)?,
+        Format::Human | Format::Plain => print(&found, report)?,
+    }
+    Ok(exit)
+}
+
+fn print(found: &Matrix, report: &Report) -> Result<(), Failure> {
+    let mut table = Table::new(&["WHEN", "TOKENS", "FIRST", "TYPICAL", "WORST", "BESIDE WHAT ALL HAVE"], &[1, 2, 3, 4]);
+    let common: Vec<&String> = match found.contexts.split_first() {
+        Some((first, rest)) => first.parts.iter().filter(|p| rest.iter().all(|c| c.parts.contains(p))).collect(),
+        None => Vec::new(),
+    };
+    for context in &found.contexts {
+        let dollars = |cost: &Option<Value>| cost.as_ref().map_or_else(|| "–".to_owned(), |v| format!("${v}"));
+        let own: Vec<&str> = context.parts.iter().filter(|p| !common.contains(p)).map(String::as_str).collect();
+        table.row(vec![
+            when(context).into(),
+            context.tokens.to_string().into(),
+            dollars(&context.first.cost).into(),
+            dollars(&context.typical.cost).into(),
+            dollars(&context.worst.cost).into(),
+            own.join(", ").into(),
+        ]);
+    }
+    for line in table.lines(report.format()) {
+        report.line(&line)?;
+    }
+    let (combinations, contexts) = (found.combinations as u64, found.contexts.len() as u64);
+    let count = crate::view::count;
+    report.note(&format!("{} of inputs, {}", count(combinations, "combination"), count(contexts, "context")));
+    for refused in &found.refused {
+        let text = format!("no plan where {}: {}", values(&refused.when), refused.codes.join(", "));
+        report.note(&printable(&text));
+    }
+    for name in &found.open {
+        report.note(&printable(&format!("a pattern or an expression reads `{name}`: there may be other contexts")));
+    }
+    Ok(())
+}
+
+/// The combinations, the first few of them.
+fn when(context: &Context) -> String {
+    const MOST: usize = 3;
+    let shown: Vec<String> = context.when.iter().take(MOST).map(values).collect();
+    let more = context.when.len().saturating_sub(MOST);
+    let text = shown.join(" or ");
+    if more == 0 { text } else { format!("{text} or {more} more") }
+}
+
+fn values(when: &Map<String, Value>) -> String {
+    if when.is_empty() {
+        return "always".to_owned();
+    }
+    let shown = |(name, value): (&String, &Value)| match value {
+        Value::Null => format!("no {name}"),
+        Value::String(text) if *text == format!("<{name}>") => format!("any other {name}"),
+        Value::String(text) => format!("{name}={text}"),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => format!("{name}={value}"),
+    };
+    when.iter().map(shown).collect::<Vec<_>>().join(" ")
+}

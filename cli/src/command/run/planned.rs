@@ -1,0 +1,65 @@
+//! `rye run --plan FILE`: the same call again, run only if it comes to the same plan.
+
+use rye_compiler::compile::{Compilation, compile_showing};
+use rye_compiler::plan::diff::diff;
+use rye_compiler::plan::render::diff::lines;
+use rye_compiler::plan::render::json::{PlanReport, ReadReport, render};
+use rye_grammar::Sources;
+
+use super::refused;
+use crate::Failure;
+use crate::call::directive;
+use crate::command::plan::file;
+use crate::exit::Exit;
+use crate::report::Report;
+use crate::space::Spaces;
+
+/// Compiles the call of a plan that was written to a file, and refuses what is another plan now.
+pub fn compiled(
+    path: &str,
+    asked: Option<&str>,
+    spaces: &Spaces,
+    report: &Report,
+) -> Result<Result<Box<Compilation>, Exit>, Failure> {
+    let planned = file::read(path)?;
+    if let Some(asked) = asked.filter(|asked| *asked != planned.directive) {
+        return Err(Failure::usage(format!("`{path}` is a plan of `{}`, not of `{asked}`", planned.directive)));
+    }
+    let world = spaces.open()?;
+    let mut request = planned.call.request(directive(&planned.directive)?);
+    // As a run without inputs is asked: where the directive has none, that is the same plan.
+    let known = request.inputs.is_some();
+    request.inputs.get_or_insert_default();
+    let mut sources = Sources::default();
+    let checked = compile_showing(&world, &request, &mut sources);
+    let Some(compilation) = checked.value else {
+        return refused(&checked.diagnostics, &sources, report).map(Err);
+    };
+    if compilation.plan_id != planned.plan_id && !known && !compilation.plan.interface.inputs.is_empty() {
+        return Err(Failure::usage(format!("`{path}` was planned without inputs: what a run would send is not known"))
+            .help(format!("plan it with them: `rye plan {} --inputs FILE --format json`", planned.directive)));
+    }
+    if compilation.plan_id != planned.plan_id {
+        return Err(drift(path, &planned, &render(&compilation, Vec::new())));
+    }
+    report.diagnostics(&checked.diagnostics, &compilation.sources);
+    Ok(Ok(Box::new(compilation)))
+}
+
+/// A refusal that names the files and then what they change.
+fn drift(path: &str, planned: &PlanReport, now: &PlanReport) -> Failure {
+    let name = |read: &ReadReport| format!("{} {}", read.kind, read.id);
+    let mut files: Vec<String> = Vec::new();
+    for read in planned.manifest.iter().filter(|read| !now.manifest.contains(read)) {
+        files.push(name(read));
+    }
+    for read in now.manifest.iter().filter(|read| !planned.manifest.contains(read)) {
+        files.push(name(read));
+    }
+    files.sort();
+    files.dedup();
+    let files = if files.is_empty() { "no file".to_owned() } else { files.join(", ") };
+    let told: Vec<String> = lines(&diff(Some(planned), Some(now))).into_iter().map(|line| line.text).collect();
+    let failure = Failure::failed(format!("`{path}` is not what a run would be now: changed {files}"));
+    Failure { exit: Exit::Refused, ..failure }.help(told.join("\n        "))
+}

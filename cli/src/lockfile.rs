@@ -1,0 +1,81 @@
+//! `.ai/lock.json`: what the directives of a project were when they were locked. Only `rye lock` writes it.
+
+use std::path::{Path, PathBuf};
+
+use rye_compiler::plan::lock::{Drift, LOCK_FORMAT, Lock, Locked, NoEntry, drift, entry};
+use rye_compiler::world::World;
+use rye_grammar::ItemId;
+
+use crate::Failure;
+use crate::exit::Exit;
+
+/// From the project's folder on.
+pub const PATH: &str = ".ai/lock.json";
+
+/// The lock of a project; `None` where there is none.
+pub fn read(project: &Path) -> Result<Option<Lock>, Failure> {
+    let text = match std::fs::read_to_string(project.join(PATH)) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Failure::failed(format!("`{PATH}` cannot be read: {error}"))),
+    };
+    let lock: Lock =
+        serde_json::from_str(&text).map_err(|error| Failure::failed(format!("`{PATH}` is no lock: {error}")))?;
+    if lock.format > LOCK_FORMAT {
+        let message = format!("`{PATH}` has format {}, and this rye reads formats up to {LOCK_FORMAT}", lock.format);
+        return Err(Failure::failed(message));
+    }
+    Ok(Some(lock))
+}
+
+/// Writes the lock whole, in the place of an older one.
+pub fn write(project: &Path, lock: &Lock) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::failed(format!("`{PATH}` cannot be written: {error}"));
+    let mut text = serde_json::to_string_pretty(lock).map_err(std::io::Error::other).map_err(failed)?;
+    text.push('\n');
+    let path: PathBuf = project.join(PATH);
+    let beside = path.with_file_name(format!(".lock.json.rye-{}", std::process::id()));
+    let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, &path));
+    if written.is_err() {
+        // What could not be finished must not stay; there may be nothing to remove.
+        std::fs::remove_file(&beside).ok();
+    }
+    written.map_err(failed)
+}
+
+/// What of a directive is not as it was locked.
+///
+/// # Errors
+/// There is no lock, or it has no such directive, or the directive has no plan now.
+pub fn drifted(project: &Path, world: &dyn World, id: &ItemId) -> Result<Vec<Drift>, Failure> {
+    let lock = read(project)?;
+    let locked = lock.as_ref().and_then(|lock| lock.directives.get(id.as_str()));
+    let Some(locked) = locked else {
+        return Err(Failure::failed(format!("`{id}` is not locked")).help(format!("`rye lock {id}` locks it")));
+    };
+    Ok(drift(id.as_str(), locked, &now(world, id)?))
+}
+
+/// The entry of a directive as it is now.
+pub fn now(world: &dyn World, id: &ItemId) -> Result<Vec<Locked>, Failure> {
+    entry(world, id).map_err(|why| match why {
+        NoEntry::Errors(_) => {
+            Failure::failed(format!("`{id}` has no plan until its errors are gone")).help("`rye check` names them")
+        }
+        NoEntry::Matrix(error) => Failure::failed(format!("`{id}`: {error}")),
+    })
+}
+
+/// A refusal that names what drifted.
+pub fn refusal(drifts: &[Drift]) -> Failure {
+    const MOST: usize = 20;
+    let named: Vec<String> = drifts.iter().take(MOST).map(|d| format!("{} {}", d.what, d.how)).collect();
+    let more = drifts.len().saturating_sub(MOST);
+    let more = if more == 0 { String::new() } else { format!(", and {more} more") };
+    let directive = drifts.first().map(|d| d.directive.as_str()).unwrap_or_default();
+    Failure {
+        exit: Exit::Refused,
+        ..Failure::failed(format!("`{directive}` is not as it was locked: {}{more}", named.join(", ")))
+    }
+    .help(format!("`rye plan {directive} --diff REV` shows the difference; `rye lock {directive}` takes it"))
+}

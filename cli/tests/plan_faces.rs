@@ -1,0 +1,118 @@
+//! A plan's other faces as processes: contexts, graphs, a page, a lock, and running exactly what was planned.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use rye::Place;
+use serde_json::Value;
+
+#[test]
+fn every_context_of_a_directive_is_listed() {
+    let place = Place::example("deploy");
+    let (code, found) = place.json(&["plan", "deploy_staging", "--all"]);
+    assert_eq!(code, Some(0));
+    assert_eq!(found["inputs"]["target"], serde_json::json!(["staging", "canary"]), "{found}");
+    assert_eq!(found["contexts"].as_array().unwrap().len(), 2, "{found}");
+    let shown = place.rye(&["plan", "deploy_staging", "--all"]);
+    assert!(
+        shown.stdout.contains("target=canary") && shown.stdout.contains("project/deploy/canary-rules"),
+        "{}",
+        shown.stdout
+    );
+    assert!(shown.stderr.contains("2 contexts"), "{}", shown.stderr);
+    let (_, one) = place.json(&["plan", "deploy_staging", "--all", "--input", "target=staging"]);
+    assert_eq!(one["contexts"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn graphs_are_drawn_in_three_languages() {
+    let place = Place::example("deploy");
+    assert!(place.fine(&["graph"]).starts_with("flowchart"));
+    assert!(place.fine(&["graph", "deploy_staging", "--to", "dot"]).starts_with("digraph items"));
+    let svg = place.fine(&["graph", "--to", "svg"]);
+    assert!(svg.starts_with("<svg ") && svg.contains("extends: hook route_deploy"), "{svg}");
+    let (code, graph) = place.json(&["graph", "deploy_staging"]);
+    assert_eq!(code, Some(0));
+    assert!(graph["edges"].as_array().unwrap().iter().any(|e| e["relation"] == "shadows"));
+    assert_eq!(place.rye(&["graph", "nope"]).code, Some(1));
+    assert!(place.fine(&["plan", "deploy_staging", "--graph"]).contains("n_gate -->|allowed| n_tools"));
+    assert!(place.fine(&["plan", "deploy_staging", "--graph=dot"]).starts_with("digraph plan"));
+    assert!(place.fine(&["plan", "deploy_staging", "--graph=svg"]).starts_with("<svg "));
+}
+
+#[test]
+fn the_page_stands_alone_and_nothing_in_a_text_leaves_its_place() {
+    let place = Place::new();
+    let body = "</pre></body><script>alert(1)</script> & \"x\"";
+    place.write(
+        ".ai/directives/a.md",
+        &format!("# A\n\nSays a.\n\n```xml\n<directive name=\"a\"><metadata><model provider=\"scripted\"/><permissions/></metadata></directive>\n```\n\n{body}\n"),
+    );
+    let page = place.fine(&["plan", "a", "--format", "html"]);
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    assert!(!page.contains("<script") && page.contains("&lt;script&gt;alert(1)"), "{page}");
+    assert!(!page.contains("src=") && !page.contains("href="), "nothing is loaded");
+    assert_eq!(page.matches("<svg ").count(), 1);
+    assert_eq!(page.matches("</body>").count(), 1);
+}
+
+#[test]
+fn a_lock_names_what_drifted() {
+    let place = Place::example("deploy");
+    assert_eq!(place.rye(&["run", "deploy_staging", "--locked", "--input", "service=x"]).code, Some(1), "no lock yet");
+    place.fine(&["lock"]);
+    assert_eq!(place.rye(&["lock", "--check"]).code, Some(0));
+    let lock: Value = serde_json::from_str(&place.read(".ai/lock.json")).unwrap();
+    let entry = &lock["directives"]["deploy_staging"][0];
+    for part in ["model", "prices", "tokenizer", "message", "tool rye_execute", "hook route_deploy", "limits"] {
+        assert_eq!(entry["parts"][part].as_str().map(str::len), Some(64), "{part}");
+    }
+    assert!(entry["manifest"].as_object().unwrap().contains_key("config agent/hooks (project)"), "{entry}");
+    let run = ["run", "deploy_staging", "--locked", "--input", "service=billing", "--script", "script.yaml"];
+    assert_eq!(place.rye(&run).code, Some(0));
+
+    let rules = ".ai/knowledge/project/deploy/environment-rules.md";
+    place.write(rules, &(place.read(rules) + "\nOne more rule.\n"));
+    let refused = place.rye(&run);
+    assert_eq!(refused.code, Some(5), "{}{}", refused.stdout, refused.stderr);
+    assert!(
+        refused.stderr.contains("knowledge project/deploy/environment-rules (project) changed, message changed"),
+        "{}",
+        refused.stderr
+    );
+    let (code, drift) = place.json(&["lock", "--check"]);
+    assert_eq!((code, &drift["drift"][0]["how"]), (Some(5), &Value::from("changed")));
+    place.fine(&["lock", "deploy_staging"]);
+    assert_eq!(place.rye(&["lock", "--check", "deploy_staging"]).code, Some(0));
+    assert_eq!(place.rye(&["lock", "--check"]).code, Some(5), "its base has changed too");
+    place.fine(&["lock"]);
+    assert_eq!(place.rye(&["lock", "--check"]).code, Some(0));
+    // Values that only a call brings are no drift.
+    let other = ["run", "deploy_staging", "--locked", "--input", "service=web", "--script", "script.yaml"];
+    assert_eq!(place.rye(&other).code, Some(0));
+}
+
+#[test]
+fn a_plan_that_was_written_down_is_run_or_refused() {
+    let place = Place::example("deploy");
+    let call = ["plan", "deploy_staging", "--input", "service=billing", "--limit", "turns=5", "--format", "json"];
+    place.write("plan.json", &place.fine(&call));
+    let run = ["run", "--plan", "plan.json", "--script", "script.yaml"];
+    let (code, done) = place.json(&run);
+    assert_eq!(code, Some(0), "{done}");
+    let planned: Value = serde_json::from_str(&place.read("plan.json")).unwrap();
+    assert_eq!(done["plan_id"], planned["plan_id"]);
+    assert_eq!(place.rye(&["run", "other", "--plan", "plan.json"]).code, Some(2));
+    assert_eq!(place.rye(&["run", "--plan", "plan.json", "--input", "service=x"]).code, Some(2));
+
+    let hooks = ".ai/config/agent/hooks.yaml";
+    place.write(hooks, &(place.read(hooks) + "\n# a comment\n"));
+    let refused = place.rye(&run);
+    assert_eq!(refused.code, Some(5), "{}{}", refused.stdout, refused.stderr);
+    assert!(refused.stderr.contains("changed config agent/hooks"), "{}", refused.stderr);
+    place.write("open.json", &place.fine(&["plan", "deploy_staging", "--format", "json"]));
+    let open = place.rye(&["run", "--plan", "open.json"]);
+    assert!(matches!(open.code, Some(1 | 2)), "{}{}", open.stdout, open.stderr);
+}

@@ -1,0 +1,314 @@
+//! How the items of a project hang together: what extends, injects, suppresses, grants, starts and shadows what, each
+//! with the line that says so. Read from the files; no plan is made for it.
+
+mod mentions;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rye_grammar::{ItemId, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::compose::{Composed, compose_all};
+use crate::diagnostics::Diagnostics;
+use crate::hook::HookAction;
+use crate::item::{Directive, Items};
+use crate::lower::origin;
+use crate::plan::render::drawing::{Drawing, DrawnEdge, DrawnNode, Group, Line, Shape};
+use crate::plan::render::json::SourceReport;
+use crate::resolve::{Inputs, Launch};
+use crate::semantics::glob::Glob;
+use crate::world::{ItemKind, Space, World};
+pub use mentions::{Mention, mentions};
+
+/// Items and what leads from one to another.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ItemGraph {
+    pub nodes: Vec<ItemNode>,
+    pub edges: Vec<ItemEdge>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct ItemNode {
+    /// `directive ID`, `knowledge ID`, `tool ID`, `hook ID`, `pattern PATTERN`; of a shadowed one with its space.
+    pub id: String,
+    /// `directive`, `knowledge`, `tool`, `hook` or `pattern`.
+    pub kind: String,
+    pub name: String,
+    /// `project`, `user` or `system`; null for patterns and for what is not there.
+    pub space: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct ItemEdge {
+    pub from: String,
+    pub to: String,
+    pub relation: Relation,
+    /// Where it is injected, the hook that does it, or what starts it.
+    pub label: String,
+    pub source: Option<SourceReport>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Relation {
+    Extends,
+    Injects,
+    Suppresses,
+    Grants,
+    Spawns,
+    Shadows,
+}
+
+impl Relation {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Extends => "extends",
+            Self::Injects => "injects",
+            Self::Suppresses => "suppresses",
+            Self::Grants => "grants",
+            Self::Spawns => "spawns",
+            Self::Shadows => "shadows",
+        }
+    }
+}
+
+/// The graph of a project, or of what one directive reaches.
+pub fn item_graph(world: &dyn World, only: Option<&ItemId>) -> ItemGraph {
+    let items = Items::new(world);
+    let mut builder = Builder { items: &items, nodes: BTreeMap::new(), edges: BTreeSet::new(), done: BTreeSet::new() };
+    let of_project = items.list(ItemKind::Directive);
+    let mut wanted: Vec<ItemId> = match only {
+        Some(id) => vec![id.clone()],
+        None => of_project.iter().filter(|e| e.space == Space::Project).map(|e| e.id.clone()).collect(),
+    };
+    while let Some(id) = wanted.pop() {
+        if builder.done.insert(id.clone()) {
+            wanted.extend(builder.directive(&id));
+        }
+    }
+    builder.shadows();
+    ItemGraph { nodes: builder.nodes.into_values().collect(), edges: builder.edges.into_iter().collect() }
+}
+
+struct Builder<'i, 'w> {
+    items: &'i Items<'w>,
+    nodes: BTreeMap<String, ItemNode>,
+    edges: BTreeSet<ItemEdge>,
+    done: BTreeSet<ItemId>,
+}
+
+impl Builder<'_, '_> {
+    /// One directive along every route; answers the directives it leads to.
+    fn directive(&mut self, id: &ItemId) -> Vec<ItemId> {
+        let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
+        // What is wrong with it is for check to say.
+        let (all, _) = compose_all(self.items, id, &launch, &mut Diagnostics::new());
+        let mut next = Vec::new();
+        let own = self.item(ItemKind::Directive, id.as_str());
+        for composed in &all {
+            for pair in composed.chain.windows(2) {
+                let [parent, child] = pair else { continue };
+                let (from, to) = (
+                    self.item(ItemKind::Directive, child.id().as_str()),
+                    self.item(ItemKind::Directive, parent.id().as_str()),
+                );
+                let routed = composed.route.as_ref().filter(|_| child.id() == &composed.id);
+                let span = routed.map(|r| r.hook.span).or(child.extends.as_ref().map(|e| e.span));
+                let label = routed.map(|r| format!("hook {}", r.hook.id.node)).unwrap_or_default();
+                self.edge(&from, &to, Relation::Extends, &label, span);
+            }
+            for link in &composed.chain {
+                self.declared(link);
+            }
+            next.extend(self.hooks(composed, &own));
+            next.extend(self.starts(composed, &own));
+        }
+        next
+    }
+
+    /// What one file says by itself.
+    fn declared(&mut self, link: &Directive) {
+        let own = self.item(ItemKind::Directive, link.id().as_str());
+        let context = &link.context;
+        for (place, list) in [("system", &context.system), ("before", &context.before), ("after", &context.after)] {
+            for id in list {
+                let to = self.item(ItemKind::Knowledge, id.node.as_str());
+                self.edge(&own, &to, Relation::Injects, place, Some(id.span));
+            }
+        }
+        for suppressed in &context.suppress {
+            let known = ItemId::parse(&suppressed.node).is_ok_and(|id| self.items.exists(ItemKind::Knowledge, &id));
+            let to = if known {
+                self.item(ItemKind::Knowledge, &suppressed.node)
+            } else {
+                self.named("hook", &suppressed.node)
+            };
+            self.edge(&own, &to, Relation::Suppresses, "", Some(suppressed.span));
+        }
+        for grant in link.permissions.iter().flat_map(|p| &p.grants) {
+            let to = self.granted(&grant.pattern.0);
+            self.edge(&own, &to, Relation::Grants, "", Some(grant.span));
+        }
+    }
+
+    /// A grant of one item is that item, any other its pattern.
+    fn granted(&mut self, pattern: &str) -> String {
+        let single = pattern.strip_prefix("rye.execute.tool.").filter(|_| Glob::new(pattern).is_literal());
+        let tools = self.items.list(ItemKind::Tool);
+        match single.and_then(|dotted| tools.iter().find(|e| e.id.dotted() == dotted)) {
+            Some(entry) => self.item(ItemKind::Tool, entry.id.as_str()),
+            None => self.named("pattern", pattern),
+        }
+    }
+
+    /// What live hooks bring and start.
+    fn hooks(&mut self, composed: &Composed, own: &str) -> Vec<ItemId> {
+        let mut next = Vec::new();
+        for hook in composed.hooks.iter().filter(|h| h.is_live() && h.decl.has_static_id()) {
+            let label = format!("hook {}", hook.decl.id.node);
+            let Some(action) = hook.decl.action.as_ref().map(|a| &a.node) else { continue };
+            let Some((kind, id)) = action.item() else { continue };
+            // What a hook fetches or asks comes into a prompt or an answer; a directive that it runs is a thread.
+            let relation = if kind == ItemKind::Directive && matches!(action, HookAction::Execute { .. }) {
+                Relation::Spawns
+            } else if matches!(action, HookAction::Fetch { .. } | HookAction::Execute { .. }) {
+                Relation::Injects
+            } else {
+                continue;
+            };
+            let to = self.item(kind, id);
+            self.edge(own, &to, relation, &label, Some(hook.decl.span));
+            if relation == Relation::Spawns {
+                next.extend(ItemId::parse(id).ok().filter(|id| self.items.exists(ItemKind::Directive, id)));
+            }
+        }
+        next
+    }
+
+    /// What the body names, and the continuation.
+    fn starts(&mut self, composed: &Composed, own: &str) -> Vec<ItemId> {
+        let mut next = Vec::new();
+        let Some(leaf) = composed.leaf() else { return next };
+        for mention in mentions(leaf) {
+            if mention.kind == ItemKind::Directive && self.items.exists(ItemKind::Directive, &mention.id) {
+                let to = self.item(ItemKind::Directive, mention.id.as_str());
+                self.edge(own, &to, Relation::Spawns, "body", Some(mention.span));
+                next.push(mention.id);
+            }
+        }
+        next
+    }
+
+    /// Files that a higher space hides, of everything in the graph.
+    fn shadows(&mut self) {
+        let shown: Vec<ItemNode> = self.nodes.values().cloned().collect();
+        for node in shown {
+            let Some(kind) = ItemKind::from_word(&node.kind) else { continue };
+            let list = self.items.list(kind);
+            let mut all = list.iter().filter(|e| e.id.as_str() == node.name);
+            let Some(used) = all.next() else { continue };
+            for hidden in all {
+                let id = format!("{} ({})", node.id, hidden.space.word());
+                self.nodes.insert(
+                    id.clone(),
+                    ItemNode { id: id.clone(), space: Some(hidden.space.word().to_owned()), ..node.clone() },
+                );
+                self.edge(&node.id, &id, Relation::Shadows, used.space.word(), None);
+            }
+        }
+    }
+
+    fn item(&mut self, kind: ItemKind, name: &str) -> String {
+        let id = format!("{} {name}", kind.word());
+        if !self.nodes.contains_key(&id) {
+            let list = self.items.list(kind);
+            let space = list.iter().find(|e| e.id.as_str() == name).map(|e| e.space.word().to_owned());
+            let node = ItemNode { id: id.clone(), kind: kind.word().to_owned(), name: name.to_owned(), space };
+            self.nodes.insert(id.clone(), node);
+        }
+        id
+    }
+
+    fn named(&mut self, kind: &str, name: &str) -> String {
+        let id = format!("{kind} {name}");
+        let node = ItemNode { id: id.clone(), kind: kind.to_owned(), name: name.to_owned(), space: None };
+        self.nodes.entry(id.clone()).or_insert(node);
+        id
+    }
+
+    fn edge(&mut self, from: &str, to: &str, relation: Relation, label: &str, span: Option<Span>) {
+        let source = span.and_then(|span| origin::place(&self.items.sources(), span)).map(|p| SourceReport::from(&p));
+        let (from, to, label) = (from.to_owned(), to.to_owned(), label.to_owned());
+        self.edges.insert(ItemEdge { from, to, relation, label, source });
+    }
+}
+
+impl ItemGraph {
+    /// To be drawn. What lies in the standard library stands back.
+    pub fn drawing(&self) -> Drawing {
+        let at: BTreeMap<&str, usize> = self.nodes.iter().enumerate().map(|(i, n)| (n.id.as_str(), i)).collect();
+        let nodes = self.nodes.iter().map(|node| {
+            let (shape, group) = match node.kind.as_str() {
+                "directive" => (Shape::Box, Group::Directive),
+                "knowledge" => (Shape::Oval, Group::Knowledge),
+                "tool" => (Shape::Component, Group::Tool),
+                "hook" => (Shape::Component, Group::Hook),
+                _ => (Shape::Diamond, Group::Pattern),
+            };
+            let group = if node.space.as_deref() == Some("system") { Group::Far } else { group };
+            DrawnNode { id: node.id.clone(), label: node.name.clone(), shape, group }
+        });
+        let mut drawn: BTreeMap<(usize, usize, Relation), BTreeSet<&str>> = BTreeMap::new();
+        for edge in &self.edges {
+            let (Some(from), Some(to)) = (at.get(edge.from.as_str()), at.get(edge.to.as_str())) else { continue };
+            drawn.entry((*from, *to, edge.relation)).or_default().insert(&edge.label);
+        }
+        let edges = drawn.into_iter().map(|((from, to, relation), labels)| {
+            let labels: Vec<&str> = labels.into_iter().filter(|l| !l.is_empty()).collect();
+            let label = if labels.is_empty() {
+                relation.word().to_owned()
+            } else {
+                format!("{}: {}", relation.word(), labels.join(", "))
+            };
+            let line = match relation {
+                Relation::Extends | Relation::Injects | Relation::Spawns => Line::Solid,
+                Relation::Suppresses | Relation::Grants | Relation::Shadows => Line::Dashed,
+            };
+            DrawnEdge { from, to, label, line }
+        });
+        Drawing { name: "items".into(), nodes: nodes.collect(), edges: edges.collect() }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::compile::tests::world::deploy;
+
+    fn has(graph: &ItemGraph, from: &str, relation: Relation, to: &str) -> bool {
+        graph.edges.iter().any(|e| e.from == from && e.relation == relation && e.to == to)
+    }
+
+    #[test]
+    fn the_deploy_example_hangs_together() {
+        let graph = item_graph(&deploy(), None);
+        let own = "directive deploy_staging";
+        assert!(has(&graph, own, Relation::Extends, "directive project/deploy/base"), "{:?}", graph.edges);
+        assert!(has(&graph, "directive project/deploy/base", Relation::Extends, "directive rye/agent/core/base"));
+        assert!(has(&graph, own, Relation::Injects, "knowledge project/deploy/completion-checklist"));
+        assert!(has(&graph, own, Relation::Suppresses, "knowledge rye/agent/core/protocol/sign"));
+        assert!(has(&graph, own, Relation::Grants, "tool rye/file-system/read"));
+        assert!(has(&graph, own, Relation::Grants, "pattern rye.execute.tool.project.deploy.*"));
+        let shadowed = "knowledge rye/agent/core/Identity";
+        assert!(has(&graph, shadowed, Relation::Shadows, &format!("{shadowed} (system)")));
+        let extends = graph.edges.iter().find(|e| e.from == own && e.relation == Relation::Extends).unwrap();
+        assert_eq!((extends.label.as_str(), extends.source.as_ref().unwrap().line), ("hook route_deploy", 2));
+        let drawing = graph.drawing();
+        assert_eq!(drawing.nodes.len(), graph.nodes.len());
+        assert!(drawing.edges.iter().all(|e| e.from < drawing.nodes.len() && e.to < drawing.nodes.len()));
+        let one = item_graph(&deploy(), Some(&ItemId::parse("rye/agent/core/base").unwrap()));
+        assert!(one.nodes.len() < graph.nodes.len() && !one.nodes.iter().any(|n| n.id == own));
+    }
+}

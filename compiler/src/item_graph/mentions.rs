@@ -1,0 +1,65 @@
+//! Items that a body names where it says what to call: `item_id="…"`, `directive_name: "…"`. Only the spelling is looked
+//! at; whether they exist and may be used is for whoever asks.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use rye_grammar::{ItemId, Span};
+
+use crate::item::Directive;
+use crate::world::ItemKind;
+
+/// An item named by a body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mention {
+    pub kind: ItemKind,
+    pub id: ItemId,
+    pub span: Span,
+}
+
+static CALLS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r#"\b(item_id|directive_name|item_type)["'`]?\s*[=:]\s*["'`]([A-Za-z0-9_/-]+)["'`]"#).ok()
+});
+
+/// How far apart an `item_type` and its `item_id` may stand.
+const NEAR: usize = 160;
+
+/// Everything that the body of a directive names, in order.
+pub fn mentions(directive: &Directive) -> Vec<Mention> {
+    let body = &directive.body;
+    // A body that a `<process>` was joined to has no places of its own.
+    let exact = body.span.len() == body.node.len();
+    let Some(calls) = CALLS.as_ref() else { return Vec::new() };
+    let found: Vec<(usize, usize, &str, &str)> = calls
+        .captures_iter(&body.node)
+        .filter_map(|c| {
+            let (key, value) = (c.get(1)?, c.get(2)?);
+            Some((value.start(), value.end(), key.as_str(), value.as_str()))
+        })
+        .collect();
+    let mut mentions = Vec::new();
+    for (start, end, key, value) in &found {
+        let kind = match *key {
+            "item_type" => continue,
+            "directive_name" => ItemKind::Directive,
+            _ => {
+                let types = found.iter().filter(|(_, _, key, _)| *key == "item_type");
+                let nearest =
+                    types.min_by_key(|(at, ..)| at.abs_diff(*start)).filter(|(at, ..)| at.abs_diff(*start) < NEAR);
+                match nearest.and_then(|(_, _, _, word)| ItemKind::from_word(word)) {
+                    Some(kind) => kind,
+                    None => ItemKind::Directive,
+                }
+            }
+        };
+        let Ok(id) = ItemId::parse(value) else { continue };
+        let span = if exact {
+            let from = body.span.start as usize;
+            Span::new(body.span.source, from + start, from + end)
+        } else {
+            body.span
+        };
+        mentions.push(Mention { kind, id, span });
+    }
+    mentions
+}

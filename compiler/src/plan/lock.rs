@@ -1,0 +1,157 @@
+//! What a directive is made of, written down so that a change of it can be named: plan ids, and every file, hook, schema,
+//! price and text behind them. Nothing needs a lock; whoever has one is told what drifted.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use super::forecast::ESTIMATOR;
+use super::matrix::{NoMatrix, matrix};
+use super::render::json::{PlanReport, render};
+use super::{Plan, hex};
+use crate::compile::{Request, compile};
+use crate::diagnostics::Diagnostics;
+use crate::world::World;
+use rye_grammar::ItemId;
+
+/// The format this version writes; a newer one is refused.
+pub const LOCK_FORMAT: u32 = 1;
+
+/// The lock of a project: one entry a directive.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Lock {
+    pub format: u32,
+    pub directives: BTreeMap<String, Vec<Locked>>,
+}
+
+/// One plan of a directive. Where no input decides the route, there is one without inputs; else one for each context.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Locked {
+    /// Null where none had to be known.
+    pub inputs: Option<Map<String, Value>>,
+    pub plan_id: String,
+    /// `model`, `prices`, `tokenizer`, `system`, `message`, `capabilities`, `limits`, `hook ID`, `tool NAME`, … with the hash
+    /// of what they are.
+    pub parts: BTreeMap<String, String>,
+    /// Files and misses: `knowledge a/b (project)` with the file's hash, or `not there`.
+    pub manifest: BTreeMap<String, String>,
+}
+
+/// What is not as it was locked.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct Drift {
+    pub directive: String,
+    /// A part, or a file.
+    pub what: String,
+    /// `changed`, `new`, `gone`.
+    pub how: String,
+}
+
+/// Why a directive has no entry.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NoEntry {
+    /// It does not compile.
+    Errors(Diagnostics),
+    Matrix(NoMatrix),
+}
+
+/// The entry of a directive as it is now.
+///
+/// # Errors
+/// It has errors, or too many contexts.
+pub fn entry(world: &dyn World, id: &ItemId) -> Result<Vec<Locked>, NoEntry> {
+    let compiled = compile(world, &Request::new(id.clone()));
+    if let Some(compilation) = &compiled.value {
+        return Ok(vec![locked(&compilation.plan, &render(compilation, Vec::new()), None)]);
+    }
+    // Which parent it has may depend on inputs: then each context is a plan of its own.
+    let routed = compiled.diagnostics.iter().filter(|d| d.is_error()).all(|d| d.code() == "interface::missing-input");
+    if !routed {
+        return Err(NoEntry::Errors(compiled.diagnostics));
+    }
+    let found = matrix(world, &Request::new(id.clone())).map_err(NoEntry::Matrix)?;
+    let mut entry = Vec::new();
+    for context in &found.contexts {
+        let inputs = context.call.inputs.clone();
+        let again = compile(world, &Request { inputs: inputs.clone(), ..Request::new(id.clone()) });
+        let Some(compilation) = again.value else { return Err(NoEntry::Errors(again.diagnostics)) };
+        entry.push(locked(&compilation.plan, &render(&compilation, Vec::new()), inputs));
+    }
+    Ok(entry)
+}
+
+fn locked(plan: &Plan, report: &PlanReport, inputs: Option<Map<String, Value>>) -> Locked {
+    let mut parts = BTreeMap::new();
+    let mut put = |name: String, value: Value| {
+        parts.insert(name, hex(&Sha256::digest(value.to_string())));
+    };
+    let json = |value: Result<Value, serde_json::Error>| value.unwrap_or_default();
+    put("model".into(), Value::from(format!("{}/{}", report.model.provider, report.model.id)));
+    put("prices".into(), json(serde_json::to_value(plan.model.prices)));
+    put("connection".into(), plan.model.connection.clone());
+    put("tokenizer".into(), ESTIMATOR.into());
+    put("system".into(), report.system.text.clone().into());
+    put("message".into(), report.first_message.text.clone().into());
+    put("continuation".into(), report.continued.text.clone().into());
+    put("capabilities".into(), json(serde_json::to_value(&plan.capabilities)));
+    put("limits".into(), json(serde_json::to_value(plan.limits)));
+    put("interface".into(), json(serde_json::to_value(&plan.interface)));
+    put("graph".into(), json(serde_json::to_value(&plan.graph)));
+    for (name, value) in &plan.settings {
+        put(format!("settings {name}"), value.clone());
+    }
+    for hook in &plan.hooks {
+        put(format!("hook {}", hook.id), json(serde_json::to_value(hook)));
+    }
+    for tool in &plan.palette {
+        put(format!("tool {}", tool.name), json(serde_json::to_value(tool)));
+    }
+    let read = |read: &super::Read| match (&read.space, &read.sha256) {
+        (Some(space), Some(sha256)) => (format!("{} {} ({})", read.kind.word(), read.id, space.word()), sha256.clone()),
+        (_, _) => (format!("{} {}", read.kind.word(), read.id), "not there".to_owned()),
+    };
+    Locked { inputs, plan_id: report.plan_id.clone(), parts, manifest: plan.manifest.iter().map(read).collect() }
+}
+
+/// What is not as it was locked, files first, each once; empty where the plans are the same bytes.
+pub fn drift(directive: &str, locked: &[Locked], now: &[Locked]) -> Vec<Drift> {
+    let mut found = Vec::new();
+    let mut tell = |what: &str, how: &str| {
+        let drift = Drift { directive: directive.to_owned(), what: what.to_owned(), how: how.to_owned() };
+        if !found.contains(&drift) {
+            found.push(drift);
+        }
+    };
+    for was in locked {
+        let Some(is) = now.iter().find(|is| is.inputs == was.inputs) else {
+            tell("its contexts", "changed");
+            continue;
+        };
+        if is.plan_id == was.plan_id {
+            continue;
+        }
+        for (before, after) in [(&was.manifest, &is.manifest), (&was.parts, &is.parts)] {
+            for (name, value) in before {
+                match after.get(name) {
+                    None => tell(name, "gone"),
+                    Some(now) if now != value => tell(name, "changed"),
+                    Some(_) => {}
+                }
+            }
+            for name in after.keys().filter(|name| !before.contains_key(*name)) {
+                tell(name, "new");
+            }
+        }
+    }
+    if now.len() > locked.len() {
+        tell("its contexts", "changed");
+    }
+    let same = now.iter().map(|l| &l.plan_id).eq(locked.iter().map(|l| &l.plan_id));
+    if found.is_empty() && !same {
+        found.push(Drift { directive: directive.to_owned(), what: "the plan".into(), how: "changed".into() });
+    }
+    found
+}

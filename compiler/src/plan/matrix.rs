@@ -1,0 +1,335 @@
+//! Every context that a directive can have: its inputs divided by the conditions that read them, each part planned by the
+//! compiler itself, equal plans together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use indexmap::IndexMap;
+use rye_grammar::ItemId;
+use rye_grammar::condition::Segment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::render::json::{CallReport, CourseReport, PlanReport, render};
+use super::{Field, FieldType};
+use crate::compile::{Request, compile};
+use crate::compose::{Composed, compose_all};
+use crate::diagnostics::Diagnostics;
+use crate::item::Items;
+use crate::lower::interface::fields;
+use crate::resolve::{Inputs, Launch};
+use crate::world::World;
+
+/// More combinations than that are not gone through.
+pub const MOST: usize = 4_096;
+
+/// The contexts of a directive.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Matrix {
+    pub directive: String,
+    /// Inputs that a condition reads, with the values that were tried; null stands for no value.
+    pub inputs: BTreeMap<String, Vec<Value>>,
+    /// Inputs that a pattern or an expression reads: there may be contexts beside those found.
+    pub open: Vec<String>,
+    /// Combinations that were planned.
+    pub combinations: usize,
+    /// In the order in which they were found.
+    pub contexts: Vec<Context>,
+    /// Combinations that no plan comes of, by the codes of what is wrong.
+    pub refused: Vec<Refused>,
+}
+
+/// One context and when it is so.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Context {
+    /// Each a combination of values. Inputs that make no difference here are left out.
+    pub when: Vec<Map<String, Value>>,
+    /// One call that comes to it, with stand-ins for inputs that make no difference.
+    pub call: CallReport,
+    pub plan_id: String,
+    pub chain: Vec<String>,
+    /// Layers of the prompt and tools, by id, as they are sent.
+    pub parts: Vec<String>,
+    /// Tokens of the first request.
+    pub tokens: u64,
+    pub first: CourseReport,
+    pub typical: CourseReport,
+    pub worst: CourseReport,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Refused {
+    pub when: Map<String, Value>,
+    pub codes: Vec<String>,
+}
+
+/// Why there is no matrix.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoMatrix {
+    #[error("`{0}` cannot be composed: `rye check` says why")]
+    Broken(ItemId),
+    #[error("the inputs have {0} combinations, and {MOST} are gone through at most: give some of them with `--input`")]
+    TooMany(usize),
+}
+
+/// Goes through the inputs that the request leaves open.
+///
+/// # Errors
+/// The directive is broken, or there are too many combinations.
+pub fn matrix(world: &dyn World, request: &Request) -> Result<Matrix, NoMatrix> {
+    let id = &request.directive;
+    let items = Items::new(world);
+    let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
+    let (all, _) = compose_all(&items, id, &launch, &mut Diagnostics::new());
+    if all.is_empty() {
+        return Err(NoMatrix::Broken(id.clone()));
+    }
+    let given = request.inputs.clone().unwrap_or_default();
+    let mut declared: IndexMap<String, Field> = IndexMap::new();
+    for composed in &all {
+        declared.extend(fields(&composed.inputs));
+    }
+    let (mut tried, open) = values(&all, &declared);
+    tried.retain(|name, _| !given.contains_key(name));
+    let combinations = tried.values().fold(1usize, |product, values| product.saturating_mul(values.len().max(1)));
+    if combinations > MOST {
+        return Err(NoMatrix::TooMany(combinations));
+    }
+    let mut matrix = Matrix {
+        directive: id.to_string(),
+        inputs: tried.clone(),
+        open: open.into_iter().filter(|name| !given.contains_key(name)).collect(),
+        combinations,
+        contexts: Vec::new(),
+        refused: Vec::new(),
+    };
+    let mut known: IndexMap<String, Context> = IndexMap::new();
+    for at in 0..combinations {
+        let when = combination(&tried, at);
+        let mut inputs = given.clone();
+        for (name, field) in &declared {
+            let value = when.get(name).cloned().or_else(|| stand_in(name, field));
+            if let Some(value) = value.filter(|v| !v.is_null())
+                && !inputs.contains_key(name)
+            {
+                inputs.insert(name.clone(), value);
+            }
+        }
+        let compiled = compile(world, &Request { inputs: Some(inputs), ..request.clone() });
+        let Some(compilation) = compiled.value else {
+            let codes: BTreeSet<String> =
+                compiled.diagnostics.iter().filter(|d| d.is_error()).map(|d| d.code().to_owned()).collect();
+            matrix.refused.push(Refused { when, codes: codes.into_iter().collect() });
+            continue;
+        };
+        let report = render(&compilation, Vec::new());
+        known.entry(shape(&report)).or_insert_with(|| context(&report)).when.push(when);
+    }
+    matrix.contexts = known.into_values().collect();
+    for context in &mut matrix.contexts {
+        context.when = shortened(std::mem::take(&mut context.when), &tried);
+    }
+    Ok(matrix)
+}
+
+/// The values at which conditions change their minds, by input; and the inputs for which that may not be all.
+fn values(all: &[Composed], declared: &IndexMap<String, Field>) -> (BTreeMap<String, Vec<Value>>, Vec<String>) {
+    let mut values: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    let mut open = BTreeSet::new();
+    let hooks = all.iter().flat_map(|composed| composed.hooks.iter().filter(|h| h.is_live()));
+    for condition in hooks.filter_map(|hook| hook.decl.compiled.as_ref()) {
+        for samples in condition.samples() {
+            let [Segment::Name(root), Segment::Name(name), deeper @ ..] = samples.path.segments.as_slice() else {
+                continue;
+            };
+            let Some(field) = declared.get(name).filter(|_| root == "inputs") else { continue };
+            let list = values.entry(name.clone()).or_default();
+            list.extend(samples.values.into_iter().filter(|_| deeper.is_empty()));
+            if samples.open || !deeper.is_empty() {
+                open.insert(name.clone());
+            }
+            list.retain(|value| crate::lower::interface::fits(field.kind, value));
+        }
+    }
+    for (name, list) in &mut values {
+        let Some(field) = declared.get(name) else { continue };
+        if field.choices.is_empty() {
+            list.extend(field.default.clone());
+            list.extend(others(name, field));
+        } else {
+            list.clone_from(&field.choices);
+        }
+        if !field.required && field.default.is_none() {
+            list.push(Value::Null);
+        }
+        let mut seen = Vec::new();
+        list.retain(|value| {
+            let is_new = !seen.contains(value);
+            seen.push(value.clone());
+            is_new
+        });
+    }
+    (values, open.into_iter().collect())
+}
+
+/// Any value that no condition names.
+fn others(name: &str, field: &Field) -> Vec<Value> {
+    match field.kind {
+        FieldType::Boolean => vec![Value::Bool(true), Value::Bool(false)],
+        FieldType::String | FieldType::Integer | FieldType::Number | FieldType::Array | FieldType::Object => {
+            let mut any = field.clone();
+            any.default = None;
+            stand_in(name, &any).into_iter().collect()
+        }
+    }
+}
+
+/// What stands for a value that makes no difference.
+fn stand_in(name: &str, field: &Field) -> Option<Value> {
+    if field.default.is_some() {
+        return None;
+    }
+    if let Some(choice) = field.choices.first() {
+        return Some(choice.clone());
+    }
+    match field.kind {
+        FieldType::String => Some(Value::String(format!("<{name}>"))),
+        FieldType::Integer | FieldType::Number => Some(Value::from(0)),
+        FieldType::Boolean => field.required.then_some(Value::Bool(false)),
+        FieldType::Array => field.required.then(|| Value::Array(Vec::new())),
+        FieldType::Object => field.required.then(|| Value::Object(Map::new())),
+    }
+}
+
+/// The combination of that number, the last input changing fastest.
+fn combination(tried: &BTreeMap<String, Vec<Value>>, mut at: usize) -> Map<String, Value> {
+    let mut when = Map::new();
+    for (name, values) in tried.iter().rev() {
+        let count = values.len().max(1);
+        if let Some(value) = values.get(at % count) {
+            when.insert(name.clone(), value.clone());
+        }
+        at /= count;
+    }
+    let mut sorted: Vec<(String, Value)> = when.into_iter().collect();
+    sorted.sort_by(|a, b| a.0.cmp(&b.0));
+    sorted.into_iter().collect()
+}
+
+/// What makes a context another one: everything but the values that were filled in.
+fn shape(report: &PlanReport) -> String {
+    let hooks: Vec<String> = report.hooks.iter().map(|h| format!("{} {:?}", h.id, h.verdict)).collect();
+    let limits: Vec<String> = report.limits.iter().map(|(name, limit)| format!("{name}={}", limit.value)).collect();
+    let grants: Vec<&str> = report.capabilities.iter().map(|g| g.pattern.as_str()).collect();
+    format!("{:?}\n{:?}\n{hooks:?}\n{limits:?}\n{grants:?}\n{}", report.chain, parts(report), report.model.id)
+}
+
+fn parts(report: &PlanReport) -> Vec<String> {
+    let first = &report.first_message;
+    let message = first.before.iter().chain(&first.body).chain(&first.after);
+    let layers = report.system.layers.iter().chain(message).map(|layer| layer.id.clone());
+    layers.chain(report.palette.iter().map(|tool| tool.name.clone())).collect()
+}
+
+fn context(report: &PlanReport) -> Context {
+    Context {
+        when: Vec::new(),
+        call: report.call.clone(),
+        plan_id: report.plan_id.clone(),
+        chain: report.chain.clone(),
+        parts: parts(report),
+        tokens: report.tokens.input,
+        first: report.cost.first.clone(),
+        typical: report.cost.typical.clone(),
+        worst: report.cost.worst.clone(),
+    }
+}
+
+/// Leaves out inputs of which every value leads here whatever the others are.
+fn shortened(mut when: Vec<Map<String, Value>>, tried: &BTreeMap<String, Vec<Value>>) -> Vec<Map<String, Value>> {
+    for (name, values) in tried {
+        let mut without: IndexMap<String, (Map<String, Value>, usize)> = IndexMap::new();
+        for one in &when {
+            let mut rest = one.clone();
+            rest.shift_remove(name);
+            without.entry(Value::Object(rest.clone()).to_string()).or_insert((rest, 0)).1 += 1;
+        }
+        if without.values().all(|(_, count)| *count == values.len()) {
+            when = without.into_values().map(|(rest, _)| rest).collect();
+        }
+    }
+    when
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::compile::tests::world::{mini, with_directives};
+
+    fn found(inputs: &str, hooks: &str) -> Result<Matrix, NoMatrix> {
+        let inside = format!("<metadata><permissions/></metadata><inputs>{inputs}</inputs>");
+        let world = with_directives(mini(), &[("leaf", "", &inside, "Do {input:a?} {input:b?}.")])
+            .project(".ai/knowledge/k.md", "Some knowledge.")
+            .project(".ai/knowledge/l.md", "More knowledge.")
+            .project(".ai/config/agent/hooks.yaml", format!("hooks:\n{hooks}"));
+        matrix(&world, &Request::new(ItemId::parse("leaf").unwrap()))
+    }
+
+    fn hook(id: &str, item: &str, condition: &str) -> String {
+        format!(
+            "  - {{ id: {id}, event: thread_started, condition: '{condition}', action: {{ primary: fetch, item_type: knowledge, item_id: {item} }} }}\n"
+        )
+    }
+
+    #[test]
+    fn inputs_are_divided_by_what_conditions_say_of_them() {
+        let hooks = hook("h", "k", "inputs.a == \"prod\"") + &hook("i", "l", "inputs.b > 3");
+        let found = found(
+            "<input name=\"a\" required=\"true\"/><input name=\"b\" type=\"integer\" required=\"true\"/>",
+            &hooks,
+        )
+        .unwrap();
+        assert_eq!(found.inputs["a"], [json!("prod"), json!("<a>")]);
+        assert_eq!(found.inputs["b"], [json!(2), json!(3), json!(4), json!(0)]);
+        assert_eq!((found.combinations, found.contexts.len(), found.refused.len()), (8, 4, 0));
+        let bare = found.contexts.iter().find(|c| c.parts == ["leaf"]).unwrap();
+        assert_eq!(bare.when.len(), 3, "{:?}", bare.when);
+        let both = found.contexts.iter().find(|c| c.parts.len() == 3).unwrap();
+        assert_eq!(both.when, [json!({"a": "prod", "b": 4}).as_object().unwrap().clone()]);
+        assert!(both.tokens > bare.tokens);
+    }
+
+    #[test]
+    fn what_nobody_asks_makes_no_difference() {
+        let found = found("<input name=\"a\" required=\"true\" enum=\"x,y,z\"/><input name=\"b\"/>", "  []\n").unwrap();
+        assert_eq!((found.inputs.len(), found.combinations, found.contexts.len()), (0, 1, 1));
+        assert_eq!(found.contexts[0].when, [Map::new()]);
+    }
+
+    #[test]
+    fn choices_are_all_there_is_and_optional_inputs_may_be_missing() {
+        let hooks = hook("h", "k", "inputs.a == \"x\" || !exists(inputs.b)");
+        let found = found("<input name=\"a\" required=\"true\" enum=\"x,y\"/><input name=\"b\"/>", &hooks).unwrap();
+        assert_eq!(found.inputs["a"], [json!("x"), json!("y")]);
+        assert_eq!(found.inputs["b"], [json!("<b>"), Value::Null]);
+        let without = found.contexts.iter().find(|c| c.parts == ["leaf"]).unwrap();
+        assert_eq!(without.when, [json!({"a": "y", "b": "<b>"}).as_object().unwrap().clone()]);
+    }
+
+    #[test]
+    fn a_pattern_leaves_the_question_open_and_too_much_is_refused() {
+        let open = found("<input name=\"a\"/>", &hook("h", "k", "inputs.a matches \"^x\"")).unwrap();
+        assert_eq!(open.open, ["a"]);
+        let names: Vec<String> = (0..13).map(|i| format!("n{i}")).collect();
+        let inputs: String = names
+            .iter()
+            .map(|n| format!("<input name=\"{n}\" type=\"boolean\" required=\"true\"/>"))
+            .collect::<Vec<_>>()
+            .join("");
+        let all = names.iter().map(|n| format!("inputs.{n}")).collect::<Vec<_>>().join(" && ");
+        assert_eq!(found(&inputs, &hook("h", "k", &all)), Err(NoMatrix::TooMany(8192)));
+    }
+}

@@ -1,0 +1,141 @@
+//! A graph to be drawn: boxes and arrows, before anybody decides on a language. DOT, Mermaid and SVG draw the same one.
+
+use super::super::graph::{Graph, Node, Outcome};
+use crate::diagnostics::clean;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Drawing {
+    /// An identifier of the whole.
+    pub name: String,
+    pub nodes: Vec<DrawnNode>,
+    pub edges: Vec<DrawnEdge>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DrawnNode {
+    /// Unique in its drawing.
+    pub id: String,
+    pub label: String,
+    pub shape: Shape,
+    pub group: Group,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DrawnEdge {
+    /// Positions in `nodes`.
+    pub from: usize,
+    pub to: usize,
+    pub label: String,
+    pub line: Line,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    Box,
+    Oval,
+    Diamond,
+    Component,
+}
+
+/// What a node is of; a colour where there are any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    Step,
+    Decision,
+    Hook,
+    Directive,
+    Knowledge,
+    Tool,
+    Pattern,
+    /// Of a lower space, hidden or part of the standard library.
+    Far,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Line {
+    Solid,
+    Dashed,
+}
+
+impl Group {
+    /// As a class in SVG.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::Decision => "decision",
+            Self::Hook => "hook",
+            Self::Directive => "directive",
+            Self::Knowledge => "knowledge",
+            Self::Tool => "tool",
+            Self::Pattern => "pattern",
+            Self::Far => "far",
+        }
+    }
+}
+
+impl Drawing {
+    /// The graph that a run of a plan follows; several outcomes between two steps are one arrow.
+    pub fn of_plan(graph: &Graph) -> Self {
+        let nodes = graph.0.keys().map(|node| {
+            let (shape, group) = look(*node);
+            DrawnNode { id: node.to_string(), label: node.to_string(), shape, group }
+        });
+        let at = |node: Node| graph.0.keys().position(|n| *n == node).unwrap_or_default();
+        let edges = joined(graph).into_iter().map(|(from, to, outcomes)| {
+            let words = outcomes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            DrawnEdge { from: at(from), to: at(to), label: words, line: Line::Solid }
+        });
+        Self { name: "plan".into(), nodes: nodes.collect(), edges: edges.collect() }
+    }
+
+    /// The id of a node as an identifier of letters, digits and `_`, unique in the drawing.
+    pub fn identifiers(&self) -> Vec<String> {
+        let mut taken: Vec<String> = Vec::with_capacity(self.nodes.len());
+        let mut seen = std::collections::BTreeSet::new();
+        for (i, node) in self.nodes.iter().enumerate() {
+            let plain: String = node.id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+            let mut name = format!("n_{plain}");
+            if !seen.insert(name.clone()) {
+                name = format!("{name}_{i}");
+                seen.insert(name.clone());
+            }
+            taken.push(name);
+        }
+        taken
+    }
+}
+
+/// A label on one line that steers nothing.
+pub(super) fn one_line(text: &str) -> String {
+    clean(text, "\u{fffd}").into_owned()
+}
+
+fn look(node: Node) -> (Shape, Group) {
+    match node {
+        Node::Start | Node::Finish => (Shape::Oval, Group::Step),
+        Node::Hooks(_) => (Shape::Component, Group::Hook),
+        Node::Limits | Node::Gate | Node::Context => (Shape::Diamond, Group::Decision),
+        Node::Inbox
+        | Node::Model
+        | Node::Nudge
+        | Node::Ask(_)
+        | Node::Tools
+        | Node::Guard
+        | Node::Return
+        | Node::Compact
+        | Node::Handoff => (Shape::Box, Group::Step),
+    }
+}
+
+fn joined(graph: &Graph) -> Vec<(Node, Node, Vec<Outcome>)> {
+    let mut joined: Vec<(Node, Node, Vec<Outcome>)> = Vec::new();
+    for (from, out) in &graph.0 {
+        for (outcome, to) in out {
+            match joined.iter_mut().find(|(f, t, _)| f == from && t == to) {
+                Some((_, _, outcomes)) => outcomes.push(*outcome),
+                None => joined.push((*from, *to, vec![*outcome])),
+            }
+        }
+    }
+    joined
+}

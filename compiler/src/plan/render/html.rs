@@ -1,0 +1,281 @@
+//! A plan as one page: the prompt with colours by origin, the graph, what it may do and what it costs. Nothing is loaded
+//! from anywhere, and no script runs.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::drawing::Drawing;
+use super::json::{LayerReport, PlanReport, ReasonReport, SourceReport, VerdictReport, render as report};
+use super::svg;
+use super::table::grouped;
+use crate::compile::Compilation;
+
+/// The page.
+pub fn render(compilation: &Compilation) -> String {
+    let plan = report(compilation, Vec::new());
+    let colours = Colours::of(&plan);
+    let mut out = String::new();
+    let title = text(&plan.directive);
+    write!(
+        out,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n<title>{title} · plan</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<header><h1>{title}</h1><p>{}</p><p class=\"dim\">plan {}</p></header>\n",
+        text(plan.description.trim()),
+        text(plan.plan_id.get(..12).unwrap_or(&plan.plan_id))
+    )
+    .ok();
+    summary(&mut out, &plan);
+    legend(&mut out, &colours);
+    message(&mut out, "System prompt", &plan.system.text, &plan.system.layers, &colours);
+    let first = &plan.first_message;
+    let layers: Vec<LayerReport> = first.before.iter().chain(&first.body).chain(&first.after).cloned().collect();
+    message(&mut out, "First message", &first.text, &layers, &colours);
+    message(&mut out, "On continuation", &plan.continued.text, &plan.continued.layers, &colours);
+    absent(&mut out, &plan);
+    tools(&mut out, &plan);
+    capabilities(&mut out, &plan);
+    limits(&mut out, &plan);
+    hooks(&mut out, &plan);
+    section(&mut out, "What a run does", |out| match svg::render(&Drawing::of_plan(&compilation.plan.graph)) {
+        Ok(drawn) => {
+            write!(out, "<div class=\"graph\">{drawn}</div>").ok();
+        }
+        Err(error) => {
+            write!(out, "<p>{}</p>", text(&error.to_string())).ok();
+        }
+    });
+    out.push_str("</body>\n</html>\n");
+    out
+}
+
+const STYLE: &str = ":root{--ink:#1d2230;--dim:#626b80;--paper:#fbfbfd;--card:#fff;--line:#dde1ea}\
+@media(prefers-color-scheme:dark){:root{--ink:#e6e8ee;--dim:#98a1b5;--paper:#101318;--card:#171b22;--line:#2b313d}}\
+*{box-sizing:border-box}body{margin:0 auto;max-width:1180px;padding:24px;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif}\
+h1{margin:0;font-size:24px}h2{font-size:17px;margin:0 0 10px}header p{margin:4px 0}.dim{color:var(--dim);font-size:13px}\
+section{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:16px;margin:16px 0;overflow-x:auto}\
+table{border-collapse:collapse;width:100%;font-size:13.5px}th,td{text-align:left;padding:4px 10px 4px 0;border-bottom:1px solid var(--line);vertical-align:top}th{color:var(--dim);font-weight:500}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
+code,pre{font:12.5px/1.55 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}\
+.layer{border-left:5px solid hsl(var(--h) 65% 50%);background:hsl(var(--h) 65% 50%/.09);margin:0 0 8px;border-radius:0 6px 6px 0}\
+.layer summary{cursor:pointer;padding:5px 10px;font-size:13px;color:var(--dim)}.layer summary b{color:var(--ink);font-weight:600}\
+.layer pre{margin:0;padding:2px 10px 10px;white-space:pre-wrap;overflow-wrap:anywhere}.layer ol{margin:0 0 8px;padding:0 10px 0 30px;font-size:12.5px;color:var(--dim)}\
+.legend span{display:inline-block;margin:0 12px 4px 0;padding-left:10px;border-left:12px solid hsl(var(--h) 65% 50%);font-size:13px}\
+.fires{color:#1a8f4c}.never,.removed{color:var(--dim)}.depends{color:#b9770e}.graph svg{max-width:100%;height:auto}";
+
+/// A hue for each file that something of the prompt comes from.
+struct Colours(BTreeMap<String, u32>);
+
+impl Colours {
+    fn of(plan: &PlanReport) -> Self {
+        let first = &plan.first_message;
+        let message = first.before.iter().chain(&first.body).chain(&first.after);
+        let mut hues = BTreeMap::new();
+        for layer in plan.system.layers.iter().chain(message).chain(&plan.continued.layers) {
+            let next = u32::try_from(hues.len()).unwrap_or(0);
+            // The golden angle keeps neighbours apart however many there are.
+            hues.entry(origin(layer)).or_insert(next.wrapping_mul(137) % 360);
+        }
+        Self(hues)
+    }
+
+    fn hue(&self, layer: &LayerReport) -> u32 {
+        self.0.get(&origin(layer)).copied().unwrap_or(0)
+    }
+}
+
+/// The file that put a layer there.
+fn origin(layer: &LayerReport) -> String {
+    layer.source.as_ref().map_or_else(|| layer.via.clone(), |source| source.file.clone())
+}
+
+fn section(out: &mut String, title: &str, inside: impl FnOnce(&mut String)) {
+    write!(out, "<section><h2>{}</h2>", text(title)).ok();
+    inside(out);
+    out.push_str("</section>\n");
+}
+
+fn summary(out: &mut String, plan: &PlanReport) {
+    let tokens = &plan.tokens;
+    section(out, "What it costs", |out| {
+        out.push_str("<table><tr><th></th><th class=\"n\">turns</th><th class=\"n\">in</th><th class=\"n\">of it cached</th><th class=\"n\">out</th><th class=\"n\">dollars</th><th>ends</th></tr>");
+        for (name, course) in
+            [("first request", &plan.cost.first), ("typical run", &plan.cost.typical), ("worst run", &plan.cost.worst)]
+        {
+            let cost = course.cost.as_ref().map_or_else(|| "–".to_owned(), ToString::to_string);
+            write!(
+                out,
+                "<tr><td>{name}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
+                grouped(course.turns),
+                grouped(course.input),
+                grouped(course.cached),
+                grouped(course.output),
+                text(&cost),
+                text(&course.stopped)
+            )
+            .ok();
+        }
+        write!(
+            out,
+            "</table><p class=\"dim\">{}/{}, tokens counted as {}. The first request: system {} + message {} + tools {} = {}. The same in every thread: {}; in every turn of one: {}.</p>",
+            text(&plan.model.provider),
+            text(&plan.model.id),
+            text(&tokens.estimator),
+            grouped(tokens.system),
+            grouped(tokens.first_message),
+            grouped(tokens.palette),
+            grouped(tokens.input),
+            grouped(plan.cost.prefix.constant),
+            grouped(plan.cost.prefix.per_thread)
+        )
+        .ok();
+    });
+}
+
+fn legend(out: &mut String, colours: &Colours) {
+    out.push_str("<p class=\"legend\">");
+    for (file, hue) in &colours.0 {
+        write!(out, "<span style=\"--h:{hue}\">{}</span>", text(file)).ok();
+    }
+    out.push_str("</p>\n");
+}
+
+fn message(out: &mut String, title: &str, whole: &str, layers: &[LayerReport], colours: &Colours) {
+    if layers.is_empty() {
+        return;
+    }
+    section(out, title, |out| {
+        for layer in layers {
+            let sent = whole.get(layer.offset..layer.offset.saturating_add(layer.bytes)).unwrap_or_default();
+            let cost = layer.cost_per_turn.as_ref().map(|c| format!(" · ${} a turn, ${} cached", c.full, c.cached));
+            write!(
+                out,
+                "<details open class=\"layer\" style=\"--h:{}\"><summary><b>{}</b> · {} tokens · {} bytes{} · {}{}</summary>{}<pre>{}</pre></details>",
+                colours.hue(layer),
+                text(&layer.id),
+                grouped(layer.tokens),
+                layer.bytes,
+                cost.unwrap_or_default(),
+                text(&layer.via),
+                place(layer.source.as_ref()),
+                steps(&layer.reasons),
+                text(sent)
+            )
+            .ok();
+        }
+    });
+}
+
+fn steps(reasons: &[ReasonReport]) -> String {
+    if reasons.is_empty() {
+        return String::new();
+    }
+    let items: Vec<String> =
+        reasons.iter().map(|r| format!("<li>{}{}</li>", text(&r.text), place(r.source.as_ref()))).collect();
+    format!("<ol>{}</ol>", items.join(""))
+}
+
+fn absent(out: &mut String, plan: &PlanReport) {
+    if plan.absent.is_empty() {
+        return;
+    }
+    section(out, "Not in the plan", |out| {
+        let rows = plan.absent.iter().map(|absent| {
+            [text(&absent.why.replace('_', " ")), code(&absent.id), text(&absent.text), place(absent.source.as_ref())]
+        });
+        table(out, &["why", "what", "", ""], rows);
+    });
+}
+
+fn tools(out: &mut String, plan: &PlanReport) {
+    section(out, "Tools", |out| {
+        let rows = plan.palette.iter().map(|tool| {
+            [
+                code(&tool.name),
+                grouped(tool.tokens),
+                text(&tool.description),
+                format!("{}{}", text(&tool.via), place(tool.source.as_ref())),
+            ]
+        });
+        table(out, &["name", "tokens", "", "because"], rows);
+    });
+}
+
+fn capabilities(out: &mut String, plan: &PlanReport) {
+    section(out, "What it may do", |out| {
+        let rows = plan.capabilities.iter().map(|grant| {
+            let needs = [("net", &grant.net), ("write", &grant.write)];
+            let needs = needs.into_iter().filter(|(_, list)| !list.is_empty());
+            let needs: Vec<String> = needs.map(|(name, list)| format!("{name} {}", list.join(", "))).collect();
+            [code(&grant.pattern), text(&needs.join("; ")), text(&grant.via), place(grant.source.as_ref())]
+        });
+        table(out, &["grant", "needs", "", ""], rows);
+    });
+}
+
+fn limits(out: &mut String, plan: &PlanReport) {
+    section(out, "Limits", |out| {
+        let rows = plan.limits.iter().map(|(name, limit)| {
+            [text(name), text(&limit.value.to_string()), text(&limit.via), place(limit.source.as_ref())]
+        });
+        table(out, &["limit", "", "", ""], rows);
+    });
+}
+
+fn hooks(out: &mut String, plan: &PlanReport) {
+    if plan.hooks.is_empty() {
+        return;
+    }
+    section(out, "Hooks", |out| {
+        let rows = plan.hooks.iter().map(|hook| {
+            let word = match hook.verdict {
+                VerdictReport::Fires => "fires",
+                VerdictReport::Never => "never",
+                VerdictReport::Depends => "depends",
+                VerdictReport::Removed => "removed",
+            };
+            let verdict = format!("<span class=\"{word}\">{word}</span>");
+            [
+                verdict,
+                code(&hook.event),
+                code(&hook.id),
+                format!("{}{}", text(&hook.because), place(hook.source.as_ref())),
+            ]
+        });
+        table(out, &["", "event", "hook", "because"], rows);
+    });
+}
+
+/// Cells are HTML already.
+fn table(out: &mut String, head: &[&str; 4], rows: impl Iterator<Item = [String; 4]>) {
+    let head: String = head.iter().fold(String::new(), |all, cell| all + "<th>" + &text(cell) + "</th>");
+    write!(out, "<table><tr>{head}</tr>").ok();
+    for row in rows {
+        let cells: String = row.iter().fold(String::new(), |all, cell| all + "<td>" + cell + "</td>");
+        write!(out, "<tr>{cells}</tr>").ok();
+    }
+    out.push_str("</table>");
+}
+
+fn code(value: &str) -> String {
+    format!("<code>{}</code>", text(value))
+}
+
+fn place(source: Option<&SourceReport>) -> String {
+    source.map(|s| format!(" <span class=\"dim\">{}:{}:{}</span>", text(&s.file), s.line, s.column)).unwrap_or_default()
+}
+
+/// A text that means nothing to HTML; what is no character of a page is marked.
+fn text(value: &str) -> String {
+    let mut out = String::with_capacity(value.len());
+    for c in value.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\n' | '\t' => out.push(c),
+            c if c.is_control() => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}

@@ -1,0 +1,221 @@
+//! A drawing as SVG, laid out here and by nothing outside: layers from top to bottom, long arrows led round the boxes
+//! between, parts that hang together side by side.
+
+mod layout;
+
+use std::fmt::Write as _;
+
+use super::drawing::{Drawing, DrawnEdge, DrawnNode, Line, Shape, one_line};
+use layout::{Point, place};
+pub use layout::{TooLarge, label_of};
+
+/// A whole document, `<svg>` and nothing before it. Colours follow the reader's scheme.
+///
+/// # Errors
+/// More boxes and arrows than anybody could read.
+pub fn render(drawing: &Drawing) -> Result<String, TooLarge> {
+    let placed = place(drawing)?;
+    let (width, height) = (placed.width.ceil(), placed.height.ceil());
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">\n<style>{STYLE}</style>\n{ARROW}\n",
+        escaped(&drawing.name)
+    );
+    for (edge, path) in drawing.edges.iter().zip(&placed.edges) {
+        arrow(&mut out, edge, path);
+    }
+    for (node, at) in drawing.nodes.iter().zip(&placed.nodes) {
+        shape(&mut out, node, *at);
+    }
+    // Words lie above everything, so that no arrow crosses them.
+    for (edge, path) in drawing.edges.iter().zip(&placed.edges) {
+        words(&mut out, edge, path);
+    }
+    out.push_str("</svg>\n");
+    Ok(out)
+}
+
+const ARROW: &str = "<defs><marker id=\"rye-arrow\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto-start-reverse\"><path d=\"M0 0L8 4L0 8z\" class=\"head\"/></marker></defs>";
+
+const STYLE: &str = "svg{--ink:#1f2430;--line:#8a92a6;--paper:#ffffff;--step:#eef1f6;--decision:#fdf1d8;--hook:#e9e2fb;--directive:#dcebfd;--knowledge:#def3e4;--tool:#fde4dc;--pattern:#f6f6f6;--far:#ececec;font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}\
+@media(prefers-color-scheme:dark){svg{--ink:#e6e8ee;--line:#788199;--paper:#15181f;--step:#262b36;--decision:#40361d;--hook:#332a4d;--directive:#1d3350;--knowledge:#1d3a28;--tool:#472a20;--pattern:#22252c;--far:#2c2c2c}}\
+.edge{fill:none;stroke:var(--line);stroke-width:1.3}.dashed{stroke-dasharray:5 4}.head{fill:var(--line)}\
+.node{stroke:var(--line);stroke-width:1}text{fill:var(--ink);text-anchor:middle;dominant-baseline:central}\
+.word{font-size:10px}.back{fill:var(--paper);opacity:.85}\
+.step{fill:var(--step)}.decision{fill:var(--decision)}.hook{fill:var(--hook)}.directive{fill:var(--directive)}.knowledge{fill:var(--knowledge)}.tool{fill:var(--tool)}.pattern{fill:var(--pattern)}.far{fill:var(--far)}";
+
+fn shape(out: &mut String, node: &DrawnNode, at: Point) {
+    let (x, y) = (at.x, at.y);
+    let (width, height) = (layout::width(node), layout::HEIGHT);
+    let (left, top) = (x - width / 2.0, y - height / 2.0);
+    let class = node.group.word();
+    let full = escaped(&node.label);
+    write!(out, "<g><title>{full}</title>").ok();
+    match node.shape {
+        Shape::Box | Shape::Component => {
+            write!(out, "<rect class=\"node {class}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"4\"/>").ok();
+        }
+        Shape::Oval => {
+            let radius = height / 2.0;
+            write!(out, "<rect class=\"node {class}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"{radius:.1}\"/>").ok();
+        }
+        Shape::Diamond => {
+            let (right, bottom) = (left + width, top + height);
+            let cut = height / 2.0;
+            write!(out, "<path class=\"node {class}\" d=\"M{:.1} {top:.1}H{:.1}L{right:.1} {y:.1}L{:.1} {bottom:.1}H{:.1}L{left:.1} {y:.1}z\"/>", left + cut, right - cut, right - cut, left + cut).ok();
+        }
+    }
+    if node.shape == Shape::Component {
+        let bottom = top + height;
+        write!(
+            out,
+            "<path class=\"edge\" d=\"M{:.1} {top:.1}V{bottom:.1}M{:.1} {top:.1}V{bottom:.1}\"/>",
+            left + 6.0,
+            left + width - 6.0
+        )
+        .ok();
+    }
+    writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\">{}</text></g>", escaped(&label_of(node))).ok();
+}
+
+/// A smooth line through its points.
+fn arrow(out: &mut String, edge: &DrawnEdge, path: &[Point]) {
+    let Some((first, rest)) = path.split_first() else { return };
+    let mut d = format!("M{:.1} {:.1}", first.x, first.y);
+    let mut last = *first;
+    for point in rest {
+        let bend = (point.y - last.y) / 2.0;
+        if path.len() == 5 && (point.y - last.y).abs() < 0.1 {
+            write!(d, "L{:.1} {:.1}", point.x, point.y).ok();
+        } else {
+            write!(
+                d,
+                "C{:.1} {:.1} {:.1} {:.1} {:.1} {:.1}",
+                last.x,
+                last.y + bend,
+                point.x,
+                point.y - bend,
+                point.x,
+                point.y
+            )
+            .ok();
+        }
+        last = *point;
+    }
+    let dashed = match edge.line {
+        Line::Solid => "",
+        Line::Dashed => " dashed",
+    };
+    writeln!(out, "<path class=\"edge{dashed}\" d=\"{d}\" marker-end=\"url(#rye-arrow)\"/>").ok();
+}
+
+/// The words of an arrow, in the middle of it.
+fn words(out: &mut String, edge: &DrawnEdge, path: &[Point]) {
+    if edge.label.is_empty() || path.len() < 2 {
+        return;
+    }
+    let middle = path.len() / 2;
+    let (Some(a), Some(b)) = (path.get(middle - 1), path.get(middle)) else { return };
+    let (x, y) = (f64::midpoint(a.x, b.x), f64::midpoint(a.y, b.y));
+    let text = layout::shortened(&one_line(&edge.label), 34);
+    let width = layout::measure(&text) * 0.84 + 6.0;
+    writeln!(
+        out,
+        "<g><title>{}</title><rect class=\"back\" x=\"{:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"13\" rx=\"2\"/><text class=\"word\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text></g>",
+        escaped(&edge.label),
+        x - width / 2.0,
+        y - 6.5,
+        escaped(&text)
+    )
+    .ok();
+}
+
+/// A text that means nothing to XML.
+pub(super) fn escaped(text: &str) -> String {
+    one_line(text)
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+        .replace('\'', "&#39;")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::super::drawing::Group;
+    use super::*;
+
+    fn drawing(count: usize, edges: &[(usize, usize)]) -> Drawing {
+        let node = |i: usize| DrawnNode {
+            id: format!("n{i}"),
+            label: format!("node <{i}>"),
+            shape: Shape::Box,
+            group: Group::Step,
+        };
+        let edge = |&(from, to): &(usize, usize)| DrawnEdge { from, to, label: "x & y".into(), line: Line::Solid };
+        Drawing { name: "t".into(), nodes: (0..count).map(node).collect(), edges: edges.iter().map(edge).collect() }
+    }
+
+    /// Whether two boxes of a drawing lie on one another.
+    fn overlapping(drawing: &Drawing) -> Vec<(usize, usize)> {
+        let placed = place(drawing).unwrap();
+        let mut found = Vec::new();
+        for (i, a) in placed.nodes.iter().enumerate() {
+            for (j, b) in placed.nodes.iter().enumerate().skip(i + 1) {
+                let wide =
+                    drawing.nodes.get(i).map_or(0.0, layout::width) + drawing.nodes.get(j).map_or(0.0, layout::width);
+                if (a.x - b.x).abs() < wide / 2.0 && (a.y - b.y).abs() < layout::HEIGHT {
+                    found.push((i, j));
+                }
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn two_hundred_boxes_lie_beside_one_another_inside_the_page() {
+        let mut edges = Vec::new();
+        let mut seed = 7usize;
+        for i in 1..200 {
+            seed = seed.wrapping_mul(1_103_515_245).wrapping_add(12_345);
+            edges.push(((seed >> 16) % i, i));
+            if i % 5 == 0 {
+                edges.push((i, (seed >> 8) % i));
+            }
+        }
+        let drawing = drawing(230, &edges);
+        assert_eq!(overlapping(&drawing), []);
+        let placed = place(&drawing).unwrap();
+        for (node, at) in drawing.nodes.iter().zip(&placed.nodes) {
+            let half = layout::width(node) / 2.0;
+            assert!(at.x >= half && at.x + half <= placed.width && at.y > 0.0 && at.y < placed.height, "{at:?}");
+        }
+        let svg = render(&drawing).unwrap();
+        assert_eq!(svg, render(&drawing).unwrap(), "the same bytes each time");
+        assert_eq!(svg.matches("marker-end").count(), edges.len());
+        assert!(svg.contains("node &lt;7&gt;") && !svg.contains("node <"));
+    }
+
+    #[test]
+    fn circles_loops_and_islands_are_drawn() {
+        for (count, edges) in [
+            (0, &[][..]),
+            (1, &[]),
+            (1, &[(0, 0)]),
+            (3, &[(0, 1), (1, 2), (2, 0)]),
+            (4, &[(0, 1), (2, 2), (1, 0), (0, 1)]),
+            (3, &[(0, 7), (9, 1)]),
+        ] {
+            let drawing = drawing(count, edges);
+            assert_eq!(overlapping(&drawing), []);
+            assert!(render(&drawing).unwrap().ends_with("</svg>\n"), "{edges:?}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_could_read_is_refused() {
+        assert_eq!(render(&drawing(layout::MOST + 1, &[])), Err(TooLarge));
+        let dense: Vec<(usize, usize)> = (0..100).flat_map(|i| (0..100).map(move |j| (i, j))).collect();
+        assert_eq!(render(&drawing(100, &dense)), Err(TooLarge));
+    }
+}

@@ -1,0 +1,301 @@
+//! Where the boxes of a drawing lie. Circles are cut where a walk in the order of the drawing closes them; every box gets
+//! a layer below all that lead to it; an arrow over several layers gets a point in each. `rust-sugiyama` orders the layers
+//! and says how far to the right everything lies.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rust_sugiyama::configure::{Config, RankingType};
+use rust_sugiyama::from_vertices_and_edges;
+
+use super::super::drawing::{Drawing, DrawnNode, Shape, one_line};
+
+/// Boxes, and the points of long arrows, of one drawing.
+pub const MOST: usize = 3_000;
+/// Of a box.
+pub const HEIGHT: f64 = 28.0;
+/// Between two layers.
+const GAP: f64 = 46.0;
+/// Between two boxes of a layer.
+const SPACE: f64 = 26.0;
+const MARGIN: f64 = 24.0;
+/// Parts of a drawing that do not hang together begin a new row beyond this width.
+const ROW: f64 = 1_600.0;
+/// Of a character of the font.
+const CHARACTER: f64 = 7.3;
+const LONGEST_LABEL: usize = 44;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the graph is too large to be drawn here: ask for DOT and draw it with a program of your own, or narrow it to one directive"
+)]
+pub struct TooLarge;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Point {
+    pub x: f64,
+    pub y: f64,
+}
+
+/// Centres of boxes and courses of arrows, in the drawing's order.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Placed {
+    pub nodes: Vec<Point>,
+    /// Empty for an arrow that leads nowhere.
+    pub edges: Vec<Vec<Point>>,
+    pub width: f64,
+    pub height: f64,
+}
+
+/// What is written into a box.
+pub fn label_of(node: &DrawnNode) -> String {
+    shortened(&one_line(&node.label), LONGEST_LABEL)
+}
+
+pub fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    // The end of an id says more than its beginning.
+    let tail: String = text.chars().rev().take(most - 1).collect::<Vec<_>>().into_iter().rev().collect();
+    format!("…{tail}")
+}
+
+/// The width of a text on the page.
+pub fn measure(text: &str) -> f64 {
+    f64::from(u32::try_from(text.chars().count()).unwrap_or(u32::MAX)) * CHARACTER
+}
+
+pub fn width(node: &DrawnNode) -> f64 {
+    let padding = match node.shape {
+        Shape::Box => 20.0,
+        Shape::Oval | Shape::Component => 28.0,
+        Shape::Diamond => 38.0,
+    };
+    measure(&label_of(node)) + padding
+}
+
+/// Lays a drawing out.
+///
+/// # Errors
+/// It is too large.
+pub fn place(drawing: &Drawing) -> Result<Placed, TooLarge> {
+    let count = drawing.nodes.len();
+    if count > MOST || drawing.edges.len() > MOST {
+        return Err(TooLarge);
+    }
+    let forward = forward(drawing);
+    let layers = layers(count, &forward);
+    let routes = routes(count, &forward, &layers)?;
+    let mut widths: Vec<f64> = drawing.nodes.iter().map(width).collect();
+    widths.resize(count + routes.points, 4.0);
+    let (across, parts) = columns(&widths, &routes.steps);
+    let down = |layer: usize| f64::from(u32::try_from(layer).unwrap_or(u32::MAX)) * (HEIGHT + GAP);
+    let layer_of =
+        |vertex: usize| layers.get(vertex).or_else(|| routes.layers.get(vertex - count)).copied().unwrap_or(0);
+
+    let mut points = vec![Point::default(); widths.len()];
+    let (mut x, mut y, mut row_height, mut page) = (MARGIN, MARGIN, 0.0f64, 0.0f64);
+    for part in parts {
+        let left =
+            part.iter().filter_map(|v| Some(across.get(v)? - widths.get(*v)? / 2.0)).fold(f64::INFINITY, f64::min);
+        let right =
+            part.iter().filter_map(|v| Some(across.get(v)? + widths.get(*v)? / 2.0)).fold(f64::NEG_INFINITY, f64::max);
+        let deepest = part.iter().map(|v| layer_of(*v)).max().unwrap_or(0);
+        if x > MARGIN && x + right - left > ROW {
+            (x, y, row_height) = (MARGIN, y + row_height + GAP, 0.0);
+        }
+        for vertex in &part {
+            if let (Some(point), Some(at)) = (points.get_mut(*vertex), across.get(vertex)) {
+                *point = Point { x: x + at - left, y: y + HEIGHT / 2.0 + down(layer_of(*vertex)) };
+            }
+        }
+        page = page.max(x + right - left);
+        x += right - left + SPACE;
+        row_height = row_height.max(down(deepest) + HEIGHT);
+    }
+    let nodes: Vec<Point> = points.iter().take(count).copied().collect();
+    let edges: Vec<Vec<Point>> = drawing
+        .edges
+        .iter()
+        .enumerate()
+        .map(|(i, edge)| {
+            course(edge.from, edge.to, routes.ways.get(i).map_or(&[], Vec::as_slice), &points, &widths, count)
+        })
+        .collect();
+    let reach = edges.iter().flatten().map(|p| p.x).fold(page, f64::max);
+    Ok(Placed { nodes, edges, width: reach + MARGIN, height: y + row_height + MARGIN })
+}
+
+/// Each arrow as it counts for the layers: turned round where it closes a circle, `None` for loops and for arrows that
+/// lead nowhere.
+fn forward(drawing: &Drawing) -> Vec<Option<(usize, usize)>> {
+    let count = drawing.nodes.len();
+    let mut out: Vec<Vec<(usize, usize)>> = vec![Vec::new(); count];
+    for (i, edge) in drawing.edges.iter().enumerate() {
+        if let Some(list) = out.get_mut(edge.from)
+            && edge.to < count
+            && edge.from != edge.to
+        {
+            list.push((edge.to, i));
+        }
+    }
+    let mut forward = vec![None; drawing.edges.len()];
+    // 0: not seen, 1: on the way, 2: done.
+    let mut state = vec![0u8; count];
+    for root in 0..count {
+        let mut stack = vec![(root, 0usize)];
+        if state.get(root) != Some(&0) {
+            continue;
+        }
+        set(&mut state, root, 1);
+        while let Some((node, next)) = stack.pop() {
+            let Some(&(to, edge)) = out.get(node).and_then(|list| list.get(next)) else {
+                set(&mut state, node, 2);
+                continue;
+            };
+            stack.push((node, next + 1));
+            let closes = state.get(to) == Some(&1);
+            if let Some(slot) = forward.get_mut(edge) {
+                *slot = Some(if closes { (to, node) } else { (node, to) });
+            }
+            if state.get(to) == Some(&0) {
+                set(&mut state, to, 1);
+                stack.push((to, 0));
+            }
+        }
+    }
+    forward
+}
+
+fn set(state: &mut [u8], at: usize, value: u8) {
+    if let Some(slot) = state.get_mut(at) {
+        *slot = value;
+    }
+}
+
+/// The longest way to each box.
+fn layers(count: usize, forward: &[Option<(usize, usize)>]) -> Vec<usize> {
+    let mut into = vec![0usize; count];
+    let mut out: Vec<Vec<usize>> = vec![Vec::new(); count];
+    for (from, to) in forward.iter().flatten() {
+        if let (Some(n), Some(list)) = (into.get_mut(*to), out.get_mut(*from)) {
+            *n += 1;
+            list.push(*to);
+        }
+    }
+    let mut layers = vec![0usize; count];
+    let mut free: Vec<usize> = (0..count).filter(|n| into.get(*n) == Some(&0)).collect();
+    while let Some(node) = free.pop() {
+        let below = layers.get(node).copied().unwrap_or(0) + 1;
+        for to in out.get(node).into_iter().flatten() {
+            if let (Some(layer), Some(n)) = (layers.get_mut(*to), into.get_mut(*to)) {
+                *layer = (*layer).max(below);
+                *n -= 1;
+                if *n == 0 {
+                    free.push(*to);
+                }
+            }
+        }
+    }
+    layers
+}
+
+/// Arrows cut into steps from one layer to the next.
+struct Routes {
+    /// The points that each arrow passes, from its upper end to its lower one.
+    ways: Vec<Vec<usize>>,
+    steps: Vec<(usize, usize)>,
+    /// The layer of each point.
+    layers: Vec<usize>,
+    points: usize,
+}
+
+fn routes(count: usize, forward: &[Option<(usize, usize)>], layers: &[usize]) -> Result<Routes, TooLarge> {
+    let mut routes = Routes { ways: Vec::new(), steps: Vec::new(), layers: Vec::new(), points: 0 };
+    let mut known = BTreeSet::new();
+    for edge in forward {
+        let mut way = Vec::new();
+        if let Some((from, to)) = edge {
+            let (top, bottom) = (layers.get(*from).copied().unwrap_or(0), layers.get(*to).copied().unwrap_or(0));
+            let mut last = *from;
+            for layer in top + 1..bottom {
+                let point = count + routes.points;
+                routes.points += 1;
+                if routes.points > MOST {
+                    return Err(TooLarge);
+                }
+                routes.layers.push(layer);
+                routes.steps.push((last, point));
+                way.push(point);
+                last = point;
+            }
+            // Two arrows between two boxes are one for the layout.
+            if known.insert((last, *to)) {
+                routes.steps.push((last, *to));
+            }
+        }
+        routes.ways.push(way);
+    }
+    Ok(routes)
+}
+
+/// How far to the right each vertex lies, within the part it hangs together with; the parts in the order of their first
+/// boxes.
+fn columns(widths: &[f64], steps: &[(usize, usize)]) -> (BTreeMap<usize, f64>, Vec<Vec<usize>>) {
+    let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let linked: BTreeSet<usize> = steps.iter().flat_map(|(a, b)| [*a, *b]).collect();
+    let vertices: Vec<(u32, (f64, f64))> =
+        linked.iter().filter_map(|v| Some((small(*v), (*widths.get(*v)?, HEIGHT)))).collect();
+    let edges: Vec<(u32, u32)> = steps.iter().map(|(a, b)| (small(*a), small(*b))).collect();
+    let config = Config {
+        vertex_spacing: SPACE,
+        ranking_type: RankingType::Up,
+        transpose: linked.len() < 400,
+        ..Config::default()
+    };
+    let mut across = BTreeMap::new();
+    let mut parts: Vec<Vec<usize>> = Vec::new();
+    if !edges.is_empty() {
+        for (part, _, _) in from_vertices_and_edges(&vertices, &edges, &config) {
+            let mut inside: Vec<usize> = part.iter().map(|(vertex, _)| *vertex).collect();
+            across.extend(part.into_iter().map(|(vertex, (x, _))| (vertex, x)));
+            inside.sort_unstable();
+            parts.push(inside);
+        }
+    }
+    for island in (0..widths.len()).filter(|v| !linked.contains(v)) {
+        across.insert(island, 0.0);
+        parts.push(vec![island]);
+    }
+    parts.sort_by_key(|part| part.first().copied());
+    (across, parts)
+}
+
+/// The course of one arrow, from the edge of one box to that of the other.
+fn course(from: usize, to: usize, way: &[usize], points: &[Point], widths: &[f64], count: usize) -> Vec<Point> {
+    if from >= count || to >= count {
+        return Vec::new();
+    }
+    let (Some(a), Some(b)) = (points.get(from), points.get(to)) else { return Vec::new() };
+    let half = HEIGHT / 2.0;
+    if from == to {
+        let right = a.x + widths.get(from).copied().unwrap_or(0.0) / 2.0;
+        let out = right + 18.0;
+        return vec![
+            Point { x: right, y: a.y - 6.0 },
+            Point { x: out, y: a.y - 6.0 },
+            Point { x: out, y: a.y + 6.0 },
+            Point { x: out, y: a.y + 6.0 },
+            Point { x: right, y: a.y + 6.0 },
+        ];
+    }
+    let sign = if b.y >= a.y { 1.0 } else { -1.0 };
+    let mut course = vec![Point { x: a.x, y: a.y + sign * half }];
+    let mut between: Vec<Point> = way.iter().filter_map(|v| points.get(*v).copied()).collect();
+    if sign < 0.0 {
+        between.reverse();
+    }
+    course.extend(between);
+    course.push(Point { x: b.x, y: b.y - sign * half });
+    course
+}
