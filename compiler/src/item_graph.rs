@@ -277,7 +277,7 @@ impl ItemGraph {
             };
             DrawnEdge { from, to, label, line }
         });
-        Drawing { name: "items".into(), nodes: nodes.collect(), edges: edges.collect() }
+        Drawing { name: "items".into(), sideways: true, nodes: nodes.collect(), edges: edges.collect() }
     }
 }
 

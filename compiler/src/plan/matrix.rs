@@ -324,11 +324,8 @@ mod tests {
         let open = found("<input name=\"a\"/>", &hook("h", "k", "inputs.a matches \"^x\"")).unwrap();
         assert_eq!(open.open, ["a"]);
         let names: Vec<String> = (0..13).map(|i| format!("n{i}")).collect();
-        let inputs: String = names
-            .iter()
-            .map(|n| format!("<input name=\"{n}\" type=\"boolean\" required=\"true\"/>"))
-            .collect::<Vec<_>>()
-            .join("");
+        let one = |all: String, n: &String| all + "<input name=\"" + n + "\" type=\"boolean\" required=\"true\"/>";
+        let inputs = names.iter().fold(String::new(), one);
         let all = names.iter().map(|n| format!("inputs.{n}")).collect::<Vec<_>>().join(" && ");
         assert_eq!(found(&inputs, &hook("h", "k", &all)), Err(NoMatrix::TooMany(8192)));
     }

@@ -28,7 +28,9 @@ fn print(found: &Matrix, report: &Report) -> Result<(), Failure> {
         None => Vec::new(),
     };
     for context in &found.contexts {
-        let dollars = |cost: &Option<Value>| cost.as_ref().map_or_else(|| "–".to_owned(), |v| format!("${v}"));
+        let dollars = |cost: &Option<Value>| {
+            cost.as_ref().map_or_else(|| "–".to_owned(), rye_compiler::plan::render::json::dollars)
+        };
         let own: Vec<&str> = context.parts.iter().filter(|p| !common.contains(p)).map(String::as_str).collect();
         table.row(vec![
             when(context).into(),

@@ -201,7 +201,7 @@ fn costs(diff: &PlanDiff) -> Vec<String> {
 }
 
 fn dollars(value: Option<&Value>) -> String {
-    value.map_or_else(|| "–".to_owned(), |value| format!("${value}"))
+    value.map_or_else(|| "–".to_owned(), super::json::dollars)
 }
 
 fn sign(direction: Direction) -> (Tone, char) {

@@ -7,7 +7,8 @@ use super::drawing::{Drawing, Line, Shape, one_line};
 /// One statement a line.
 pub fn render(drawing: &Drawing) -> String {
     let name = &drawing.name;
-    let mut out = format!("digraph {name} {{\n  rankdir=TB;\n  node [shape=box, fontname=\"sans-serif\"];\n");
+    let direction = if drawing.sideways { "LR" } else { "TB" };
+    let mut out = format!("digraph {name} {{\n  rankdir={direction};\n  node [shape=box, fontname=\"sans-serif\"];\n");
     for node in &drawing.nodes {
         let shape = match node.shape {
             Shape::Box => "box",

@@ -7,6 +7,8 @@ use crate::diagnostics::clean;
 pub struct Drawing {
     /// An identifier of the whole.
     pub name: String,
+    /// Layers from left to right instead of from top to bottom: for what fans out and has long names.
+    pub sideways: bool,
     pub nodes: Vec<DrawnNode>,
     pub edges: Vec<DrawnEdge>,
 }
@@ -85,7 +87,7 @@ impl Drawing {
             let words = outcomes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             DrawnEdge { from: at(from), to: at(to), label: words, line: Line::Solid }
         });
-        Self { name: "plan".into(), nodes: nodes.collect(), edges: edges.collect() }
+        Self { name: "plan".into(), sideways: false, nodes: nodes.collect(), edges: edges.collect() }
     }
 
     /// The id of a node as an identifier of letters, digits and `_`, unique in the drawing.

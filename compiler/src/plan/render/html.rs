@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::drawing::Drawing;
-use super::json::{LayerReport, PlanReport, ReasonReport, SourceReport, VerdictReport, render as report};
+use super::json::{LayerReport, PlanReport, ReasonReport, SourceReport, VerdictReport, dollars, render as report};
 use super::svg;
 use super::table::grouped;
 use crate::compile::Compilation;
@@ -95,11 +95,11 @@ fn section(out: &mut String, title: &str, inside: impl FnOnce(&mut String)) {
 fn summary(out: &mut String, plan: &PlanReport) {
     let tokens = &plan.tokens;
     section(out, "What it costs", |out| {
-        out.push_str("<table><tr><th></th><th class=\"n\">turns</th><th class=\"n\">in</th><th class=\"n\">of it cached</th><th class=\"n\">out</th><th class=\"n\">dollars</th><th>ends</th></tr>");
+        out.push_str("<table><tr><th></th><th class=\"n\">turns</th><th class=\"n\">in</th><th class=\"n\">of it cached</th><th class=\"n\">out</th><th class=\"n\">cost</th><th>ends</th></tr>");
         for (name, course) in
             [("first request", &plan.cost.first), ("typical run", &plan.cost.typical), ("worst run", &plan.cost.worst)]
         {
-            let cost = course.cost.as_ref().map_or_else(|| "–".to_owned(), ToString::to_string);
+            let cost = course.cost.as_ref().map_or_else(|| "–".to_owned(), dollars);
             write!(
                 out,
                 "<tr><td>{name}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
@@ -144,7 +144,10 @@ fn message(out: &mut String, title: &str, whole: &str, layers: &[LayerReport], c
     section(out, title, |out| {
         for layer in layers {
             let sent = whole.get(layer.offset..layer.offset.saturating_add(layer.bytes)).unwrap_or_default();
-            let cost = layer.cost_per_turn.as_ref().map(|c| format!(" · ${} a turn, ${} cached", c.full, c.cached));
+            let cost = layer
+                .cost_per_turn
+                .as_ref()
+                .map(|c| format!(" · {} a turn, {} cached", dollars(&c.full), dollars(&c.cached)));
             write!(
                 out,
                 "<details open class=\"layer\" style=\"--h:{}\"><summary><b>{}</b> · {} tokens · {} bytes{} · {}{}</summary>{}<pre>{}</pre></details>",

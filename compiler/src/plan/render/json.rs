@@ -277,6 +277,11 @@ pub struct NoteReport {
     pub source: Option<SourceReport>,
 }
 
+/// An amount of a report as people read it: `$0.0000039`.
+pub fn dollars(value: &Value) -> String {
+    Nanos::from_json(value).map_or_else(|_| value.to_string(), |amount| format!("${amount}"))
+}
+
 /// The report of a compilation; `diagnostics` are the printer's.
 pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport {
     let plan = &compilation.plan;

@@ -4,7 +4,7 @@ use super::dot::line;
 use super::drawing::{Drawing, Line, Shape, one_line};
 
 pub fn render(drawing: &Drawing) -> String {
-    let mut out = String::from("flowchart TD\n");
+    let mut out = format!("flowchart {}\n", if drawing.sideways { "LR" } else { "TD" });
     let names = drawing.identifiers();
     for (node, name) in drawing.nodes.iter().zip(&names) {
         let (open, close) = match node.shape {

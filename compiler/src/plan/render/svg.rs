@@ -21,7 +21,7 @@ pub fn render(drawing: &Drawing) -> Result<String, TooLarge> {
         escaped(&drawing.name)
     );
     for (edge, path) in drawing.edges.iter().zip(&placed.edges) {
-        arrow(&mut out, edge, path);
+        arrow(&mut out, edge, path, drawing.sideways);
     }
     for (node, at) in drawing.nodes.iter().zip(&placed.nodes) {
         shape(&mut out, node, *at);
@@ -77,27 +77,21 @@ fn shape(out: &mut String, node: &DrawnNode, at: Point) {
     writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\">{}</text></g>", escaped(&label_of(node))).ok();
 }
 
-/// A smooth line through its points.
-fn arrow(out: &mut String, edge: &DrawnEdge, path: &[Point]) {
+/// A smooth line through its points, which leaves and enters boxes straight.
+fn arrow(out: &mut String, edge: &DrawnEdge, path: &[Point], sideways: bool) {
     let Some((first, rest)) = path.split_first() else { return };
     let mut d = format!("M{:.1} {:.1}", first.x, first.y);
     let mut last = *first;
     for point in rest {
-        let bend = (point.y - last.y) / 2.0;
-        if path.len() == 5 && (point.y - last.y).abs() < 0.1 {
-            write!(d, "L{:.1} {:.1}", point.x, point.y).ok();
+        let (x, y) = (point.x, point.y);
+        if edge.from == edge.to {
+            write!(d, "L{x:.1} {y:.1}").ok();
+        } else if sideways {
+            let bend = (x - last.x) / 2.0;
+            write!(d, "C{:.1} {:.1} {:.1} {y:.1} {x:.1} {y:.1}", last.x + bend, last.y, x - bend).ok();
         } else {
-            write!(
-                d,
-                "C{:.1} {:.1} {:.1} {:.1} {:.1} {:.1}",
-                last.x,
-                last.y + bend,
-                point.x,
-                point.y - bend,
-                point.x,
-                point.y
-            )
-            .ok();
+            let bend = (y - last.y) / 2.0;
+            write!(d, "C{:.1} {:.1} {x:.1} {:.1} {x:.1} {y:.1}", last.x, last.y + bend, y - bend).ok();
         }
         last = *point;
     }
@@ -153,7 +147,12 @@ mod tests {
             group: Group::Step,
         };
         let edge = |&(from, to): &(usize, usize)| DrawnEdge { from, to, label: "x & y".into(), line: Line::Solid };
-        Drawing { name: "t".into(), nodes: (0..count).map(node).collect(), edges: edges.iter().map(edge).collect() }
+        Drawing {
+            name: "t".into(),
+            sideways: false,
+            nodes: (0..count).map(node).collect(),
+            edges: edges.iter().map(edge).collect(),
+        }
     }
 
     /// Whether two boxes of a drawing lie on one another.
@@ -183,16 +182,21 @@ mod tests {
                 edges.push((i, (seed >> 8) % i));
             }
         }
-        let drawing = drawing(230, &edges);
-        assert_eq!(overlapping(&drawing), []);
-        let placed = place(&drawing).unwrap();
+        for sideways in [false, true] {
+            two_hundred(&Drawing { sideways, ..drawing(230, &edges) });
+        }
+    }
+
+    fn two_hundred(drawing: &Drawing) {
+        assert_eq!(overlapping(drawing), []);
+        let placed = place(drawing).unwrap();
         for (node, at) in drawing.nodes.iter().zip(&placed.nodes) {
             let half = layout::width(node) / 2.0;
             assert!(at.x >= half && at.x + half <= placed.width && at.y > 0.0 && at.y < placed.height, "{at:?}");
         }
-        let svg = render(&drawing).unwrap();
-        assert_eq!(svg, render(&drawing).unwrap(), "the same bytes each time");
-        assert_eq!(svg.matches("marker-end").count(), edges.len());
+        let svg = render(drawing).unwrap();
+        assert_eq!(svg, render(drawing).unwrap(), "the same bytes each time");
+        assert_eq!(svg.matches("marker-end").count(), drawing.edges.len());
         assert!(svg.contains("node &lt;7&gt;") && !svg.contains("node <"));
     }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rust_sugiyama::configure::{Config, RankingType};
 use rust_sugiyama::from_vertices_and_edges;
 
-use super::super::drawing::{Drawing, DrawnNode, Shape, one_line};
+use super::super::drawing::{Drawing, DrawnEdge, DrawnNode, Shape, one_line};
 
 /// Boxes, and the points of long arrows, of one drawing.
 pub const MOST: usize = 3_000;
@@ -15,6 +15,8 @@ pub const MOST: usize = 3_000;
 pub const HEIGHT: f64 = 28.0;
 /// Between two layers.
 const GAP: f64 = 46.0;
+/// The same where layers lie side by side: the words of the arrows stand there.
+const WIDE_GAP: f64 = 170.0;
 /// Between two boxes of a layer.
 const SPACE: f64 = 26.0;
 const MARGIN: f64 = 24.0;
@@ -88,42 +90,71 @@ pub fn place(drawing: &Drawing) -> Result<Placed, TooLarge> {
     let routes = routes(count, &forward, &layers)?;
     let mut widths: Vec<f64> = drawing.nodes.iter().map(width).collect();
     widths.resize(count + routes.points, 4.0);
-    let (across, parts) = columns(&widths, &routes.steps);
-    let down = |layer: usize| f64::from(u32::try_from(layer).unwrap_or(u32::MAX)) * (HEIGHT + GAP);
+    // What a box takes up within its layer.
+    let mut spans = widths.clone();
+    if drawing.sideways {
+        spans.iter_mut().take(count).for_each(|span| *span = HEIGHT);
+    }
     let layer_of =
         |vertex: usize| layers.get(vertex).or_else(|| routes.layers.get(vertex - count)).copied().unwrap_or(0);
-
+    let starts = starts(drawing, &layers);
+    let (across, parts) = columns(&spans, &routes.steps);
     let mut points = vec![Point::default(); widths.len()];
-    let (mut x, mut y, mut row_height, mut page) = (MARGIN, MARGIN, 0.0f64, 0.0f64);
+    // Where the next part begins in its row, where the row begins, and how far things reach.
+    let (mut beside, mut below, mut row_depth, mut reach) = (MARGIN, MARGIN, 0.0f64, 0.0f64);
     for part in parts {
-        let left =
-            part.iter().filter_map(|v| Some(across.get(v)? - widths.get(*v)? / 2.0)).fold(f64::INFINITY, f64::min);
-        let right =
-            part.iter().filter_map(|v| Some(across.get(v)? + widths.get(*v)? / 2.0)).fold(f64::NEG_INFINITY, f64::max);
+        let edge = |v: &usize, sign: f64| Some(across.get(v)? + sign * spans.get(*v)? / 2.0);
+        let low = part.iter().filter_map(|v| edge(v, -1.0)).fold(f64::INFINITY, f64::min);
+        let high = part.iter().filter_map(|v| edge(v, 1.0)).fold(f64::NEG_INFINITY, f64::max);
         let deepest = part.iter().map(|v| layer_of(*v)).max().unwrap_or(0);
-        if x > MARGIN && x + right - left > ROW {
-            (x, y, row_height) = (MARGIN, y + row_height + GAP, 0.0);
+        if beside > MARGIN && beside + high - low > ROW {
+            (beside, below, row_depth) = (MARGIN, below + row_depth + GAP, 0.0);
         }
         for vertex in &part {
+            let Some(layer) = starts.get(layer_of(*vertex)) else { continue };
             if let (Some(point), Some(at)) = (points.get_mut(*vertex), across.get(vertex)) {
-                *point = Point { x: x + at - left, y: y + HEIGHT / 2.0 + down(layer_of(*vertex)) };
+                let (along, deep) = (beside + at - low, below + layer.middle);
+                *point = if drawing.sideways { Point { x: deep, y: along } } else { Point { x: along, y: deep } };
             }
         }
-        page = page.max(x + right - left);
-        x += right - left + SPACE;
-        row_height = row_height.max(down(deepest) + HEIGHT);
+        reach = reach.max(beside + high - low);
+        beside += high - low + SPACE;
+        row_depth = row_depth.max(starts.get(deepest).map_or(0.0, |layer| layer.end));
     }
     let nodes: Vec<Point> = points.iter().take(count).copied().collect();
-    let edges: Vec<Vec<Point>> = drawing
-        .edges
-        .iter()
-        .enumerate()
-        .map(|(i, edge)| {
-            course(edge.from, edge.to, routes.ways.get(i).map_or(&[], Vec::as_slice), &points, &widths, count)
-        })
-        .collect();
-    let reach = edges.iter().flatten().map(|p| p.x).fold(page, f64::max);
-    Ok(Placed { nodes, edges, width: reach + MARGIN, height: y + row_height + MARGIN })
+    let way = |i: usize| routes.ways.get(i).map_or(&[][..], Vec::as_slice);
+    let course = |(i, edge): (usize, &DrawnEdge)| course((edge.from, edge.to), way(i), &points, &widths, drawing);
+    let edges: Vec<Vec<Point>> = drawing.edges.iter().enumerate().map(course).collect();
+    let (width, height) = if drawing.sideways { (below + row_depth, reach) } else { (reach, below + row_depth) };
+    let loops = edges.iter().flatten().map(|p| p.x).fold(width, f64::max);
+    Ok(Placed { nodes, edges, width: loops + MARGIN, height: height + MARGIN })
+}
+
+/// Where a layer lies, from where its part begins.
+struct Layer {
+    middle: f64,
+    end: f64,
+}
+
+/// Layers one behind the other, each as deep as its deepest box.
+fn starts(drawing: &Drawing, layers: &[usize]) -> Vec<Layer> {
+    let count = layers.iter().max().map_or(0, |deepest| deepest + 1);
+    let mut depths = vec![HEIGHT; count];
+    if drawing.sideways {
+        for (node, layer) in drawing.nodes.iter().zip(layers) {
+            if let Some(depth) = depths.get_mut(*layer) {
+                *depth = depth.max(width(node));
+            }
+        }
+    }
+    let gap = if drawing.sideways { WIDE_GAP } else { GAP };
+    let mut at = 0.0;
+    let mut starts = Vec::with_capacity(count);
+    for depth in depths {
+        starts.push(Layer { middle: at + depth / 2.0, end: at + depth });
+        at += depth + gap;
+    }
+    starts
 }
 
 /// Each arrow as it counts for the layers: turned round where it closes a circle, `None` for loops and for arrows that
@@ -272,15 +303,16 @@ fn columns(widths: &[f64], steps: &[(usize, usize)]) -> (BTreeMap<usize, f64>, V
 }
 
 /// The course of one arrow, from the edge of one box to that of the other.
-fn course(from: usize, to: usize, way: &[usize], points: &[Point], widths: &[f64], count: usize) -> Vec<Point> {
+fn course(ends: (usize, usize), way: &[usize], points: &[Point], widths: &[f64], drawing: &Drawing) -> Vec<Point> {
+    let (from, to) = ends;
+    let count = drawing.nodes.len();
     if from >= count || to >= count {
         return Vec::new();
     }
     let (Some(a), Some(b)) = (points.get(from), points.get(to)) else { return Vec::new() };
-    let half = HEIGHT / 2.0;
+    let half_width = |at: usize| widths.get(at).copied().unwrap_or(0.0) / 2.0;
     if from == to {
-        let right = a.x + widths.get(from).copied().unwrap_or(0.0) / 2.0;
-        let out = right + 18.0;
+        let (right, out) = (a.x + half_width(from), a.x + half_width(from) + 18.0);
         return vec![
             Point { x: right, y: a.y - 6.0 },
             Point { x: out, y: a.y - 6.0 },
@@ -289,13 +321,21 @@ fn course(from: usize, to: usize, way: &[usize], points: &[Point], widths: &[f64
             Point { x: right, y: a.y + 6.0 },
         ];
     }
-    let sign = if b.y >= a.y { 1.0 } else { -1.0 };
-    let mut course = vec![Point { x: a.x, y: a.y + sign * half }];
+    let is_ahead = if drawing.sideways { b.x >= a.x } else { b.y >= a.y };
+    let sign = if is_ahead { 1.0 } else { -1.0 };
+    let side = |at: usize, point: &Point, sign: f64| {
+        if drawing.sideways {
+            Point { x: point.x + sign * half_width(at), y: point.y }
+        } else {
+            Point { x: point.x, y: point.y + sign * HEIGHT / 2.0 }
+        }
+    };
+    let mut course = vec![side(from, a, sign)];
     let mut between: Vec<Point> = way.iter().filter_map(|v| points.get(*v).copied()).collect();
-    if sign < 0.0 {
+    if !is_ahead {
         between.reverse();
     }
     course.extend(between);
-    course.push(Point { x: b.x, y: b.y - sign * half });
+    course.push(side(to, b, -sign));
     course
 }
