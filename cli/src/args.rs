@@ -97,6 +97,8 @@ pub enum Color {
 pub enum Command {
     /// Find everything that is wrong in the project
     Check(command::check::CheckArgs),
+    /// Hold every thread that the directives can lead to against the project's assertions
+    Assert(command::assert::AssertArgs),
     /// Lay out the metadata of directives; prose, comments and bodies stay as they are
     Fmt(command::fmt::FmtArgs),
     /// Show what a run of a directive would send and do, and where each part comes from

@@ -1,5 +1,6 @@
 //! The commands, one file each. A command gets its arguments and the report, and answers an exit code.
 
+pub mod assert;
 pub mod check;
 pub mod completions;
 pub mod eval;
@@ -30,6 +31,7 @@ pub fn run(args: Args, report: &Report) -> Result<Exit, Failure> {
     }
     match args.command {
         Command::Check(check) => check::run(&check, global, report),
+        Command::Assert(assert) => assert::run(&assert, global, report),
         Command::Fmt(fmt) => fmt::run(&fmt, global, report),
         Command::Plan(plan) => plan::run(&plan, global, report),
         Command::Why(why) => why::run(&why, global, report),

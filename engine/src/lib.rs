@@ -11,6 +11,7 @@ pub mod machine;
 pub mod message;
 mod orchestrate;
 pub mod process;
+pub mod prove;
 pub mod provider;
 pub mod retry;
 pub mod session;

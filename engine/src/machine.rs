@@ -39,6 +39,12 @@ pub fn absorb(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBody> {
     absorb::absorb(plan, state, signal)
 }
 
+/// The events that open the conversation, rendered by the plan's own functions. A record that the plan gave rise to holds
+/// exactly these.
+pub fn opening(plan: &Plan, state: &State) -> Vec<EventBody> {
+    prompt::opening(plan, state)
+}
+
 #[cfg(test)]
 pub(crate) mod fixture;
 #[cfg(test)]

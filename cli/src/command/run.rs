@@ -48,6 +48,7 @@ const PARENT: &str = "RYE_PARENT_THREAD_ID";
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).multiple(true).args(["directive", "resume", "plan"]))]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct RunArgs {
     /// The directive's id
     #[arg(value_name = "ID", conflicts_with = "resume")]

@@ -3,19 +3,22 @@
 use clap::{Args, ValueEnum};
 use rye_compiler::item_graph::ItemGraph;
 use rye_compiler::plan::diff::PlanDiff;
-use rye_compiler::plan::render::json::{GraphReport, PlanReport};
 use rye_compiler::plan::lock::Lock;
 use rye_compiler::plan::matrix::Matrix;
+use rye_compiler::plan::render::json::{GraphReport, PlanReport};
 use schemars::{Schema, schema_for};
 
 use crate::Failure;
+use crate::command::assert::AssertOutput;
 use crate::command::check::CheckOutput;
 use crate::command::fmt::FmtOutput;
 use crate::command::init::InitOutput;
 use crate::command::lock::LockOutput;
 use crate::command::plan::NoPlanOutput;
 use crate::command::run::{DetachOutput, EventOutput, RunOutput};
-use crate::command::threads::{ListOutput, RepairOutput, SearchOutput, ShowOutput, TranscriptOutput, WaitOutput};
+use crate::command::threads::{
+    ListOutput, ProveOutput, RepairOutput, SearchOutput, ShowOutput, TranscriptOutput, WaitOutput,
+};
 use crate::command::why::WhyOutput;
 use crate::exit::Exit;
 use crate::report::Report;
@@ -30,11 +33,13 @@ pub struct SchemaArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
+    Assert,
     Check,
     Detach,
     Plan,
     PlanDiff,
     PlanGraph,
+    Proof,
     NoPlan,
     Why,
     Diagnostic,
@@ -58,7 +63,9 @@ enum Output {
 impl Output {
     fn schema(self) -> Schema {
         match self {
+            Self::Assert => schema_for!(AssertOutput),
             Self::Plan => schema_for!(PlanReport),
+            Self::Proof => schema_for!(ProveOutput),
             Self::PlanDiff => schema_for!(PlanDiff),
             Self::NoPlan => schema_for!(NoPlanOutput),
             Self::Why => schema_for!(WhyOutput),

@@ -7,6 +7,7 @@ mod book;
 mod chain;
 mod go_on;
 mod list;
+mod prove;
 mod prune;
 mod repair;
 mod show;
@@ -25,6 +26,7 @@ use crate::space::Spaces;
 pub use book::Book;
 pub use chain::SearchOutput;
 pub use list::{CostOutput, ListOutput};
+pub use prove::ProveOutput;
 pub use repair::RepairOutput;
 pub use show::{ErrorOutput, ShowOutput};
 pub use transcript::TranscriptOutput;
@@ -68,6 +70,8 @@ enum ThreadsCommand {
     Chain(chain::ChainArgs),
     /// Look for a pattern in a thread and those it goes on from
     Search(chain::SearchArgs),
+    /// Prove from its record and its sources that a thread began as its plan says, byte for byte
+    Prove(prove::ProveArgs),
     /// Remove threads that are long over
     Prune(prune::PruneArgs),
     /// Rebuild the registry of threads from their transcripts
@@ -99,6 +103,7 @@ pub fn run(args: &ThreadsArgs, global: &Global, report: &Report) -> Result<Exit,
         ThreadsCommand::Handoff(args) => go_on::handoff(args, book, spaces, report),
         ThreadsCommand::Chain(args) => chain::chain(args, book, spaces, report),
         ThreadsCommand::Search(args) => chain::search(args, book, spaces, report),
+        ThreadsCommand::Prove(args) => prove::run(args, book, spaces, report),
         ThreadsCommand::Prune(args) => prune::run(args, book, report),
         ThreadsCommand::Repair => repair::run(&spaces.project, report),
     }

@@ -10,7 +10,9 @@ use rye_engine::driver::journal::whole;
 use rye_engine::event::Event;
 use rye_engine::store::registry::{Liveness, row_of};
 use rye_engine::store::transcript::live;
-use rye_engine::store::{Disk, Objects, Reading, RealDisk, Registry, StoreError, ThreadRow, layout, owner, transcript};
+use rye_engine::store::{
+    Disk, ObjectId, Objects, Reading, RealDisk, Registry, StoreError, ThreadRow, layout, owner, transcript,
+};
 use rye_engine::thread_id::ThreadId;
 
 use crate::Failure;
@@ -143,6 +145,11 @@ impl Book {
             }
         }
         Ok(Record { entry, reading, events })
+    }
+
+    /// An object by its id, held against it.
+    pub fn object(&self, id: &str) -> Result<Vec<u8>, Failure> {
+        Ok(self.objects.get(&ObjectId::parse(id)?)?)
     }
 
     /// The bytes of a transcript, whole lines.

@@ -28,7 +28,7 @@ pub fn render(drawing: &Drawing) -> Result<String, TooLarge> {
     }
     // Words lie above everything, so that no arrow crosses them.
     for (edge, path) in drawing.edges.iter().zip(&placed.edges) {
-        words(&mut out, edge, path);
+        words(&mut out, edge, path, if drawing.sideways { 24 } else { 34 });
     }
     out.push_str("</svg>\n");
     Ok(out)
@@ -103,14 +103,14 @@ fn arrow(out: &mut String, edge: &DrawnEdge, path: &[Point], sideways: bool) {
 }
 
 /// The words of an arrow, in the middle of it.
-fn words(out: &mut String, edge: &DrawnEdge, path: &[Point]) {
+fn words(out: &mut String, edge: &DrawnEdge, path: &[Point], most: usize) {
     if edge.label.is_empty() || path.len() < 2 {
         return;
     }
     let middle = path.len() / 2;
     let (Some(a), Some(b)) = (path.get(middle - 1), path.get(middle)) else { return };
     let (x, y) = (f64::midpoint(a.x, b.x), f64::midpoint(a.y, b.y));
-    let text = layout::shortened(&one_line(&edge.label), 34);
+    let text = layout::shortened(&one_line(&edge.label), most);
     let width = layout::measure(&text) * 0.84 + 6.0;
     writeln!(
         out,

@@ -1,0 +1,109 @@
+//! `rye assert [ID…]`: properties of every thread that the directives can lead to, from `.ai/config/agent/assertions.yaml`.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use rye_compiler::assertion::{AssertReport, Spawn, Step, Violation, assert};
+use rye_compiler::diagnostics::Severity;
+use rye_compiler::plan::render::json::SourceReport;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Failure;
+use crate::args::{Format, Global};
+use crate::call::directive;
+use crate::exit::Exit;
+use crate::report::diagnostic::DiagnosticOutput;
+use crate::report::{Report, printable};
+use crate::space::Spaces;
+use crate::view::count;
+
+#[derive(Debug, Args)]
+pub struct AssertArgs {
+    /// Directives; without one, all of the project and the user space
+    #[arg(value_name = "ID")]
+    directives: Vec<String>,
+}
+
+/// `rye assert --format json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct AssertOutput {
+    #[serde(flatten)]
+    pub report: AssertReport,
+    /// What is wrong with the files themselves.
+    pub diagnostics: Vec<DiagnosticOutput>,
+}
+
+pub fn run(args: &AssertArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+    let world = Spaces::find(global.project.as_deref())?.open()?;
+    let only = args.directives.iter().map(|id| directive(id)).collect::<Result<Vec<_>, _>>()?;
+    let mut found = assert(&world, &only);
+    // What is worth a thought is for check.
+    found.diagnostics.retain(|diagnostic| diagnostic.severity() == Severity::Error);
+    let broken = found.report.violations.iter().any(|violation| violation.severity == "error");
+    let failed = broken || !found.diagnostics.is_empty();
+    match report.format() {
+        Format::Json => {
+            let diagnostics = found.diagnostics.iter().map(|one| DiagnosticOutput::new(one, &found.sources)).collect();
+            report.json(&AssertOutput { report: found.report, diagnostics })?;
+        }
+        Format::Human | Format::Plain => {
+            report.diagnostics(&found.diagnostics, &found.sources);
+            for violation in &found.report.violations {
+                report.line(printable(&shown(violation)).trim_end())?;
+            }
+            for spawn in found.report.spawns.iter().filter(|spawn| spawn.exceeds.is_some()) {
+                report.line(&printable(&exceeding(spawn)))?;
+            }
+            for circle in &found.report.cycles {
+                report.line(&printable(&format!("note: only `depth` ends this circle: {}", circle.join(" → "))))?;
+            }
+            report.note(&summary(&found.report));
+        }
+    }
+    Ok(if failed { Exit::Failed } else { Exit::Fine })
+}
+
+fn shown(violation: &Violation) -> String {
+    let about = if violation.description.is_empty() { String::new() } else { format!(": {}", violation.description) };
+    let mut out = format!("{}: `{}` does not hold{about}\n", violation.severity, violation.assertion);
+    for (i, Step { directive, by, source }) in violation.trace.iter().enumerate() {
+        let arrow = if i == 0 { "run" } else { "→" };
+        let by = if i == 0 { String::new() } else { format!(", started by {by}") };
+        writeln!(out, "  {arrow} {directive}{by}{}", at(source.as_ref())).ok();
+    }
+    for because in &violation.because {
+        writeln!(out, "    {because}").ok();
+    }
+    out
+}
+
+fn exceeding(spawn: &Spawn) -> String {
+    let Spawn { from, to, by, source, exceeds, parent_grants, child_grants } = spawn;
+    let example = exceeds.as_deref().unwrap_or_default();
+    format!(
+        "note: `{to}`, started by `{from}` ({by}){}, will be refused `{example}`\n  granted here{}\n  and not here{}",
+        at(source.as_ref()),
+        at(child_grants.as_ref()),
+        at(parent_grants.as_ref())
+    )
+}
+
+fn at(source: Option<&SourceReport>) -> String {
+    source.map(|s| format!("  {}:{}:{}", s.file, s.line, s.column)).unwrap_or_default()
+}
+
+fn summary(report: &AssertReport) -> String {
+    let counted = |n: usize, one: &str| count(n as u64, one);
+    let held = match report.violations.len() {
+        0 => "all hold".to_owned(),
+        n => counted(n, "violation"),
+    };
+    let more = if report.incomplete { "; there are more threads than were gone through" } else { "" };
+    format!(
+        "{} and the built-in one over {} of {}: {held}{more}",
+        counted(report.assertions, "assertion"),
+        counted(report.threads, "thread"),
+        counted(report.directives, "directive")
+    )
+}

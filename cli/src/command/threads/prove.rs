@@ -1,0 +1,163 @@
+//! `rye threads prove THREAD`: that the plan a thread is bound to comes from its sources, and that its first request was
+//! the plan's, byte for byte.
+
+use clap::Args;
+use rye_compiler::compile::{Parent, Request, compile};
+use rye_compiler::model::ModelOverride;
+use rye_compiler::plan::Plan;
+use rye_compiler::semantics::limits::{LimitName, Limits, Written};
+use rye_compiler::world::{ItemKind, World};
+use rye_engine::event::{Head, Opened};
+use rye_engine::prove::{Beginning, beginning};
+use rye_engine::thread_id::ThreadId;
+use rye_engine::threads::Threads;
+use rye_grammar::ItemId;
+use schemars::JsonSchema;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::book::Book;
+use crate::Failure;
+use crate::args::Format;
+use crate::exit::Exit;
+use crate::git::Revision;
+use crate::report::{Report, printable};
+use crate::space::Spaces;
+
+#[derive(Debug, Args)]
+pub struct ProveArgs {
+    /// The thread's id
+    #[arg(value_name = "THREAD")]
+    thread: String,
+    /// Take the project's files from this revision of git, where they have changed since
+    #[arg(long, value_name = "REV")]
+    at: Option<String>,
+}
+
+/// `rye threads prove THREAD --format json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ProveOutput {
+    pub thread: String,
+    pub plan_id: String,
+    /// All of what follows holds.
+    pub proved: bool,
+    /// The first request is what the stored plan says: so many bytes of system prompt and message.
+    pub first_request: Option<usize>,
+    /// Where it is not: `system prompt`, `contributors` or `message`, and the first byte that differs.
+    pub differs: Option<String>,
+    /// Files and misses of the plan's manifest that are not so any more.
+    pub changed: Vec<String>,
+    /// The sources come to the same plan; null where some have changed.
+    pub recompiled: Option<bool>,
+}
+
+pub fn run(args: &ProveArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+    let record = book.record(&args.thread)?;
+    let Head { opened: Some(opened), plan_id: Some(plan_id), .. } = Head::of(&record.events) else {
+        return Err(Failure::failed(format!("the thread `{}` never began: it has no record", args.thread)));
+    };
+    // The object's bytes have the hash that the record names, or reading it fails.
+    let plan: Plan = serde_json::from_slice(&book.object(plan_id)?)
+        .map_err(|error| Failure::failed(format!("the plan of the thread cannot be read: {error}")))?;
+    let (first_request, differs) = match beginning(&plan, &record.events) {
+        Beginning::AsPlanned { bytes } => (Some(bytes), None),
+        Beginning::Differs { what, at } => (None, Some(format!("the {what} differs from byte {at} on"))),
+        Beginning::NotYet => (None, Some("it has sent nothing yet".to_owned())),
+    };
+    let parent = opened.parent.as_ref().map(|link| bounds(&link.thread_id, spaces)).transpose()?;
+    let (changed, recompiled) = match &args.at {
+        Some(revision) => {
+            let revision = Revision::read(&spaces.project, revision)?;
+            let others = spaces.open_others()?;
+            again(&revision.over(&others), &plan, plan_id, opened, parent)?
+        }
+        None => again(&spaces.open()?, &plan, plan_id, opened, parent)?,
+    };
+    let proved = first_request.is_some() && recompiled == Some(true);
+    let (thread, plan_id) = (record.entry.row.id.to_string(), plan_id.to_owned());
+    let output = ProveOutput { thread, plan_id, proved, first_request, differs, changed, recompiled };
+    match report.format() {
+        Format::Json => report.json(&output)?,
+        Format::Human | Format::Plain => report.line(printable(&output.to_string()).trim_end())?,
+    }
+    Ok(if proved { Exit::Fine } else { Exit::Failed })
+}
+
+/// What bounds a child, from its parent's own record.
+fn bounds(parent: &str, spaces: &Spaces) -> Result<Parent, Failure> {
+    let id = ThreadId::parse(parent).map_err(|invalid| Failure::failed(invalid.reason))?;
+    let found = Threads::open(&spaces.project)?.parent(&id)?;
+    let parent = found.ok_or_else(|| Failure::failed(format!("the parent thread `{parent}` has no record")))?;
+    Ok(parent.bounds())
+}
+
+/// What has changed of the sources; and if nothing has, whether they come to the plan again.
+fn again(
+    world: &dyn World,
+    plan: &Plan,
+    plan_id: &str,
+    opened: &Opened,
+    parent: Option<Parent>,
+) -> Result<(Vec<String>, Option<bool>), Failure> {
+    let changed = changed(world, plan)?;
+    if !changed.is_empty() {
+        return Ok((changed, None));
+    }
+    let inputs = if opened.inputs.is_empty() { plan.interface.values.clone() } else { opened.inputs.clone() };
+    let mut bare = Request::new(plan.directive.clone()).with_inputs(inputs);
+    bare.parent = parent;
+    // What the call overrode is not recorded by itself; the plan says what came of it.
+    let limits = Limits::from(plan.limits);
+    let limits = LimitName::ALL.map(|name| (name.to_string(), Written::Json(limits.get(name)))).to_vec();
+    let model = ModelOverride { model: Some(plan.model.requested.clone()), provider: None };
+    let calls = [
+        bare.clone(),
+        Request { limits: limits.clone(), ..bare.clone() },
+        Request { model: model.clone(), ..bare.clone() },
+        Request { limits, model, ..bare },
+    ];
+    let same = calls.iter().any(|call| compile(world, call).value.is_some_and(|made| made.plan_id == plan_id));
+    Ok((changed, Some(same)))
+}
+
+/// Reads and misses of the manifest that would be answered differently now.
+fn changed(world: &dyn World, plan: &Plan) -> Result<Vec<String>, Failure> {
+    let mut changed = Vec::new();
+    for read in &plan.manifest {
+        let Ok(id) = ItemId::parse(&read.id) else { continue };
+        let found = world.candidates(read.kind, &id).map_err(|error| Failure::failed(error.to_string()))?;
+        let now = match read.space {
+            None => found.is_empty(),
+            Some(space) => found.iter().any(|located| {
+                let hash = rye_compiler::plan::hex(&Sha256::digest(&located.bytes));
+                located.space == space && Some(hash) == read.sha256
+            }),
+        };
+        if !now {
+            let kind: ItemKind = read.kind;
+            changed.push(format!("{} {}", kind.word(), read.id));
+        }
+    }
+    Ok(changed)
+}
+
+impl std::fmt::Display for ProveOutput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "{}: {}", self.thread, if self.proved { "proved" } else { "not proved" })?;
+        match (self.first_request, &self.differs) {
+            (Some(bytes), _) => writeln!(f, "  its first request is the plan's: {bytes} bytes of text")?,
+            (None, Some(differs)) => writeln!(f, "  its first request is not the plan's: {differs}")?,
+            (None, None) => {}
+        }
+        let plan = self.plan_id.get(..12).unwrap_or(&self.plan_id);
+        match self.recompiled {
+            Some(true) => writeln!(f, "  its sources come to the same plan, {plan}"),
+            Some(false) => writeln!(f, "  its sources come to another plan than {plan}"),
+            None => writeln!(
+                f,
+                "  its sources have changed: {} (say where they are with `--at REV`)",
+                self.changed.join(", ")
+            ),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! `rye assert` as a process.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use rye::Place;
+
+fn directive(name: &str, permissions: &str, body: &str) -> String {
+    format!(
+        "# D\n\nDoes it.\n\n```xml\n<directive name=\"{name}\"><metadata><permissions>{permissions}</permissions></metadata></directive>\n```\n\n{body}\n"
+    )
+}
+
+#[test]
+fn a_violation_prints_how_the_thread_comes_about() {
+    let place = Place::new();
+    let start = "<execute><directive>worker</directive><tool>rye.bash.*</tool></execute>";
+    place.write(".ai/directives/lead.md", &directive("lead", start, "Run `directive_name=\"worker\"`."));
+    place.write(
+        ".ai/directives/worker.md",
+        &directive("worker", "<execute><tool>rye.bash.bash</tool></execute>", "Work."),
+    );
+    assert_eq!(place.rye(&["assert"]).code, Some(0));
+    place.write(
+        ".ai/config/agent/assertions.yaml",
+        "assertions:\n  - id: no_shell_below\n    description: what lead starts has no shell\n    for: 'directive == \"lead\"'\n    never: 'directive == \"worker\" && reaches(\"rye.execute.tool.rye.bash.*\")'\n",
+    );
+    let done = place.rye(&["assert"]);
+    assert_eq!(done.code, Some(1), "{}{}", done.stdout, done.stderr);
+    for part in [
+        "error: `no_shell_below` does not hold: what lead starts has no shell",
+        "  run lead",
+        "  → worker, started by body  .ai/directives/lead.md:",
+        "it reaches `rye.execute.tool.rye.bash.*`: `rye.execute.tool.rye.bash.bash`",
+    ] {
+        assert!(done.stdout.contains(part), "{part}\n{}", done.stdout);
+    }
+    assert_eq!(place.rye(&["assert", "worker"]).code, Some(0));
+    let (code, json) = place.json(&["assert"]);
+    assert_eq!((code, json["violations"][0]["trace"].as_array().unwrap().len()), (Some(1), 2));
+    assert!(place.fine(&["schema", "assert"]).contains("violations"));
+}
+
+#[test]
+fn the_examples_hold() {
+    for example in ["deploy", "hello", "review"] {
+        let place = Place::example(example);
+        let done = place.rye(&["assert"]);
+        assert_eq!(done.code, Some(0), "{example}\n{}{}", done.stdout, done.stderr);
+    }
+}

@@ -1,0 +1,55 @@
+//! `rye threads prove` as a process.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use std::process::Command;
+
+use rye::{Place, files};
+
+fn git(place: &Place, args: &[&str]) {
+    let fixed = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "commit.gpgsign=false"];
+    let done = Command::new("git").args(fixed).args(args).current_dir(place.project()).output().unwrap();
+    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+#[test]
+fn a_run_is_proved_until_its_sources_change() {
+    let place = Place::example("deploy");
+    git(&place, &["init", "-q"]);
+    git(&place, &["add", "."]);
+    git(&place, &["commit", "-qm", "one"]);
+    let run = ["run", "deploy_staging", "--input", "service=billing", "--limit", "turns=5", "--script", "script.yaml"];
+    let (code, done) = place.json(&run);
+    assert_eq!(code, Some(0), "{done}");
+    let thread = done["thread_id"].as_str().unwrap();
+    let (code, proof) = place.json(&["threads", "prove", thread]);
+    assert_eq!((code, &proof["proved"], &proof["plan_id"]), (Some(0), &true.into(), &done["plan_id"]), "{proof}");
+    assert!(proof["first_request"].as_u64().unwrap() > 1000);
+
+    let rules = ".ai/knowledge/project/deploy/environment-rules.md";
+    place.write(rules, &(place.read(rules) + "\nOne more.\n"));
+    let changed = place.rye(&["threads", "prove", thread]);
+    assert_eq!(changed.code, Some(1));
+    assert!(changed.stdout.contains("changed: knowledge project/deploy/environment-rules"), "{}", changed.stdout);
+    let then = place.rye(&["threads", "prove", thread, "--at", "HEAD"]);
+    assert_eq!((then.code, then.stdout.contains(": proved")), (Some(0), true), "{}{}", then.stdout, then.stderr);
+}
+
+#[test]
+fn an_altered_plan_proves_nothing() {
+    let place = Place::example("hello");
+    let (_, done) = place.json(&["run", "hello", "--script", "script.yaml"]);
+    let thread = done["thread_id"].as_str().unwrap();
+    assert_eq!(place.rye(&["threads", "prove", thread]).code, Some(0));
+    let id = done["plan_id"].as_str().unwrap();
+    let state = place.project().join(".ai/state");
+    let object = files(&state).into_iter().find(|path| path.contains(id)).unwrap();
+    let text = std::fs::read_to_string(state.join(&object)).unwrap();
+    std::fs::write(state.join(&object), text.replace("guest", "ghost")).unwrap();
+    let altered = place.rye(&["threads", "prove", thread]);
+    assert_eq!(altered.code, Some(1), "{}{}", altered.stdout, altered.stderr);
+    assert!(altered.stderr.contains("hash"), "{}", altered.stderr);
+}

@@ -1,0 +1,276 @@
+//! `rye assert`: properties of every thread that a directive can lead to, decided before anything runs. Which threads those
+//! are is `assertion/threads.rs`, what is asserted `assertion/read.rs`. Conditions are judged by the one evaluator.
+
+mod read;
+mod threads;
+
+use rye_grammar::{ItemId, Sources};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::diagnostics::{Diagnostics, Severity};
+use crate::item::Items;
+use crate::lower::origin;
+use crate::lower::shared::Shared;
+use crate::plan::render::json::SourceReport;
+use crate::semantics::condition::{Condition, Verdict};
+use crate::semantics::facts::Facts;
+use crate::semantics::glob::{Coverage, covers};
+use crate::world::{ItemKind, Space, World};
+use read::{Assertion, Assertions, Function, Trifecta};
+use threads::{Reached, Thread, walk};
+
+/// The settings file's id.
+pub const FILE: &str = "agent/assertions";
+
+/// What was looked at and what does not hold.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AssertReport {
+    pub assertions: usize,
+    pub directives: usize,
+    /// Threads that they can lead to.
+    pub threads: usize,
+    pub violations: Vec<Violation>,
+    /// Directives that start others, where a line names which; each pair once.
+    pub spawns: Vec<Spawn>,
+    /// Directives that can start themselves again, bounded by `depth` alone: each circle from its first id.
+    pub cycles: Vec<Vec<String>>,
+    /// True where there were more threads than are gone through: then what is not reported may still be so.
+    pub incomplete: bool,
+}
+
+/// An assertion that a thread breaks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Violation {
+    pub assertion: String,
+    /// `error` or `warning`.
+    pub severity: String,
+    pub description: String,
+    /// How the thread comes about, the directive that is run first.
+    pub trace: Vec<Step>,
+    /// What decided: each function of the assertion with its answer, and an example where it reaches something.
+    pub because: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Step {
+    pub directive: String,
+    /// `run`, `body`, `hook ID`, or the grant that lets it be started.
+    pub by: String,
+    pub source: Option<SourceReport>,
+}
+
+/// One directive starts another, and whether it may let it do everything that one grants.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Spawn {
+    pub from: String,
+    pub to: String,
+    pub by: String,
+    pub source: Option<SourceReport>,
+    /// A capability that the child grants and the parent does not have: it will be refused.
+    pub exceeds: Option<String>,
+    pub parent_grants: Option<SourceReport>,
+    pub child_grants: Option<SourceReport>,
+}
+
+/// The report, with what is wrong with the file itself.
+#[derive(Debug, Clone)]
+pub struct Asserted {
+    pub report: AssertReport,
+    pub diagnostics: Diagnostics,
+    pub sources: Sources,
+}
+
+/// Goes through every directive of the project and the user space, or through those that are named.
+pub fn assert(world: &dyn World, only: &[ItemId]) -> Asserted {
+    let items = Items::new(world);
+    let mut diagnostics = Diagnostics::new();
+    let report = {
+        let shared = Shared::new(&items);
+        let assertions = read::read(&items, &mut diagnostics);
+        let mut report = AssertReport { assertions: assertions.list.len(), ..AssertReport::default() };
+        for id in roots(&items, only) {
+            report.directives += 1;
+            let Reached { threads, complete } = walk(&shared, &id);
+            report.threads += threads.len();
+            report.incomplete |= !complete;
+            judge(&items, &assertions, &threads, &mut report);
+            spawns(&items, &threads, &mut report);
+        }
+        report.spawns.sort_by(|a, b| (&a.from, &a.to, &a.by).cmp(&(&b.from, &b.to, &b.by)));
+        report.cycles.sort();
+        report.cycles.dedup();
+        report
+    };
+    diagnostics.append(items.diagnostics());
+    let sources = items.into_sources();
+    diagnostics.sort(&sources);
+    Asserted { report, diagnostics, sources }
+}
+
+fn roots(items: &Items<'_>, only: &[ItemId]) -> Vec<ItemId> {
+    if !only.is_empty() {
+        return only.to_vec();
+    }
+    let list = items.list(ItemKind::Directive);
+    let mut ids: Vec<ItemId> = list.iter().filter(|e| e.space != Space::System).map(|e| e.id.clone()).collect();
+    ids.dedup();
+    ids
+}
+
+/// Each assertion at each thread; of several threads of one directive that break it, the first is told.
+fn judge(items: &Items<'_>, assertions: &Assertions, threads: &[Thread], report: &mut AssertReport) {
+    let Some(root) = threads.first() else { return };
+    for assertion in &assertions.list {
+        if !assertion.applies_to(&root.directive) {
+            continue;
+        }
+        let broken = threads.iter().find_map(|thread| broken(assertion, thread).map(|because| (thread, because)));
+        if let Some((thread, because)) = broken {
+            report.violations.push(Violation {
+                assertion: assertion.id.clone(),
+                severity: if assertion.severity == Severity::Error { "error" } else { "warning" }.to_owned(),
+                description: assertion.description.clone(),
+                trace: trace(items, thread),
+                because,
+            });
+        }
+    }
+    let severity = match assertions.trifecta {
+        Trifecta::Off => return,
+        Trifecta::Warning => "warning",
+        Trifecta::Error => "error",
+    };
+    if let Some((thread, because)) = threads.iter().find_map(|thread| trifecta(thread).map(|because| (thread, because)))
+    {
+        report.violations.push(Violation {
+            assertion: "lethal_trifecta".into(),
+            severity: severity.into(),
+            description: "no thread may take in untrusted text, read private data and have a way out".into(),
+            trace: trace(items, thread),
+            because,
+        });
+    }
+}
+
+/// What decided that an assertion does not hold for a thread; `None` where it holds.
+fn broken(assertion: &Assertion, thread: &Thread) -> Option<Vec<String>> {
+    let mut facts = Facts::new();
+    facts.set("directive", Value::from(thread.directive.as_str()));
+    facts.set("category", Value::from(thread.directive.category()));
+    let mut because = Vec::new();
+    for (i, function) in assertion.functions.iter().enumerate() {
+        let (answer, told) = ask(function, thread);
+        facts.set(&format!("assertion.c{i}"), Value::Bool(answer));
+        because.push(told);
+    }
+    let holds = assertion.condition.evaluate(&facts) == Verdict::True;
+    (holds == assertion.never).then_some(because)
+}
+
+fn ask(function: &Function, thread: &Thread) -> (bool, String) {
+    match function {
+        Function::Reaches(pattern) => {
+            let found = thread.reaches(pattern);
+            let told = match &found {
+                Some(example) => format!("it reaches `{pattern}`: `{example}`"),
+                None => format!("it does not reach `{pattern}`"),
+            };
+            (found.is_some(), told)
+        }
+        Function::Passes(gate) => {
+            let passes = thread.passes(gate);
+            (passes, format!("it {} `{gate}`", if passes { "passes" } else { "does not pass" }))
+        }
+        Function::SpendsAtMost(most) => {
+            let within = thread.spend <= *most;
+            (within, format!("it may spend ${}", thread.spend))
+        }
+    }
+}
+
+/// Text from outside, data that is not for outside, and a way there.
+fn trifecta(thread: &Thread) -> Option<Vec<String>> {
+    const UNTRUSTED: [&str; 2] = ["rye.execute.tool.rye.web.*", "rye.execute.tool.mcp.*"];
+    const PRIVATE: [&str; 2] = ["rye.execute.tool.rye.file-system.read", "rye.fetch.knowledge.*"];
+    const OUT: [&str; 4] = [
+        "rye.execute.tool.rye.web.*",
+        "rye.execute.tool.rye.bash.*",
+        "rye.execute.tool.rye.shell.*",
+        "rye.execute.tool.mcp.*",
+    ];
+    let first = |patterns: &[&str]| patterns.iter().find_map(|pattern| thread.reaches(pattern));
+    let untrusted = first(&UNTRUSTED).or_else(|| thread.net.clone())?;
+    let (private, out) = (first(&PRIVATE)?, first(&OUT).or_else(|| thread.net.clone())?);
+    Some(vec![
+        format!("untrusted text by `{untrusted}`"),
+        format!("private data by `{private}`"),
+        format!("a way out by `{out}`"),
+    ])
+}
+
+fn trace(items: &Items<'_>, thread: &Thread) -> Vec<Step> {
+    let sources = items.sources();
+    let step = |step: &threads::Step| Step {
+        directive: step.directive.to_string(),
+        by: step.by.clone(),
+        source: step.span.and_then(|span| origin::place(&sources, span)).map(|p| SourceReport::from(&p)),
+    };
+    thread.trace.iter().map(step).collect()
+}
+
+/// Threads that a line names: is everything that the child grants also its parent's? And circles.
+fn spawns(items: &Items<'_>, threads: &[Thread], report: &mut AssertReport) {
+    let place = |span: Option<rye_grammar::Span>| {
+        span.and_then(|span| origin::place(&items.sources(), span)).map(|p| SourceReport::from(&p))
+    };
+    for thread in threads {
+        let [.., above, own] = thread.trace.as_slice() else { continue };
+        if let Some(at) = thread.trace.iter().rev().skip(1).position(|step| step.directive == own.directive) {
+            let from = thread.trace.len() - 2 - at;
+            let mut circle: Vec<String> = thread.trace.iter().skip(from).map(|s| s.directive.to_string()).collect();
+            circle.pop();
+            let smallest = circle.iter().enumerate().min_by(|a, b| a.1.cmp(b.1)).map_or(0, |(i, _)| i);
+            circle.rotate_left(smallest);
+            report.cycles.push(circle);
+        }
+        let known = report
+            .spawns
+            .iter()
+            .any(|s| s.from == above.directive.as_str() && s.to == own.directive.as_str() && s.by == own.by);
+        if !own.named || known {
+            continue;
+        }
+        let held: Vec<&str> = above.grants.iter().map(String::as_str).collect();
+        let exceeds = own.declares.then(|| {
+            own.grants.iter().find_map(|grant| match covers(&held, grant) {
+                Coverage::Covered => None,
+                Coverage::Counterexample(example) => Some(example),
+                Coverage::TooComplex => Some(grant.clone()),
+            })
+        });
+        report.spawns.push(Spawn {
+            from: above.directive.to_string(),
+            to: own.directive.to_string(),
+            by: own.by.clone(),
+            source: place(own.span),
+            exceeds: exceeds.flatten(),
+            parent_grants: place(above.granted),
+            child_grants: place(own.granted),
+        });
+    }
+}
+
+impl Assertion {
+    fn applies_to(&self, directive: &ItemId) -> bool {
+        let Some(condition) = &self.only else { return true };
+        let mut facts = Facts::new();
+        facts.set("directive", Value::from(directive.as_str()));
+        facts.set("category", Value::from(directive.category()));
+        Condition::evaluate(condition, &facts) == Verdict::True
+    }
+}
+
+#[cfg(test)]
+mod tests;

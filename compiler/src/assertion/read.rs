@@ -1,0 +1,239 @@
+//! `assertions.yaml`: conditions of the language with three functions that nothing else has. A function is asked before
+//! the condition is evaluated and stands in it as a fact.
+
+use rye_grammar::condition::{Path, Segment};
+use rye_grammar::data::{Kind, Node};
+use rye_grammar::{Span, capability, condition};
+
+use super::FILE;
+use crate::diagnostics::{ConfigError, Diagnostics, ItemError, Severity, closest};
+use crate::item::Items;
+use crate::semantics::condition::Condition;
+use crate::semantics::money::Nanos;
+
+#[derive(Debug, Clone, Default)]
+pub struct Assertions {
+    pub list: Vec<Assertion>,
+    pub trifecta: Trifecta,
+}
+
+#[derive(Debug, Clone)]
+pub struct Assertion {
+    pub id: String,
+    pub description: String,
+    pub severity: Severity,
+    /// `never`: the condition must not hold; else it must.
+    pub never: bool,
+    pub condition: Condition,
+    /// The n-th is the fact `assertion.cN`.
+    pub functions: Vec<Function>,
+    /// Which directives it is about; `None` = all.
+    pub only: Option<Condition>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Function {
+    /// A capability that the pattern matches is allowed.
+    Reaches(String),
+    /// `ask`, or a hook's id.
+    Passes(String),
+    SpendsAtMost(Nanos),
+}
+
+/// How loud the built-in assertion is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Trifecta {
+    Off,
+    #[default]
+    Warning,
+    Error,
+}
+
+const KEYS: [&str; 6] = ["id", "description", "for", "always", "never", "severity"];
+const TOP: [&str; 2] = ["assertions", "lethal_trifecta"];
+
+pub fn read(items: &Items<'_>, found: &mut Diagnostics) -> Assertions {
+    let mut assertions = Assertions::default();
+    let Some(config) = items.config_named(FILE) else { return assertions };
+    if !matches!(config.kind, Kind::Map(_) | Kind::Null) {
+        refuse(found, FILE, &config, "a mapping with a list `assertions`");
+    }
+    for entry in config.entries() {
+        match entry.key.node.as_str() {
+            "assertions" => assertions.list.extend(entry.value.items().iter().filter_map(|node| one(node, found))),
+            "lethal_trifecta" => match entry.value.as_str() {
+                Some("warning") => assertions.trifecta = Trifecta::Warning,
+                Some("error") => assertions.trifecta = Trifecta::Error,
+                Some("off") => assertions.trifecta = Trifecta::Off,
+                Some(_) | None => refuse(found, "lethal_trifecta", &entry.value, "`warning`, `error` or `off`"),
+            },
+            key => unknown(found, key, entry.key.span, "`assertions.yaml`", &TOP),
+        }
+        if entry.key.node == "assertions" && !matches!(entry.value.kind, Kind::List(_) | Kind::Null) {
+            refuse(found, "assertions", &entry.value, "a list of assertions");
+        }
+    }
+    assertions
+}
+
+fn one(node: &Node, found: &mut Diagnostics) -> Option<Assertion> {
+    for entry in node.entries() {
+        if !KEYS.contains(&entry.key.node.as_str()) {
+            unknown(found, &entry.key.node, entry.key.span, "an assertion", &KEYS);
+        }
+    }
+    let text = |key: &str| node.get(key).and_then(Node::as_str).map(str::to_owned);
+    let Some(id) = text("id") else {
+        refuse(found, "assertions", node, "an assertion with an `id`");
+        return None;
+    };
+    let (never, written) = match (node.get("never"), node.get("always")) {
+        (Some(written), None) => (true, written),
+        (None, Some(written)) => (false, written),
+        (Some(_), Some(_)) | (None, None) => {
+            refuse(found, &id, node, "exactly one of `never` and `always`");
+            return None;
+        }
+    };
+    let severity = match node.get("severity").map(|n| (n, n.as_str())) {
+        None | Some((_, Some("error"))) => Severity::Error,
+        Some((_, Some("warning"))) => Severity::Warning,
+        Some((node, _)) => {
+            refuse(found, "severity", node, "`error` or `warning`");
+            return None;
+        }
+    };
+    let (condition, functions) = asserted(&id, written, found)?;
+    let only = match node.get("for") {
+        Some(written) => Some(asserted(&id, written, found).map(|(condition, _)| condition)?),
+        None => None,
+    };
+    let description = text("description").unwrap_or_default();
+    Some(Assertion { id, description, severity, never, condition, functions, only })
+}
+
+/// A condition with its functions taken out.
+fn asserted(id: &str, node: &Node, found: &mut Diagnostics) -> Option<(Condition, Vec<Function>)> {
+    let mut refused = |why: String| {
+        let (file, key) = (FILE.to_owned(), id.to_owned());
+        found.push(ConfigError::Refused { file, key, why, span: Some(node.span) });
+        None
+    };
+    let Some(text) = node.as_str() else {
+        return refused(
+            "write the condition on one line, in quotes: `reaches(\"rye.execute.tool.*\") && passes(\"ask\")`".into(),
+        );
+    };
+    let (plain, functions) = match functions(text) {
+        Ok(taken) => taken,
+        Err(why) => return refused(why),
+    };
+    let expr = match condition::parse_line(node.span.source, &plain, node.span.start as usize) {
+        Ok(expr) => expr,
+        Err(error) => return refused(format!("it is no condition: {error}")),
+    };
+    let condition = match Condition::compile(&expr) {
+        Ok(condition) => condition,
+        Err(faults) => return refused(faults.into_iter().map(|f| f.message).collect::<Vec<_>>().join("; ")),
+    };
+    let strange = |path: &&Path| !matches!(path.segments.first(), Some(Segment::Name(root)) if matches!(root.as_str(), "directive" | "category" | "assertion"));
+    if condition.paths().iter().any(strange) {
+        return refused(
+            "it may read `directive` and `category`, and ask `reaches(…)`, `passes(…)` and `spends_at_most(…)`".into(),
+        );
+    }
+    Some((condition, functions))
+}
+
+/// The text with a fact in the place of each call. Strings are passed over as they stand.
+fn functions(text: &str) -> Result<(String, Vec<Function>), String> {
+    let mut out = String::with_capacity(text.len());
+    let mut functions = Vec::new();
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        if c == '"' || c == '\'' {
+            let (string, after) = string(rest)?;
+            out.push_str(string);
+            rest = after;
+            continue;
+        }
+        let word = rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.')).unwrap_or(rest.len());
+        if word == 0 {
+            out.push(c);
+            rest = rest.get(c.len_utf8()..).unwrap_or_default();
+            continue;
+        }
+        let (name, after) = rest.split_at(word);
+        let known = matches!(name, "reaches" | "passes" | "spends_at_most");
+        if let Some(inside) = after.trim_start().strip_prefix('(').filter(|_| known) {
+            let (argument, after) = argument(inside).ok_or_else(|| format!("`{name}(` is never closed"))?;
+            out.push_str("assertion.c");
+            out.push_str(&functions.len().to_string());
+            functions.push(function(name, argument)?);
+            rest = after;
+        } else {
+            out.push_str(name);
+            rest = after;
+        }
+    }
+    Ok((out, functions))
+}
+
+/// A string with its quotes, and what follows it.
+fn string(text: &str) -> Result<(&str, &str), String> {
+    let quote = text.chars().next().unwrap_or('"');
+    let mut escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        if escaped {
+            escaped = false;
+        } else if c == '\\' && quote == '"' {
+            escaped = true;
+        } else if c == quote {
+            return Ok(text.split_at(at + 1));
+        }
+    }
+    Err("a string is never closed".into())
+}
+
+fn argument(text: &str) -> Option<(&str, &str)> {
+    let trimmed = text.trim_start();
+    if trimmed.starts_with(['"', '\'']) {
+        let (string, after) = string(trimmed).ok()?;
+        let after = after.trim_start().strip_prefix(')')?;
+        return Some((string.get(1..string.len() - 1)?, after));
+    }
+    let (argument, after) = trimmed.split_once(')')?;
+    Some((argument.trim(), after))
+}
+
+fn function(name: &str, argument: &str) -> Result<Function, String> {
+    if argument.is_empty() {
+        return Err(format!("`{name}(…)` needs an argument"));
+    }
+    Ok(match name {
+        "reaches" => Function::Reaches(capability::normalise(argument).0),
+        "passes" => Function::Passes(argument.to_owned()),
+        _ => Function::SpendsAtMost(Nanos::parse(argument).map_err(|error| error.to_string())?),
+    })
+}
+
+fn refuse(found: &mut Diagnostics, key: &str, node: &Node, expected: &str) {
+    found.push(ConfigError::Invalid {
+        file: FILE.into(),
+        key: key.to_owned(),
+        found: node.describe().to_owned(),
+        expected: expected.to_owned(),
+        span: Some(node.span),
+    });
+}
+
+fn unknown(found: &mut Diagnostics, key: &str, span: Span, of: &str, known: &[&str]) {
+    found.push(ItemError::UnknownKey {
+        what: "key",
+        key: key.to_owned(),
+        of: of.to_owned(),
+        span,
+        suggestion: closest(key, known.iter().copied()),
+        known: known.iter().map(|k| (*k).to_owned()).collect(),
+    });
+}

@@ -1,0 +1,119 @@
+//! Assertions over small projects.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use super::*;
+use crate::compile::tests::world::{mini, with_directives};
+use crate::world::MapWorld;
+
+/// `parent` may start `child` and names it; `child` has the grants.
+fn family(parent: &str, child: &str, assertions: &str) -> MapWorld<'static> {
+    let permissions = |inside: &str| format!("<metadata><permissions>{inside}</permissions></metadata>");
+    with_directives(
+        mini(),
+        &[
+            ("parent", "", &permissions(parent), "Call `rye_execute(item_type=\"directive\", item_id=\"child\")`."),
+            ("child", "", &permissions(child), "Do it."),
+        ],
+    )
+    .project(".ai/config/agent/assertions.yaml", assertions)
+}
+
+const WEB: &str = "<execute><tool>rye.web.*</tool></execute>";
+const SECRETS: &str = "<fetch><knowledge>secrets.*</knowledge></fetch>";
+const CHILD: &str = "<execute><directive>child</directive></execute>";
+
+fn report(world: &MapWorld<'_>) -> AssertReport {
+    let asserted = assert(world, &[]);
+    assert!(!asserted.diagnostics.has_errors(), "{:?}", asserted.diagnostics);
+    asserted.report
+}
+
+fn names(report: &AssertReport) -> Vec<(&str, usize)> {
+    report.violations.iter().map(|v| (v.assertion.as_str(), v.trace.len())).collect()
+}
+
+const BOTH: &str = "lethal_trifecta: off\nassertions:\n  - id: apart\n    description: no thread may both fetch the web and read secrets\n    never: 'reaches(\"rye.execute.tool.rye.web.*\") && reaches(\"rye/fetch/knowledge/secrets/*\")'\n";
+
+#[test]
+fn a_thread_that_may_do_both_is_found_with_its_trace() {
+    let both = format!("{CHILD}{WEB}{SECRETS}");
+    let found = report(&family(&both, &format!("{WEB}{SECRETS}"), BOTH));
+    assert_eq!(names(&found), [("apart", 1), ("apart", 1)], "parent alone, child alone");
+    let child = &found.violations[0];
+    assert!(
+        child.because[0].contains("it reaches `rye.execute.tool.rye.web.*`: `rye.execute.tool.rye.web."),
+        "{child:?}"
+    );
+}
+
+#[test]
+fn a_child_has_no_more_than_its_parent() {
+    let scoped = format!("{BOTH}    for: 'directive == \"parent\"'\n");
+    let found = report(&family(&format!("{CHILD}{WEB}"), &format!("{WEB}{SECRETS}"), &scoped));
+    assert_eq!(names(&found), []);
+    assert_eq!(found.spawns.len(), 1);
+    let spawn = &found.spawns[0];
+    assert_eq!((spawn.from.as_str(), spawn.to.as_str(), spawn.by.as_str()), ("parent", "child", "body"));
+    assert!(spawn.exceeds.as_ref().unwrap().starts_with("rye.fetch.knowledge.secrets"), "{spawn:?}");
+    assert!(spawn.parent_grants.is_some() && spawn.child_grants.is_some());
+    let found = report(&family(&format!("{CHILD}{WEB}{SECRETS}"), WEB, &scoped));
+    assert_eq!(names(&found), [("apart", 1)]);
+    assert_eq!(found.spawns[0].exceeds, None);
+}
+
+#[test]
+fn an_approval_and_an_amount_are_asked_for() {
+    let yaml = "lethal_trifecta: off\nassertions:\n  - { id: asked, severity: warning, always: '!reaches(\"rye.execute.tool.rye.web.*\") || passes(\"guard\")' }\n  - { id: cheap, always: 'spends_at_most(0.10)' }\n";
+    let found = report(&family(&format!("{CHILD}{WEB}"), WEB, yaml));
+    let told: Vec<_> = found.violations.iter().map(|v| (v.assertion.as_str(), v.severity.as_str())).collect();
+    assert_eq!(told, [("asked", "warning"), ("cheap", "error"), ("asked", "warning"), ("cheap", "error")]);
+    let hook = "hooks:\n  - { id: guard, event: tool_call, condition: 'call.name == \"x\"', action: { block: { reason: no } } }\n";
+    let world = family(&format!("{CHILD}{WEB}"), WEB, yaml).project(".ai/config/agent/hooks.yaml", hook);
+    let told: Vec<_> = report(&world).violations.into_iter().map(|v| v.assertion).collect();
+    assert_eq!(told, ["cheap", "cheap"]);
+}
+
+#[test]
+fn the_built_in_one_is_on_and_can_be_turned_off() {
+    let lethal = format!("{WEB}<fetch><knowledge>*</knowledge></fetch>");
+    let found = report(&family(&lethal, "", ""));
+    assert_eq!(names(&found), [("lethal_trifecta", 1)]);
+    assert_eq!((found.violations[0].severity.as_str(), found.violations[0].because.len()), ("warning", 3));
+    assert_eq!(report(&family(&lethal, "", "lethal_trifecta: off")).violations, []);
+    assert_eq!(report(&family(&lethal, "", "lethal_trifecta: error")).violations[0].severity, "error");
+}
+
+#[test]
+fn circles_are_named_from_their_first_id() {
+    let permissions = "<metadata><permissions><execute><directive>*</directive></execute></permissions></metadata>";
+    let world = with_directives(
+        mini(),
+        &[
+            ("b", "", permissions, "Use `directive_name: \"a\"`."),
+            ("a", "", permissions, "Use `directive_name: \"b\"`."),
+        ],
+    );
+    let found = report(&world);
+    assert!(found.cycles.contains(&vec!["a".to_owned(), "b".to_owned()]), "{:?}", found.cycles);
+    assert!(found.spawns.iter().all(|spawn| spawn.exceeds.is_none()));
+}
+
+#[test]
+fn what_cannot_be_read_is_said() {
+    for (yaml, part) in [
+        ("assertion: []", "assertions"),
+        ("assertions: 3", "a list of assertions"),
+        ("assertions: [{ id: x }]", "exactly one of"),
+        ("assertions: [{ id: x, never: 'reaches(\"a' }]", "never closed"),
+        ("assertions: [{ id: x, never: 'spends_at_most(much)' }]", "not an amount"),
+        ("assertions: [{ id: x, never: 'inputs.a == 1' }]", "it may read `directive`"),
+        ("assertions: [{ id: x, never: 'reaches(\"a\") &&' }]", "no condition"),
+        ("assertions: [{ id: x, always: 'passes(ask)', nver: 1 }]", "nver"),
+        ("lethal_trifecta: loud", "`off`"),
+    ] {
+        let asserted = assert(&family("", "", yaml), &[]);
+        let told: Vec<String> =
+            asserted.diagnostics.iter().map(|d| format!("{} {}", d.message(), d.help().unwrap_or_default())).collect();
+        assert!(told.iter().any(|t| t.contains(part)), "{yaml}: {told:?}");
+    }
+}

@@ -1,0 +1,268 @@
+//! Every thread that a directive can lead to: itself, those that its body or a hook names, and those that a grant lets it
+//! start; each with the sets that all have to allow what it does (`language.md` 9).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use rye_grammar::{ItemId, Span};
+
+use crate::compose::{Composed, compose_all};
+use crate::diagnostics::Diagnostics;
+use crate::hook::HookAction;
+use crate::item_graph::mentions;
+use crate::lower::capabilities;
+use crate::lower::shared::Shared;
+use crate::plan::Origins;
+use crate::resolve::{Inputs, Launch};
+use crate::semantics::glob::Glob;
+use crate::semantics::glob::inclusion::{Witness, witness};
+use crate::semantics::limits::resolve;
+use crate::semantics::money::Nanos;
+use crate::world::{ItemKind, Space};
+
+/// More threads of one directive than that are not gone through.
+const MOST: usize = 400;
+/// Below the first.
+const DEEPEST: usize = 5;
+/// Ways of choosing one pattern from each set that are tried.
+const CHOICES: usize = 2_000;
+
+pub struct Reached {
+    pub threads: Vec<Thread>,
+    pub complete: bool,
+}
+
+/// One thread that there could be.
+#[derive(Debug, Clone)]
+pub struct Thread {
+    pub directive: ItemId,
+    pub trace: Vec<Step>,
+    /// The thread's own set first, then those above it: all have to allow.
+    sets: Vec<Vec<String>>,
+    /// Hooks that are live in it or above it.
+    hooks: BTreeSet<String>,
+    asks: bool,
+    pub spend: Nanos,
+    /// A grant with hosts that it may talk to.
+    pub net: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Step {
+    pub directive: ItemId,
+    pub by: String,
+    pub span: Option<Span>,
+    /// A line names it; else a grant would let it be started.
+    pub named: bool,
+    /// It has `<permissions>` of its own.
+    pub declares: bool,
+    pub grants: Vec<String>,
+    pub granted: Option<Span>,
+}
+
+/// What a directive is by itself, on one route.
+struct Alone {
+    grants: Option<Vec<String>>,
+    granted: Option<Span>,
+    hooks: BTreeSet<String>,
+    asks: bool,
+    spend: Nanos,
+    net: Option<String>,
+    named: Vec<(ItemId, String, Span, Vec<String>)>,
+}
+
+/// Goes through the threads, nearest first.
+pub fn walk(shared: &Shared<'_, '_>, root: &ItemId) -> Reached {
+    let mut known: BTreeMap<ItemId, Vec<Alone>> = BTreeMap::new();
+    let mut queue = VecDeque::new();
+    let mut seen = BTreeSet::new();
+    let mut threads = Vec::new();
+    let mut complete = true;
+    let list = shared.items.list(ItemKind::Directive);
+    let ids: Vec<ItemId> = list.iter().filter(|e| e.space != Space::System).map(|e| e.id.clone()).collect();
+    for alone in known.entry(root.clone()).or_insert_with(|| alone(shared, root)).iter() {
+        queue.push_back(begin(root, alone));
+    }
+    while let Some(thread) = queue.pop_front() {
+        if !seen.insert((thread.directive.clone(), thread.sets.clone(), thread.hooks.clone(), thread.asks)) {
+            // It is there already; that it comes round again is what circles are found by.
+            if thread.trace.len() > 1 {
+                threads.push(thread);
+            }
+            continue;
+        }
+        if threads.len() >= MOST || queue.len() > MOST * 8 {
+            complete = false;
+            break;
+        }
+        if thread.trace.len() <= DEEPEST {
+            for (id, by, span, extra, named) in children(shared, &mut known, &thread, &ids) {
+                for alone in known.entry(id.clone()).or_insert_with(|| alone(shared, &id)).iter() {
+                    queue.push_back(below(&thread, &id, alone, (&by, span, &extra, named)));
+                }
+            }
+        }
+        threads.push(thread);
+    }
+    Reached { threads, complete }
+}
+
+type Child = (ItemId, String, Option<Span>, Vec<String>, bool);
+
+/// What a thread can start: what lines name, then what its sets let it start besides.
+fn children(
+    shared: &Shared<'_, '_>,
+    known: &mut BTreeMap<ItemId, Vec<Alone>>,
+    thread: &Thread,
+    ids: &[ItemId],
+) -> Vec<Child> {
+    let mut found: Vec<Child> = Vec::new();
+    let all = known.entry(thread.directive.clone()).or_insert_with(|| alone(shared, &thread.directive));
+    for (id, by, span, extra) in all.iter().flat_map(|alone| &alone.named) {
+        if !found.iter().any(|(known, by_known, ..)| known == id && by_known == by) {
+            found.push((id.clone(), by.clone(), Some(*span), extra.clone(), true));
+        }
+    }
+    for id in ids {
+        let capability = format!("rye.execute.directive.{}", id.dotted());
+        let allowed = thread.sets.iter().all(|set| set.iter().any(|grant| Glob::new(grant).matches(&capability)));
+        let grant = thread.sets.first().and_then(|set| set.iter().find(|grant| Glob::new(grant).matches(&capability)));
+        if let Some(grant) = grant.filter(|_| allowed && !found.iter().any(|(known, ..)| known == id)) {
+            let span = thread.trace.last().and_then(|step| step.granted);
+            found.push((id.clone(), format!("`{grant}`"), span, Vec::new(), false));
+        }
+    }
+    found
+}
+
+fn begin(id: &ItemId, alone: &Alone) -> Thread {
+    let own = alone.grants.clone().unwrap_or_default();
+    let step = Step {
+        directive: id.clone(),
+        by: "run".into(),
+        span: None,
+        named: true,
+        declares: alone.grants.is_some(),
+        grants: own.clone(),
+        granted: alone.granted,
+    };
+    Thread {
+        directive: id.clone(),
+        trace: vec![step],
+        sets: vec![own],
+        hooks: alone.hooks.clone(),
+        asks: alone.asks,
+        spend: alone.spend,
+        net: alone.net.clone(),
+    }
+}
+
+/// A child: its own set and its parent's; without `<permissions>` its parent's alone. What a hook grants for what it
+/// starts counts as its parent's.
+fn below(parent: &Thread, id: &ItemId, alone: &Alone, how: (&str, Option<Span>, &[String], bool)) -> Thread {
+    let (by, span, extra, named) = how;
+    let mut sets = parent.sets.clone();
+    if !extra.is_empty() {
+        for set in &mut sets {
+            set.extend(extra.iter().cloned());
+        }
+    }
+    if let Some(own) = &alone.grants {
+        sets.insert(0, own.clone());
+    }
+    let mut trace = parent.trace.clone();
+    trace.push(Step {
+        directive: id.clone(),
+        by: by.to_owned(),
+        span,
+        named,
+        declares: alone.grants.is_some(),
+        grants: sets.first().cloned().unwrap_or_default(),
+        granted: alone.granted,
+    });
+    Thread {
+        directive: id.clone(),
+        trace,
+        sets,
+        hooks: parent.hooks.union(&alone.hooks).cloned().collect(),
+        asks: parent.asks || alone.asks,
+        spend: parent.spend.min(alone.spend),
+        net: alone.net.clone().or_else(|| parent.net.clone().filter(|_| alone.grants.is_none())),
+    }
+}
+
+/// A directive along every route it could take; nothing where it is broken, which check says.
+fn alone(shared: &Shared<'_, '_>, id: &ItemId) -> Vec<Alone> {
+    let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
+    let (all, _) = compose_all(shared.items, id, &launch, &mut Diagnostics::new());
+    all.iter().map(|composed| one_route(shared, composed)).collect()
+}
+
+fn one_route(shared: &Shared<'_, '_>, composed: &Composed) -> Alone {
+    let permissions = composed.permissions.as_ref();
+    let grants = permissions.map(|p| p.value.grants.iter().map(|g| g.pattern.0.clone()).collect::<Vec<_>>());
+    let net = permissions.and_then(|p| p.value.grants.iter().find(|g| !g.net.is_empty()));
+    let limits = resolve(&composed.limits.defaults, &composed.limits.directive, &[], &[]).map(|r| r.limits);
+    let planned = capabilities::lower(composed, None, &shared.items.sources(), &mut Origins::default());
+    let mut named = Vec::new();
+    for hook in composed.hooks.iter().filter(|h| h.is_live() && h.decl.has_static_id()) {
+        if let Some(HookAction::Execute { item_type: ItemKind::Directive, item_id, .. }) =
+            hook.decl.action.as_ref().map(|a| &a.node)
+            && let Ok(id) = ItemId::parse(item_id)
+        {
+            let extra = hook.decl.grants.iter().map(|g| g.node.0.clone()).collect();
+            named.push((id, format!("hook {}", hook.decl.id.node), hook.decl.item_span(), extra));
+        }
+    }
+    if let Some(leaf) = composed.leaf() {
+        let mentioned = mentions(leaf).into_iter().filter(|m| m.kind == ItemKind::Directive);
+        let there = mentioned.filter(|m| shared.items.exists(ItemKind::Directive, &m.id));
+        named.extend(there.map(|m| (m.id, "body".to_owned(), m.span, Vec::new())));
+    }
+    Alone {
+        granted: permissions.and_then(|p| p.origin.span),
+        hooks: composed.hooks.iter().filter(|h| h.is_live()).map(|h| h.decl.id.node.clone()).collect(),
+        asks: !capabilities::unacknowledged(&planned, shared).is_empty(),
+        // Limits that cannot be read are told by check; nobody may spend by them.
+        spend: limits.map_or(Nanos::ZERO, |limits| limits.spend),
+        net: net.map(|g| format!("{} with net {}", g.pattern.0, g.net.join(", "))),
+        grants,
+        named,
+    }
+}
+
+impl Thread {
+    /// A capability that the pattern matches and that every set allows. Where that cannot be told in reasonable time,
+    /// the pattern itself: what is not disproved counts as reached.
+    pub fn reaches(&self, pattern: &str) -> Option<String> {
+        // One conjunction of patterns for each choice, cut as soon as nothing can match it.
+        let mut choices: Vec<Vec<Glob>> = vec![vec![Glob::new(pattern)]];
+        for set in &self.sets {
+            let mut next = Vec::new();
+            for choice in &choices {
+                for grant in set {
+                    let mut both = choice.clone();
+                    both.push(Glob::new(grant));
+                    match witness(&both.iter().collect::<Vec<_>>(), &[]) {
+                        Witness::None => {}
+                        Witness::Found(_) => next.push(both),
+                        Witness::TooComplex => return Some(pattern.to_owned()),
+                    }
+                    if next.len() > CHOICES {
+                        return Some(pattern.to_owned());
+                    }
+                }
+            }
+            choices = next;
+        }
+        choices.first().and_then(|choice| match witness(&choice.iter().collect::<Vec<_>>(), &[]) {
+            Witness::Found(example) => Some(example),
+            Witness::TooComplex => Some(pattern.to_owned()),
+            Witness::None => None,
+        })
+    }
+
+    /// Whether a person is asked, or a hook of that id is looked at, on the way here.
+    pub fn passes(&self, gate: &str) -> bool {
+        if gate == "ask" { self.asks } else { self.hooks.contains(gate) }
+    }
+}
