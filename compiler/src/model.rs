@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use crate::diagnostics::{ModelError, closest};
 use crate::item::ModelRequest;
-use crate::plan::{PlannedModel, Prices, ToolUse};
-pub use read::{WIRES, provider, settings};
+use crate::plan::{PlannedModel, Prices, Sampling, ToolUse};
+pub use read::{SCRIPTED, WIRES, provider, settings};
 
 /// One provider file, merged over the spaces.
 #[derive(Debug, Clone, PartialEq)]
@@ -109,6 +109,12 @@ impl<'l> Catalog<'l> {
             };
             if (&found.provider, &found.id) != (&model.provider, &model.id) {
                 model.fallback = Some(Box::new(found));
+            }
+        }
+        if let Some(asked) = asked {
+            model.sampling.clone_from(&asked.sampling);
+            if let Some(fallback) = &mut model.fallback {
+                fallback.sampling.clone_from(&asked.sampling);
             }
         }
         Ok(model)
@@ -257,6 +263,7 @@ impl Provider {
             max_output: model.max_output,
             prices: model.prices,
             tool_use: model.tool_use,
+            sampling: Sampling::default(),
             connection: self.connection.clone(),
             from_project: self.from_project.clone(),
         }

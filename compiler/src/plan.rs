@@ -205,11 +205,28 @@ pub struct PlannedModel {
     /// `None` where the provider file names no price.
     pub prices: Option<Prices>,
     pub tool_use: ToolUse,
+    #[serde(default, skip_serializing_if = "Sampling::is_empty")]
+    pub sampling: Sampling,
     /// The provider file, merged, without its models: base URL and variable names, never a key.
     pub connection: Value,
     /// The keys of `connection` that a file of the project set: with any of these, a key is sent only after `rye trust`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub from_project: Vec<String>,
+}
+
+/// How the model chooses its words, as far as the directive says it; what it does not say is not sent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sampling {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<serde_json::Number>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<serde_json::Number>,
+}
+
+impl Sampling {
+    pub fn is_empty(&self) -> bool {
+        self.temperature.is_none() && self.top_p.is_none()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,12 +5,17 @@ pub mod catalog;
 pub mod cost;
 pub mod environment;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
+pub mod gemini;
 pub mod http;
 pub mod openai_chat;
+pub mod openai_responses;
+#[cfg(test)]
+pub(crate) mod published;
 pub mod scripted;
 pub mod settings;
 pub mod sse;
+pub mod text_tools;
 pub mod wire;
 
 use std::future::Future;
@@ -22,6 +27,7 @@ use serde_json::Value;
 
 use crate::message::{Block, Turn};
 
+pub use rye_compiler::plan::Sampling;
 pub use settings::{ProviderSettings, Secret, Wire};
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -39,6 +45,12 @@ pub struct Request {
     pub max_output: u64,
     /// Whether `turns[0]` is constant for the whole thread, so that a cache breakpoint may follow it.
     pub first_turn_constant: bool,
+    /// Sent where it is set and nowhere else.
+    #[serde(default, skip_serializing_if = "Sampling::is_empty")]
+    pub sampling: Sampling,
+    /// The model has no tools of its own: calls are read from its text (`text_tools`).
+    #[serde(default)]
+    pub text_tools: bool,
     /// Who asks. Never sent: only a script looks at it.
     #[serde(default)]
     pub cue: Cue,
@@ -157,16 +169,14 @@ impl CallError {
 /// The provider that `settings` describe. Nothing is sent yet, and nothing costly is built.
 ///
 /// # Errors
-/// [`FailedStage::Setup`]: no key, a base URL or script that cannot be used, a wire this version does not speak.
+/// [`FailedStage::Setup`]: no key, a base URL or script that cannot be used.
 pub fn connect(settings: &ProviderSettings) -> Result<Arc<dyn Provider>, CallError> {
     match settings.wire {
         Wire::Anthropic => Ok(Arc::new(anthropic::Anthropic::connect(settings)?)),
         Wire::OpenaiChat => Ok(Arc::new(openai_chat::OpenaiChat::connect(settings)?)),
+        Wire::OpenaiResponses => Ok(Arc::new(openai_responses::OpenaiResponses::connect(settings)?)),
+        Wire::Gemini => Ok(Arc::new(gemini::Gemini::connect(settings)?)),
         Wire::Scripted => Ok(Arc::new(scripted::Scripted::connect(settings)?)),
-        Wire::OpenaiResponses | Wire::Gemini => Err(CallError::new(
-            FailedStage::Setup,
-            format!("provider `{}` speaks `{}`, which this version does not", settings.id, settings.wire.name()),
-        )),
     }
 }
 
@@ -175,7 +185,9 @@ pub fn body(settings: &ProviderSettings, request: &Request) -> Option<Value> {
     match settings.wire {
         Wire::Anthropic => Some(anthropic::body(request)),
         Wire::OpenaiChat => Some(openai_chat::body(request, settings.max_tokens_field)),
-        Wire::Scripted | Wire::OpenaiResponses | Wire::Gemini => None,
+        Wire::OpenaiResponses => Some(openai_responses::body(request, settings.encrypted_reasoning)),
+        Wire::Gemini => Some(gemini::body(request)),
+        Wire::Scripted => None,
     }
 }
 

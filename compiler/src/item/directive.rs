@@ -15,7 +15,7 @@ use serde_json::Value;
 pub use read::read;
 
 use super::{FileRef, HookDecl};
-use crate::plan::{FieldType, NudgePolicy};
+use crate::plan::{FieldType, NudgePolicy, Sampling};
 use crate::semantics::limits::Written;
 
 #[derive(Debug, Clone)]
@@ -54,6 +54,7 @@ pub struct ModelRequest {
     pub id: Option<Spanned<String>>,
     pub provider: Option<Spanned<String>>,
     pub fallback: Option<Spanned<String>>,
+    pub sampling: Sampling,
 }
 
 #[derive(Debug, Clone, PartialEq)]

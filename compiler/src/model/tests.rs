@@ -49,8 +49,13 @@ fn resolve(asked: &[(&str, &str)], instead: &ModelOverride) -> Result<PlannedMod
         let found = asked.iter().find(|(k, _)| *k == key);
         found.map(|(_, v)| Spanned::new((*v).to_owned(), Span::new(SourceId(0), 3, 4)))
     };
-    let request =
-        ModelRequest { tier: word("tier"), id: word("id"), provider: word("provider"), fallback: word("fallback") };
+    let request = ModelRequest {
+        tier: word("tier"),
+        id: word("id"),
+        provider: word("provider"),
+        fallback: word("fallback"),
+        ..ModelRequest::default()
+    };
     let files = BTreeMap::from([("alpha", ALPHA), ("beta", BETA), ("scripted", SCRIPT)]);
     let mut diagnostics = Diagnostics::new();
     let settings = settings(&read("models.yaml", SETTINGS).0, &mut diagnostics);

@@ -13,7 +13,7 @@ use crate::engine::Inner;
 use crate::event::{Approval, Letter, Opened};
 use crate::hooks::{Considering, HookTable};
 use crate::machine::{Effect, Fact, Signal};
-use crate::provider::{BoxFuture, CallError, Delta, Provider};
+use crate::provider::{BoxFuture, CallError, Delta, Provider, text_tools};
 use crate::store::mailbox;
 use crate::thread_id::ThreadId;
 use crate::tool::registry::Prepared;
@@ -100,6 +100,7 @@ impl Embedded {
             Err(error) => return Fact::ModelFailed(Box::new(error.clone())),
         };
         let (outlet, thread) = (Arc::clone(&self.outlet), self.id.clone());
+<<<<<<< HEAD
         let stream = Stream::new(Arc::clone(&self.engine.disk), self.id.clone(), turn, attempt);
         let live = |delta: Delta| {
             stream.push(&delta);
@@ -108,6 +109,10 @@ impl Embedded {
         let called = provider.call(request, &live).await;
         stream.end().await;
         match called {
+=======
+        let live = move |delta: Delta| outlet.emit(Live::Delta { thread: thread.clone(), delta });
+        match text_tools::call(&*provider, request, &live).await {
+>>>>>>> 2c02fa9 (Speak the Responses API and Gemini, and call tools in words where a model has none)
             Ok(reply) => Fact::ModelReplied(Box::new(reply)),
             Err(error) => Fact::ModelFailed(Box::new(error)),
         }

@@ -5,13 +5,25 @@ use std::sync::Arc;
 
 use rye_compiler::plan::{Asked, Node, Outcome, PlanLimits};
 
+<<<<<<< HEAD
 use super::state::{Attempt, CallResult, CallState, Calls, Child, Measured, Owed, Phase, Position, Returned, State};
 use super::{keep, request};
+=======
+use super::request;
+use super::state::{
+    Attempt, CallResult, CallState, Calls, Child, Measured, Owed, Phase, Position, Returned, State, Stop,
+};
+>>>>>>> 2c02fa9 (Speak the Responses API and Gemini, and call tools in words where a model has none)
 use crate::event::{
     Approval, ApprovalGiven, AttemptFailed, AttemptIntended, CognitionIn, CognitionOut, Compacted, Event, EventBody,
     Letter, LimitHit, Opened, ResultKind, Settled, Source, ToolCallResult,
 };
+<<<<<<< HEAD
 use crate::message::Message;
+=======
+use crate::message::{Block, Message, text_of};
+use crate::provider::StopReason;
+>>>>>>> 2c02fa9 (Speak the Responses API and Gemini, and call tools in words where a model has none)
 use crate::thread::Status;
 
 mod hooks;
@@ -106,6 +118,9 @@ pub fn apply(state: &mut State, event: &Event) {
     state.events += 1;
 }
 
+/// The code of an end that the model chose itself by refusing.
+const REFUSED: &str = "refused";
+
 fn open(state: &mut State, opened: &Opened) {
     state.limits = opened.limits;
     state.launch = Some(Box::new(opened.clone()));
@@ -152,9 +167,21 @@ fn replied(state: &mut State, reply: &CognitionOut) {
     state.forgiven = 0;
     state.hook_retries = 0;
     state.failed = None;
-    let calls = request::calls(&reply.content);
+    let refused = reply.stop == StopReason::Refusal;
+    // Calls of a reply that was refused on the way are not the model's word.
+    let calls = if refused { Vec::new() } else { request::calls(&reply.content) };
     let outcome = if calls.is_empty() { Outcome::Text } else { Outcome::Calls };
     state.calls = Calls { list: calls.into_iter().map(CallState::new).collect(), start: 0, end: 0 };
+    if reply.stop == StopReason::Length
+        && let (Some(Block::ToolCall(_)), Some(last)) = (reply.content.last(), state.calls.list.last_mut())
+    {
+        last.cut = true;
+    }
+    if refused {
+        let said = text_of(&reply.content);
+        let message = if said.is_empty() { "the model refused to answer".to_owned() } else { said };
+        state.stop = Some(Stop { status: Status::Error, code: REFUSED.to_owned(), message });
+    }
     state.position = Position::After(Node::Model, outcome);
     state.talk.messages.push(Message::Assistant { content: reply.content.clone() });
 }
@@ -388,6 +415,7 @@ impl CallState {
             hooked: false,
             blocked: None,
             approved: false,
+            cut: false,
             started_at: None,
             result: None,
         }

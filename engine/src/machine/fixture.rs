@@ -15,7 +15,7 @@ use rye_compiler::hook::{HookAction, HookPoint, HookSource, OnFailure, PlanVerdi
 use rye_compiler::plan::graph::{Needs, Part, build};
 use rye_compiler::plan::{
     Capabilities, Field, FieldType, Grant, Interface, Layer, LayerKind, Node, NudgePolicy, Outcome, PLAN_FORMAT,
-    PaletteTool, Plan, PlanLimits, PlannedModel, Prices, Primary, Prompt, Segment, ToolUse,
+    PaletteTool, Plan, PlanLimits, PlannedModel, Prices, Primary, Prompt, Sampling, Segment, ToolUse,
 };
 use rye_compiler::world::Space;
 use rye_grammar::ItemId;
@@ -122,6 +122,7 @@ pub(crate) fn plan() -> Plan {
                 long_prompt: None,
             }),
             tool_use: ToolUse::Native,
+            sampling: Sampling::default(),
             connection: Value::Null,
             from_project: Vec::new(),
         },

@@ -128,6 +128,10 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
     if let Some(reason) = &call.blocked {
         return Ruling::Answer { why: ResultKind::Blocked, text: reason.clone() };
     }
+    if call.cut {
+        let text = "the reply reached its output limit inside this call, which was not run: say less at once";
+        return refused(text.into());
+    }
     if let Some(text) = call.call.malformed() {
         let shown: String = text.chars().take(200).collect();
         return refused(format!("the arguments of {} are no JSON object: {shown}", call.call.name));

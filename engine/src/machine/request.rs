@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use rye_compiler::plan::Plan;
+use rye_compiler::plan::{Plan, ToolUse};
 
 use super::state::State;
 use crate::event::ContextOperation;
@@ -28,6 +28,8 @@ pub(super) fn build(plan: &Plan, state: &State, max_output: u64) -> Request {
             .collect(),
         max_output,
         first_turn_constant: untouched && state.continues.is_none(),
+        sampling: plan.model.sampling.clone(),
+        text_tools: plan.model.tool_use == ToolUse::TextParsed,
         cue: Cue {
             directive: plan.directive.to_string(),
             turn: Some(u32::try_from(state.cost.turns).unwrap_or(u32::MAX)),
@@ -192,3 +194,6 @@ fn block_characters(block: &Block) -> u64 {
         Block::Other { value, .. } => value.to_string().len() as u64,
     }
 }
+
+#[cfg(test)]
+mod tests;

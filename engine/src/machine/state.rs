@@ -173,6 +173,8 @@ pub struct CallState {
     pub blocked: Option<String>,
     /// A person allowed it.
     pub approved: bool,
+    /// The reply reached its output limit inside it: who knows what it was meant to say.
+    pub cut: bool,
     pub started_at: Option<i64>,
     /// What the `tool_result` and `error` hooks have yet to see, or have seen.
     pub result: Option<CallResult>,

@@ -13,10 +13,11 @@ use rye_compiler::plan::graph::{Needs, Part, build};
 use rye_compiler::plan::{FieldType, Node, NudgePolicy, Outcome, Prices};
 use serde_json::json;
 
-use super::fixture::{Play, call, calls, grant, plan, rewire, status, text, with_hook, with_outputs};
+use super::fixture::{Play, call, calls, grant, plan, reply, rewire, status, text, with_hook, with_outputs};
 use super::{Effect, Fact, HookChild, Signal, State, absorb, apply, next};
 use crate::event::{Approval, ContextOperation, Event, EventBody, HookAnswer, Letter, ResultKind};
-use crate::message::Turn;
+use crate::message::{Block, Turn};
+use crate::provider::{Reply, StopReason};
 use crate::thread::{Cost, Status};
 
 #[test]
@@ -94,6 +95,34 @@ fn what_is_checked_is_what_is_dispatched() {
         assert_eq!(results[i].0, ResultKind::Refused, "{}", results[i].1);
     }
     assert_eq!(play.ended().status, Status::Completed);
+}
+
+#[test]
+fn a_call_that_the_output_limit_cut_is_not_run_and_the_model_is_told() {
+    let list = [call("a_read", json!({})), call("a_write", json!({}))];
+    let cut = calls(&list).map(|reply| Reply { stop: StopReason::Length, ..reply });
+    let mut play = Play::new(plan(), vec![cut, text("done")]);
+    play.run();
+    assert_eq!(play.dispatched, [vec!["rye.execute.tool.a.read".to_owned()]]);
+    let results = play.results();
+    assert_eq!(results[1].0, ResultKind::Refused);
+    assert!(results[1].1.starts_with("the reply reached its output limit inside this call"), "{}", results[1].1);
+    assert_eq!(play.ended().status, Status::Completed);
+}
+
+#[test]
+fn a_refusal_is_an_end_of_its_own_and_runs_nothing() {
+    let said = Block::Text { text: "I will not.".into() };
+    let Ok(called) = calls(&[call("a_write", json!({}))]) else { panic!("a reply") };
+    let content = [vec![said], called.content].concat();
+    let mut play = Play::new(plan(), vec![reply(content).map(|r| Reply { stop: StopReason::Refusal, ..r })]);
+    play.run();
+    assert!(play.dispatched.is_empty());
+    let ended = play.ended();
+    let error = ended.error.as_ref().unwrap();
+    assert_eq!((ended.status, error.code.as_str()), (Status::Error, "refused"));
+    assert_eq!((error.message.as_str(), ended.result.as_deref()), ("I will not.", Some("I will not.")));
+    assert_eq!((ended.cost.turns, ended.cost.spend), (1, 120_000));
 }
 
 #[test]

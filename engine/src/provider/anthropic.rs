@@ -8,7 +8,7 @@ pub use decoder::Decoder;
 
 use super::http::Endpoint;
 use super::settings::ProviderSettings;
-use super::wire::{NO_OUTPUT, plain_name, run};
+use super::wire::{NO_OUTPUT, is_blank, plain_name, run, sampling, sound};
 use super::{BoxFuture, CallError, Delta, Provider, Reply, Request, ToolDefinition};
 use crate::message::{Block, Turn};
 
@@ -50,6 +50,7 @@ pub fn body(request: &Request) -> Value {
     body.insert("model".to_owned(), request.model.as_str().into());
     body.insert("max_tokens".to_owned(), request.max_output.into());
     body.insert("stream".to_owned(), true.into());
+    body.extend(sampling(&request.sampling, "top_p"));
     if !is_blank(&request.system) {
         body.insert("system".to_owned(), json!([with_breakpoint(json!({"type": "text", "text": request.system}))]));
     }
@@ -81,7 +82,7 @@ struct Draft {
 
 fn messages(request: &Request) -> Value {
     let mut drafts: Vec<Draft> = Vec::new();
-    for (index, turn) in request.turns.iter().enumerate() {
+    for (index, turn) in sound(&request.turns).iter().enumerate() {
         let mut draft = draft(turn);
         if index == 0
             && request.first_turn_constant
@@ -151,10 +152,6 @@ fn with_breakpoint(mut value: Value) -> Value {
         object.insert("cache_control".to_owned(), json!({"type": "ephemeral"}));
     }
     value
-}
-
-fn is_blank(text: &str) -> bool {
-    text.trim().is_empty()
 }
 
 #[cfg(test)]

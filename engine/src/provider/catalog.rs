@@ -31,6 +31,9 @@ pub struct Definition {
     pub key_header: KeyHeader,
     #[serde(default)]
     pub max_tokens_field: MaxTokensField,
+    /// For `openai-responses`: `false` where the models do not think, and refuse to be asked for their thoughts.
+    #[serde(default = "yes")]
+    pub encrypted_reasoning: bool,
     /// For `scripted`: relative to the project root.
     #[serde(default)]
     pub script: Option<String>,
@@ -123,6 +126,7 @@ impl Definition {
             key_env: self.key_env.clone(),
             key_header: self.key_header.clone(),
             max_tokens_field: self.max_tokens_field,
+            encrypted_reasoning: self.encrypted_reasoning,
             script: self.script.as_ref().map(|path| project_root.join(path)),
             timeouts: Timeouts::default(),
         }
@@ -139,6 +143,10 @@ pub fn settings(
     project_root: &Path,
 ) -> Result<ProviderSettings, CallError> {
     Ok(Definition::from_value(connection)?.settings(environment, project_root))
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn bearer() -> KeyHeader {
@@ -184,7 +192,7 @@ mod tests {
     }
 
     fn standard() -> Vec<Definition> {
-        ["anthropic", "openai", "scripted"]
+        ["anthropic", "openai", "scripted", "openai-responses", "gemini"]
             .map(|id| {
                 let definition = Definition::from_value(&read(&format!("providers/{id}.yaml"))).unwrap();
                 assert_eq!(definition.id, id);
@@ -250,6 +258,9 @@ mod tests {
         assert_eq!(settings(1).key_header, KeyHeader::Bearer);
         assert_eq!(settings(2).script, Some(Path::new("p").join("script.yaml")));
         assert_eq!(settings(2).key_env, None);
+        assert_eq!(settings(3).wire, Wire::OpenaiResponses);
+        assert!(settings(3).encrypted_reasoning);
+        assert_eq!(settings(4).key_header, KeyHeader::Named("x-goog-api-key".to_owned()));
     }
 
     #[test]

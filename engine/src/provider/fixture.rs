@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::sse::{Event, Parser};
 use super::wire::Decode;
-use super::{CallError, Cue, Delta, Reply, Request, ToolDefinition};
+use super::{CallError, Cue, Delta, Reply, Request, Sampling, ToolDefinition};
 use crate::message::{Block, ToolCall, Turn};
 
 pub fn text(text: &str) -> Block {
@@ -28,6 +28,8 @@ pub fn small() -> Request {
         tools: Vec::new(),
         max_output: 1024,
         first_turn_constant: true,
+        sampling: Sampling::default(),
+        text_tools: false,
         cue: Cue::default(),
     }
 }
@@ -94,8 +96,16 @@ pub fn replay_all<D: Decode + Default>(stream: &str) -> (Vec<Delta>, Result<Repl
     }
     let single: Vec<&[u8]> = bytes.chunks(1).collect();
     assert_eq!(replay(&single, D::default()), whole);
-    let dressed = format!("\u{feff}: hello\n\n{stream}").replace('\n', "\r\n");
-    assert_eq!(replay(&[dressed.as_bytes()], D::default()), whole);
+    // A byte order mark, comments between events and inside them, keep-alives, empty lines; in every kind of line end.
+    let chatty =
+        stream.replace("\ndata: ", "\n: hm\nid: 7\ndata: ").replace("\n\n", "\n: hm\n\n\n:\n\nevent: ping\n\n");
+    let dressed = format!("\u{feff}: hello\n\n{chatty}");
+    for line_end in ["\n", "\r\n", "\r"] {
+        let dressed = dressed.replace('\n', line_end);
+        assert_eq!(replay(&[dressed.as_bytes()], D::default()), whole, "with {line_end:?}");
+        let pairs: Vec<&[u8]> = dressed.as_bytes().chunks(2).collect();
+        assert_eq!(replay(&pairs, D::default()), whole, "with {line_end:?} in pairs");
+    }
     whole
 }
 
@@ -108,6 +118,21 @@ pub fn no_front_part_is_a_reply<D: Decode + Default>(stream: &str) {
             assert!(outcome.is_err(), "the first {end} bytes passed as a reply");
         }
     }
+}
+
+/// Every byte that is no ASCII, broken: the reply still comes, with a mark where the text was hurt.
+pub fn broken_bytes<D: Decode + Default>(stream: &str) {
+    let mut hurt = 0;
+    for (n, byte) in stream.bytes().enumerate().filter(|(_, byte)| !byte.is_ascii()) {
+        let mut bytes = stream.as_bytes().to_vec();
+        assert_ne!(byte, 0xFF);
+        bytes.splice(n..=n, [0xFF]);
+        let (front, back) = bytes.split_at(n);
+        let (deltas, outcome) = replay(&[front, back], D::default());
+        assert!(outcome.is_ok(), "byte {n}: {outcome:?}");
+        hurt += usize::from(format!("{deltas:?}").contains('\u{fffd}'));
+    }
+    assert!(hurt > 0);
 }
 
 pub fn event(data: &serde_json::Value) -> Event {

@@ -69,6 +69,13 @@ impl Endpoint {
         Ok(Self { url, headers, key, timeouts: settings.timeouts })
     }
 
+    /// The same way to another path of the server, with `query` behind it; `None` where that makes no URL.
+    pub fn at(&self, path: &str, query: &[(&str, &str)]) -> Option<Self> {
+        let mut url = join(self.url.as_str(), path)?;
+        url.query_pairs_mut().extend_pairs(query);
+        Some(Self { url, ..self.clone() })
+    }
+
     /// Sends `body` and waits for the answer's headers.
     ///
     /// # Errors
@@ -143,9 +150,13 @@ impl Endpoint {
         if !detail.trim().is_empty() {
             let _ = write!(message, ": {}", detail.trim());
         }
+        let mut kept = retry_headers(headers);
+        if kept.iter().all(|(name, _)| name != "retry-after" && name != "retry-after-ms") {
+            kept.extend(told_delay(&value).map(|seconds| ("retry-after".to_owned(), seconds)));
+        }
         CallError {
             status: Some(status),
-            headers: retry_headers(headers),
+            headers: kept,
             error_type: told.kind,
             code: told.code,
             ..CallError::new(FailedStage::Status, message)
@@ -219,16 +230,21 @@ pub struct ToldError {
 }
 
 impl ToldError {
-    /// Reads `{"error": {type, code, message}}`, `{"error": "text"}`, `{"message": "text"}` and what is near them.
+    /// Reads `{"error": {type, code, message}}`, `{"error": "text"}`, `{"message": "text"}`, `{"error": {status,
+    /// message}}` and what is near them, in a list or not.
     pub fn read(value: &Value) -> Self {
-        let error = value.get("error").unwrap_or(value);
+        let value = value.get(0).unwrap_or(value);
+        let nested = value.get("error").filter(|error| !error.is_null());
+        let error = nested.unwrap_or(value);
         let text = |key: &str| match error.get(key) {
             Some(Value::String(text)) => Some(text.clone()),
             Some(Value::Number(number)) => Some(number.to_string()),
             _ => None,
         };
         let message = text("message").or_else(|| error.as_str().map(str::to_owned));
-        Self { kind: text("type"), code: text("code"), message }
+        // An event that is the error itself calls itself so, which says nothing.
+        let kind = text("type").filter(|kind| nested.is_some() || kind != "error");
+        Self { kind: kind.or_else(|| text("status")), code: text("code"), message }
     }
 
     /// The error as a failed attempt whose stream carried it.
@@ -347,6 +363,13 @@ fn retry_headers(headers: &HeaderMap) -> Vec<(String, String)> {
     kept
 }
 
+/// The wait that an error's own details ask for, in seconds: `{"error": {"details": [{"retryDelay": "7.5s"}]}}`.
+fn told_delay(value: &Value) -> Option<String> {
+    let details = value.get(0).unwrap_or(value).pointer("/error/details")?.as_array()?;
+    let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str()?.strip_suffix('s'))?;
+    delay.parse::<f64>().is_ok_and(|seconds| seconds.is_finite() && seconds >= 0.0).then(|| delay.to_owned())
+}
+
 fn is_markup(text: &str) -> bool {
     text.trim_start().starts_with('<')
 }
@@ -425,6 +448,20 @@ mod tests {
         assert_eq!(read(r#"{"error":"c"}"#), told(None, None, Some("c")));
         assert_eq!(read(r#"{"message":"c"}"#), told(None, None, Some("c")));
         assert_eq!(read("[1]"), told(None, None, None));
+        let google = r#"[{"error":{"code":429,"message":"c","status":"RESOURCE_EXHAUSTED"}}]"#;
+        assert_eq!(read(google), told(Some("RESOURCE_EXHAUSTED"), Some("429"), Some("c")));
+        assert_eq!(read(r#"{"type":"error","code":"b","message":"c"}"#), told(None, Some("b"), Some("c")));
+    }
+
+    #[test]
+    fn a_wait_that_stands_in_the_body_counts() {
+        let told = |delay: &str| {
+            told_delay(&serde_json::json!({"error": {"details": [{"reason": "x"}, {"retryDelay": delay}]}}))
+        };
+        assert_eq!(told("7.5s").as_deref(), Some("7.5"));
+        for nonsense in ["", "s", "-1s", "NaNs", "infs", "7"] {
+            assert_eq!(told(nonsense), None, "{nonsense}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ pub use decoder::Decoder;
 
 use super::http::Endpoint;
 use super::settings::{MaxTokensField, ProviderSettings};
-use super::wire::{NO_OUTPUT, plain_name, run};
+use super::wire::{NO_OUTPUT, is_blank, plain_name, run, sampling, sound};
 use super::{BoxFuture, CallError, Delta, Provider, Reply, Request, ToolDefinition};
 use crate::message::{Block, ToolCall, Turn};
 
@@ -48,13 +48,14 @@ pub fn body(request: &Request, max_tokens_field: MaxTokensField) -> Value {
     let mut body = Map::new();
     body.insert("model".to_owned(), request.model.as_str().into());
     body.insert(max_tokens_field.name().to_owned(), request.max_output.into());
+    body.extend(sampling(&request.sampling, "top_p"));
     body.insert("stream".to_owned(), true.into());
     body.insert("stream_options".to_owned(), json!({"include_usage": true}));
     let mut messages = Vec::new();
     if !is_blank(&request.system) {
         messages.push(json!({"role": "system", "content": request.system}));
     }
-    messages.extend(request.turns.iter().filter_map(message));
+    messages.extend(sound(&request.turns).iter().filter_map(message));
     body.insert("messages".to_owned(), Value::Array(messages));
     if !request.tools.is_empty() {
         body.insert("tools".to_owned(), request.tools.iter().map(tool).collect());
@@ -134,10 +135,6 @@ fn call_of(block: &Block) -> Option<&ToolCall> {
         Block::ToolCall(call) => Some(call),
         Block::Text { .. } | Block::Image { .. } | Block::Thinking { .. } | Block::Other { .. } => None,
     }
-}
-
-fn is_blank(text: &str) -> bool {
-    text.trim().is_empty()
 }
 
 #[cfg(test)]

@@ -139,9 +139,29 @@ pub struct ProviderSettings {
     pub key_env: Option<String>,
     pub key_header: KeyHeader,
     pub max_tokens_field: MaxTokensField,
+    /// Whether `openai-responses` asks for the sealed thoughts that the model goes on from.
+    pub encrypted_reasoning: bool,
     /// The script that `scripted` plays.
     pub script: Option<PathBuf>,
     pub timeouts: Timeouts,
+}
+
+impl ProviderSettings {
+    /// A provider without a key, an address or anything else of its own.
+    pub fn bare(id: impl Into<String>, wire: Wire) -> Self {
+        Self {
+            id: id.into(),
+            wire,
+            base_url: String::new(),
+            key: None,
+            key_env: None,
+            key_header: KeyHeader::Bearer,
+            max_tokens_field: MaxTokensField::default(),
+            encrypted_reasoning: true,
+            script: None,
+            timeouts: Timeouts::default(),
+        }
+    }
 }
 
 #[cfg(test)]

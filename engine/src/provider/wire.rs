@@ -2,9 +2,11 @@
 //!
 //! The shapes themselves are in one file per wire.
 
+use serde_json::{Number, Value};
+
 use super::http::Endpoint;
 use super::sse::{Event, Parser, SseError};
-use super::{CallError, Delta, FailedStage, Reply, Usage};
+use super::{CallError, Delta, FailedStage, Reply, Sampling, Usage};
 
 /// The most a reply's stream may carry, in bytes.
 const MAX_STREAM: usize = 64 * 1024 * 1024;
@@ -94,18 +96,35 @@ fn estimate(sent: usize, received: usize) -> Usage {
     Usage { input: tokens(sent), output: tokens(received), ..Usage::default() }
 }
 
-/// `text` with every character outside `[A-Za-z0-9_-]` as `_`: what both wires accept as the id of a call or the name
-/// of a tool. A model may have made up anything.
-pub(super) fn plain_name(text: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
-    let name: String = text.chars().map(plain).collect();
-    if name.is_empty() { "_".to_owned() } else { name }
+/// The sampling fields that are set; `top_p` has its own name on each wire.
+pub(super) fn sampling(sampling: &Sampling, top_p: &str) -> impl Iterator<Item = (String, Value)> {
+    let field = |name: &str, number: &Option<Number>| number.clone().map(|n| (name.to_owned(), Value::Number(n)));
+    [field("temperature", &sampling.temperature), field(top_p, &sampling.top_p)].into_iter().flatten()
+}
+
+/// Whether a text says nothing: servers refuse blank content.
+pub(super) fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
+}
+
+/// Whether an event only keeps the connection open, or ends a stream that has said its end already.
+pub(super) fn is_keep_alive(event: &Event) -> bool {
+    let data = event.data.trim();
+    data.is_empty() || data == "[DONE]" || event.name == "ping"
 }
 
 /// What stands for a result without text: empty content is refused by some servers.
 pub(super) const NO_OUTPUT: &str = "(no output)";
 
+mod sound;
+
+pub(super) use sound::{plain_name, sound};
+
+#[cfg(test)]
+mod conversations;
 #[cfg(test)]
 mod fake;
+#[cfg(test)]
+mod strict;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use super::{Context, DeclaredLimit, Directive, ModelRequest, fields, permissions
 use crate::diagnostics::{Diagnostics, ItemError};
 use crate::item::xml::{attributes, children, no_text, once, tag, text_only};
 use crate::item::{FileRef, hook, id};
-use crate::plan::NudgePolicy;
+use crate::plan::{NudgePolicy, Sampling};
 use crate::semantics::limits::Written;
 
 const INSIDE: [&str; 8] = ["metadata", "inputs", "outputs", "process", "context", "permissions", "limits", "hooks"];
@@ -145,7 +145,7 @@ fn name(file: &FileRef, root: &Element, found: &mut Diagnostics) -> Span {
 }
 
 fn model(element: &Element, found: &mut Diagnostics) -> ModelRequest {
-    attributes(found, element, &["tier", "id", "provider", "fallback"]);
+    attributes(found, element, &["tier", "id", "provider", "fallback", "temperature", "top_p"]);
     children(found, element, &[]);
     no_text(found, element);
     let mut read = |name: &str| {
@@ -162,7 +162,28 @@ fn model(element: &Element, found: &mut Diagnostics) -> ModelRequest {
         }
         Some(Spanned::new(text.to_owned(), value.span))
     };
-    ModelRequest { tier: read("tier"), id: read("id"), provider: read("provider"), fallback: read("fallback") }
+    let (tier, id, provider, fallback) = (read("tier"), read("id"), read("provider"), read("fallback"));
+    let sampling = Sampling {
+        temperature: sampled(element, "temperature", 2.0, found),
+        top_p: sampled(element, "top_p", 1.0, found),
+    };
+    ModelRequest { tier, id, provider, fallback, sampling }
+}
+
+/// A number from 0 to `most`, as it is written.
+fn sampled(element: &Element, name: &str, most: f64, found: &mut Diagnostics) -> Option<serde_json::Number> {
+    let value = element.attribute(name)?;
+    let number = serde_json::from_str::<serde_json::Number>(value.node.trim()).ok();
+    let number = number.filter(|n| n.as_f64().is_some_and(|n| (0.0..=most).contains(&n)));
+    if number.is_none() {
+        found.push(ItemError::InvalidValue {
+            what: format!("`{name}` of `<model>`"),
+            found: format!("`{}`", value.node),
+            expected: format!("a number from 0 to {most}, or leave the attribute out"),
+            span: value.span,
+        });
+    }
+    number
 }
 
 /// Names and values are the limits' own business; here only the aliases are resolved.

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::message::MALFORMED;
-use crate::provider::fixture::{call, event, large, no_front_part_is_a_reply, replay_all, small, text};
+use crate::provider::fixture::{broken_bytes, call, event, large, no_front_part_is_a_reply, replay_all, small, text};
 use crate::provider::wire::Decode;
 use crate::provider::{FailedStage, StopReason, Usage};
 
@@ -71,6 +71,7 @@ fn a_text_stream() {
     assert_eq!(reply.model.as_deref(), Some("gpt-test-1"));
     assert_eq!(deltas, [Delta::Text("Grüße, ".to_owned()), Delta::Text("world 🌍".to_owned())]);
     no_front_part_is_a_reply::<Decoder>(TEXT);
+    broken_bytes::<Decoder>(TEXT);
 }
 
 #[test]

@@ -214,6 +214,7 @@ fn a_script_that_is_not_there_is_a_setup_error() {
         key_env: None,
         key_header: KeyHeader::Bearer,
         max_tokens_field: MaxTokensField::MaxTokens,
+        encrypted_reasoning: true,
         script: Some(path.clone()),
         timeouts: Timeouts::default(),
     };

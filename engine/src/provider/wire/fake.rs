@@ -68,7 +68,7 @@ impl Fake {
     }
 }
 
-fn read_request(stream: &mut TcpStream) -> Option<(String, String)> {
+pub fn read_request(stream: &mut TcpStream) -> Option<(String, String)> {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
     loop {

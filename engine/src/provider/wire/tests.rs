@@ -26,6 +26,7 @@ fn settings(wire: Wire, base_url: &str) -> ProviderSettings {
         key_env: Some("TEST_API_KEY".to_owned()),
         key_header: if anthropic { KeyHeader::Named("x-api-key".to_owned()) } else { KeyHeader::Bearer },
         max_tokens_field: MaxTokensField::MaxCompletionTokens,
+        encrypted_reasoning: true,
         script: None,
         timeouts: Timeouts { answer: Duration::from_secs(20), idle: Duration::from_secs(20) },
     }
@@ -307,7 +308,6 @@ fn what_cannot_be_connected_says_why_before_anything_is_sent() {
     for base in ["", "api.example.com", "file:///etc/passwd", "ftp://x", "http://", "https://exa mple.com"] {
         assert!(refused(&|settings| base.clone_into(&mut settings.base_url)).contains("base URL"), "{base}");
     }
-    assert!(refused(&|settings| settings.wire = Wire::Gemini).contains("`gemini`"));
     assert!(refused(&|settings| settings.wire = Wire::Scripted).contains("--script"));
 }
 

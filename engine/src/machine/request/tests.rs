@@ -1,0 +1,73 @@
+//! Whatever a conversation has become, what is sent of it is what the providers published.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::provider::settings::ProviderSettings;
+use crate::provider::{Wire, body, published, text_tools};
+
+fn block() -> impl Strategy<Value = Block> {
+    let text = prop_oneof![Just(""), Just(" \n"), Just("Hello."), Just("Grüße")];
+    let call = ("[ab]", prop_oneof![Just("read"), Just("no.such"), Just("")])
+        .prop_map(|(id, name)| Block::ToolCall(ToolCall { id, name: name.to_owned(), input: json!({"path": "x"}) }));
+    let other = prop_oneof![
+        Just(("anthropic", json!({"type": "redacted_thinking", "data": "b3BhcXVl"}))),
+        Just(("gemini", json!({"thoughtSignature": "c2VhbA=="}))),
+        Just(("openai-responses", json!({"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "x"}))),
+        Just(("openai-responses", json!({"type": "reasoning", "id": "r", "summary": []}))),
+        Just(("morse", json!("-.-"))),
+    ];
+    prop_oneof![
+        3 => text.prop_map(|text| Block::Text { text: text.to_owned() }),
+        3 => call,
+        1 => any::<bool>().prop_map(|signed| Block::Thinking {
+            text: "Hm.".to_owned(),
+            signature: signed.then(|| "sig".to_owned()),
+        }),
+        1 => other.prop_map(|(wire, value)| Block::Other { wire: wire.to_owned(), value }),
+        1 => Just(Block::Image { media_type: "image/png".to_owned(), data: "iVBORw0=".to_owned() }),
+    ]
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let content = || proptest::collection::vec(block(), 0..4);
+    prop_oneof![
+        2 => content().prop_map(|content| Message::User { content }),
+        3 => content().prop_map(|content| Message::Assistant { content }),
+        3 => ("[ab]", prop_oneof![Just(""), Just("r")], any::<bool>()).prop_map(|(call_id, content, is_error)| {
+            Message::ToolResult { call_id, name: "read".to_owned(), content: content.to_owned(), is_error }
+        }),
+        1 => Just(Message::CompactionSummary { text: "so far".to_owned() }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn every_conversation_is_sent_as_its_provider_wants_it(
+        mut messages in proptest::collection::vec(message(), 0..8),
+        constant in any::<bool>(),
+    ) {
+        messages.push(Message::user("Go on."));
+        let tool = ToolDefinition { name: "read".into(), description: "d".into(), schema: json!({"type": "object"}) };
+        let request = Request {
+            turns: turns(&messages),
+            tools: vec![tool],
+            first_turn_constant: constant,
+            ..crate::provider::fixture::small()
+        };
+        let in_words = text_tools::as_text(&Request { text_tools: true, ..request.clone() });
+        for wire in [Wire::Anthropic, Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Gemini] {
+            for request in [&request, &in_words] {
+                let body = body(&ProviderSettings::bare("test", wire), request).unwrap();
+                if let Err(error) = published::judge(wire, &body) {
+                    prop_assert!(false, "{}: {error}\n{body:#}", wire.name());
+                }
+            }
+        }
+    }
+}

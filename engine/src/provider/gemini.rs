@@ -1,0 +1,208 @@
+//! The `gemini` wire: Google's `generateContent`, streamed. The mapping of requests; `decoder.rs` reads the streams,
+//! `schema.rs` cuts tool schemas to what the API knows.
+
+mod decoder;
+mod schema;
+
+use serde_json::{Map, Value, json};
+
+pub use decoder::Decoder;
+
+use super::http::Endpoint;
+use super::settings::ProviderSettings;
+use super::wire::{NO_OUTPUT, is_blank, plain_name, run, sampling, sound};
+use super::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply, Request, ToolDefinition};
+use crate::message::{Block, ToolCall, Turn};
+
+/// The name of the wire on parts that only it understands.
+pub const WIRE: &str = "gemini";
+
+/// Begins the ids of calls that came without one. They are ours, and the server is not told of them.
+const OWN_ID: &str = "rye_";
+/// The field that seals a part.
+const SIGNATURE: &str = "thoughtSignature";
+
+/// A connection to one server that speaks this wire.
+#[derive(Debug)]
+pub struct Gemini {
+    endpoint: Endpoint,
+}
+
+impl Gemini {
+    /// # Errors
+    /// What [`Endpoint::new`] refuses.
+    pub fn connect(settings: &ProviderSettings) -> Result<Self, CallError> {
+        Ok(Self { endpoint: Endpoint::new(settings, "", &[])? })
+    }
+}
+
+impl Provider for Gemini {
+    fn call<'a>(
+        &'a self,
+        request: &'a Request,
+        live: &'a (dyn Fn(Delta) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Reply, CallError>> {
+        let body = body(request).to_string().into_bytes();
+        Box::pin(async move {
+            let endpoint = path(&request.model).and_then(|path| self.endpoint.at(&path, &[("alt", "sse")]));
+            let Some(endpoint) = endpoint else {
+                let message = format!("`{}` cannot be part of a URL: it is no model id", request.model);
+                return Err(CallError::new(FailedStage::Setup, message));
+            };
+            run(&endpoint, body, Decoder::default(), live).await
+        })
+    }
+}
+
+/// Where requests for a model go; `None` for an id that would lead elsewhere.
+fn path(model: &str) -> Option<String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+    let sound = |segment: &str| !segment.is_empty() && segment.chars().any(|c| c != '.');
+    let fine = model.chars().all(plain) && model.split('/').all(sound);
+    // `models/…` and `tunedModels/…` are whole names already.
+    let name = if model.contains('/') { model.to_owned() } else { format!("models/{model}") };
+    fine.then(|| format!("/v1beta/{name}:streamGenerateContent"))
+}
+
+/// The body of a request: a function of `request` alone. The model is named in the URL.
+pub fn body(request: &Request) -> Value {
+    let mut body = Map::new();
+    if !is_blank(&request.system) {
+        body.insert("systemInstruction".to_owned(), json!({"parts": [{"text": request.system}]}));
+    }
+    body.insert("contents".to_owned(), contents(&sound(&request.turns)));
+    if !request.tools.is_empty() {
+        let declarations: Vec<Value> = request.tools.iter().map(declaration).collect();
+        body.insert("tools".to_owned(), json!([{"functionDeclarations": declarations}]));
+    }
+    let mut generation = Map::new();
+    generation.insert("maxOutputTokens".to_owned(), request.max_output.into());
+    generation.extend(sampling(&request.sampling, "topP"));
+    body.insert("generationConfig".to_owned(), Value::Object(generation));
+    Value::Object(body)
+}
+
+fn declaration(tool: &ToolDefinition) -> Value {
+    let mut declaration = Map::new();
+    declaration.insert("name".to_owned(), tool.name.as_str().into());
+    declaration.insert("description".to_owned(), tool.description.as_str().into());
+    // An object without properties is refused; a function without parameters is fine.
+    if let Some(parameters) = schema::parameters(&tool.schema) {
+        declaration.insert("parameters".to_owned(), parameters);
+    }
+    Value::Object(declaration)
+}
+
+/// What a content is made of; results of calls stand alone, as the API wants them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    User,
+    Model,
+    Results,
+}
+
+impl Kind {
+    fn role(self) -> &'static str {
+        match self {
+            Self::User | Self::Results => "user",
+            Self::Model => "model",
+        }
+    }
+}
+
+fn contents(turns: &[Turn]) -> Value {
+    let mut drafts: Vec<(Kind, Vec<Value>)> = Vec::new();
+    for turn in turns {
+        let (kind, mut parts) = match turn {
+            Turn::User { content } => (Kind::User, content.iter().filter_map(user_part).collect()),
+            Turn::Assistant { content } => (Kind::Model, model_parts(content)),
+            Turn::ToolResult { call_id, name, content, is_error } => {
+                (Kind::Results, vec![response(call_id, name, content, *is_error)])
+            }
+        };
+        match drafts.last_mut() {
+            _ if parts.is_empty() => {}
+            Some((last, before)) if *last == kind => before.append(&mut parts),
+            Some(_) | None => drafts.push((kind, parts)),
+        }
+    }
+    drafts.into_iter().map(|(kind, parts)| json!({"role": kind.role(), "parts": parts})).collect()
+}
+
+fn user_part(block: &Block) -> Option<Value> {
+    match block {
+        Block::Text { text } => (!is_blank(text)).then(|| json!({"text": text})),
+        Block::Image { media_type, data } => Some(json!({"inlineData": {"mimeType": media_type, "data": data}})),
+        Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => None,
+    }
+}
+
+/// A reply's parts. A block that holds a seal alone seals the part before it.
+fn model_parts(content: &[Block]) -> Vec<Value> {
+    let mut parts: Vec<Value> = Vec::new();
+    let mut last_was_sent = false;
+    for block in content {
+        match block {
+            Block::Text { text } => {
+                last_was_sent = !text.is_empty();
+                if last_was_sent {
+                    parts.push(json!({"text": text}));
+                }
+            }
+            Block::ToolCall(call) => {
+                parts.push(call_part(call));
+                last_was_sent = true;
+            }
+            // What is shown of a thought is not sent back.
+            Block::Thinking { .. } | Block::Image { .. } => last_was_sent = false,
+            Block::Other { wire, value } if wire == WIRE => {
+                match (seal(value), parts.last_mut().and_then(Value::as_object_mut)) {
+                    (Some(seal), Some(part)) if last_was_sent => {
+                        part.insert(SIGNATURE.to_owned(), seal.clone());
+                    }
+                    (Some(seal), _) => parts.push(json!({"text": "", SIGNATURE: seal})),
+                    (None, _) => parts.push(value.clone()),
+                }
+                last_was_sent = true;
+            }
+            Block::Other { .. } => {}
+        }
+    }
+    // Blank text is only worth sending for its seal.
+    parts.retain(|part| {
+        let blank = part.get("text").and_then(Value::as_str).is_some_and(is_blank);
+        !blank || part.get(SIGNATURE).is_some()
+    });
+    parts
+}
+
+/// The seal of a block that holds nothing else.
+fn seal(value: &Value) -> Option<&Value> {
+    let map = value.as_object().filter(|map| map.len() == 1)?;
+    map.get(SIGNATURE)
+}
+
+fn call_part(call: &ToolCall) -> Value {
+    let mut function = Map::new();
+    if !call.id.starts_with(OWN_ID) {
+        function.insert("id".to_owned(), plain_name(&call.id).into());
+    }
+    function.insert("name".to_owned(), plain_name(&call.name).into());
+    function.insert("args".to_owned(), call.input.clone());
+    json!({"functionCall": function})
+}
+
+fn response(call_id: &str, name: &str, content: &str, is_error: bool) -> Value {
+    let text = if is_blank(content) { NO_OUTPUT } else { content };
+    let key = if is_error { "error" } else { "output" };
+    let mut response = Map::new();
+    if !call_id.starts_with(OWN_ID) {
+        response.insert("id".to_owned(), plain_name(call_id).into());
+    }
+    response.insert("name".to_owned(), plain_name(name).into());
+    response.insert("response".to_owned(), json!({key: text}));
+    json!({"functionResponse": response})
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+//! Gemini's stream of partial answers to a reply: a pure state machine.
+//!
+//! The stream is whole when a `finishReason` has come, or word that the prompt was blocked. Only the first candidate is
+//! read. Parts of unknown kinds are kept whole.
+
+use serde_json::{Value, json};
+
+use super::{OWN_ID, SIGNATURE, WIRE};
+use crate::message::{Block, ToolCall};
+use crate::provider::http::ToldError;
+use crate::provider::sse::Event;
+use crate::provider::wire::{Decode, is_keep_alive};
+use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
+
+/// The state between two events.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    model: Option<String>,
+    /// The server's name for this answer: part of the ids of calls that have none.
+    answer: String,
+    usage: Option<Usage>,
+    stop: Option<StopReason>,
+    content: Vec<Block>,
+    calls: usize,
+    failure: Option<CallError>,
+}
+
+impl Decode for Decoder {
+    fn push(&mut self, event: &Event) -> Vec<Delta> {
+        if self.is_done() || is_keep_alive(event) {
+            return Vec::new();
+        }
+        let Ok(value) = serde_json::from_str::<Value>(&event.data) else {
+            let message = "the stream holds an event that is not JSON";
+            self.failure = Some(CallError::new(FailedStage::Protocol, message));
+            return Vec::new();
+        };
+        if value.get("error").is_some_and(|error| !error.is_null()) {
+            self.failure = Some(ToldError::read(&value).into_stream_error());
+            return Vec::new();
+        }
+        let text = |key: &str| value.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+        if let Some(model) = text("modelVersion") {
+            self.model = Some(model.to_owned());
+        }
+        if let Some(answer) = text("responseId") {
+            answer.clone_into(&mut self.answer);
+        }
+        if let Some(usage) = value.get("usageMetadata").and_then(usage) {
+            self.usage = Some(usage);
+        }
+        if let Some(reason) = value.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
+            self.stop = Some(StopReason::Refusal);
+            let text = format!("The prompt was blocked: {reason}");
+            self.content.push(Block::Text { text: text.clone() });
+            return vec![Delta::Text(text)];
+        }
+        let candidates = value.get("candidates").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let first = |candidate: &&Value| candidate.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
+        candidates.iter().find(first).map(|candidate| self.candidate(candidate)).unwrap_or_default()
+    }
+
+    fn is_done(&self) -> bool {
+        self.stop.is_some() || self.failure.is_some()
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        self.usage
+    }
+
+    fn finish(self) -> Result<Reply, CallError> {
+        if let Some(failure) = self.failure {
+            return Err(CallError { usage: self.usage, ..failure });
+        }
+        let Some(stop) = self.stop else {
+            let message = "the stream ended without a `finishReason`";
+            return Err(CallError { usage: self.usage, ..CallError::new(FailedStage::Truncated, message) });
+        };
+        let stop = if stop == StopReason::EndTurn && self.calls > 0 { StopReason::ToolUse } else { stop };
+        Ok(Reply { content: self.content, usage: self.usage.unwrap_or_default(), stop, model: self.model })
+    }
+}
+
+impl Decoder {
+    fn candidate(&mut self, candidate: &Value) -> Vec<Delta> {
+        let parts = candidate.pointer("/content/parts").and_then(Value::as_array);
+        let parts = parts.map(Vec::as_slice).unwrap_or_default();
+        let mut deltas = Vec::new();
+        for part in parts {
+            self.part(part, &mut deltas);
+        }
+        let Some(reason) = candidate.get("finishReason").and_then(Value::as_str) else { return deltas };
+        match stop_reason(reason) {
+            Ok(stop) => self.stop = Some(stop),
+            Err(()) => {
+                let told = candidate.get("finishMessage").and_then(Value::as_str).unwrap_or("no more is known");
+                let message = format!("the model made a call that cannot be read ({reason}): {told}");
+                let error_type = Some(reason.to_ascii_lowercase());
+                self.failure = Some(CallError { error_type, ..CallError::new(FailedStage::StreamError, message) });
+            }
+        }
+        deltas
+    }
+
+    fn part(&mut self, part: &Value, deltas: &mut Vec<Delta>) {
+        let sealed = part.get(SIGNATURE).filter(|seal| seal.as_str().is_some_and(|seal| !seal.is_empty()));
+        if let Some(function) = part.get("functionCall") {
+            let call = self.call(function);
+            deltas.push(Delta::ToolCallStarted { id: call.id.clone(), name: call.name.clone() });
+            deltas.push(Delta::ToolCallInput { id: call.id.clone(), fragment: call.input.to_string() });
+            self.content.push(Block::ToolCall(call));
+        } else if let Some(more) = part.get("text").and_then(Value::as_str) {
+            if part.get("thought").and_then(Value::as_bool) == Some(true) {
+                self.think(more, deltas);
+                if sealed.is_some() {
+                    // A sealed thought goes back as the part it was.
+                    self.content.push(Block::Other { wire: WIRE.to_owned(), value: part.clone() });
+                }
+                return;
+            }
+            self.say(more, deltas);
+        } else if sealed.is_none_or(|_| part.as_object().is_some_and(|map| map.len() > 1)) {
+            if part.as_object().is_some_and(|map| !map.is_empty()) {
+                self.content.push(Block::Other { wire: WIRE.to_owned(), value: part.clone() });
+            }
+            return;
+        }
+        if let Some(seal) = sealed {
+            self.content.push(Block::Other { wire: WIRE.to_owned(), value: json!({SIGNATURE: seal}) });
+        }
+    }
+
+    fn say(&mut self, more: &str, deltas: &mut Vec<Delta>) {
+        if more.is_empty() {
+            return;
+        }
+        match self.content.last_mut() {
+            Some(Block::Text { text }) => text.push_str(more),
+            Some(Block::Thinking { .. } | Block::Image { .. } | Block::ToolCall(_) | Block::Other { .. }) | None => {
+                self.content.push(Block::Text { text: more.to_owned() });
+            }
+        }
+        deltas.push(Delta::Text(more.to_owned()));
+    }
+
+    fn think(&mut self, more: &str, deltas: &mut Vec<Delta>) {
+        if more.is_empty() {
+            return;
+        }
+        match self.content.last_mut() {
+            Some(Block::Thinking { text, .. }) => text.push_str(more),
+            Some(Block::Text { .. } | Block::Image { .. } | Block::ToolCall(_) | Block::Other { .. }) | None => {
+                self.content.push(Block::Thinking { text: more.to_owned(), signature: None });
+            }
+        }
+        deltas.push(Delta::Thinking(more.to_owned()));
+    }
+
+    /// Calls come whole. Older models give them no id, and the result must name its call.
+    fn call(&mut self, function: &Value) -> ToolCall {
+        let text = |key: &str| function.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+        self.calls += 1;
+        let id = match text("id") {
+            Some(id) => id.to_owned(),
+            None => format!("{OWN_ID}{}_{}", self.answer, self.calls),
+        };
+        let arguments = match function.get("args") {
+            None | Some(Value::Null) => String::new(),
+            Some(args) => args.to_string(),
+        };
+        ToolCall::parse(id, text("name").unwrap_or_default(), &arguments)
+    }
+}
+
+/// The prompt includes cached tokens here, and thoughts are counted beside the answer; ours are not.
+fn usage(told: &Value) -> Option<Usage> {
+    let count = |key: &str| told.get(key).and_then(Value::as_u64);
+    let prompt = count("promptTokenCount")?.saturating_add(count("toolUsePromptTokenCount").unwrap_or(0));
+    let cache_read = count("cachedContentTokenCount").unwrap_or(0);
+    let output = count("candidatesTokenCount").unwrap_or(0).saturating_add(count("thoughtsTokenCount").unwrap_or(0));
+    Some(Usage { input: prompt.saturating_sub(cache_read), output, cache_read, cache_write: 0 })
+}
+
+/// `Err` for a call that the model got wrong in a way that only another attempt can mend.
+fn stop_reason(reason: &str) -> Result<StopReason, ()> {
+    match reason {
+        "STOP" | "FUNCTION_CALL" => Ok(StopReason::EndTurn),
+        "MAX_TOKENS" => Ok(StopReason::Length),
+        "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "IMAGE_SAFETY" => {
+            Ok(StopReason::Refusal)
+        }
+        "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" => Err(()),
+        other => Ok(StopReason::Other(other.to_ascii_lowercase())),
+    }
+}

@@ -1,0 +1,169 @@
+//! Exact request bytes, and streams cut at every byte.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use serde_json::json;
+
+use super::*;
+use crate::provider::fixture::{
+    broken_bytes, call, event, large, no_front_part_is_a_reply, replay_all, result, small, text,
+};
+use crate::provider::wire::Decode;
+use crate::provider::{StopReason, Usage};
+
+const TEXT: &str = include_str!("../../../fixtures/streams/gemini-text.sse");
+const TOOLS: &str = include_str!("../../../fixtures/streams/gemini-tools.sse");
+const THINKING: &str = include_str!("../../../fixtures/streams/gemini-thinking.sse");
+const ERROR: &str = include_str!("../../../fixtures/streams/gemini-error.sse");
+
+#[test]
+fn the_smallest_body() {
+    assert_eq!(
+        body(&small()).to_string(),
+        concat!(
+            r#"{"systemInstruction":{"parts":[{"text":"Be brief."}]},"#,
+            r#""contents":[{"role":"user","parts":[{"text":"Hello"}]}],"#,
+            r#""generationConfig":{"maxOutputTokens":1024}}"#
+        )
+    );
+}
+
+#[test]
+fn a_body_with_everything() {
+    let body = body(&large());
+    let expected = [
+        r#"[{"role":"user","parts":[{"text":"First."},{"text":"Second."}]},"#,
+        r#"{"role":"model","parts":[{"text":"Reading."},"#,
+        r#"{"functionCall":{"id":"c1","name":"read","args":{"path":"a"}}},"#,
+        r#"{"functionCall":{"id":"c_2","name":"no_such","args":{"__malformed":"{\"path"}}}]},"#,
+        r#"{"role":"user","parts":[{"functionResponse":{"id":"c1","name":"read","response":{"output":"content of a"}}},"#,
+        r#"{"functionResponse":{"id":"c_2","name":"read","response":{"error":"(no output)"}}}]},"#,
+        r#"{"role":"user","parts":[{"text":"And this?"},{"inlineData":{"mimeType":"image/png","data":"iVBORw0="}},"#,
+        r#"{"text":"Go on."}]}]"#,
+    ];
+    // The block that another version kept of this wire goes back as it is.
+    let contents = body["contents"].to_string().replace(r#",{"part":1}"#, "").replace(r#"{"part":1},"#, "");
+    assert_eq!(contents, expected.concat());
+    assert_eq!(
+        body["tools"][0]["functionDeclarations"][0]["parameters"],
+        json!({"type": "OBJECT", "required": ["path"], "properties": {"path": {"type": "STRING"}}})
+    );
+}
+
+#[test]
+fn the_model_is_part_of_the_way() {
+    assert_eq!(path("gemini-x").as_deref(), Some("/v1beta/models/gemini-x:streamGenerateContent"));
+    assert_eq!(path("tunedModels/mine").as_deref(), Some("/v1beta/tunedModels/mine:streamGenerateContent"));
+    for model in ["", "..", "a/../b", "a?b", "a#b", "a b", "/a", "a:b", "../../x"] {
+        assert_eq!(path(model), None, "{model}");
+    }
+}
+
+#[test]
+fn a_text_stream() {
+    let (deltas, reply) = replay_all::<Decoder>(TEXT);
+    let reply = reply.unwrap();
+    assert_eq!(crate::message::text_of(&reply.content), "Grüße, world 🌍");
+    assert_eq!(reply.usage, Usage { input: 25, output: 15, cache_read: 1200, cache_write: 0 });
+    assert_eq!(reply.stop, StopReason::EndTurn);
+    assert_eq!(reply.model.as_deref(), Some("gemini-test-1"));
+    assert_eq!(deltas, [Delta::Text("Grüße, ".to_owned()), Delta::Text("world 🌍".to_owned())]);
+    assert_eq!(model_parts(&reply.content), [json!({"text": "Grüße, world 🌍", "thoughtSignature": "c2VhbA=="})]);
+    no_front_part_is_a_reply::<Decoder>(TEXT);
+    broken_bytes::<Decoder>(TEXT);
+}
+
+#[test]
+fn parallel_calls_with_ids_and_without() {
+    let (deltas, reply) = replay_all::<Decoder>(TOOLS);
+    let reply = reply.unwrap();
+    assert_eq!(reply.stop, StopReason::ToolUse);
+    assert_eq!(reply.usage, Usage { input: 300, output: 80, ..Usage::default() });
+    assert_eq!(deltas.len(), 2 + 2 * 3);
+    let calls: Vec<&Block> = reply.content.iter().filter(|block| matches!(block, Block::ToolCall(_))).collect();
+    assert_eq!(
+        calls,
+        [
+            &call("rye_r1_1", "rye_file_system_read", json!({"path": "a.txt"})),
+            &call("rye_r1_2", "rye_file_system_ls", json!({})),
+            &call("fc-9", "rye_file_system_read", json!({"path": "b.txt"})),
+        ]
+    );
+    no_front_part_is_a_reply::<Decoder>(TOOLS);
+    // What came goes back as it came, seal and all; ids of our own making stay here.
+    let results = ["rye_r1_1", "rye_r1_2", "fc-9"].map(|id| result(id, "r", false));
+    let turns =
+        [vec![Turn::User { content: vec![text("Hi")] }, Turn::Assistant { content: reply.content }], results.to_vec()];
+    let body = body(&Request { turns: turns.concat(), ..small() });
+    assert_eq!(
+        body["contents"][1]["parts"],
+        json!([
+            {"text": "Reading both."},
+            {"functionCall": {"name": "rye_file_system_read", "args": {"path": "a.txt"}}, "thoughtSignature": "c2VhbA=="},
+            {"functionCall": {"name": "rye_file_system_ls", "args": {}}},
+            {"functionCall": {"id": "fc-9", "name": "rye_file_system_read", "args": {"path": "b.txt"}}},
+        ])
+    );
+    assert_eq!(body["contents"][2]["parts"][0]["functionResponse"].get("id"), None);
+    assert_eq!(body["contents"][2]["parts"][2]["functionResponse"]["id"], "fc-9");
+}
+
+#[test]
+fn thoughts_are_shown_and_unknown_parts_are_kept() {
+    let (deltas, reply) = replay_all::<Decoder>(THINKING);
+    let reply = reply.unwrap();
+    assert_eq!(reply.content[0], Block::Thinking { text: "First, look.".to_owned(), signature: None });
+    assert_eq!(reply.usage, Usage { input: 12, output: 40, ..Usage::default() });
+    assert_eq!(deltas[1], Delta::Thinking("look.".to_owned()));
+    assert_eq!(
+        model_parts(&reply.content),
+        [
+            json!({"executableCode": {"language": "PYTHON", "code": "1+1"}}),
+            json!({"text": "Done.", "thoughtSignature": "c2VhbA=="}),
+        ]
+    );
+}
+
+#[test]
+fn an_error_inside_the_stream() {
+    let (deltas, reply) = replay_all::<Decoder>(ERROR);
+    let error = reply.unwrap_err();
+    assert_eq!(error.stage, FailedStage::StreamError);
+    assert_eq!((error.error_type.as_deref(), error.code.as_deref()), (Some("UNAVAILABLE"), Some("503")));
+    assert_eq!(error.usage, Some(Usage { input: 10, output: 1, ..Usage::default() }));
+    assert_eq!(deltas.len(), 1);
+}
+
+fn play(events: &[Value]) -> Result<Reply, CallError> {
+    let mut decoder = Decoder::default();
+    for value in events {
+        decoder.push(&event(value));
+    }
+    decoder.finish()
+}
+
+#[test]
+fn how_it_ends() {
+    let end = |reason: &str| {
+        play(&[json!({"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": reason}]})])
+    };
+    assert_eq!(end("STOP").unwrap().stop, StopReason::EndTurn);
+    assert_eq!(end("MAX_TOKENS").unwrap().stop, StopReason::Length);
+    for reason in ["SAFETY", "RECITATION", "PROHIBITED_CONTENT"] {
+        assert_eq!(end(reason).unwrap().stop, StopReason::Refusal, "{reason}");
+    }
+    assert_eq!(end("NEW").unwrap().stop, StopReason::Other("new".to_owned()));
+    let error = end("MALFORMED_FUNCTION_CALL").unwrap_err();
+    assert_eq!((error.stage, error.error_type.as_deref()), (FailedStage::StreamError, Some("malformed_function_call")));
+    let blocked = play(&[json!({"promptFeedback": {"blockReason": "SAFETY"}})]).unwrap();
+    assert_eq!(blocked.stop, StopReason::Refusal);
+    assert_eq!(blocked.content, [text("The prompt was blocked: SAFETY")]);
+}
+
+#[test]
+fn parts_of_any_shape_are_survived() {
+    let parts = json!([{}, {"text": 3}, {"thoughtSignature": ""}, {"functionCall": null}, {"functionCall": {"args": [1]}}, 7, null]);
+    let reply = play(&[json!({"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}]})]).unwrap();
+    assert!(!body(&Request { turns: vec![Turn::Assistant { content: reply.content }], ..small() }).is_null());
+    assert_eq!(play(&[json!({"candidates": []}), json!([1]), json!("x")]).unwrap_err().stage, FailedStage::Truncated);
+}

@@ -1,0 +1,149 @@
+//! The `openai-responses` wire: OpenAI's Responses API, kept stateless (`store: false`). The mapping of requests;
+//! `decoder.rs` reads the streams.
+//!
+//! What the model thought comes as sealed items. They are kept as they came and sent back in their place, so that it
+//! can go on from its own thoughts without the server remembering anything.
+
+mod decoder;
+
+use serde_json::{Map, Value, json};
+
+pub use decoder::Decoder;
+
+use super::http::Endpoint;
+use super::settings::ProviderSettings;
+use super::wire::{NO_OUTPUT, is_blank, plain_name, run, sampling, sound};
+use super::{BoxFuture, CallError, Delta, Provider, Reply, Request, ToolDefinition};
+use crate::message::{Block, Turn};
+
+/// The name of the wire on items that only it understands.
+pub const WIRE: &str = "openai-responses";
+
+/// A connection to one server that speaks this wire.
+#[derive(Debug)]
+pub struct OpenaiResponses {
+    endpoint: Endpoint,
+    encrypted_reasoning: bool,
+}
+
+impl OpenaiResponses {
+    /// # Errors
+    /// What [`Endpoint::new`] refuses.
+    pub fn connect(settings: &ProviderSettings) -> Result<Self, CallError> {
+        let endpoint = Endpoint::new(settings, "/responses", &[])?;
+        Ok(Self { endpoint, encrypted_reasoning: settings.encrypted_reasoning })
+    }
+}
+
+impl Provider for OpenaiResponses {
+    fn call<'a>(
+        &'a self,
+        request: &'a Request,
+        live: &'a (dyn Fn(Delta) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Reply, CallError>> {
+        let body = body(request, self.encrypted_reasoning).to_string().into_bytes();
+        Box::pin(run(&self.endpoint, body, Decoder::default(), live))
+    }
+}
+
+/// The body of a request: a function of its arguments alone. `encrypted_reasoning` asks for the sealed thoughts; models
+/// that do not think refuse the question.
+pub fn body(request: &Request, encrypted_reasoning: bool) -> Value {
+    let mut body = Map::new();
+    body.insert("model".to_owned(), request.model.as_str().into());
+    body.insert("max_output_tokens".to_owned(), request.max_output.into());
+    body.extend(sampling(&request.sampling, "top_p"));
+    body.insert("stream".to_owned(), true.into());
+    body.insert("store".to_owned(), false.into());
+    if encrypted_reasoning {
+        body.insert("include".to_owned(), json!(["reasoning.encrypted_content"]));
+    }
+    if !is_blank(&request.system) {
+        body.insert("instructions".to_owned(), request.system.as_str().into());
+    }
+    body.insert("input".to_owned(), sound(&request.turns).iter().flat_map(items).collect());
+    if !request.tools.is_empty() {
+        body.insert("tools".to_owned(), request.tools.iter().map(tool).collect());
+    }
+    Value::Object(body)
+}
+
+fn tool(tool: &ToolDefinition) -> Value {
+    json!({
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.schema,
+        // Strict mode wants every property required, which is not what an author's schema says.
+        "strict": false,
+    })
+}
+
+fn items(turn: &Turn) -> Vec<Value> {
+    match turn {
+        Turn::User { content } => {
+            let parts: Vec<Value> = content.iter().filter_map(part).collect();
+            if parts.is_empty() { vec![] } else { vec![json!({"type": "message", "role": "user", "content": parts})] }
+        }
+        Turn::Assistant { content } => assistant(content),
+        Turn::ToolResult { call_id, name: _, content, is_error } => {
+            let text = if is_blank(content) { NO_OUTPUT } else { content };
+            // The wire has no flag for a failed call, and the model must know.
+            let text = if *is_error { format!("Error: {text}") } else { text.to_owned() };
+            vec![json!({"type": "function_call_output", "call_id": plain_name(call_id), "output": text})]
+        }
+    }
+}
+
+fn part(block: &Block) -> Option<Value> {
+    match block {
+        Block::Text { text } => (!is_blank(text)).then(|| json!({"type": "input_text", "text": text})),
+        Block::Image { media_type, data } => {
+            let url = format!("data:{media_type};base64,{data}");
+            Some(json!({"type": "input_image", "image_url": url, "detail": "auto"}))
+        }
+        Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => None,
+    }
+}
+
+/// A reply as the items it came as.
+fn assistant(content: &[Block]) -> Vec<Value> {
+    let mut items: Vec<Value> = content.iter().filter_map(item).collect();
+    // A thought belongs to what follows it; the server refuses one that nothing follows.
+    while items.last().is_some_and(is_reasoning) {
+        items.pop();
+    }
+    items
+}
+
+fn item(block: &Block) -> Option<Value> {
+    match block {
+        Block::Text { text } => {
+            (!is_blank(text)).then(|| json!({"type": "message", "role": "assistant", "content": text}))
+        }
+        Block::ToolCall(call) => Some(json!({
+            "type": "function_call",
+            "call_id": plain_name(&call.id),
+            "name": plain_name(&call.name),
+            "arguments": call.input.to_string(),
+        })),
+        Block::Other { wire, value } => (wire == WIRE && can_return(value)).then(|| value.clone()),
+        // The summary of a thought is for readers: the thought itself is the sealed item beside it.
+        Block::Thinking { .. } | Block::Image { .. } => None,
+    }
+}
+
+/// A thought without its seal can only be looked up on the server, where nothing is stored.
+fn can_return(item: &Value) -> bool {
+    !is_reasoning(item) || item.get("encrypted_content").is_some_and(Value::is_string)
+}
+
+fn is_reasoning(item: &Value) -> bool {
+    item.get("type").and_then(Value::as_str) == Some(REASONING)
+}
+
+/// The type of an item that holds a thought.
+const REASONING: &str = "reasoning";
+
+#[cfg(test)]
+mod tests;

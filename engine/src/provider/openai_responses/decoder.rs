@@ -1,0 +1,322 @@
+//! Responses events to a reply: a pure state machine.
+//!
+//! Items grow by deltas and come whole at their end; a server may leave out either. Items of unknown kinds are kept
+//! whole, unknown events are passed over.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{REASONING, WIRE};
+use crate::message::{Block, ToolCall};
+use crate::provider::http::ToldError;
+use crate::provider::sse::Event;
+use crate::provider::wire::{Decode, is_keep_alive};
+use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
+
+/// The state between two events.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    model: Option<String>,
+    usage: Option<Usage>,
+    stop: Option<StopReason>,
+    refused: bool,
+    items: BTreeMap<u64, Open>,
+    failure: Option<CallError>,
+}
+
+/// An item that may still grow.
+#[derive(Debug)]
+enum Open {
+    /// Parts by their number: text, or the words of a refusal.
+    Message(BTreeMap<u64, String>),
+    Call {
+        id: String,
+        name: String,
+        arguments: String,
+    },
+    /// A thought, or a kind this version does not know; `thinking` is what was shown of it.
+    Other {
+        value: Value,
+        thinking: BTreeMap<u64, String>,
+    },
+}
+
+impl Decode for Decoder {
+    fn push(&mut self, event: &Event) -> Vec<Delta> {
+        if self.is_done() || is_keep_alive(event) {
+            return Vec::new();
+        }
+        let Ok(value) = serde_json::from_str::<Value>(&event.data) else {
+            if !event.name.is_empty() && !event.name.starts_with("response.") && event.name != "error" {
+                return Vec::new(); // nothing that a reply is made of
+            }
+            let message = "the stream holds an event that is not JSON";
+            self.failure = Some(CallError::new(FailedStage::Protocol, message));
+            return Vec::new();
+        };
+        // The data names its own type; the event's name is the same word again, and some gateways drop it.
+        let kind = value.get("type").and_then(Value::as_str).unwrap_or(&event.name);
+        match kind {
+            "response.output_text.delta" => return self.say(&value, false).into_iter().collect(),
+            "response.refusal.delta" => return self.say(&value, true).into_iter().collect(),
+            "response.function_call_arguments.delta" => return self.argue(&value).into_iter().collect(),
+            "response.function_call_arguments.done" => self.argued(&value),
+            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+                return self.think(&value).into_iter().collect();
+            }
+            "response.output_item.added" => return self.open(&value),
+            "response.output_item.done" => return self.close(&value),
+            "response.created" | "response.in_progress" => self.head(value.get("response")),
+            "response.completed" | "response.done" => return self.end(value.get("response"), StopReason::EndTurn),
+            "response.incomplete" => {
+                let reason = value.pointer("/response/incomplete_details/reason").and_then(Value::as_str);
+                let stop = match reason.unwrap_or("incomplete") {
+                    "max_output_tokens" => StopReason::Length,
+                    "content_filter" => StopReason::Refusal,
+                    other => StopReason::Other(other.to_owned()),
+                };
+                return self.end(value.get("response"), stop);
+            }
+            "response.failed" => {
+                self.head(value.get("response"));
+                let error = value.get("response").unwrap_or(&value);
+                self.failure = Some(ToldError::read(error).into_stream_error());
+            }
+            "error" => self.failure = Some(ToldError::read(&value).into_stream_error()),
+            _ => {} // the beginnings and ends of parts, and whatever comes to exist
+        }
+        Vec::new()
+    }
+
+    fn is_done(&self) -> bool {
+        self.stop.is_some() || self.failure.is_some()
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        self.usage
+    }
+
+    fn finish(self) -> Result<Reply, CallError> {
+        if let Some(failure) = self.failure {
+            return Err(CallError { usage: self.usage, ..failure });
+        }
+        let Some(stop) = self.stop else {
+            let message = "the stream ended without `response.completed`";
+            return Err(CallError { usage: self.usage, ..CallError::new(FailedStage::Truncated, message) });
+        };
+        let content: Vec<Block> = self.items.into_values().flat_map(Open::blocks).collect();
+        let calls = content.iter().any(|block| matches!(block, Block::ToolCall(_)));
+        let stop = match (stop, calls, self.refused) {
+            (StopReason::EndTurn, true, _) => StopReason::ToolUse,
+            (StopReason::EndTurn, false, true) => StopReason::Refusal,
+            (stop, _, _) => stop,
+        };
+        Ok(Reply { content, usage: self.usage.unwrap_or_default(), stop, model: self.model })
+    }
+}
+
+impl Decoder {
+    /// What every form of the response says of itself.
+    fn head(&mut self, response: Option<&Value>) {
+        let Some(response) = response else { return };
+        if let Some(model) = response.get("model").and_then(Value::as_str) {
+            self.model = Some(model.to_owned());
+        }
+        if let Some(usage) = response.get("usage").and_then(usage) {
+            self.usage = Some(usage);
+        }
+    }
+
+    /// The final event, which holds the whole output once more: what never came by itself is taken from there.
+    fn end(&mut self, response: Option<&Value>, stop: StopReason) -> Vec<Delta> {
+        self.head(response);
+        let output = response.and_then(|r| r.get("output")).and_then(Value::as_array);
+        let output = output.map(Vec::as_slice).unwrap_or_default();
+        let mut deltas = Vec::new();
+        for (index, item) in (0..).zip(output) {
+            if !self.items.contains_key(&index) {
+                deltas.extend(self.whole(index, item));
+            }
+        }
+        self.stop = Some(stop);
+        deltas
+    }
+
+    fn open(&mut self, value: &Value) -> Vec<Delta> {
+        let (index, item) = (index(value), value.get("item").unwrap_or(&Value::Null));
+        if self.items.contains_key(&index) {
+            return Vec::new(); // a start sent twice: what has grown stays
+        }
+        let open = Open::start(item);
+        let delta = match &open {
+            Open::Call { id, name, .. } => Some(Delta::ToolCallStarted { id: id.clone(), name: name.clone() }),
+            Open::Message(_) | Open::Other { .. } => None,
+        };
+        self.items.insert(index, open);
+        delta.into_iter().collect()
+    }
+
+    /// The item as it ended up; where nothing of it has been shown, it is shown now.
+    fn close(&mut self, value: &Value) -> Vec<Delta> {
+        let (index, item) = (index(value), value.get("item").unwrap_or(&Value::Null));
+        if !item.is_object() {
+            return Vec::new();
+        }
+        if self.items.get(&index).is_none_or(Open::is_bare) {
+            return self.whole(index, item);
+        }
+        self.refused |= refuses(item);
+        if let Some(Open::Other { value, thinking }) = self.items.get_mut(&index) {
+            *value = item.clone();
+            let told = thoughts(item);
+            if !told.is_empty() {
+                *thinking = told;
+            }
+        }
+        Vec::new()
+    }
+
+    /// Takes an item that came all at once.
+    fn whole(&mut self, index: u64, item: &Value) -> Vec<Delta> {
+        self.refused |= refuses(item);
+        let known = self.items.contains_key(&index);
+        let open = Open::start(item);
+        let deltas = match &open {
+            Open::Message(parts) => parts.values().map(|text| Delta::Text(text.clone())).collect(),
+            Open::Call { id, name, arguments } => {
+                let started = Delta::ToolCallStarted { id: id.clone(), name: name.clone() };
+                let input = Delta::ToolCallInput { id: id.clone(), fragment: arguments.clone() };
+                (!known).then_some(started).into_iter().chain((!arguments.is_empty()).then_some(input)).collect()
+            }
+            Open::Other { thinking, .. } => thinking.values().map(|text| Delta::Thinking(text.clone())).collect(),
+        };
+        self.items.insert(index, open);
+        deltas
+    }
+
+    fn say(&mut self, value: &Value, refusal: bool) -> Option<Delta> {
+        let more = value.get("delta").and_then(Value::as_str).filter(|text| !text.is_empty())?;
+        self.refused |= refusal;
+        let part = value.get("content_index").and_then(Value::as_u64).unwrap_or(0);
+        let fresh = || Open::Message(BTreeMap::new());
+        match self.items.entry(index(value)).or_insert_with(fresh) {
+            Open::Message(parts) => parts.entry(part).or_default().push_str(more),
+            Open::Call { .. } | Open::Other { .. } => return None,
+        }
+        Some(Delta::Text(more.to_owned()))
+    }
+
+    fn think(&mut self, value: &Value) -> Option<Delta> {
+        let more = value.get("delta").and_then(Value::as_str).filter(|text| !text.is_empty())?;
+        let number = |key: &str| value.get(key).and_then(Value::as_u64);
+        let part = number("summary_index").or_else(|| number("content_index")).unwrap_or(0);
+        let fresh = || Open::Other { value: Value::Null, thinking: BTreeMap::new() };
+        match self.items.entry(index(value)).or_insert_with(fresh) {
+            Open::Other { thinking, .. } => thinking.entry(part).or_default().push_str(more),
+            Open::Message(_) | Open::Call { .. } => return None,
+        }
+        Some(Delta::Thinking(more.to_owned()))
+    }
+
+    fn argue(&mut self, value: &Value) -> Option<Delta> {
+        let more = value.get("delta").and_then(Value::as_str).filter(|text| !text.is_empty())?;
+        match self.items.get_mut(&index(value))? {
+            Open::Call { id, arguments, .. } => {
+                arguments.push_str(more);
+                Some(Delta::ToolCallInput { id: id.clone(), fragment: more.to_owned() })
+            }
+            Open::Message(_) | Open::Other { .. } => None,
+        }
+    }
+
+    fn argued(&mut self, value: &Value) {
+        let whole = value.get("arguments").and_then(Value::as_str).unwrap_or_default();
+        if let Some(Open::Call { arguments, .. }) = self.items.get_mut(&index(value))
+            && arguments.is_empty()
+        {
+            whole.clone_into(arguments);
+        }
+    }
+}
+
+impl Open {
+    fn start(item: &Value) -> Self {
+        let text = |key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        match item.get("type").and_then(Value::as_str) {
+            Some("message") => {
+                let parts = item.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+                let said = |part: &Value| {
+                    let text = part.get("text").or_else(|| part.get("refusal")).and_then(Value::as_str)?;
+                    (!text.is_empty()).then(|| text.to_owned())
+                };
+                Self::Message((0..).zip(parts).filter_map(|(n, part)| Some((n, said(part)?))).collect())
+            }
+            Some("function_call") => {
+                let id = if text("call_id").is_empty() { text("id") } else { text("call_id") };
+                Self::Call { id, name: text("name"), arguments: text("arguments") }
+            }
+            Some(_) | None => Self::Other { value: item.clone(), thinking: thoughts(item) },
+        }
+    }
+
+    /// Whether nothing has come of it but its start.
+    fn is_bare(&self) -> bool {
+        match self {
+            Self::Message(parts) => parts.is_empty(),
+            Self::Call { arguments, .. } => arguments.is_empty(),
+            Self::Other { thinking, .. } => thinking.is_empty(),
+        }
+    }
+
+    fn blocks(self) -> Vec<Block> {
+        match self {
+            Self::Message(parts) => parts.into_values().map(|text| Block::Text { text }).collect(),
+            Self::Call { id, name, arguments } => vec![Block::ToolCall(ToolCall::parse(id, name, &arguments))],
+            Self::Other { value, thinking } => {
+                let text = thinking.into_values().collect::<Vec<_>>().join("\n\n");
+                let shown = (!text.is_empty()).then_some(Block::Thinking { text, signature: None });
+                let kept = value.is_object().then(|| Block::Other { wire: WIRE.to_owned(), value });
+                shown.into_iter().chain(kept).collect()
+            }
+        }
+    }
+}
+
+fn index(value: &Value) -> u64 {
+    value.get("output_index").and_then(Value::as_u64).unwrap_or(0)
+}
+
+fn refuses(item: &Value) -> bool {
+    let parts = item.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    parts.iter().any(|part| part.get("type").and_then(Value::as_str) == Some("refusal"))
+}
+
+/// What of a thought is for readers, part by part: its summary, or where there is none its text.
+fn thoughts(item: &Value) -> BTreeMap<u64, String> {
+    if item.get("type").and_then(Value::as_str) != Some(REASONING) {
+        return BTreeMap::new();
+    }
+    let texts = |key: &str| -> BTreeMap<u64, String> {
+        let parts = item.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let text = |part: &Value| part.get("text").and_then(Value::as_str).map(str::to_owned);
+        let texts = (0..).zip(parts).filter_map(|(n, part)| Some((n, text(part)?)));
+        texts.filter(|(_, text)| !text.is_empty()).collect()
+    };
+    let summary = texts("summary");
+    if summary.is_empty() { texts("content") } else { summary }
+}
+
+/// Input tokens include the cached ones here; ours do not.
+fn usage(told: &Value) -> Option<Usage> {
+    let count = |path: &str| told.pointer(path).and_then(Value::as_u64);
+    let input = count("/input_tokens")?;
+    let cache_read = count("/input_tokens_details/cached_tokens").unwrap_or(0);
+    let cache_write = count("/input_tokens_details/cache_write_tokens").unwrap_or(0);
+    Some(Usage {
+        input: input.saturating_sub(cache_read).saturating_sub(cache_write),
+        output: count("/output_tokens").unwrap_or(0),
+        cache_read,
+        cache_write,
+    })
+}

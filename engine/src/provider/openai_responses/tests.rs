@@ -1,0 +1,195 @@
+//! Exact request bytes, and streams cut at every byte.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use serde_json::json;
+
+use super::*;
+use crate::message::MALFORMED;
+use crate::provider::fixture::{broken_bytes, call, event, large, no_front_part_is_a_reply, replay_all, small, text};
+use crate::provider::wire::Decode;
+use crate::provider::{FailedStage, StopReason, Usage};
+
+const TEXT: &str = include_str!("../../../fixtures/streams/responses-text.sse");
+const TOOLS: &str = include_str!("../../../fixtures/streams/responses-tools.sse");
+const THINKING: &str = include_str!("../../../fixtures/streams/responses-thinking.sse");
+const ERROR: &str = include_str!("../../../fixtures/streams/responses-error.sse");
+
+#[test]
+fn the_smallest_body() {
+    assert_eq!(
+        body(&small(), true).to_string(),
+        concat!(
+            r#"{"model":"model-1","max_output_tokens":1024,"stream":true,"store":false,"#,
+            r#""include":["reasoning.encrypted_content"],"instructions":"Be brief.","#,
+            r#""input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"Hello"}]}]}"#
+        )
+    );
+    assert_eq!(body(&small(), false).get("include"), None);
+}
+
+#[test]
+fn a_body_with_everything() {
+    let body = body(&large(), true);
+    let expected = [
+        r#"[{"type":"message","role":"user","content":[{"type":"input_text","text":"First."},{"type":"input_text","text":"Second."}]},"#,
+        r#"{"type":"message","role":"assistant","content":"Reading."},"#,
+        r#"{"type":"function_call","call_id":"c1","name":"read","arguments":"{\"path\":\"a\"}"},"#,
+        r#"{"type":"function_call","call_id":"c_2","name":"no_such","arguments":"{\"__malformed\":\"{\\\"path\"}"},"#,
+        r#"{"type":"function_call_output","call_id":"c1","output":"content of a"},"#,
+        r#"{"type":"function_call_output","call_id":"c_2","output":"Error: (no output)"},"#,
+        r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"And this?"},"#,
+        r#"{"type":"input_image","image_url":"data:image/png;base64,iVBORw0=","detail":"auto"}]},"#,
+        r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"Go on."}]}]"#,
+    ];
+    assert_eq!(body["input"].to_string(), expected.concat());
+    assert_eq!(body["tools"][0]["name"], "read");
+    assert_eq!(body["tools"][0]["strict"], false);
+}
+
+#[test]
+fn a_text_stream() {
+    let (deltas, reply) = replay_all::<Decoder>(TEXT);
+    let reply = reply.unwrap();
+    assert_eq!(reply.content, [text("Grüße, world 🌍")]);
+    assert_eq!(reply.usage, Usage { input: 25, output: 15, cache_read: 1200, cache_write: 400 });
+    assert_eq!(reply.stop, StopReason::EndTurn);
+    assert_eq!(reply.model.as_deref(), Some("gpt-test-1"));
+    assert_eq!(deltas, [Delta::Text("Grüße, ".to_owned()), Delta::Text("world 🌍".to_owned())]);
+    no_front_part_is_a_reply::<Decoder>(TEXT);
+    broken_bytes::<Decoder>(TEXT);
+}
+
+#[test]
+fn parallel_calls_whose_pieces_interleave() {
+    let (deltas, reply) = replay_all::<Decoder>(TOOLS);
+    let reply = reply.unwrap();
+    assert_eq!(
+        reply.content,
+        [
+            call("call_a", "rye_file_system_read", json!({"path": "a.txt"})),
+            call("call_b", "rye_file_system_ls", json!({})),
+            call("call_c", "rye_file_system_read", json!({MALFORMED: "{\"path\": \"b.t"})),
+        ]
+    );
+    assert_eq!(reply.stop, StopReason::ToolUse);
+    assert_eq!(reply.usage, Usage { input: 300, output: 80, ..Usage::default() });
+    assert_eq!(deltas.len(), 3 + 3);
+    no_front_part_is_a_reply::<Decoder>(TOOLS);
+}
+
+#[test]
+fn thoughts_and_unknown_items_go_back_as_they_came() {
+    let (deltas, reply) = replay_all::<Decoder>(THINKING);
+    let reply = reply.unwrap();
+    let thought = Block::Thinking { text: "First, look.\n\nThen answer.".to_owned(), signature: None };
+    assert_eq!(reply.content[0], thought);
+    assert_eq!(deltas.iter().filter(|delta| matches!(delta, Delta::Thinking(_))).count(), 3);
+    let request = Request {
+        turns: vec![Turn::User { content: vec![text("Hi")] }, Turn::Assistant { content: reply.content }],
+        ..small()
+    };
+    assert_eq!(
+        body(&request, true)["input"].as_array().unwrap()[1..],
+        [
+            json!({"id": "rs_1", "type": "reasoning", "summary": [
+                {"type": "summary_text", "text": "First, look."}, {"type": "summary_text", "text": "Then answer."},
+            ], "encrypted_content": "c2VhbGVk"}),
+            json!({"id": "ws_1", "type": "web_search_call", "status": "completed",
+                "action": {"type": "search", "query": "rye"}}),
+            json!({"type": "message", "role": "assistant", "content": "Done."}),
+        ]
+    );
+}
+
+#[test]
+fn a_thought_without_its_seal_or_without_a_sequel_stays_here() {
+    let thought = |value: Value| Block::Other { wire: WIRE.to_owned(), value };
+    let open = thought(json!({"type": "reasoning", "id": "r", "summary": []}));
+    let sealed = thought(json!({"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "x"}));
+    assert_eq!(assistant(&[open, text("a")]).len(), 1);
+    assert_eq!(assistant(&[sealed.clone(), text("a")]).len(), 2);
+    assert_eq!(assistant(&[text("a"), sealed]).len(), 1);
+}
+
+#[test]
+fn a_failure_inside_the_stream_still_counts() {
+    let (deltas, reply) = replay_all::<Decoder>(ERROR);
+    let error = reply.unwrap_err();
+    assert_eq!(error.stage, FailedStage::StreamError);
+    assert_eq!(error.code.as_deref(), Some("server_error"));
+    assert_eq!(error.message, "the provider reported an error: The server had an error");
+    assert_eq!(error.usage, Some(Usage { input: 10, output: 1, ..Usage::default() }));
+    assert_eq!(deltas, [Delta::Text("Half an ans".to_owned())]);
+}
+
+fn play(events: &[Value]) -> Result<Reply, CallError> {
+    let mut decoder = Decoder::default();
+    for value in events {
+        decoder.push(&event(value));
+    }
+    decoder.finish()
+}
+
+#[test]
+fn an_error_event_in_both_forms() {
+    for error in [
+        json!({"type": "error", "code": "rate_limit_exceeded", "message": "Slow down", "param": null}),
+        json!({"type": "error", "error": {"type": "rate_limit_exceeded", "code": "rate_limit_exceeded", "message": "Slow down"}}),
+    ] {
+        let error = play(&[error]).unwrap_err();
+        assert_eq!(error.code.as_deref(), Some("rate_limit_exceeded"));
+        assert_eq!(error.error_type.as_deref(), Some("rate_limit_exceeded"));
+    }
+}
+
+#[test]
+fn how_it_ends() {
+    let message = json!({"type": "message", "content": [{"type": "output_text", "text": "a"}]});
+    let refusal = json!({"type": "message", "content": [{"type": "refusal", "refusal": "No."}]});
+    let called = json!({"type": "function_call", "call_id": "i", "name": "n", "arguments": "{}"});
+    let end = |kind: &str, output: &Value, more: Value| {
+        let mut response = json!({"output": [output]});
+        response.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        play(&[json!({"type": kind, "response": response})]).unwrap()
+    };
+    assert_eq!(end("response.completed", &message, json!({})).stop, StopReason::EndTurn);
+    assert_eq!(end("response.completed", &called, json!({})).stop, StopReason::ToolUse);
+    let refused = end("response.completed", &refusal, json!({}));
+    assert_eq!((refused.stop, refused.content), (StopReason::Refusal, vec![text("No.")]));
+    let why = |reason: &str| json!({"incomplete_details": {"reason": reason}});
+    assert_eq!(end("response.incomplete", &called, why("max_output_tokens")).stop, StopReason::Length);
+    assert_eq!(end("response.incomplete", &message, why("content_filter")).stop, StopReason::Refusal);
+    assert_eq!(end("response.incomplete", &message, why("x")).stop, StopReason::Other("x".to_owned()));
+}
+
+#[test]
+fn items_that_come_only_whole_only_in_pieces_or_twice() {
+    let done = json!({"type": "response.completed", "response": {}});
+    let item = json!({"type": "message", "content": [{"type": "output_text", "text": "ab"}]});
+    let whole = json!({"type": "response.output_item.done", "output_index": 0, "item": item});
+    let added = json!({"type": "response.output_item.added", "output_index": 0, "item": {"type": "message"}});
+    let piece = |text: &str| json!({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": text});
+    for events in [
+        vec![whole.clone(), done.clone()],
+        vec![piece("a"), piece("b"), done.clone()],
+        vec![added.clone(), piece("a"), added.clone(), piece("b"), whole.clone(), whole.clone(), done.clone()],
+        vec![added, whole, done],
+    ] {
+        assert_eq!(play(&events).unwrap().content, [text("ab")]);
+    }
+}
+
+#[test]
+fn what_is_no_json_and_what_is_no_event() {
+    let push = |name: &str, data: &str| {
+        let mut decoder = Decoder::default();
+        decoder.push(&crate::provider::sse::Event { name: name.to_owned(), data: data.to_owned() });
+        decoder.finish().unwrap_err().stage
+    };
+    assert_eq!(push("response.output_text.delta", "{"), FailedStage::Protocol);
+    assert_eq!(push("", "hello"), FailedStage::Protocol);
+    assert_eq!(push("keepalive", "-"), FailedStage::Truncated);
+    assert_eq!(push("", "[DONE]"), FailedStage::Truncated);
+    assert_eq!(push("", r#"{"type":"response.new_thing","x":1}"#), FailedStage::Truncated);
+}

@@ -1,0 +1,148 @@
+//! The judge itself: what it lets pass, and what it must not.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use serde_json::json;
+
+use super::*;
+use crate::message::{Block, Turn};
+use crate::provider::fixture::{call, large, small, text};
+use crate::provider::settings::{MaxTokensField, ProviderSettings};
+use crate::provider::{Request, body};
+
+const WIRES: [Wire; 4] = [Wire::Anthropic, Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Gemini];
+
+fn sent(wire: Wire, request: &Request) -> Value {
+    let settings = ProviderSettings {
+        max_tokens_field: MaxTokensField::MaxCompletionTokens,
+        ..ProviderSettings::bare("test", wire)
+    };
+    body(&settings, request).unwrap()
+}
+
+#[test]
+fn every_wire_sends_what_its_provider_published() {
+    let bare = Request { system: String::new(), ..small() };
+    let foreign = Block::Thinking { text: "Hm.".to_owned(), signature: None };
+    let odd = Request {
+        turns: vec![
+            Turn::Assistant { content: vec![text("Left over.")] },
+            Turn::User { content: vec![text(" ")] },
+            Turn::User { content: vec![text("Hi")] },
+            Turn::Assistant { content: vec![foreign] },
+            Turn::User { content: vec![text("Again")] },
+        ],
+        ..large()
+    };
+    for wire in WIRES {
+        for request in [small(), large(), bare.clone(), odd.clone()] {
+            let body = sent(wire, &request);
+            judge(wire, &body).unwrap_or_else(|error| panic!("{}: {error}\n{body:#}", wire.name()));
+        }
+    }
+}
+
+#[test]
+fn sampling_is_sent_where_it_is_set_and_nowhere_else() {
+    let sampling = crate::provider::Sampling { temperature: serde_json::Number::from_f64(0.5), top_p: None };
+    for wire in WIRES {
+        let plain = sent(wire, &small()).to_string();
+        assert!(!plain.contains("temperature") && !plain.contains("top"), "{plain}");
+        let body = sent(wire, &Request { sampling: sampling.clone(), ..small() });
+        judge(wire, &body).unwrap();
+        assert!(body.to_string().contains("\"temperature\":0.5"), "{body}");
+        assert!(!body.to_string().contains("top"), "{body}");
+    }
+}
+
+/// The body of a conversation with a call, spoiled at `pointer`.
+fn spoiled(wire: Wire, pointer: &str, value: Value) -> Judgement {
+    let turns = vec![
+        Turn::User { content: vec![text("Go.")] },
+        Turn::Assistant { content: vec![text("Yes."), call("a", "read", json!({"path": "x"}))] },
+        crate::provider::fixture::result("a", "r", false),
+    ];
+    let mut body = sent(wire, &Request { turns, ..large() });
+    judge(wire, &body)?;
+    match (pointer.rsplit_once('/').unwrap(), value) {
+        ((parent, key), Value::Null) => {
+            let parent = body.pointer_mut(parent).unwrap();
+            match parent {
+                Value::Array(list) => drop(list.remove(key.parse().unwrap())),
+                other => drop(other.as_object_mut().unwrap().remove(key)),
+            }
+        }
+        ((parent, key), value) if body.pointer(pointer).is_none() => {
+            body.pointer_mut(parent).unwrap().as_object_mut().unwrap().insert(key.to_owned(), value);
+        }
+        (_, value) => *body.pointer_mut(pointer).unwrap() = value,
+    }
+    judge(wire, &body)
+}
+
+#[test]
+fn what_no_provider_takes_does_not_pass() {
+    let table: &[(Wire, &[(&str, Value)])] = &[
+        (
+            Wire::Anthropic,
+            &[
+                ("/max_tokens", Value::Null),
+                ("/system", json!(" ")),
+                ("/messages/0/role", json!("assistant")),
+                ("/messages/0/content", json!([])),
+                ("/messages/1/content/0/text", json!("")),
+                ("/messages/1/content/1/id", json!("a b")),
+                ("/messages/1/content/1/input", json!("x")),
+                ("/messages/2", Value::Null),
+                ("/messages/2/content/0/tool_use_id", json!("b")),
+                ("/messages/2/content/0/content", json!("")),
+                ("/tools/0/input_schema", json!({})),
+                ("/temprature", json!(1)),
+            ],
+        ),
+        (
+            Wire::OpenaiChat,
+            &[
+                ("/max_tokens", json!(5)),
+                ("/messages/0/content", json!("")),
+                ("/messages/1/role", json!("tool")),
+                ("/messages/2/tool_calls/0/function/arguments", json!("{")),
+                ("/messages/2/tool_calls", json!([])),
+                ("/messages/3", Value::Null),
+                ("/messages/3/tool_call_id", json!("b")),
+                ("/tools/0/function/name", json!("a.b")),
+            ],
+        ),
+        (
+            Wire::OpenaiResponses,
+            &[
+                ("/store", json!(true)),
+                ("/instructions", json!("")),
+                ("/input/0/content", json!([])),
+                ("/input/2", Value::Null),
+                ("/input/3", Value::Null),
+                ("/input/3/output", json!("")),
+                ("/tools/0/strict", Value::Null),
+                ("/tools/0/function", json!({})),
+            ],
+        ),
+        (
+            Wire::Gemini,
+            &[
+                ("/model", json!("m")),
+                ("/systemInstruction/parts", json!([])),
+                ("/contents/0/role", json!("model")),
+                ("/contents/1/parts/1/functionCall/args", Value::Null),
+                ("/contents/2", Value::Null),
+                ("/contents/2/parts/0/functionResponse/response", json!({})),
+                ("/tools/0/functionDeclarations/0/parameters/additionalProperties", json!(false)),
+                ("/tools/0/functionDeclarations/0/parameters/type", json!("object")),
+            ],
+        ),
+    ];
+    for (wire, cases) in table {
+        for (pointer, value) in *cases {
+            assert!(spoiled(*wire, pointer, value.clone()).is_err(), "{} {pointer}", wire.name());
+        }
+    }
+}

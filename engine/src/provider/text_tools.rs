@@ -1,0 +1,178 @@
+//! Tools for models without any of their own (`tool_use: text_parsed`): the palette is described in the system prompt,
+//! calls are read from the text, results go back as text. A layer over any wire; it sends nothing itself.
+
+mod parse;
+mod shown;
+
+use std::fmt::Write as _;
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::json;
+
+use super::wire::{NO_OUTPUT, is_blank};
+use super::{CallError, Delta, Provider, Reply, Request, StopReason, ToolDefinition};
+use crate::message::{Block, ToolCall, Turn};
+
+const OPEN: &str = "<tool_call>";
+const CLOSE: &str = "</tool_call>";
+/// Begins a result; what a model writes behind it is made up.
+const RESULT: &str = "<tool_result";
+
+/// Calls a model, by way of text where the request says so.
+///
+/// # Errors
+/// Whatever ended the attempt.
+pub async fn call(
+    provider: &dyn Provider,
+    request: &Request,
+    live: &(dyn Fn(Delta) + Send + Sync),
+) -> Result<Reply, CallError> {
+    if !request.text_tools {
+        return provider.call(request, live).await;
+    }
+    let shown = Mutex::new(shown::Shown::default());
+    let show = |delta: Delta| match delta {
+        Delta::Text(more) => {
+            let text = shown.lock().unwrap_or_else(PoisonError::into_inner).push(&more);
+            if !text.is_empty() {
+                live(Delta::Text(text));
+            }
+        }
+        other @ (Delta::Thinking(_) | Delta::ToolCallStarted { .. } | Delta::ToolCallInput { .. }) => live(other),
+    };
+    let reply = provider.call(&as_text(request), &show).await?;
+    let rest = shown.lock().unwrap_or_else(PoisonError::into_inner).rest();
+    if !rest.is_empty() {
+        live(Delta::Text(rest));
+    }
+    let reply = with_calls(request, reply);
+    for block in &reply.content {
+        if let Block::ToolCall(call) = block {
+            live(Delta::ToolCallStarted { id: call.id.clone(), name: call.name.clone() });
+            live(Delta::ToolCallInput { id: call.id.clone(), fragment: call.input.to_string() });
+        }
+    }
+    Ok(reply)
+}
+
+/// The request without tools, calls or results: everything in words. The same request gives the same words.
+pub fn as_text(request: &Request) -> Request {
+    let mut turns: Vec<Turn> = Vec::with_capacity(request.turns.len());
+    for turn in &request.turns {
+        match turn {
+            Turn::User { content } => said(&mut turns, content.clone()),
+            Turn::Assistant { content } => turns.push(Turn::Assistant { content: spoken(content) }),
+            Turn::ToolResult { call_id, name, content, is_error } => {
+                said(&mut turns, vec![Block::Text { text: result(call_id, name, content, *is_error) }]);
+            }
+        }
+    }
+    let mut system = request.system.clone();
+    if !request.tools.is_empty() {
+        if !is_blank(&system) {
+            system.push_str("\n\n");
+        }
+        system.push_str(&manual(&request.tools));
+    }
+    Request { system, turns, tools: Vec::new(), ..request.clone() }
+}
+
+/// User content, joined to that before it: the templates of many small models want the roles to alternate.
+fn said(turns: &mut Vec<Turn>, mut content: Vec<Block>) {
+    match turns.last_mut() {
+        Some(Turn::User { content: before }) => before.append(&mut content),
+        Some(Turn::Assistant { .. } | Turn::ToolResult { .. }) | None => turns.push(Turn::User { content }),
+    }
+}
+
+/// A reply with its calls as the text they came as; neighbouring texts become one.
+fn spoken(content: &[Block]) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::with_capacity(content.len());
+    for block in content {
+        let text = match block {
+            Block::Text { text } => text.clone(),
+            Block::ToolCall(call) => written(call),
+            Block::Image { .. } | Block::Thinking { .. } | Block::Other { .. } => {
+                blocks.push(block.clone());
+                continue;
+            }
+        };
+        match blocks.last_mut() {
+            Some(Block::Text { text: before }) => {
+                before.push_str("\n\n");
+                before.push_str(&text);
+            }
+            Some(Block::Image { .. } | Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. }) | None => {
+                blocks.push(Block::Text { text });
+            }
+        }
+    }
+    blocks
+}
+
+fn written(call: &ToolCall) -> String {
+    let body = match call.malformed() {
+        Some(text) => text.to_owned(),
+        None => json!({"name": call.name, "arguments": call.input}).to_string(),
+    };
+    format!("{OPEN}\n{body}\n{CLOSE}")
+}
+
+fn result(call_id: &str, name: &str, content: &str, is_error: bool) -> String {
+    let text = if is_blank(content) { NO_OUTPUT } else { content };
+    // A result must not end itself, or begin another.
+    let text = text.replace("</tool_result", "<\\/tool_result").replace(RESULT, "<\\tool_result");
+    let attribute = |text: &str| text.replace(['"', '<', '>', '\n'], "_");
+    let error = if is_error { " error=\"true\"" } else { "" };
+    format!("{RESULT} name=\"{}\" id=\"{}\"{error}>\n{text}\n</tool_result>", attribute(name), attribute(call_id))
+}
+
+/// How to call what there is.
+fn manual(tools: &[ToolDefinition]) -> String {
+    let mut text = format!(
+        "# Tools\n\nYou can call the tools listed below. To call one, write this, beginning on a line of its own:\n\n\
+         {OPEN}\n{{\"name\": \"the tool's name\", \"arguments\": {{ … }}}}\n{CLOSE}\n\n\
+         The arguments are a JSON object that fits the tool's schema. Several calls may follow one another; write \
+         nothing after the last one. The results come in the next message, each as `{RESULT} name=\"…\" id=\"…\">`. \
+         Never write a result yourself. Text without a call is your final answer.\n\n<tools>\n"
+    );
+    for tool in tools {
+        let tool = json!({"name": tool.name, "description": tool.description, "parameters": tool.schema});
+        let _ = writeln!(text, "{tool}");
+    }
+    text.push_str("</tools>");
+    text
+}
+
+/// The reply with the calls that its text holds.
+fn with_calls(request: &Request, reply: Reply) -> Reply {
+    let turn = request.cue.turn.unwrap_or_else(|| {
+        let replies = request.turns.iter().filter(|turn| matches!(turn, Turn::Assistant { .. })).count();
+        u32::try_from(replies).unwrap_or(u32::MAX)
+    });
+    let mut content = Vec::with_capacity(reply.content.len());
+    let mut calls = 0;
+    for block in reply.content {
+        match block {
+            Block::Text { text } => {
+                for piece in parse::pieces(&text) {
+                    content.push(match piece {
+                        parse::Piece::Text(text) => Block::Text { text },
+                        parse::Piece::Call(body) => {
+                            calls += 1;
+                            Block::ToolCall(parse::call(format!("call_{}_{calls}", u64::from(turn) + 1), &body))
+                        }
+                    });
+                }
+            }
+            Block::Image { .. } | Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => {
+                content.push(block);
+            }
+        }
+    }
+    let stop = if calls > 0 && reply.stop == StopReason::EndTurn { StopReason::ToolUse } else { reply.stop };
+    Reply { content, stop, ..reply }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! Calls in text: where they stand, and what they say. Nothing in a code block is a call, and nothing that a model
+//! writes after a result it made up counts.
+
+use serde_json::Value;
+
+use super::{CLOSE, OPEN, RESULT};
+use crate::message::ToolCall;
+
+/// A piece of a reply, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Piece {
+    Text(String),
+    /// What stands between the marks.
+    Call(String),
+}
+
+/// A reply's text as text and calls. Blank text between them is dropped.
+pub(super) fn pieces(text: &str) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut plain = String::new();
+    let mut rest = text;
+    let mut fenced = false;
+    while !rest.is_empty() {
+        let line_end = rest.find('\n').map_or(rest.len(), |end| end + 1);
+        let (line, after_line) = rest.split_at(line_end);
+        let begun = line.trim_start();
+        if begun.starts_with("```") {
+            fenced = !fenced;
+        } else if !fenced && begun.starts_with(RESULT) && pieces.iter().any(|p| matches!(p, Piece::Call(_))) {
+            break;
+        } else if !fenced && begun.starts_with(OPEN) {
+            keep(&mut pieces, &mut plain);
+            let start = rest.find(OPEN).map_or(0, |at| at + OPEN.len());
+            let body = rest.get(start..).unwrap_or_default();
+            let (body, after) = split_body(body);
+            pieces.push(Piece::Call(body.to_owned()));
+            rest = after;
+            continue;
+        }
+        plain.push_str(line);
+        rest = after_line;
+    }
+    keep(&mut pieces, &mut plain);
+    pieces
+}
+
+/// Up to the closing mark; where there is none, up to the next call or result, or to the end.
+fn split_body(text: &str) -> (&str, &str) {
+    let next = [format!("\n{OPEN}"), format!("\n{RESULT}")].iter().filter_map(|mark| text.find(mark)).min();
+    let (end, skip) = match (text.find(CLOSE), next) {
+        (Some(close), Some(next)) if next < close => (next, 0),
+        (Some(close), _) => (close, CLOSE.len()),
+        (None, Some(next)) => (next, 0),
+        (None, None) => (text.len(), 0),
+    };
+    let after = text.get(end + skip..).unwrap_or_default();
+    (text.get(..end).unwrap_or_default(), after)
+}
+
+fn keep(pieces: &mut Vec<Piece>, plain: &mut String) {
+    let text = plain.trim();
+    if !text.is_empty() {
+        pieces.push(Piece::Text(text.to_owned()));
+    }
+    plain.clear();
+}
+
+/// What stands between the marks as a call: a JSON object with `name` and `arguments`, in a code block or not.
+/// Anything else is a call with malformed arguments, so that the model is shown what it wrote.
+pub(super) fn call(id: String, body: &str) -> ToolCall {
+    let text = unfenced(body.trim());
+    let broken = || ToolCall::parse(id.clone(), guessed_name(text), if text.is_empty() { "?" } else { text });
+    let Ok(Value::Object(map)) = serde_json::from_str::<Value>(text) else { return broken() };
+    let Some(name) = map.get("name").and_then(Value::as_str) else { return broken() };
+    let arguments = ["arguments", "parameters", "input"].iter().find_map(|key| map.get(*key));
+    match arguments {
+        None | Some(Value::Null) => ToolCall::parse(id, name, ""),
+        // Some models write the arguments as text that holds JSON.
+        Some(Value::String(text)) => ToolCall::parse(id, name, text),
+        Some(other) => ToolCall::parse(id, name, &other.to_string()),
+    }
+}
+
+fn unfenced(text: &str) -> &str {
+    let Some(inside) = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```")) else { return text };
+    inside.split_once('\n').map_or(inside, |(_, body)| body).trim()
+}
+
+/// The name in JSON that cannot be read, as far as it can be told.
+fn guessed_name(text: &str) -> String {
+    let after = text.split_once("\"name\"").map(|(_, rest)| rest.trim_start().trim_start_matches(':').trim_start());
+    let name = after.and_then(|rest| rest.strip_prefix('"')).and_then(|rest| rest.split('"').next());
+    name.map_or_else(|| "tool_call".to_owned(), |name| name.chars().take(128).collect())
+}

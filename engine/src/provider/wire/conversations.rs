@@ -1,0 +1,87 @@
+//! Whole conversations on every wire against the strict server: what came back goes out again, unchanged where it was
+//! sealed, and every body is what the provider published.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use serde_json::json;
+
+use super::strict::Strict;
+use crate::message::{Block, Turn};
+use crate::provider::fixture::{large, result, text};
+use crate::provider::settings::KeyHeader;
+use crate::provider::{ProviderSettings, Request, Secret, StopReason, Wire, connect};
+
+macro_rules! stream {
+    ($name:literal) => {
+        include_str!(concat!("../../../fixtures/streams/", $name, ".sse"))
+    };
+}
+
+/// Tools, then thoughts, then text: each wire's own streams.
+const STREAMS: [(Wire, &str, &[&str]); 4] = [
+    (
+        Wire::Anthropic,
+        "x-api-key",
+        &[stream!("anthropic-tools"), stream!("anthropic-thinking"), stream!("anthropic-text")],
+    ),
+    (Wire::OpenaiChat, "authorization", &[stream!("openai-tools"), stream!("openai-text"), stream!("openai-text")]),
+    (
+        Wire::OpenaiResponses,
+        "authorization",
+        &[stream!("responses-tools"), stream!("responses-thinking"), stream!("responses-text")],
+    ),
+    (Wire::Gemini, "x-goog-api-key", &[stream!("gemini-tools"), stream!("gemini-thinking"), stream!("gemini-text")]),
+];
+
+#[tokio::test]
+async fn a_conversation_on_every_wire() {
+    for (wire, header, streams) in STREAMS {
+        let server = Strict::start(wire, streams);
+        let provider = connect(&ProviderSettings {
+            base_url: server.url.clone(),
+            key: Some(Secret::new("sk-test")),
+            key_header: KeyHeader::from(header.to_owned()),
+            ..ProviderSettings::bare("test", wire)
+        })
+        .unwrap();
+        let mut request = Request { turns: vec![Turn::User { content: vec![text("Go.")] }], ..large() };
+        for turn in 0..4 {
+            let reply = provider.call(&request, &|_| {}).await.unwrap_or_else(|e| panic!("{}: {e}", wire.name()));
+            assert_eq!(reply.stop == StopReason::ToolUse, turn == 0, "{} {turn}", wire.name());
+            request.turns.push(Turn::Assistant { content: reply.content.clone() });
+            for block in &reply.content {
+                if let Block::ToolCall(call) = block {
+                    request.turns.push(result(&call.id, "done", call.malformed().is_some()));
+                }
+            }
+            request.turns.push(Turn::User { content: vec![text("Next.")] });
+        }
+        let taken = server.taken.lock().unwrap();
+        assert_eq!(taken.len(), 4, "{}", wire.name());
+        // A prefix that was sent once is sent the same ever after: that is what a cache lives on.
+        let list = ["messages", "input", "contents"].iter().find_map(|key| taken[0].get(*key).map(|_| *key)).unwrap();
+        for pair in taken.windows(2) {
+            let (before, after) = (pair[0][list].as_array().unwrap(), pair[1][list].as_array().unwrap());
+            assert!(after.len() > before.len() && after[..before.len() - 1] == before[..before.len() - 1]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_strict_server_is_strict() {
+    let server = Strict::start(Wire::Anthropic, &[stream!("anthropic-text")]);
+    let settings = ProviderSettings {
+        base_url: server.url.clone(),
+        key: Some(Secret::new("sk-test")),
+        key_header: KeyHeader::from("x-api-key".to_owned()),
+        ..ProviderSettings::bare("test", Wire::Anthropic)
+    };
+    let orphan = Request { turns: vec![Turn::User { content: vec![text("a")] }, result("x", "r", false)], ..large() };
+    let error = connect(&settings).unwrap().call(&orphan, &|_| {}).await.unwrap_err();
+    assert_eq!(error.status, Some(400), "{error}");
+    assert!(error.message.contains("answered by [\"x\"]"), "{error}");
+    let schema = json!({"type": "string"});
+    let mut bad = large();
+    bad.tools[0].schema = schema;
+    assert_eq!(connect(&settings).unwrap().call(&bad, &|_| {}).await.unwrap_err().status, Some(400));
+}

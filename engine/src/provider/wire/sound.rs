@@ -1,0 +1,197 @@
+//! Turns as every provider takes them, whatever models, hooks and other providers have left: nothing blank, a user
+//! first, every call with an id that is plain, short and its own.
+//!
+//! That each call has its result, and each result its call, the machine has seen to.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use rye_compiler::plan::hex;
+use sha2::{Digest, Sha256};
+
+use super::is_blank;
+use crate::message::{Block, Turn};
+
+/// The longest id or name of a call that all providers take, in bytes.
+const MAX_NAME: usize = 64;
+/// Stands where a conversation would begin with the model, or would be empty.
+const LEFT_OUT: &str = "(what was said before is left out)";
+
+/// `text` with every character outside `[A-Za-z0-9_-]` as `_`, cut to 64: what all wires accept as the id of a call or
+/// the name of a tool. A model may have made up anything.
+pub(in crate::provider) fn plain_name(text: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
+    let name: String = text.chars().map(plain).collect();
+    if name.is_empty() {
+        return "_".to_owned();
+    }
+    if name.len() <= MAX_NAME {
+        return name;
+    }
+    let mark = hex(&Sha256::digest(text.as_bytes()));
+    let (front, mark) = (name.get(..MAX_NAME - 17).unwrap_or_default(), mark.get(..16).unwrap_or_default());
+    format!("{front}_{mark}")
+}
+
+/// The turns to send. The same turns give the same answer, and more turns behind them change nothing before.
+pub(in crate::provider) fn sound(turns: &[Turn]) -> Cow<'_, [Turn]> {
+    if is_sound(turns) {
+        return Cow::Borrowed(turns);
+    }
+    let mut sent: Vec<Turn> = Vec::with_capacity(turns.len() + 1);
+    let mut ids = Ids::default();
+    for turn in turns.iter().filter(|turn| !is_empty(turn)) {
+        if sent.is_empty() && !matches!(turn, Turn::User { .. }) {
+            sent.push(left_out());
+        }
+        sent.push(match turn {
+            Turn::User { .. } => turn.clone(),
+            Turn::Assistant { content } => Turn::Assistant { content: ids.calls(content) },
+            Turn::ToolResult { call_id, name, content, is_error } => Turn::ToolResult {
+                call_id: ids.result(call_id),
+                name: name.clone(),
+                content: content.clone(),
+                is_error: *is_error,
+            },
+        });
+    }
+    if sent.is_empty() {
+        sent.push(left_out());
+    }
+    Cow::Owned(sent)
+}
+
+fn left_out() -> Turn {
+    Turn::User { content: vec![Block::Text { text: LEFT_OUT.to_owned() }] }
+}
+
+/// Nothing that any wire could send. Blocks of other wires count: who they belong to is the wire's to say.
+fn is_empty(turn: &Turn) -> bool {
+    let nothing = |block: &Block| match block {
+        Block::Text { text } => is_blank(text),
+        Block::Image { .. } | Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => false,
+    };
+    match turn {
+        Turn::User { content } | Turn::Assistant { content } => content.iter().all(nothing),
+        Turn::ToolResult { .. } => false,
+    }
+}
+
+fn is_sound(turns: &[Turn]) -> bool {
+    let mut seen = BTreeSet::new();
+    let fine = |turn: &Turn, seen: &mut BTreeSet<String>| match turn {
+        Turn::User { .. } | Turn::ToolResult { .. } => true,
+        Turn::Assistant { content } => content.iter().all(|block| match block {
+            Block::ToolCall(call) => plain_name(&call.id) == call.id && seen.insert(call.id.clone()),
+            Block::Text { .. } | Block::Image { .. } | Block::Thinking { .. } | Block::Other { .. } => true,
+        }),
+    };
+    matches!(turns.first(), Some(Turn::User { .. }))
+        && turns.iter().all(|turn| !is_empty(turn) && fine(turn, &mut seen))
+}
+
+/// What the ids of calls have become.
+#[derive(Default)]
+struct Ids {
+    used: BTreeSet<String>,
+    /// Calls without their result yet: what the model called them, and what they are sent as.
+    open: BTreeMap<String, Vec<String>>,
+}
+
+impl Ids {
+    fn calls(&mut self, content: &[Block]) -> Vec<Block> {
+        self.open.clear();
+        let block = |block: &Block| match block {
+            Block::ToolCall(call) => {
+                let mut call = call.clone();
+                call.id = self.own(&call.id);
+                Block::ToolCall(call)
+            }
+            Block::Text { .. } | Block::Image { .. } | Block::Thinking { .. } | Block::Other { .. } => block.clone(),
+        };
+        content.iter().map(block).collect()
+    }
+
+    /// An id that no other call of the request has.
+    fn own(&mut self, id: &str) -> String {
+        let plain = plain_name(id);
+        let numbered = |n: u32| plain_name(&if n == 1 { plain.clone() } else { format!("{plain}_{n}") });
+        let own = (1..).map(numbered).find(|own| !self.used.contains(own)).unwrap_or(plain.clone());
+        self.used.insert(own.clone());
+        self.open.entry(id.to_owned()).or_default().push(own.clone());
+        own
+    }
+
+    /// The id that a result has to name: of calls with the same name, the first that is open.
+    fn result(&mut self, id: &str) -> String {
+        match self.open.get_mut(id) {
+            Some(own) if !own.is_empty() => own.remove(0),
+            Some(_) | None => plain_name(id),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::provider::fixture::{call, result, text};
+
+    #[test]
+    fn names_are_plain_and_short() {
+        assert_eq!(plain_name("rye_file-1"), "rye_file-1");
+        assert_eq!(plain_name("a.b:c é"), "a_b_c__");
+        assert_eq!(plain_name(""), "_");
+        let (one, other) = (plain_name(&"x".repeat(65)), plain_name(&"x".repeat(66)));
+        assert_eq!((one.len(), other.len()), (64, 64));
+        assert_ne!(one, other);
+    }
+
+    #[test]
+    fn sound_turns_are_left_alone() {
+        let turns = [
+            Turn::User { content: vec![text("a")] },
+            Turn::Assistant { content: vec![call("i", "x", json!({}))] },
+            result("i", "r", false),
+        ];
+        assert!(matches!(sound(&turns), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn every_call_gets_an_id_of_its_own_and_its_result_the_same() {
+        let twice = || Turn::Assistant { content: vec![call("f.0", "x", json!({})), call("f:0", "x", json!({}))] };
+        let turns = [
+            Turn::User { content: vec![text("a")] },
+            twice(),
+            result("f:0", "second", false),
+            result("f.0", "first", false),
+            twice(),
+            result("f.0", "third", false),
+            result("f:0", "fourth", false),
+        ];
+        let ids: Vec<String> = sound(&turns)
+            .iter()
+            .flat_map(|turn| match turn {
+                Turn::User { .. } => vec![],
+                Turn::Assistant { content } => content
+                    .iter()
+                    .filter_map(|block| if let Block::ToolCall(call) = block { Some(call.id.clone()) } else { None })
+                    .collect(),
+                Turn::ToolResult { call_id, .. } => vec![call_id.clone()],
+            })
+            .collect();
+        assert_eq!(ids, ["f_0", "f_0_2", "f_0_2", "f_0", "f_0_3", "f_0_4", "f_0_3", "f_0_4"]);
+    }
+
+    #[test]
+    fn a_user_comes_first_and_nothing_is_blank() {
+        let blank = Turn::User { content: vec![text(" ")] };
+        let answer = Turn::Assistant { content: vec![text("a")] };
+        assert_eq!(sound(&[blank.clone(), answer.clone()]).as_ref(), [left_out(), answer]);
+        assert_eq!(sound(&[blank]).as_ref(), [left_out()]);
+        assert_eq!(sound(&[]).as_ref(), [left_out()]);
+    }
+}
