@@ -113,6 +113,8 @@ pub enum Command {
     Init(command::init::InitArgs),
     /// Run a directive, or go on with a thread
     Run(Box<command::run::RunArgs>),
+    /// Where model calls can go: addresses, keys, models, prices, and whether they answer
+    Providers(command::providers::ProvidersArgs),
     /// See what ran: threads, their cost, their transcripts
     Threads(command::threads::ThreadsArgs),
     /// Try the small languages: one JSON request per line in, one answer per line out

@@ -10,6 +10,7 @@ pub mod graph;
 pub mod init;
 pub mod lock;
 pub mod plan;
+pub mod providers;
 pub mod run;
 pub mod schema;
 pub mod threads;
@@ -39,6 +40,7 @@ pub fn run(args: Args, report: &Report) -> Result<Exit, Failure> {
         Command::Lock(lock) => lock::run(&lock, global, report),
         Command::Init(init) => init::run(&init, report),
         Command::Run(run) => run::run(&run, global, report),
+        Command::Providers(providers) => providers::run(&providers, global, report),
         Command::Threads(threads) => threads::run(&threads, global, report),
         Command::Eval(eval) => eval::run(&eval, report),
         Command::Explain(explain) => explain::run(&explain, report),

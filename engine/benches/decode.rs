@@ -20,9 +20,16 @@ fn main() {
 
 /// A stream of many small pieces, as a model sends them.
 fn stream(front: &[&str], piece: impl Fn(u64) -> String, back: &[&str]) -> Vec<u8> {
-    let middle: String = (0..PIECES).map(|n| format!("{}\n\n", piece(n))).collect();
-    let ends = |ends: &[&str]| ends.iter().map(|event| format!("{event}\n\n")).collect::<String>();
-    format!("{}{middle}{}", ends(front), ends(back)).into_bytes()
+    let mut text = String::new();
+    for event in front.iter().map(|event| (*event).to_owned()).chain((0..PIECES).map(piece)) {
+        text.push_str(&event);
+        text.push_str("\n\n");
+    }
+    for event in back {
+        text.push_str(event);
+        text.push_str("\n\n");
+    }
+    text.into_bytes()
 }
 
 fn decode<D: Decode + Default>(bencher: Bencher<'_, '_>, bytes: &[u8]) {

@@ -13,6 +13,7 @@ mod orchestrate;
 pub mod process;
 pub mod prove;
 pub mod provider;
+pub mod replay;
 pub mod retry;
 pub mod session;
 pub mod store;

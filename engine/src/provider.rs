@@ -68,6 +68,12 @@ pub struct Cue {
     /// Attempts at this turn that have failed already.
     #[serde(default)]
     pub attempt: u32,
+    /// The thread's id.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub thread: String,
+    /// For a child: which of its parent's children it is, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spawn: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -15,6 +15,7 @@ use crate::command::fmt::FmtOutput;
 use crate::command::init::InitOutput;
 use crate::command::lock::LockOutput;
 use crate::command::plan::NoPlanOutput;
+use crate::command::providers::{ProviderTestOutput, ProvidersOutput};
 use crate::command::run::{DetachOutput, EventOutput, RunOutput};
 use crate::command::threads::{
     ListOutput, ProveOutput, RepairOutput, SearchOutput, ShowOutput, TranscriptOutput, WaitOutput,
@@ -41,6 +42,8 @@ enum Output {
     PlanGraph,
     Proof,
     NoPlan,
+    Providers,
+    ProviderTest,
     Why,
     Diagnostic,
     Eval,
@@ -68,6 +71,8 @@ impl Output {
             Self::Proof => schema_for!(ProveOutput),
             Self::PlanDiff => schema_for!(PlanDiff),
             Self::NoPlan => schema_for!(NoPlanOutput),
+            Self::Providers => schema_for!(ProvidersOutput),
+            Self::ProviderTest => schema_for!(ProviderTestOutput),
             Self::Why => schema_for!(WhyOutput),
             Self::Check => schema_for!(CheckOutput),
             Self::Diagnostic => schema_for!(DiagnosticOutput),

@@ -5,6 +5,7 @@ mod act;
 mod approve;
 mod book;
 mod chain;
+mod export;
 mod go_on;
 mod list;
 mod prove;
@@ -72,6 +73,8 @@ enum ThreadsCommand {
     Search(chain::SearchArgs),
     /// Prove from its record and its sources that a thread began as its plan says, byte for byte
     Prove(prove::ProveArgs),
+    /// A thread as a script that `rye run --script` plays again
+    Export(export::ExportArgs),
     /// Remove threads that are long over
     Prune(prune::PruneArgs),
     /// Rebuild the registry of threads from their transcripts
@@ -104,6 +107,7 @@ pub fn run(args: &ThreadsArgs, global: &Global, report: &Report) -> Result<Exit,
         ThreadsCommand::Chain(args) => chain::chain(args, book, spaces, report),
         ThreadsCommand::Search(args) => chain::search(args, book, spaces, report),
         ThreadsCommand::Prove(args) => prove::run(args, book, spaces, report),
+        ThreadsCommand::Export(args) => export::run(args, book, spaces, report),
         ThreadsCommand::Prune(args) => prune::run(args, book, report),
         ThreadsCommand::Repair => repair::run(&spaces.project, report),
     }

@@ -54,7 +54,14 @@ impl Place {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rye"));
         command.args(args).current_dir(self.project()).stdin(Stdio::null());
         command.env("RYE_USER_SPACE", self.folder.path().join("user"));
-        for name in ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL"] {
+        for name in [
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_BASE_URL",
+            "OPENAI_API_KEY",
+            "OPENAI_BASE_URL",
+            "GEMINI_API_KEY",
+            "GEMINI_BASE_URL",
+        ] {
             command.env_remove(name);
         }
         command

@@ -34,6 +34,8 @@ pub(super) fn build(plan: &Plan, state: &State, max_output: u64) -> Request {
             directive: plan.directive.to_string(),
             turn: Some(u32::try_from(state.cost.turns).unwrap_or(u32::MAX)),
             attempt: state.failures,
+            thread: state.launch.as_ref().map(|launch| launch.thread_id.clone()).unwrap_or_default(),
+            spawn: state.launch.as_ref().and_then(|launch| launch.parent.as_ref()).map(|parent| parent.spawn),
         },
     }
 }

@@ -111,8 +111,12 @@ fn messages(request: &Request) -> Value {
 
 fn draft(turn: &Turn) -> Draft {
     match turn {
-        Turn::User { content } => Draft { role: "user", results: Vec::new(), content: blocks(content) },
-        Turn::Assistant { content } => Draft { role: "assistant", results: Vec::new(), content: blocks(content) },
+        Turn::User { content } => {
+            Draft { role: "user", results: Vec::new(), content: content.iter().filter_map(said).collect() }
+        }
+        Turn::Assistant { content } => {
+            Draft { role: "assistant", results: Vec::new(), content: content.iter().filter_map(replied).collect() }
+        }
         Turn::ToolResult { call_id, name: _, content, is_error } => {
             let text = if is_blank(content) { NO_OUTPUT } else { content };
             let mut result = json!({"type": "tool_result", "tool_use_id": plain_name(call_id), "content": text});
@@ -124,19 +128,24 @@ fn draft(turn: &Turn) -> Draft {
     }
 }
 
-fn blocks(content: &[Block]) -> Vec<Value> {
-    content.iter().filter_map(block).collect()
-}
-
-/// One block, or `None` for what the API would refuse: blank text, thinking it did not sign, another wire's blocks.
-fn block(block: &Block) -> Option<Value> {
+/// A user's block; nothing else is the user's to say.
+fn said(block: &Block) -> Option<Value> {
     match block {
-        Block::Text { text } => (!is_blank(text)).then(|| json!({"type": "text", "text": text})),
+        Block::Text { text } => spoken(text),
         Block::Image { media_type, data } => {
             Some(json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}))
         }
+        Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => None,
+    }
+}
+
+/// The model's block, or `None` for what the API would refuse: blank text, thinking it did not sign, another wire's
+/// blocks.
+fn replied(block: &Block) -> Option<Value> {
+    match block {
+        Block::Text { text } => spoken(text),
         Block::Thinking { text, signature } => {
-            let signature = signature.as_deref()?;
+            let signature = signature.as_deref().filter(|signature| !signature.is_empty())?;
             Some(json!({"type": "thinking", "thinking": text, "signature": signature}))
         }
         Block::ToolCall(call) => {
@@ -144,7 +153,12 @@ fn block(block: &Block) -> Option<Value> {
             Some(json!({"type": "tool_use", "id": id, "name": name, "input": call.input}))
         }
         Block::Other { wire, value } => (wire == WIRE).then(|| value.clone()),
+        Block::Image { .. } => None,
     }
+}
+
+fn spoken(text: &str) -> Option<Value> {
+    (!is_blank(text)).then(|| json!({"type": "text", "text": text}))
 }
 
 fn with_breakpoint(mut value: Value) -> Value {

@@ -3,7 +3,10 @@
 //! Never a file of the project (`engine.md` 6).
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::Path;
+
+use serde_json::Value;
 
 /// What variables are read from.
 #[derive(Clone, Default)]
@@ -39,6 +42,25 @@ impl Environment {
         Self { fixed: Some(variables.into_iter().collect()), file: BTreeMap::new() }
     }
 
+    /// Puts `[NAME]` in the place of every value of a variable that sounds like a secret, in every text of `value`.
+    pub fn redact(&self, value: &mut Value) {
+        // What is no Unicode cannot stand in a text.
+        let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        let process = || std::env::vars_os().filter_map(text).collect::<BTreeMap<String, String>>();
+        let process = self.fixed.clone().unwrap_or_else(process);
+        let mut secrets: Vec<(&String, &str)> = process
+            .iter()
+            .chain(&self.file)
+            .map(|(name, value)| (name, value.trim()))
+            .filter(|(name, value)| is_secret(name) && value.len() >= LEAST_SECRET)
+            .collect();
+        // The longest first: one may hold another.
+        secrets.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
+        if !secrets.is_empty() {
+            redact(value, &secrets);
+        }
+    }
+
     /// A variable's value; an empty one counts as not set.
     pub fn get(&self, name: &str) -> Option<String> {
         let process = match &self.fixed {
@@ -46,6 +68,29 @@ impl Environment {
             None => std::env::var(name).ok(),
         };
         process.or_else(|| self.file.get(name).cloned()).filter(|value| !value.trim().is_empty())
+    }
+}
+
+/// Shorter values are words that stand in texts for other reasons.
+const LEAST_SECRET: usize = 8;
+
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"].iter().any(|word| name.contains(word))
+}
+
+fn redact(value: &mut Value, secrets: &[(&String, &str)]) {
+    match value {
+        Value::String(text) => {
+            for (name, secret) in secrets {
+                if text.contains(secret) {
+                    *text = text.replace(secret, &format!("[{name}]"));
+                }
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(|value| redact(value, secrets)),
+        Value::Object(map) => map.values_mut().for_each(|value| redact(value, secrets)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
@@ -87,6 +132,19 @@ mod tests {
         assert_eq!(environment.get("RYE_TEST_EMPTY"), None);
         assert!(!format!("{environment:?}").contains('k') || !format!("{environment:?}").contains("\"k\""));
         assert!(Environment::read(None).unwrap().get("RYE_TEST_ONLY_HERE").is_none());
+    }
+
+    #[test]
+    fn what_sounds_like_a_secret_is_taken_out_of_every_text() {
+        let pairs =
+            [("A_KEY", "secret-one"), ("B_TOKEN", "secret-one-two"), ("C_KEY", "short"), ("HOME", "/home/someone")];
+        let environment = Environment::fixed(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let mut value = serde_json::json!({"a": ["x secret-one-two y", {"b": "secret-one secret-one"}], "c": "short /home/someone"});
+        environment.redact(&mut value);
+        assert_eq!(
+            value,
+            serde_json::json!({"a": ["x [B_TOKEN] y", {"b": "[A_KEY] [A_KEY]"}], "c": "short /home/someone"})
+        );
     }
 
     #[test]

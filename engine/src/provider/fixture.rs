@@ -47,7 +47,7 @@ pub fn large() -> Request {
     let unsigned = Block::Thinking { text: "Hm?".to_owned(), signature: None };
     let redacted =
         Block::Other { wire: "anthropic".to_owned(), value: json!({"type": "redacted_thinking", "data": "b3BhcXVl"}) };
-    let foreign = Block::Other { wire: "gemini".to_owned(), value: json!({"part": 1}) };
+    let foreign = Block::Other { wire: "morse".to_owned(), value: json!({"part": 1}) };
     Request {
         turns: vec![
             Turn::User { content: vec![text("First."), text("  \n"), text("Second.")] },

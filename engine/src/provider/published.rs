@@ -76,7 +76,7 @@ pub fn anthropic(body: &Value) -> Judgement {
     let messages = list(body, "messages");
     let mut all = Vec::new();
     for (n, message) in messages.iter().enumerate() {
-        let role = if n % 2 == 0 { "user" } else { "assistant" };
+        let role = if n.is_multiple_of(2) { "user" } else { "assistant" };
         if text(message, "role") != role {
             return Err(format!("message {n} is not the {role}'s"));
         }
@@ -90,7 +90,7 @@ pub fn anthropic(body: &Value) -> Judgement {
         all.extend(ids(content, "tool_use", "id"));
     }
     all_different(&all)?;
-    if messages.len() % 2 == 0 {
+    if messages.len().is_multiple_of(2) {
         return Err("the last message is the assistant's".to_owned());
     }
     let breakpoints = body.to_string().matches("\"cache_control\"").count();

@@ -3,13 +3,18 @@
 //! It keeps nothing between calls. Which step answers is read from the request, so a thread that was killed and
 //! resumed in another process is answered exactly as if nothing had happened.
 
+mod recorded;
 mod script;
 
 use std::time::Duration;
 
 use tokio::time::sleep;
 
-pub use script::{Arguments, Expect, Fault, Script, ScriptError, ScriptedCall, ScriptedReply, ScriptedUsage, Step};
+pub use recorded::Recorded;
+pub use script::{
+    Arguments, Expect, Fault, FaultError, FaultKind, Script, ScriptError, ScriptedCall, ScriptedReply, ScriptedUsage,
+    Step,
+};
 
 use super::settings::ProviderSettings;
 use super::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply, Request, StopReason, Usage};
@@ -55,7 +60,7 @@ impl Provider for Scripted {
         Box::pin(async move {
             let turn = turn_of(request);
             let directive = &request.cue.directive;
-            let Some(step) = self.script.step(directive, turn, request.cue.attempt) else {
+            let Some(step) = self.script.step_for(&request.cue, turn) else {
                 let message = format!(
                     "the script has no step for attempt {} of turn {} of `{directive}`",
                     request.cue.attempt + 1,

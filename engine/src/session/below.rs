@@ -27,6 +27,11 @@ pub struct ParentThread {
 const OUTSIDE: u64 = 1 << 61;
 
 impl ParentThread {
+    /// The plan it runs by.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
     /// What its children are compiled with.
     pub fn bounds(&self) -> Parent {
         Parent { limits: self.launch.limits, capabilities: self.plan.capabilities.clone() }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use clap::Args;
 use rye_compiler::plan::PlanLimits;
 use rye_compiler::semantics::ledger::{Account, Standing};
-use rye_engine::event::{Ended, Event, EventBody, Opened};
+use rye_engine::event::{Ended, Event, EventBody, Opened, Settled};
 use rye_engine::store::{layout, owner};
 use rye_engine::thread::dollars;
 use rye_engine::thread_id::ThreadId;
@@ -38,6 +38,8 @@ pub struct ShowOutput {
     pub limits: Map<String, Value>,
     /// Sets that must all allow an action: the thread's own first, then its parent's, up the spawn chain.
     pub capabilities: Vec<Vec<String>>,
+    /// What the provider's prompt cache saved.
+    pub cache: CacheOutput,
     pub outputs: Option<Map<String, Value>>,
     pub result: Option<String>,
     pub error: Option<ErrorOutput>,
@@ -50,6 +52,19 @@ pub struct ShowOutput {
     pub events: usize,
     /// Relative to the project.
     pub transcript: String,
+}
+
+/// Prompt tokens of all attempts.
+#[derive(Debug, Clone, Copy, Default, Serialize, JsonSchema)]
+pub struct CacheOutput {
+    /// All of them.
+    pub prompt_tokens: u64,
+    /// Those that were read from the cache.
+    pub read_tokens: u64,
+    /// Those that were written to it.
+    pub written_tokens: u64,
+    /// Read of all, in whole percent, rounded down.
+    pub hit_percent: u64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -116,6 +131,7 @@ fn output(book: &Book, record: &Record, ledger: &[Held], chain: &[ThreadId]) -> 
         inputs: opened.map(|opened| opened.inputs.clone()).unwrap_or_default(),
         limits: opened.map(|opened| limits(&opened.limits)).unwrap_or_default(),
         capabilities: grants.map(|set| set.iter().map(|grant| grant.pattern.clone()).collect()).collect(),
+        cache: CacheOutput::of(&record.events),
         outputs: ended.and_then(|ended| ended.outputs.clone()),
         result: ended.and_then(|ended| ended.result.clone()),
         error: ended.and_then(|ended| ended.error.clone()).map(|e| ErrorOutput { code: e.code, message: e.message }),
@@ -125,6 +141,32 @@ fn output(book: &Book, record: &Record, ledger: &[Held], chain: &[ThreadId]) -> 
         events: record.events.len(),
         transcript: layout::transcript(&record.entry.row.id).display().to_string(),
     })
+}
+
+impl CacheOutput {
+    fn of(events: &[Event]) -> Self {
+        let mut sum = Self::default();
+        for event in events {
+            if let EventBody::Settled(Settled { usage, .. }) = &event.body {
+                let prompt = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
+                sum.prompt_tokens = sum.prompt_tokens.saturating_add(prompt);
+                sum.read_tokens = sum.read_tokens.saturating_add(usage.cache_read);
+                sum.written_tokens = sum.written_tokens.saturating_add(usage.cache_write);
+            }
+        }
+        let percent = u128::from(sum.read_tokens) * 100 / u128::from(sum.prompt_tokens.max(1));
+        Self { hit_percent: u64::try_from(percent).unwrap_or(100), ..sum }
+    }
+
+    /// `62 % of 12340 prompt tokens were read from the cache, 400 written to it`; nothing where no cache was used.
+    fn line(&self) -> Option<String> {
+        let Self { prompt_tokens, read_tokens, written_tokens, hit_percent } = self;
+        (*read_tokens > 0 || *written_tokens > 0).then(|| {
+            format!(
+                "{hit_percent} % of {prompt_tokens} prompt tokens read from the cache, {written_tokens} written to it"
+            )
+        })
+    }
 }
 
 impl AccountOutput {
@@ -168,6 +210,7 @@ fn facts(
     facts.push(("started", one(date(row.created_at))));
     facts.push(("last event", one(date(row.updated_at))));
     facts.push(("cost", one(event::cost(&row.cost))));
+    facts.extend(CacheOutput::of(&record.events).line().map(|line| ("cache", one(line))));
     if let Some(opened) = opened(&record.events) {
         facts.push(("inputs", json(&opened.inputs)));
         facts.push(("limits", one(limit_line(&opened.limits))));

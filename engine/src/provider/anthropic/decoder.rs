@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::WIRE;
@@ -42,6 +43,10 @@ impl Decode for Decoder {
         if self.is_done() {
             return Vec::new();
         }
+        if let Some(Piece { index, delta, .. }) = Piece::read(&event.data) {
+            let text = delta.text.or(delta.thinking).or(delta.partial_json);
+            return text.and_then(|text| self.grow(index, delta.kind, text)).into_iter().collect();
+        }
         let Ok(value) = serde_json::from_str::<Value>(&event.data) else {
             if !KNOWN.contains(&event.name.as_str()) || event.data.trim() == "[DONE]" {
                 return Vec::new(); // nothing that a message is made of
@@ -55,7 +60,7 @@ impl Decode for Decoder {
         match kind {
             "message_start" => self.start(value.get("message").unwrap_or(&Value::Null)),
             "content_block_start" => return self.open(&value).into_iter().collect(),
-            "content_block_delta" => return self.grow(&value).into_iter().collect(),
+            "content_block_delta" => return self.grow_by(&value).into_iter().collect(),
             "message_delta" => self.message_delta(&value),
             "message_stop" => self.stopped = true,
             "error" => {
@@ -141,53 +146,80 @@ impl Decoder {
         delta
     }
 
-    fn grow(&mut self, value: &Value) -> Option<Delta> {
+    /// A delta in any other form than the usual one.
+    fn grow_by(&mut self, value: &Value) -> Option<Delta> {
         let index = value.get("index").and_then(Value::as_u64).unwrap_or(0);
         let delta = value.get("delta")?;
-        let text = |key: &str| delta.get(key).and_then(Value::as_str);
-        match delta.get("type").and_then(Value::as_str)? {
+        let kind = delta.get("type").and_then(Value::as_str)?;
+        let text =
+            ["text", "thinking", "signature", "partial_json"].iter().find_map(|key| delta.get(*key)?.as_str())?;
+        self.grow(index, kind, text.to_owned())
+    }
+
+    fn grow(&mut self, index: u64, kind: &str, more: String) -> Option<Delta> {
+        match kind {
             "text_delta" => {
-                let more = text("text")?;
                 match self.blocks.entry(index).or_insert_with(|| Open::Text(String::new())) {
-                    Open::Text(text) => text.push_str(more),
-                    Open::Other { value, .. } => append(value, "text", more),
+                    Open::Text(text) => text.push_str(&more),
+                    Open::Other { value, .. } => append(value, "text", &more),
                     Open::Thinking { .. } | Open::Call { .. } => return None,
                 }
-                Some(Delta::Text(more.to_owned()))
+                Some(Delta::Text(more))
             }
             "thinking_delta" => {
-                let more = text("thinking")?;
                 let fresh = || Open::Thinking { text: String::new(), signature: None };
                 match self.blocks.entry(index).or_insert_with(fresh) {
-                    Open::Thinking { text, .. } => text.push_str(more),
-                    Open::Other { value, .. } => append(value, "thinking", more),
+                    Open::Thinking { text, .. } => text.push_str(&more),
+                    Open::Other { value, .. } => append(value, "thinking", &more),
                     Open::Text(_) | Open::Call { .. } => return None,
                 }
-                Some(Delta::Thinking(more.to_owned()))
+                Some(Delta::Thinking(more))
             }
             "signature_delta" => {
                 if let Some(Open::Thinking { signature, .. }) = self.blocks.get_mut(&index) {
-                    signature.get_or_insert_default().push_str(text("signature")?);
+                    signature.get_or_insert_default().push_str(&more);
                 }
                 None
             }
-            "input_json_delta" => {
-                let more = text("partial_json")?;
-                match self.blocks.get_mut(&index)? {
-                    Open::Call { id, arguments, .. } => {
-                        arguments.push_str(more);
-                        let fragment = more.to_owned();
-                        (!more.is_empty()).then(|| Delta::ToolCallInput { id: id.clone(), fragment })
-                    }
-                    Open::Other { arguments, .. } => {
-                        arguments.push_str(more);
-                        None
-                    }
-                    Open::Text(_) | Open::Thinking { .. } => None,
+            "input_json_delta" => match self.blocks.get_mut(&index)? {
+                Open::Call { id, arguments, .. } => {
+                    arguments.push_str(&more);
+                    (!more.is_empty()).then(|| Delta::ToolCallInput { id: id.clone(), fragment: more })
                 }
-            }
+                Open::Other { arguments, .. } => {
+                    arguments.push_str(&more);
+                    None
+                }
+                Open::Text(_) | Open::Thinking { .. } => None,
+            },
             _ => None,
         }
+    }
+}
+
+/// The event that a stream is mostly made of, in its usual form; whatever looks otherwise is read the long way.
+#[derive(Deserialize)]
+struct Piece<'e> {
+    #[serde(rename = "type")]
+    kind: &'e str,
+    index: u64,
+    #[serde(borrow)]
+    delta: PieceDelta<'e>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PieceDelta<'e> {
+    #[serde(rename = "type")]
+    kind: &'e str,
+    text: Option<String>,
+    thinking: Option<String>,
+    partial_json: Option<String>,
+}
+
+impl<'e> Piece<'e> {
+    fn read(data: &'e str) -> Option<Self> {
+        serde_json::from_str::<Self>(data).ok().filter(|piece| piece.kind == "content_block_delta")
     }
 }
 

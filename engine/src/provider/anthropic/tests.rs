@@ -59,7 +59,7 @@ fn a_body_with_everything() {
 fn nothing_that_only_a_script_reads_is_sent() {
     let mut request = large();
     let before = body(&request);
-    request.cue = Cue { directive: "project/x".to_owned(), turn: Some(3), attempt: 2 };
+    request.cue = Cue { directive: "project/x".to_owned(), turn: Some(3), attempt: 2, ..Cue::default() };
     assert_eq!(body(&request), before);
 }
 

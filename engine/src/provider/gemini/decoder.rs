@@ -3,6 +3,8 @@
 //! The stream is whole when a `finishReason` has come, or word that the prompt was blocked. Only the first candidate is
 //! read. Parts of unknown kinds are kept whole.
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::{OWN_ID, SIGNATURE, WIRE};
@@ -30,6 +32,12 @@ impl Decode for Decoder {
         if self.is_done() || is_keep_alive(event) {
             return Vec::new();
         }
+        if let Some((head, text)) = Piece::read(&event.data) {
+            self.head(head);
+            let mut deltas = Vec::new();
+            self.say(&text, &mut deltas);
+            return deltas;
+        }
         let Ok(value) = serde_json::from_str::<Value>(&event.data) else {
             let message = "the stream holds an event that is not JSON";
             self.failure = Some(CallError::new(FailedStage::Protocol, message));
@@ -39,16 +47,9 @@ impl Decode for Decoder {
             self.failure = Some(ToldError::read(&value).into_stream_error());
             return Vec::new();
         }
-        let text = |key: &str| value.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
-        if let Some(model) = text("modelVersion") {
-            self.model = Some(model.to_owned());
-        }
-        if let Some(answer) = text("responseId") {
-            answer.clone_into(&mut self.answer);
-        }
-        if let Some(usage) = value.get("usageMetadata").and_then(usage) {
-            self.usage = Some(usage);
-        }
+        let text = |key: &str| value.get(key).and_then(Value::as_str);
+        let usage = value.get("usageMetadata").and_then(|usage| Counts::deserialize(usage).ok());
+        self.head(Head { model: text("modelVersion"), answer: text("responseId"), usage });
         if let Some(reason) = value.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
             self.stop = Some(StopReason::Refusal);
             let text = format!("The prompt was blocked: {reason}");
@@ -76,12 +77,24 @@ impl Decode for Decoder {
             let message = "the stream ended without a `finishReason`";
             return Err(CallError { usage: self.usage, ..CallError::new(FailedStage::Truncated, message) });
         };
+        let model = self.model.filter(|model| !model.is_empty());
         let stop = if stop == StopReason::EndTurn && self.calls > 0 { StopReason::ToolUse } else { stop };
-        Ok(Reply { content: self.content, usage: self.usage.unwrap_or_default(), stop, model: self.model })
+        Ok(Reply { content: self.content, usage: self.usage.unwrap_or_default(), stop, model })
     }
 }
 
 impl Decoder {
+    fn head(&mut self, head: Head<'_>) {
+        let set = |field: &mut String, told: Option<&str>| {
+            if let Some(told) = told.filter(|told| !told.is_empty() && told != field) {
+                told.clone_into(field);
+            }
+        };
+        set(self.model.get_or_insert_default(), head.model);
+        set(&mut self.answer, head.answer);
+        self.usage = head.usage.and_then(Counts::usage).or(self.usage);
+    }
+
     fn candidate(&mut self, candidate: &Value) -> Vec<Delta> {
         let parts = candidate.pointer("/content/parts").and_then(Value::as_array);
         let parts = parts.map(Vec::as_slice).unwrap_or_default();
@@ -90,14 +103,12 @@ impl Decoder {
             self.part(part, &mut deltas);
         }
         let Some(reason) = candidate.get("finishReason").and_then(Value::as_str) else { return deltas };
-        match stop_reason(reason) {
-            Ok(stop) => self.stop = Some(stop),
-            Err(()) => {
-                let told = candidate.get("finishMessage").and_then(Value::as_str).unwrap_or("no more is known");
-                let message = format!("the model made a call that cannot be read ({reason}): {told}");
-                let error_type = Some(reason.to_ascii_lowercase());
-                self.failure = Some(CallError { error_type, ..CallError::new(FailedStage::StreamError, message) });
-            }
+        self.stop = stop_reason(reason);
+        if self.stop.is_none() {
+            let told = candidate.get("finishMessage").and_then(Value::as_str).unwrap_or("no more is known");
+            let message = format!("the model made a call that cannot be read ({reason}): {told}");
+            let error_type = Some(reason.to_ascii_lowercase());
+            self.failure = Some(CallError { error_type, ..CallError::new(FailedStage::StreamError, message) });
         }
         deltas
     }
@@ -172,24 +183,104 @@ impl Decoder {
     }
 }
 
-/// The prompt includes cached tokens here, and thoughts are counted beside the answer; ours are not.
-fn usage(told: &Value) -> Option<Usage> {
-    let count = |key: &str| told.get(key).and_then(Value::as_u64);
-    let prompt = count("promptTokenCount")?.saturating_add(count("toolUsePromptTokenCount").unwrap_or(0));
-    let cache_read = count("cachedContentTokenCount").unwrap_or(0);
-    let output = count("candidatesTokenCount").unwrap_or(0).saturating_add(count("thoughtsTokenCount").unwrap_or(0));
-    Some(Usage { input: prompt.saturating_sub(cache_read), output, cache_read, cache_write: 0 })
+/// What each event says of the answer as a whole.
+struct Head<'e> {
+    model: Option<&'e str>,
+    answer: Option<&'e str>,
+    usage: Option<Counts>,
 }
 
-/// `Err` for a call that the model got wrong in a way that only another attempt can mend.
-fn stop_reason(reason: &str) -> Result<StopReason, ()> {
+/// Tokens as this wire counts them.
+#[derive(Deserialize)]
+struct Counts {
+    #[serde(rename = "promptTokenCount")]
+    prompt: Option<u64>,
+    #[serde(rename = "toolUsePromptTokenCount")]
+    tool_prompt: Option<u64>,
+    #[serde(rename = "cachedContentTokenCount")]
+    cached: Option<u64>,
+    #[serde(rename = "candidatesTokenCount")]
+    answer: Option<u64>,
+    #[serde(rename = "thoughtsTokenCount")]
+    thoughts: Option<u64>,
+}
+
+impl Counts {
+    /// The prompt includes cached tokens here, and thoughts are counted beside the answer; ours are not.
+    fn usage(self) -> Option<Usage> {
+        let [tool_prompt, cache_read, answer, thoughts] =
+            [self.tool_prompt, self.cached, self.answer, self.thoughts].map(Option::unwrap_or_default);
+        let input = self.prompt?.saturating_add(tool_prompt).saturating_sub(cache_read);
+        Some(Usage { input, output: answer.saturating_add(thoughts), cache_read, cache_write: 0 })
+    }
+}
+
+/// The event that a stream is mostly made of: a piece of text and nothing else. Whatever looks otherwise is read the
+/// long way.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Piece<'e> {
+    candidates: [PieceCandidate; 1],
+    usage_metadata: Option<Counts>,
+    #[serde(borrow)]
+    model_version: Option<&'e str>,
+    #[serde(borrow)]
+    response_id: Option<&'e str>,
+    prompt_feedback: Option<IgnoredAny>,
+    error: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PieceCandidate {
+    content: PieceContent,
+    #[serde(default)]
+    index: u64,
+    finish_reason: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct PieceContent {
+    parts: [PiecePart; 1],
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PiecePart {
+    text: String,
+}
+
+impl<'e> Piece<'e> {
+    fn read(data: &'e str) -> Option<(Head<'e>, String)> {
+        let piece = serde_json::from_str::<Self>(data).ok()?;
+        let Self {
+            candidates: [candidate],
+            usage_metadata,
+            model_version,
+            response_id,
+            prompt_feedback: None,
+            error: None,
+        } = piece
+        else {
+            return None;
+        };
+        let PieceCandidate { content: PieceContent { parts: [part] }, index: 0, finish_reason: None } = candidate
+        else {
+            return None;
+        };
+        Some((Head { model: model_version, answer: response_id, usage: usage_metadata }, part.text))
+    }
+}
+
+/// `None` for a call that the model got wrong in a way that only another attempt can mend.
+fn stop_reason(reason: &str) -> Option<StopReason> {
     match reason {
-        "STOP" | "FUNCTION_CALL" => Ok(StopReason::EndTurn),
-        "MAX_TOKENS" => Ok(StopReason::Length),
+        "STOP" | "FUNCTION_CALL" => Some(StopReason::EndTurn),
+        "MAX_TOKENS" => Some(StopReason::Length),
         "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "IMAGE_SAFETY" => {
-            Ok(StopReason::Refusal)
+            Some(StopReason::Refusal)
         }
-        "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" => Err(()),
-        other => Ok(StopReason::Other(other.to_ascii_lowercase())),
+        "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" => None,
+        other => Some(StopReason::Other(other.to_ascii_lowercase())),
     }
 }

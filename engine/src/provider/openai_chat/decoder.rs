@@ -2,6 +2,8 @@
 //!
 //! The stream is whole when a `finish_reason` and `[DONE]` have both come. Only the first choice is read.
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::WIRE;
@@ -25,6 +27,45 @@ pub struct Decoder {
     failure: Option<CallError>,
 }
 
+/// The event that a stream is mostly made of: a piece of text and nothing else. Whatever looks otherwise is read the
+/// long way.
+#[derive(Deserialize)]
+struct Piece<'e> {
+    #[serde(borrow)]
+    model: Option<&'e str>,
+    choices: [PieceChoice; 1],
+    usage: Option<IgnoredAny>,
+    error: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct PieceChoice {
+    #[serde(default)]
+    index: u64,
+    delta: PieceDelta,
+    finish_reason: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PieceDelta {
+    content: Option<String>,
+    #[serde(rename = "role")]
+    _role: Option<IgnoredAny>,
+    refusal: Option<IgnoredAny>,
+}
+
+impl<'e> Piece<'e> {
+    /// The model and the text.
+    fn read(event: &'e Event) -> Option<(&'e str, String)> {
+        let piece = serde_json::from_str::<Self>(&event.data).ok().filter(|_| event.name.is_empty())?;
+        let Self { model, choices: [choice], usage: None, error: None } = piece else { return None };
+        let PieceChoice { index: 0, delta, finish_reason: None } = choice else { return None };
+        let text = delta.content.filter(|_| delta.refusal.is_none())?;
+        Some((model.unwrap_or_default(), text))
+    }
+}
+
 /// A tool call that may still grow.
 #[derive(Debug)]
 struct Call {
@@ -42,6 +83,11 @@ impl Decode for Decoder {
             return Vec::new();
         }
         let data = event.data.trim();
+        if let Some((model, text)) = Piece::read(event) {
+            self.say_model(model);
+            self.text.push_str(&text);
+            return if text.is_empty() { Vec::new() } else { vec![Delta::Text(text)] };
+        }
         if data == "[DONE]" {
             self.done = true;
             return Vec::new();
@@ -59,9 +105,7 @@ impl Decode for Decoder {
             self.failure = Some(ToldError::read(&value).into_stream_error());
             return Vec::new();
         }
-        if let Some(model) = value.get("model").and_then(Value::as_str).filter(|model| !model.is_empty()) {
-            self.model = Some(model.to_owned());
-        }
+        self.say_model(value.get("model").and_then(Value::as_str).unwrap_or_default());
         if let Some(usage) = value.get("usage").and_then(usage) {
             self.usage = Some(usage);
         }
@@ -110,6 +154,12 @@ impl Decode for Decoder {
 }
 
 impl Decoder {
+    fn say_model(&mut self, model: &str) {
+        if !model.is_empty() && self.model.as_deref() != Some(model) {
+            self.model = Some(model.to_owned());
+        }
+    }
+
     fn choice(&mut self, choice: &Value) -> Vec<Delta> {
         let mut deltas = Vec::new();
         if let Some(delta) = choice.get("delta") {

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::{REASONING, WIRE};
@@ -23,6 +24,22 @@ pub struct Decoder {
     refused: bool,
     items: BTreeMap<u64, Open>,
     failure: Option<CallError>,
+}
+
+/// The event that a stream is mostly made of: a piece of text. Whatever looks otherwise is read the long way.
+#[derive(Deserialize)]
+struct Piece<'e> {
+    #[serde(rename = "type")]
+    kind: &'e str,
+    output_index: u64,
+    content_index: u64,
+    delta: String,
+}
+
+impl<'e> Piece<'e> {
+    fn read(data: &'e str) -> Option<Self> {
+        serde_json::from_str::<Self>(data).ok().filter(|piece| piece.kind == "response.output_text.delta")
+    }
 }
 
 /// An item that may still grow.
@@ -46,6 +63,9 @@ impl Decode for Decoder {
     fn push(&mut self, event: &Event) -> Vec<Delta> {
         if self.is_done() || is_keep_alive(event) {
             return Vec::new();
+        }
+        if let Some(Piece { output_index, content_index, delta, .. }) = Piece::read(&event.data) {
+            return self.said(output_index, content_index, delta).into_iter().collect();
         }
         let Ok(value) = serde_json::from_str::<Value>(&event.data) else {
             if !event.name.is_empty() && !event.name.starts_with("response.") && event.name != "error" {
@@ -196,15 +216,21 @@ impl Decoder {
     }
 
     fn say(&mut self, value: &Value, refusal: bool) -> Option<Delta> {
-        let more = value.get("delta").and_then(Value::as_str).filter(|text| !text.is_empty())?;
+        let more = value.get("delta").and_then(Value::as_str)?;
         self.refused |= refusal;
         let part = value.get("content_index").and_then(Value::as_u64).unwrap_or(0);
-        let fresh = || Open::Message(BTreeMap::new());
-        match self.items.entry(index(value)).or_insert_with(fresh) {
-            Open::Message(parts) => parts.entry(part).or_default().push_str(more),
+        self.said(index(value), part, more.to_owned())
+    }
+
+    fn said(&mut self, index: u64, part: u64, more: String) -> Option<Delta> {
+        if more.is_empty() {
+            return None;
+        }
+        match self.items.entry(index).or_insert_with(|| Open::Message(BTreeMap::new())) {
+            Open::Message(parts) => parts.entry(part).or_default().push_str(&more),
             Open::Call { .. } | Open::Other { .. } => return None,
         }
-        Some(Delta::Text(more.to_owned()))
+        Some(Delta::Text(more))
     }
 
     fn think(&mut self, value: &Value) -> Option<Delta> {

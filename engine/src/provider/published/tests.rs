@@ -67,9 +67,10 @@ fn spoiled(wire: Wire, pointer: &str, value: Value) -> Judgement {
     match (pointer.rsplit_once('/').unwrap(), value) {
         ((parent, key), Value::Null) => {
             let parent = body.pointer_mut(parent).unwrap();
-            match parent {
-                Value::Array(list) => drop(list.remove(key.parse().unwrap())),
-                other => drop(other.as_object_mut().unwrap().remove(key)),
+            if let Some(list) = parent.as_array_mut() {
+                list.remove(key.parse().unwrap());
+            } else {
+                parent.as_object_mut().unwrap().remove(key);
             }
         }
         ((parent, key), value) if body.pointer(pointer).is_none() => {

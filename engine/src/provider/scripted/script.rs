@@ -5,9 +5,9 @@ use rye_grammar::{Source, Sources, yaml};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{turn_text, usage};
+use super::{Recorded, turn_text, usage};
 use crate::message::Turn;
-use crate::provider::{CallError, FailedStage, Request, StopReason};
+use crate::provider::{CallError, Cue, FailedStage, Request, StopReason};
 
 /// A whole script: `docs/scripted.md`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -186,6 +186,9 @@ pub struct Expect {
     /// Names in the palette.
     #[serde(default, skip_serializing_if = "Fragments::is_empty")]
     pub tools: Fragments,
+    /// Texts that must be the same: what a recording held.
+    #[serde(default, skip_serializing_if = "Recorded::is_empty")]
+    pub recorded: Recorded,
 }
 
 /// One text, or a list of them.
@@ -266,6 +269,14 @@ impl Script {
             }
         }
         Ok(script)
+    }
+
+    /// What answers the call that `cue` describes: from the branch of this very child (`project/review#2`, the second
+    /// that its parent started), else that of its directive, else the common steps.
+    pub fn step_for(&self, cue: &Cue, turn: u32) -> Option<&Step> {
+        let own = cue.spawn.map(|spawn| format!("{}#{spawn}", cue.directive));
+        let branch = own.filter(|own| self.threads.contains_key(own)).unwrap_or_else(|| cue.directive.clone());
+        self.step(&branch, turn, cue.attempt)
     }
 
     /// What answers attempt `attempt` (from 0) at the reply after `turn` replies. Faults belong to the reply they stand
@@ -369,7 +380,7 @@ impl Expect {
         let names: Vec<&str> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
         match self.tools.0.iter().find(|tool| !names.contains(&tool.as_str())) {
             Some(missing) => Err(format!("the palette has no `{missing}`; it has `{}`", names.join("`, `"))),
-            None => Ok(()),
+            None => self.recorded.check(request),
         }
     }
 }

@@ -29,7 +29,7 @@ fn at(replies: usize, attempt: u32) -> Request {
         request.turns.push(Turn::Assistant { content: vec![text("Before.")] });
         request.turns.push(Turn::User { content: vec![text("On.")] });
     }
-    request.cue = Cue { directive: "project/main".to_owned(), turn: None, attempt };
+    request.cue = Cue { directive: "project/main".to_owned(), turn: None, attempt, ..Cue::default() };
     request
 }
 

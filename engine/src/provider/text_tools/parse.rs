@@ -1,10 +1,10 @@
 //! Calls in text: where they stand, and what they say. Nothing in a code block is a call, and nothing that a model
 //! writes after a result it made up counts.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{CLOSE, OPEN, RESULT};
-use crate::message::ToolCall;
+use crate::message::{MALFORMED, ToolCall};
 
 /// A piece of a reply, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +69,10 @@ fn keep(pieces: &mut Vec<Piece>, plain: &mut String) {
 /// Anything else is a call with malformed arguments, so that the model is shown what it wrote.
 pub(super) fn call(id: String, body: &str) -> ToolCall {
     let text = unfenced(body.trim());
-    let broken = || ToolCall::parse(id.clone(), guessed_name(text), if text.is_empty() { "?" } else { text });
+    let broken = || {
+        let input = Value::Object(Map::from_iter([(MALFORMED.to_owned(), text.into())]));
+        ToolCall { id: id.clone(), name: guessed_name(text), input }
+    };
     let Ok(Value::Object(map)) = serde_json::from_str::<Value>(text) else { return broken() };
     let Some(name) = map.get("name").and_then(Value::as_str) else { return broken() };
     let arguments = ["arguments", "parameters", "input"].iter().find_map(|key| map.get(*key));

@@ -7,7 +7,7 @@ use super::{CLOSE, OPEN};
 pub(super) struct Shown {
     /// The line under way, and how many bytes of it have been shown.
     line: String,
-    shown: usize,
+    done: usize,
     fenced: bool,
     in_call: bool,
 }
@@ -25,19 +25,19 @@ impl Shown {
             // A line that may yet turn out to begin a call waits.
             let waits = !self.fenced && OPEN.starts_with(begun.trim_end_matches('\n')) && !self.line.ends_with('\n');
             if !self.in_call && !waits {
-                out.push_str(self.line.get(self.shown..).unwrap_or_default());
-                self.shown = self.line.len();
+                out.push_str(self.line.get(self.done..).unwrap_or_default());
+                self.done = self.line.len();
             }
             if self.in_call && self.line.contains(CLOSE) {
                 self.in_call = false;
-                self.shown = self.line.len();
+                self.done = self.line.len();
             }
             if self.line.ends_with('\n') {
                 if !self.in_call && self.line.trim_start().starts_with("```") {
                     self.fenced = !self.fenced;
                 }
                 self.line.clear();
-                self.shown = 0;
+                self.done = 0;
             }
         }
         out
@@ -45,10 +45,10 @@ impl Shown {
 
     /// What was held back and turned out to be plain.
     pub fn rest(&mut self) -> String {
-        let rest = if self.in_call { "" } else { self.line.get(self.shown..).unwrap_or_default() };
+        let rest = if self.in_call { "" } else { self.line.get(self.done..).unwrap_or_default() };
         let rest = rest.to_owned();
         self.line.clear();
-        self.shown = 0;
+        self.done = 0;
         rest
     }
 }

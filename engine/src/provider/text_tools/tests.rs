@@ -98,7 +98,7 @@ fn what_calls_say() {
 async fn a_whole_round() {
     let said = "Let me see.\n\n<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>\n";
     let scripted = Scripted::new(Script::from_value(&json!({"steps": [said]})).unwrap());
-    let cue = Cue { directive: "d".to_owned(), turn: Some(0), attempt: 0 };
+    let cue = Cue { directive: "d".to_owned(), turn: Some(0), attempt: 0, ..Cue::default() };
     let request = Request { text_tools: true, cue, tools: large().tools, ..small() };
     let deltas = Mutex::new(Vec::new());
     let reply = super::call(&scripted, &request, &|delta| deltas.lock().unwrap().push(delta)).await.unwrap();
@@ -132,7 +132,7 @@ fn show(pieces: &[&str]) -> String {
 #[test]
 fn calls_are_not_shown_however_they_come() {
     let whole = "One.\n<tool_call>\n{\"a\": 1}\n</tool_call>\n < two\n<tool\n```\n<tool_call>x\n```\nend <";
-    let expected = "One.\n\n < two\n<tool\n```\n<tool_call>x\n```\nend <";
+    let expected = "One.\n < two\n<tool\n```\n<tool_call>x\n```\nend <";
     assert_eq!(show(&[whole]), expected);
     for cut in (0..whole.len()).filter(|cut| whole.is_char_boundary(*cut)) {
         let (front, back) = whole.split_at(cut);

@@ -65,14 +65,19 @@ fn left_out() -> Turn {
     Turn::User { content: vec![Block::Text { text: LEFT_OUT.to_owned() }] }
 }
 
-/// Nothing that any wire could send. Blocks of other wires count: who they belong to is the wire's to say.
+/// Nothing that any wire could send. A reply's blocks of other wires count: whose they are is the wire's to say.
 fn is_empty(turn: &Turn) -> bool {
-    let nothing = |block: &Block| match block {
-        Block::Text { text } => is_blank(text),
-        Block::Image { .. } | Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => false,
-    };
     match turn {
-        Turn::User { content } | Turn::Assistant { content } => content.iter().all(nothing),
+        Turn::User { content } => content.iter().all(|block| match block {
+            Block::Text { text } => is_blank(text),
+            Block::Image { .. } => false,
+            Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => true,
+        }),
+        Turn::Assistant { content } => content.iter().all(|block| match block {
+            Block::Text { text } => is_blank(text),
+            Block::Image { .. } => true,
+            Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => false,
+        }),
         Turn::ToolResult { .. } => false,
     }
 }
@@ -116,7 +121,7 @@ impl Ids {
     fn own(&mut self, id: &str) -> String {
         let plain = plain_name(id);
         let numbered = |n: u32| plain_name(&if n == 1 { plain.clone() } else { format!("{plain}_{n}") });
-        let own = (1..).map(numbered).find(|own| !self.used.contains(own)).unwrap_or(plain.clone());
+        let own = (1..u32::MAX).map(numbered).find(|own| !self.used.contains(own)).unwrap_or(plain.clone());
         self.used.insert(own.clone());
         self.open.entry(id.to_owned()).or_default().push(own.clone());
         own

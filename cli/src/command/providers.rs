@@ -1,0 +1,76 @@
+//! `rye providers list|test`: where model calls can go, what they cost, and whether they arrive.
+
+mod list;
+mod test;
+
+use clap::{Args, Subcommand};
+use rye_compiler::diagnostics::{Diagnostics, closest};
+use rye_compiler::item::Items;
+use rye_compiler::world::ItemKind;
+
+use crate::Failure;
+use crate::args::Global;
+use crate::exit::Exit;
+use crate::report::Report;
+use crate::space::Spaces;
+
+pub use list::ProvidersOutput;
+pub use test::ProviderTestOutput;
+
+/// Where the provider files are.
+const FOLDER: &str = "agent/providers/";
+
+#[derive(Debug, Args)]
+pub struct ProvidersArgs {
+    #[command(subcommand)]
+    command: ProvidersCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ProvidersCommand {
+    /// Every provider file: its address, whether its key is set, its tiers, models and prices
+    List,
+    /// Send one small request, which may cost a fraction of a cent, and tell what came back
+    Test(test::TestArgs),
+}
+
+pub fn run(args: &ProvidersArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+    let spaces = Spaces::find(global.project.as_deref())?;
+    match &args.command {
+        ProvidersCommand::List => list::run(&spaces, report),
+        ProvidersCommand::Test(args) => test::run(args, &spaces, report),
+    }
+}
+
+/// The ids of all provider files, sorted.
+fn ids(items: &Items<'_>) -> Vec<String> {
+    let listed = items.list(ItemKind::Config);
+    let mut ids: Vec<String> = listed
+        .iter()
+        .filter_map(|entry| entry.id.as_str().strip_prefix(FOLDER))
+        .filter(|id| !id.contains('/'))
+        .map(str::to_owned)
+        .collect();
+    ids.sort();
+    ids.dedup();
+    ids
+}
+
+fn unknown(id: &str, known: &[String]) -> Failure {
+    let failure = Failure::usage(format!("there is no provider `{}`", id.escape_debug()));
+    match closest(id, known.iter().map(String::as_str)) {
+        Some(near) => failure.help(format!("did you mean `{near}`?")),
+        None => failure.help(format!("there are: {}", known.join(", "))),
+    }
+}
+
+/// The settings that hold where nobody says more: the default provider, where it is named.
+fn default_provider(items: &Items<'_>) -> Option<String> {
+    let settings = items.config_named("agent/models")?;
+    settings.get("default_provider")?.as_str().map(str::to_owned)
+}
+
+/// Shows what is wrong with the files that were read.
+fn tell(diagnostics: &Diagnostics, items: Items<'_>, report: &Report) {
+    report.diagnostics(diagnostics, &items.into_sources());
+}

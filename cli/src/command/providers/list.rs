@@ -1,0 +1,199 @@
+//! `rye providers list`.
+
+use indexmap::IndexMap;
+use rye_compiler::diagnostics::Diagnostics;
+use rye_compiler::item::Items;
+use rye_compiler::model;
+use rye_compiler::semantics::money::Nanos;
+use rye_engine::provider::catalog::{Definition, Model, ToolUse};
+use rye_engine::provider::environment::Environment;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{FOLDER, default_provider, ids, tell};
+use crate::Failure;
+use crate::args::Format;
+use crate::exit::Exit;
+use crate::report::{Report, printable};
+use crate::space::Spaces;
+use crate::view::{BOLD, DIM};
+
+/// `rye providers list --format json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ProvidersOutput {
+    pub providers: Vec<ProviderOutput>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ProviderOutput {
+    pub id: String,
+    /// Asked where a directive names none.
+    pub default: bool,
+    pub wire: String,
+    /// Empty for `scripted`.
+    pub base_url: String,
+    pub key_env: Option<String>,
+    /// `set`, `missing`, or `none` where no key is needed.
+    pub key: String,
+    /// Keys that a file of the project sets: a key is sent there only after `rye trust`.
+    pub from_project: Vec<String>,
+    pub default_tier: Option<String>,
+    /// Tier → model.
+    #[schemars(with = "std::collections::BTreeMap<String, String>")]
+    pub tiers: IndexMap<String, String>,
+    pub models: Vec<ModelOutput>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ModelOutput {
+    pub id: String,
+    /// Tokens.
+    pub context_window: u64,
+    /// Tokens.
+    pub max_output: u64,
+    /// `native` or `text_parsed`.
+    pub tool_use: String,
+    /// Dollars per million tokens, as they are written: `input`, `output`, `cache_read`, `cache_write`. None: tokens are
+    /// counted and no money.
+    #[schemars(with = "Option<std::collections::BTreeMap<String, String>>")]
+    pub prices: Option<IndexMap<String, String>>,
+    pub priced_at: Option<String>,
+    pub source: Option<String>,
+}
+
+pub fn run(spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+    let world = spaces.open()?;
+    let items = Items::new(&world);
+    let environment = Environment::read(spaces.user.as_deref())?;
+    let default = default_provider(&items);
+    let mut diagnostics = Diagnostics::new();
+    let mut providers = Vec::new();
+    for id in ids(&items) {
+        let Some(node) = items.config_named(&format!("{FOLDER}{id}")) else { continue };
+        let Some(read) = model::provider(&id, &node, &items.sources(), &mut diagnostics) else { continue };
+        let Ok(definition) = Definition::from_value(&node.to_value()) else { continue };
+        let settings = definition.settings(&environment, &spaces.project);
+        let key = match (&definition.key_env, &settings.key) {
+            (None, _) => "none",
+            (Some(_), Some(_)) => "set",
+            (Some(_), None) => "missing",
+        };
+        providers.push(ProviderOutput {
+            default: default.as_ref() == Some(&id),
+            id,
+            wire: read.wire,
+            base_url: settings.base_url,
+            key_env: definition.key_env,
+            key: key.to_owned(),
+            from_project: read.from_project,
+            default_tier: definition.default_tier,
+            tiers: definition.tiers,
+            models: definition.models.iter().map(ModelOutput::new).collect(),
+        });
+    }
+    diagnostics.append(items.diagnostics());
+    let wrong = diagnostics.has_errors();
+    tell(&diagnostics, items, report);
+    match report.format() {
+        Format::Json => report.json(&ProvidersOutput { providers })?,
+        Format::Plain => {
+            for provider in &providers {
+                for line in plain(provider) {
+                    report.line(&printable(&line))?;
+                }
+            }
+        }
+        Format::Human => {
+            for provider in &providers {
+                report.line(&human(provider))?;
+            }
+        }
+    }
+    Ok(if wrong { Exit::Failed } else { Exit::Fine })
+}
+
+impl ModelOutput {
+    fn new(model: &Model) -> Self {
+        let prices = model.prices.as_ref().map(|prices| {
+            let cache = |name: &str, price: &Option<String>| price.clone().map(|price| (name.to_owned(), price));
+            let named = [("input", &prices.input), ("output", &prices.output)];
+            let named = named.into_iter().map(|(name, price)| (name.to_owned(), price.clone()));
+            let cached = [cache("cache_read", &prices.cache_read), cache("cache_write", &prices.cache_write)];
+            named.chain(cached.into_iter().flatten()).collect()
+        });
+        let tool_use = match model.tool_use {
+            ToolUse::Native => "native",
+            ToolUse::TextParsed => "text_parsed",
+        };
+        Self {
+            id: model.id.clone(),
+            context_window: model.context_window,
+            max_output: model.max_output,
+            tool_use: tool_use.to_owned(),
+            prices,
+            priced_at: model.priced_at.clone(),
+            source: model.source.clone(),
+        }
+    }
+
+    /// `$0.10 in, $0.50 out (2026-11-21)`
+    fn price(&self) -> String {
+        let Some(prices) = &self.prices else { return "no price: tokens are counted and no money".to_owned() };
+        let shown = |name: &str| {
+            let price = prices.get(name).map_or("?", String::as_str);
+            // As it was written, unless that is no decimal.
+            Nanos::parse(price).map_or_else(|_| price.to_owned(), |price| format!("${price}"))
+        };
+        let day = self.priced_at.as_ref().map(|day| format!(" ({day})")).unwrap_or_default();
+        format!("{} in, {} out{day}", shown("input"), shown("output"))
+    }
+
+    fn line(&self) -> String {
+        let words = if self.tool_use == "native" { "" } else { ", tools in words" };
+        format!("{} context, {} output, {}{words}", self.context_window, self.max_output, self.price())
+    }
+}
+
+fn key(provider: &ProviderOutput) -> String {
+    match (&provider.key_env, provider.key.as_str()) {
+        (Some(variable), "set") => format!("{variable} is set"),
+        (Some(variable), _) => format!("{variable} is not set"),
+        (None, _) => "no key needed".to_owned(),
+    }
+}
+
+/// The tiers that mean this model.
+fn tiers(provider: &ProviderOutput, model: &str) -> String {
+    let tiers = provider.tiers.iter().filter(|(_, id)| *id == model).map(|(tier, _)| tier.as_str());
+    tiers.collect::<Vec<_>>().join(" ")
+}
+
+fn plain(provider: &ProviderOutput) -> Vec<String> {
+    let ProviderOutput { id, wire, base_url, .. } = provider;
+    let mut lines = vec![format!("provider\t{id}\t{wire}\t{base_url}\t{}", key(provider))];
+    let model = |m: &ModelOutput| format!("model\t{id}/{}\t{}\t{}", m.id, tiers(provider, &m.id), m.line());
+    lines.extend(provider.models.iter().map(model));
+    lines
+}
+
+fn human(provider: &ProviderOutput) -> String {
+    let ProviderOutput { id, wire, base_url, .. } = provider;
+    let default = if provider.default { " (default)" } else { "" };
+    let address = if base_url.is_empty() { String::new() } else { format!("  {base_url}") };
+    let mut out = format!(
+        "{BOLD}{}{BOLD:#}{default}  {DIM}{wire}{}  {}{DIM:#}",
+        printable(id),
+        printable(&address),
+        key(provider)
+    );
+    if !provider.from_project.is_empty() {
+        let keys = provider.from_project.join("`, `");
+        out.push_str(&format!("\n  set by the project: `{}`", printable(&keys)));
+    }
+    let width = provider.models.iter().map(|model| model.id.chars().count()).max().unwrap_or(0);
+    for model in &provider.models {
+        let tiers = tiers(provider, &model.id);
+        out.push_str(&format!("\n  {:<width$}  {DIM}{:<12}{DIM:#} {}", printable(&model.id), tiers, model.line()));
+    }
+    out
+}

@@ -1,0 +1,163 @@
+//! `rye providers test`: one small request, and what came back.
+
+use std::time::Instant;
+
+use clap::Args;
+use rye_compiler::diagnostics::Problem;
+use rye_compiler::item::Items;
+use rye_compiler::lower::shared::Shared;
+use rye_compiler::model::ModelOverride;
+use rye_compiler::plan::{PlannedModel, Sampling};
+use rye_engine::engine::EngineOptions;
+use rye_engine::message::{Block, Turn, text_of};
+use rye_engine::provider::cost::cost;
+use rye_engine::provider::{CallError, Cue, FailedStage, Reply, Request};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{default_provider, ids, tell, unknown};
+use crate::Failure;
+use crate::args::Format;
+use crate::exit::Exit;
+use crate::report::{Report, printable};
+use crate::space::Spaces;
+use crate::view::{money, short};
+
+/// Room for a model that thinks before it says one word.
+const OUTPUT: u64 = 1_024;
+
+#[derive(Debug, Args)]
+pub struct TestArgs {
+    /// The provider (default: the one that directives get which name none)
+    #[arg(value_name = "PROVIDER")]
+    provider: Option<String>,
+    /// One of its models or tiers (default: its default tier)
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+}
+
+/// `rye providers test --format json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ProviderTestOutput {
+    pub ok: bool,
+    pub provider: String,
+    pub model: String,
+    /// The model the provider says answered.
+    pub answered_by: Option<String>,
+    pub text: Option<String>,
+    pub milliseconds: u64,
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    /// Dollars; null where the price is not known.
+    #[schemars(with = "Option<f64>")]
+    pub cost: Value,
+    pub error: Option<String>,
+}
+
+pub fn run(args: &TestArgs, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+    let world = spaces.open()?;
+    let items = Items::new(&world);
+    let known = ids(&items);
+    let provider = args.provider.clone().or_else(|| default_provider(&items));
+    if let Some(id) = provider.as_ref().filter(|id| !known.contains(id)) {
+        return Err(unknown(id, &known));
+    }
+    let (found, wrong) = {
+        let shared = Shared::new(&items);
+        let wanted = ModelOverride { model: args.model.clone(), provider };
+        (shared.catalog().resolve(None, &wanted), shared.diagnostics())
+    };
+    let failed = wrong.has_errors();
+    tell(&wrong, items, report);
+    let model = match found {
+        Ok(model) => model,
+        Err(_) if failed => return Ok(Exit::Failed),
+        Err(error) => {
+            let failure = Failure { code: Some("model::unknown"), ..Failure::failed(error.to_string()) };
+            return Err(match error.help() {
+                Some(help) => failure.help(help),
+                None => failure,
+            });
+        }
+    };
+    let options = EngineOptions::standard(&spaces.project, spaces.user.as_deref(), rye_stdlib::files())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let started = Instant::now();
+    let reply = runtime.block_on(async {
+        let provider = options.providers.connect(&model)?;
+        provider.call(&request(&model), &|_| {}).await
+    });
+    let milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let output = output(&model, reply, milliseconds);
+    let exit = if output.ok { Exit::Fine } else { Exit::Failed };
+    match report.format() {
+        Format::Json => report.json(&output)?,
+        Format::Human | Format::Plain => report.line(&printable(&line(&output)))?,
+    }
+    Ok(exit)
+}
+
+fn request(model: &PlannedModel) -> Request {
+    Request {
+        model: model.id.clone(),
+        system: "You are being tested for reachability.".to_owned(),
+        turns: vec![Turn::User { content: vec![Block::Text { text: "Answer with the one word: ready".to_owned() }] }],
+        tools: Vec::new(),
+        max_output: model.output(OUTPUT),
+        first_turn_constant: false,
+        sampling: Sampling::default(),
+        text_tools: false,
+        cue: Cue::default(),
+    }
+}
+
+fn output(model: &PlannedModel, reply: Result<Reply, CallError>, milliseconds: u64) -> ProviderTestOutput {
+    let (usage, answered_by, text, error) = match reply {
+        Ok(reply) => (reply.usage, reply.model, Some(text_of(&reply.content)), None),
+        Err(error) => (error.usage.unwrap_or_default(), None, None, Some(told(model, &error))),
+    };
+    ProviderTestOutput {
+        ok: error.is_none(),
+        provider: model.provider.clone(),
+        model: model.id.clone(),
+        answered_by,
+        text,
+        milliseconds,
+        input_tokens: usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write),
+        output_tokens: usage.output,
+        cost: cost(model, &usage).map_or(Value::Null, |cost| cost.to_json()),
+        error,
+    }
+}
+
+/// What failed, and where to look.
+fn told(model: &PlannedModel, error: &CallError) -> String {
+    let file = format!(".ai/config/agent/providers/{}.yaml", model.provider);
+    let hint = match (error.stage, error.status) {
+        (FailedStage::Setup, _) => String::new(),
+        (_, Some(401 | 403)) => match model.connection.get("key_env").and_then(Value::as_str) {
+            Some(variable) => format!(": the key in `{variable}` is not accepted"),
+            None => format!(": it wants a key; name its variable as `key_env` in `{file}`"),
+        },
+        (_, Some(404)) => format!(": the model or the path is wrong; see `id` and `base_url` in `{file}`"),
+        (FailedStage::Connect | FailedStage::Timeout, _) => format!(": see `base_url` in `{file}`"),
+        (FailedStage::Status | FailedStage::StreamError | FailedStage::Truncated | FailedStage::Protocol, _) => {
+            String::new()
+        }
+    };
+    format!("{}{hint}", error.message)
+}
+
+fn line(output: &ProviderTestOutput) -> String {
+    let ProviderTestOutput { provider, model, milliseconds, input_tokens, output_tokens, .. } = output;
+    if let Some(error) = &output.error {
+        return format!("{provider}/{model}: failed after {milliseconds} ms: {error}");
+    }
+    let cost = rye_compiler::semantics::money::Nanos::from_json(&output.cost)
+        .map_or_else(|_| "price unknown".to_owned(), |cost| money(cost.to_u64()));
+    let said = short(output.text.as_deref().unwrap_or_default(), 60);
+    format!(
+        "{provider}/{model}: ok in {milliseconds} ms, {input_tokens} tokens in, {output_tokens} out, {cost}: {said}"
+    )
+}

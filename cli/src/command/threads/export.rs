@@ -1,0 +1,107 @@
+//! `rye threads export THREAD --script`: a thread and its children as a script that `rye run ID --script FILE` plays
+//! again, telling the first difference.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Args;
+use rye_engine::event::{EventBody, Head};
+use rye_engine::provider::environment::Environment;
+use rye_engine::provider::scripted::{Script, Step};
+use rye_engine::replay::steps;
+use rye_engine::thread_id::ThreadId;
+use rye_engine::threads::Threads;
+
+use super::book::Book;
+use crate::Failure;
+use crate::exit::Exit;
+use crate::report::Report;
+use crate::space::Spaces;
+use crate::view::count;
+
+/// More threads than this make no script.
+const MOST_THREADS: usize = 1_000;
+
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// The thread's id
+    #[arg(value_name = "THREAD")]
+    thread: String,
+    /// As a script: every reply and failure, and what each request held
+    #[arg(long, required = true)]
+    script: bool,
+    /// Without what the requests held: the script then fits whatever it is asked
+    #[arg(long)]
+    loose: bool,
+    /// Into this file instead of stdout
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+pub fn run(args: &ExportArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+    let record = book.record(&args.thread)?;
+    let threads = Threads::open(&spaces.project)?;
+    let mut script = Script::default();
+    let mut exported = 0;
+    // Children of one directive share a branch while they say the same; another gets one of its own.
+    let mut waiting = vec![(record.entry.row.id.clone(), None::<u64>)];
+    while let Some((id, spawn)) = waiting.pop() {
+        exported += 1;
+        if exported > MOST_THREADS {
+            return Err(Failure::failed(format!("the thread has more than {MOST_THREADS} threads below it")));
+        }
+        let (directive, said, children) = thread(&threads, &id, !args.loose)?;
+        waiting.extend(children.into_iter().rev().map(|(spawn, child)| (child, Some(spawn))));
+        match spawn {
+            None => script.steps = said,
+            Some(spawn) => branch(&mut script, &directive, spawn, said, report),
+        }
+    }
+    let mut value = serde_json::to_value(&script).map_err(std::io::Error::other)?;
+    let environment = Environment::read(spaces.user.as_deref())?;
+    environment.redact(&mut value);
+    let text = serde_json::to_string_pretty(&value).map_err(std::io::Error::other)?;
+    match &args.output {
+        None => report.line(&text)?,
+        Some(file) => {
+            std::fs::write(file, format!("{text}\n"))
+                .map_err(|error| Failure::failed(format!("`{}` cannot be written: {error}", file.display())))?;
+            report.note(&format!("{} in `{}`", count(exported as u64, "thread"), file.display()));
+        }
+    }
+    Ok(Exit::Fine)
+}
+
+/// A thread's directive, its steps, and its children by number.
+fn thread(
+    threads: &Threads,
+    id: &ThreadId,
+    exact: bool,
+) -> Result<(String, Vec<Step>, BTreeMap<u64, ThreadId>), Failure> {
+    let events = threads.transcript(id)?;
+    let found = threads.parent(id)?;
+    let found = found.ok_or_else(|| Failure::failed(format!("the thread `{id}` never began: it has no record")))?;
+    let directive = Head::of(&events).opened.map(|opened| opened.directive.clone()).unwrap_or_default();
+    let spawned = events.iter().filter_map(|event| {
+        let EventBody::ChildSpawned(child) = &event.body else { return None };
+        Some((child.spawn, ThreadId::parse(&child.thread_id).ok()?))
+    });
+    Ok((directive, steps(found.plan(), &events, exact), spawned.collect()))
+}
+
+fn branch(script: &mut Script, directive: &str, spawn: u64, said: Vec<Step>, report: &Report) {
+    match script.threads.get(directive) {
+        None => {
+            script.threads.insert(directive.to_owned(), said);
+        }
+        Some(known) if *known == said => {}
+        Some(_) => {
+            let own = format!("{directive}#{spawn}");
+            if script.threads.get(&own).is_some_and(|known| *known != said) {
+                report.note(&format!("two children are `{own}`, each of another parent: the first one is exported"));
+                return;
+            }
+            script.threads.entry(own).or_insert(said);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What a recorded request held, so that a replay can say where it first differs. Only what the model is told counts,
+//! and only what was new since the reply before.
+
+use serde::{Deserialize, Serialize};
+
+use super::turn_text;
+use crate::message::Turn;
+use crate::provider::Request;
+
+/// Stands for the thread's own id, which no two runs share.
+const THREAD: &str = "${thread_id}";
+/// What is shown of a line that differs, in characters.
+const SHOWN: usize = 160;
+
+/// Texts that a request must hold exactly; what is left out is not looked at.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recorded {
+    /// The system prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
+    /// The names in the palette.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// The user messages since the reply before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<Vec<String>>,
+    /// The tool results since the reply before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results: Option<Vec<String>>,
+}
+
+impl Recorded {
+    /// Everything of a request.
+    pub fn of(request: &Request) -> Self {
+        let thread = request.cue.thread.as_str();
+        let own = |text: &str| if thread.is_empty() { text.to_owned() } else { text.replace(thread, THREAD) };
+        let since: Vec<&Turn> =
+            request.turns.iter().rev().take_while(|turn| !matches!(turn, Turn::Assistant { .. })).collect();
+        let texts = |results: bool| -> Vec<String> {
+            let mine = |turn: &&&Turn| matches!(turn, Turn::ToolResult { .. }) == results;
+            since.iter().rev().filter(mine).map(|turn| own(&turn_text(turn))).collect()
+        };
+        Self {
+            system: Some(own(&request.system)),
+            tools: Some(request.tools.iter().map(|tool| tool.name.clone()).collect()),
+            user: Some(texts(false)),
+            results: Some(texts(true)),
+        }
+    }
+
+    /// Without what `before` says already, and without what is empty.
+    #[must_use]
+    pub fn since(self, before: Option<&Self>) -> Self {
+        let same = |now: &Option<_>, before: Option<&Option<_>>| before == Some(now);
+        Self {
+            system: self.system.clone().filter(|_| !same(&self.system, before.map(|b| &b.system))),
+            tools: self.tools.filter(|tools| before.is_none_or(|b| b.tools.as_ref() != Some(tools))),
+            user: self.user.filter(|texts| !texts.is_empty()),
+            results: self.results.filter(|texts| !texts.is_empty()),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether `request` says the same.
+    ///
+    /// # Errors
+    /// The first difference: the place, the line, what was recorded there and what stands there now.
+    pub(super) fn check(&self, request: &Request) -> Result<(), String> {
+        let now = Self::of(request);
+        if let (Some(then), Some(now)) = (&self.system, &now.system) {
+            same("the system prompt", then, now)?;
+        }
+        if let (Some(then), Some(now)) = (&self.tools, &now.tools) {
+            same("the palette", &then.join("\n"), &now.join("\n"))?;
+        }
+        all("user message", self.user.as_deref(), now.user.as_deref())?;
+        all("tool result", self.results.as_deref(), now.results.as_deref())
+    }
+}
+
+fn all(what: &str, then: Option<&[String]>, now: Option<&[String]>) -> Result<(), String> {
+    let (Some(then), Some(now)) = (then, now) else { return Ok(()) };
+    for (n, (then, now)) in (1..).zip(then.iter().zip(now)) {
+        same(&format!("{what} {n}"), then, now)?;
+    }
+    if then.len() == now.len() {
+        return Ok(());
+    }
+    Err(format!("there were {} {what}s, now there are {}", then.len(), now.len()))
+}
+
+/// # Errors
+/// The first line that differs.
+fn same(place: &str, then: &str, now: &str) -> Result<(), String> {
+    if then == now {
+        return Ok(());
+    }
+    let short = |line: Option<&str>| match line {
+        None => "nothing".to_owned(),
+        Some(line) => {
+            let more = if line.chars().nth(SHOWN).is_some() { "…" } else { "" };
+            format!("`{}{more}`", line.chars().take(SHOWN).collect::<String>())
+        }
+    };
+    let (mut then, mut now) = (then.split('\n'), now.split('\n'));
+    let mut line = 0_usize;
+    loop {
+        line += 1;
+        let (before, after) = (then.next(), now.next());
+        if before != after || before.is_none() {
+            return Err(format!(
+                "{place} differs in line {line}: recorded was {}, now it is {}",
+                short(before),
+                short(after)
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::Cue;
+    use crate::provider::fixture::{large, result, small, text};
+
+    #[test]
+    fn a_request_is_the_same_as_itself_in_another_thread() {
+        let in_thread = |thread: &str| {
+            let mut request = large();
+            request.cue = Cue { thread: thread.to_owned(), ..Cue::default() };
+            request.system = format!("You are {thread}.");
+            request
+        };
+        let recorded = Recorded::of(&in_thread("a-1"));
+        assert_eq!(recorded.system.as_deref(), Some("You are ${thread_id}."));
+        assert_eq!(recorded.check(&in_thread("a-2")), Ok(()));
+        assert!(recorded.clone().since(Some(&recorded)).system.is_none());
+    }
+
+    #[test]
+    fn the_first_difference_is_told() {
+        let recorded = Recorded::of(&small());
+        let difference = |change: &dyn Fn(&mut Request)| {
+            let mut request = small();
+            change(&mut request);
+            recorded.check(&request).err().unwrap_or_default()
+        };
+        assert_eq!(
+            difference(&|request| request.system = "Be brief.\nBe kind.".to_owned()),
+            "the system prompt differs in line 2: recorded was nothing, now it is `Be kind.`"
+        );
+        assert_eq!(
+            difference(&|request| request.turns = vec![Turn::User { content: vec![text("Hallo")] }]),
+            "user message 1 differs in line 1: recorded was `Hello`, now it is `Hallo`"
+        );
+        assert_eq!(
+            difference(&|request| request.turns.push(result("i", "r", false))),
+            "there were 0 tool results, now there are 1"
+        );
+        assert!(difference(&|request| request.tools = large().tools).starts_with("the palette differs in line 1"));
+    }
+}

@@ -1,0 +1,201 @@
+//! A recorded thread as a script (`docs/scripted.md`): every reply and every failed attempt of its transcript, and what
+//! the request of each held, so that playing it tells the first difference. Pure: events in, steps out.
+
+use rye_compiler::plan::Plan;
+
+use crate::event::{AttemptFailed, CognitionOut, Event, EventBody};
+use crate::machine::{Effect, State, apply, next};
+use crate::message::{Block, MALFORMED, ToolCall, text_of};
+use crate::provider::scripted::{
+    Arguments, Expect, Fault, FaultError, FaultKind, Recorded, ScriptedCall, ScriptedReply, ScriptedUsage, Step,
+};
+use crate::provider::{StopReason, Usage};
+
+/// The attempts of a thread in order. With `exact`, every step expects the request that was recorded.
+pub fn steps(plan: &Plan, events: &[Event], exact: bool) -> Vec<Step> {
+    let mut state = State::new();
+    let mut steps = Vec::new();
+    // What the attempt under way was sent, and what the last reply answered.
+    let (mut asked, mut answered): (Option<Recorded>, Option<Recorded>) = (None, None);
+    for event in events {
+        let expect = || {
+            let recorded = asked.clone().filter(|_| exact).unwrap_or_default();
+            Expect { recorded: recorded.since(answered.as_ref()), ..Expect::default() }
+        };
+        match &event.body {
+            EventBody::CognitionOut(out) => {
+                steps.push(Step::Reply(reply(out, expect())));
+                answered = asked.take();
+            }
+            EventBody::AttemptFailed(failed) => steps.push(Step::Fault(fault(failed, expect()))),
+            EventBody::Opened(_)
+            | EventBody::PlanBound(_)
+            | EventBody::Continues(_)
+            | EventBody::SystemPrompt(_)
+            | EventBody::ContextInjected(_)
+            | EventBody::CognitionIn(_)
+            | EventBody::AttemptIntended(_)
+            | EventBody::Reserved(_)
+            | EventBody::Settled(_)
+            | EventBody::HookPoint(_)
+            | EventBody::ToolStarted(_)
+            | EventBody::ToolCallResult(_)
+            | EventBody::ChildIntended(_)
+            | EventBody::ChildSpawned(_)
+            | EventBody::ChildEnded(_)
+            | EventBody::Mail(_)
+            | EventBody::Limit(_)
+            | EventBody::ApprovalAsked(_)
+            | EventBody::ApprovalGiven(_)
+            | EventBody::StateSet(_)
+            | EventBody::Compacted(_)
+            | EventBody::ArtifactStored(_)
+            | EventBody::Recovered(_)
+            | EventBody::Checkpoint(_)
+            | EventBody::Ended(_) => {}
+        }
+        apply(&mut state, event);
+        if matches!(event.body, EventBody::Reserved(_))
+            && let Effect::CallModel { request, .. } = next(plan, &state)
+        {
+            asked = Some(Recorded::of(&request));
+        }
+    }
+    steps
+}
+
+fn reply(out: &CognitionOut, expect: Expect) -> ScriptedReply {
+    let thinking: Vec<&str> = out
+        .content
+        .iter()
+        .filter_map(|block| match block {
+            Block::Thinking { text, .. } => Some(text.as_str()),
+            Block::Text { .. } | Block::Image { .. } | Block::ToolCall(_) | Block::Other { .. } => None,
+        })
+        .filter(|text| !text.is_empty())
+        .collect();
+    let tool_calls: Vec<ScriptedCall> = out
+        .content
+        .iter()
+        .filter_map(|block| match block {
+            Block::ToolCall(call) => Some(scripted(call)),
+            Block::Text { .. } | Block::Thinking { .. } | Block::Image { .. } | Block::Other { .. } => None,
+        })
+        .collect();
+    let natural = if tool_calls.is_empty() { StopReason::EndTurn } else { StopReason::ToolUse };
+    ScriptedReply {
+        expect,
+        thinking: (!thinking.is_empty()).then(|| thinking.join("\n\n")),
+        text: text_of(&out.content),
+        tool_calls,
+        usage: usage(&out.usage),
+        stop: (out.stop != natural).then(|| out.stop.clone()),
+        ..ScriptedReply::default()
+    }
+}
+
+fn scripted(call: &ToolCall) -> ScriptedCall {
+    let arguments = match call.malformed() {
+        Some(text) if call.input.as_object().is_some_and(|map| map.len() == 1 && map.contains_key(MALFORMED)) => {
+            Arguments::Raw(text.to_owned())
+        }
+        Some(_) | None => Arguments::Input(call.input.clone()),
+    };
+    ScriptedCall { id: Some(call.id.clone()), name: call.name.clone(), arguments }
+}
+
+fn usage(usage: &Usage) -> ScriptedUsage {
+    let Usage { input, output, cache_read, cache_write } = *usage;
+    let some = |tokens: u64| (tokens > 0).then_some(tokens);
+    ScriptedUsage {
+        input: Some(input),
+        output: Some(output),
+        cache_read: some(cache_read),
+        cache_write: some(cache_write),
+    }
+}
+
+fn fault(failed: &AttemptFailed, expect: Expect) -> Fault {
+    let error = &failed.error;
+    Fault {
+        expect,
+        times: 1,
+        fault: FaultKind {
+            stage: Some(error.stage),
+            status: error.status,
+            headers: error.headers.iter().cloned().collect(),
+            error: Some(FaultError {
+                kind: error.error_type.clone(),
+                code: error.code.clone(),
+                message: Some(error.message.clone()),
+            }),
+            cut: false,
+            usage: error.usage.as_ref().map(usage),
+        },
+        ..Fault::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::machine::fixture::{Play, call, calls, plan, status, text};
+    use crate::provider::scripted::{Script, Scripted};
+    use crate::provider::{Provider, Reply};
+
+    /// A thread with a call, a failure and an answer.
+    fn played() -> Play {
+        let replies =
+            vec![calls(&[call("a_read", json!({"path": "x"}))]), status(529, &[("retry-after", "1")]), text("done")];
+        let mut play = Play::new(plan(), replies);
+        play.run();
+        play
+    }
+
+    #[test]
+    fn every_attempt_becomes_a_step() {
+        let play = played();
+        let steps = steps(&play.plan, &play.events, true);
+        let [Step::Reply(first), Step::Fault(failed), Step::Reply(last)] = &steps[..] else { panic!("{steps:?}") };
+        assert_eq!(first.tool_calls[0].name, "a_read");
+        assert_eq!(first.expect.recorded.system.as_deref(), Some("You are you."));
+        assert_eq!((failed.fault.status, failed.fault.headers["retry-after"].as_str()), (Some(529), "1"));
+        assert_eq!(last.text, "done");
+        // What was said once is not said again.
+        assert_eq!((&last.expect.recorded.system, &last.expect.recorded.user), (&None, &None));
+        assert_eq!(last.expect.recorded.results.as_ref().unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn the_script_plays_the_same_thread_again() {
+        let first = played();
+        let script = Script { steps: steps(&first.plan, &first.events, true), ..Script::default() };
+        let text = serde_json::to_string_pretty(&script).unwrap();
+        let script = Script::parse(&text).unwrap();
+        assert_eq!(script.steps, steps(&first.plan, &first.events, true));
+        let provider = Scripted::new(script);
+        let mut replies: Vec<Result<Reply, _>> = Vec::new();
+        for request in &first.requests {
+            replies.push(provider.call(request, &|_| {}).await);
+        }
+        let mut again = Play::new(first.plan.clone(), replies);
+        again.run();
+        assert_eq!(again.names(), first.names());
+        assert_eq!(again.ended().cost.spend, first.ended().cost.spend);
+        let mut other = first.requests[0].clone();
+        other.system.push('!');
+        let error = provider.call(&other, &|_| {}).await.unwrap_err();
+        assert!(error.message.contains("the system prompt differs in line 1"), "{error}");
+    }
+
+    #[test]
+    fn a_loose_script_expects_nothing() {
+        let play = played();
+        let loose = serde_json::to_string(&steps(&play.plan, &play.events, false)).unwrap();
+        assert!(!loose.contains("expect"), "{loose}");
+    }
+}
