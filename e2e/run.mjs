@@ -1,4 +1,4 @@
-// Scenarios on both wires. Each makes a project of its own, starts `rye run` and looks at the result, at what the server
+// Scenarios on all four wires. Each makes a project of its own, starts `rye run` and looks at the result, at what the server
 // was sent and at the transcript. Prints one line a scenario and `N passed, N failed` at the end.
 import { LLMock } from "@copilotkit/aimock";
 import assert from "node:assert/strict";
@@ -15,9 +15,17 @@ const WIRES = {
     env: (url) => ({ ANTHROPIC_BASE_URL: url, ANTHROPIC_API_KEY: "test-key" }),
     model: '<model provider="anthropic" tier="fast"/>',
   },
-  openai: {
+  "openai-chat": {
     env: (url) => ({ OPENAI_BASE_URL: `${url}/v1`, OPENAI_API_KEY: "test-key" }),
     model: '<model provider="openai" tier="fast"/>',
+  },
+  "openai-responses": {
+    env: (url) => ({ OPENAI_BASE_URL: `${url}/v1`, OPENAI_API_KEY: "test-key" }),
+    model: '<model provider="openai-responses" tier="fast"/>',
+  },
+  gemini: {
+    env: (url) => ({ GEMINI_BASE_URL: url, GEMINI_API_KEY: "test-key" }),
+    model: '<model provider="gemini" tier="fast"/>',
   },
 };
 
@@ -76,7 +84,9 @@ function transcript(root, threadId) {
   return readFileSync(file, "utf8").trim().split("\n").map((line) => JSON.parse(line));
 }
 
-const assistants = (req) => req.messages.filter((m) => m.role === "assistant").length;
+// Replies so far: the Responses wire sends each call of a reply as an item of its own, and the mock makes a message of it.
+const assistants = (req) =>
+  req.messages.filter((m, i) => m.role === "assistant" && req.messages[i - 1]?.role !== "assistant").length;
 const results = (req) => req.messages.filter((m) => m.role === "tool");
 const call = (i, id) => ({ id, name: "rye_file_system_read", arguments: JSON.stringify({ path: `note-${i}.txt` }) });
 const any = { predicate: () => true };
@@ -240,6 +250,79 @@ const scenarios = {
     assert.equal(result.status, "error");
     assert.equal(result.cost.turns, 3);
     assert.match(JSON.stringify(result.error), /turns_exceeded/);
+    return root;
+  },
+
+  async "reasoning goes back with its call"(mock, wire) {
+    const sent = [];
+    mock.addFixture({
+      match: any,
+      response: (req) => {
+        sent.push(req);
+        const thought = { reasoning: "First look, then speak.", reasoningSignature: "c2lnbmF0dXJl", usage: USAGE };
+        if (assistants(req) === 0) return { ...thought, toolCalls: [call(1, "call_1")] };
+        return { ...thought, content: "Seen." };
+      },
+    });
+    const root = project(wire);
+    const run = await rye(root, ["run", "task", "--format", "json"], WIRES[wire].env(mock.url));
+    const result = lastJson(run.stdout);
+    assert.equal(run.code, 0, run.stderr);
+    assert.equal(result.result, "Seen.");
+    assert.equal(sent.length, 2);
+    const replies = transcript(root, result.thread_id).filter((e) => e.type === "cognition_out");
+    const blocks = replies.flatMap((e) => e.content);
+    const thoughts = blocks.filter((b) => b.type === "thinking").map((b) => b.text);
+    assert.deepEqual(thoughts, ["First look, then speak.", "First look, then speak."]);
+    if (wire === "openai-responses") assert.ok(blocks.some((b) => b.type === "other" && b.value.encrypted_content));
+    return root;
+  },
+
+  async "output limit inside a call"(mock, wire) {
+    let told;
+    mock.addFixture({
+      match: any,
+      response: (req) => {
+        if (assistants(req) === 0) return { toolCalls: [call(1, "call_1")], finishReason: "length", usage: USAGE };
+        told = JSON.stringify(results(req).map((m) => m.content));
+        return { content: "Shorter now.", usage: USAGE };
+      },
+    });
+    const root = project(wire);
+    const run = await rye(root, ["run", "task", "--format", "json"], WIRES[wire].env(mock.url));
+    const result = lastJson(run.stdout);
+    assert.equal(run.code, 0, run.stderr);
+    assert.equal(result.result, "Shorter now.");
+    assert.match(told, /output limit inside this call/);
+    return root;
+  },
+
+  async "providers test"(mock, wire) {
+    mock.addFixture({ match: any, response: { content: "ready", usage: USAGE } });
+    const root = project(wire);
+    const id = WIRES[wire].model.match(/provider="([^"]+)"/)[1];
+    const run = await rye(root, ["providers", "test", id, "--format", "json"], WIRES[wire].env(mock.url));
+    assert.equal(run.code, 0, run.stdout + run.stderr);
+    const told = lastJson(run.stdout);
+    assert.deepEqual([told.ok, told.text, told.output_tokens], [true, "ready", 20]);
+    assert.ok(!run.stdout.includes("test-key"));
+    return root;
+  },
+
+  async "a recorded thread plays again"(mock, wire) {
+    mock.addFixture({
+      match: any,
+      response: (req) => (assistants(req) === 0 ? { toolCalls: [call(1, "call_1")], usage: USAGE } : { content: "Read.", usage: USAGE }),
+    });
+    const root = project(wire);
+    const first = lastJson((await rye(root, ["run", "task", "--format", "json"], WIRES[wire].env(mock.url))).stdout);
+    const script = join(root, "script.json");
+    const exported = await rye(root, ["threads", "export", first.thread_id, "--script", "-o", script], WIRES[wire].env(""));
+    assert.equal(exported.code, 0, exported.stderr);
+    assert.ok(!readFileSync(script, "utf8").includes("test-key"));
+    const again = await rye(root, ["run", "task", "--script", script, "--format", "json"], {});
+    assert.equal(again.code, 0, again.stdout + again.stderr);
+    assert.deepEqual(lastJson(again.stdout).cost.spend, first.cost.spend);
     return root;
   },
 };

@@ -9,6 +9,7 @@ pub mod origin;
 pub mod prompt;
 mod protocol;
 pub mod shared;
+mod unpriced;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -128,6 +129,7 @@ pub fn lower(
         manifest: Vec::new(),
     };
     affordable(composed, &plan.model, &limits, built_tokens, diagnostics);
+    unpriced::check(composed, &plan.model, &limits, &request.limits, diagnostics);
     let notes = notes(composed, &plan, &repeats, &shared.items.sources());
     let named_spend = limits::named_spend(&composed.limits, &request.limits);
     Some(Lowered { plan, origins, hooks: traces, notes, named_spend })
@@ -162,6 +164,7 @@ pub fn audit(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Dia
     protocol::check(shared, composed, diagnostics);
     let (limits, model) = (limits?, model?);
     affordable(composed, &model, &limits, built.palette.tokens(), diagnostics);
+    unpriced::check(composed, &model, &limits, &[], diagnostics);
     Some(Audit { limits, model })
 }
 

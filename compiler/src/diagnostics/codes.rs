@@ -35,8 +35,8 @@ codes! {
     "compiler" "item": "ambiguous" "escapes-space" "invalid-value" "missing" "name-mismatch" "repeated" "shadows"
         "signature" "stray" "unknown" "unknown-call" "unknown-key" "unreadable"
         "unsupported";
-    "compiler" "limit": "cannot-afford-one-turn" "invalid" "never-binds" "unknown";
-    "compiler" "model": "unknown";
+    "compiler" "limit": "cannot-afford-one-turn" "invalid" "never-binds" "unknown" "unpriced";
+    "compiler" "model": "unknown" "unpriced";
     "compiler" "palette": "collision" "describes-ungranted" "dropped" "name" "undescribed";
     "compiler" "plan": "not-total" "unbounded" "ungated" "unreachable";
     "grammar" "syntax": "capability" "condition" "fence" "reference" "template" "xml" "yaml";

@@ -17,6 +17,9 @@ pub enum LimitError {
     CannotAffordOneTurn { limit: String, needed: String, model: String, span: Option<Span> },
     #[error("the limit `{name}` is never reached: {because}")]
     NeverBinds { name: String, because: String, span: Span },
+    /// The limit is decimal dollars.
+    #[error("the spend limit of {limit} cannot hold: nobody says what `{model}` costs")]
+    Unpriced { limit: String, model: String, provider: String, span: Option<Span> },
 }
 
 impl Problem for LimitError {
@@ -26,6 +29,7 @@ impl Problem for LimitError {
             Self::Invalid { .. } => "limit::invalid",
             Self::CannotAffordOneTurn { .. } => "limit::cannot-afford-one-turn",
             Self::NeverBinds { .. } => "limit::never-binds",
+            Self::Unpriced { .. } => "limit::unpriced",
         }
     }
 
@@ -43,6 +47,9 @@ impl Problem for LimitError {
             Self::CannotAffordOneTurn { model, .. } => {
                 Some(format!("raise `spend`, lower `output`, or ask for a cheaper model than `{model}`"))
             }
+            Self::Unpriced { model, provider, .. } => Some(format!(
+                "write the `prices` of `{model}` into `agent/providers/{provider}`, or `prices: none` where it costs nothing"
+            )),
         }
     }
 
@@ -51,7 +58,9 @@ impl Problem for LimitError {
             Self::Unknown { span, .. } => span.iter().map(|s| label(*s, "no such limit")).collect(),
             Self::Invalid { span, why, .. } => span.iter().map(|s| label(*s, why.clone())).collect(),
             Self::NeverBinds { span, .. } => vec![label(*span, "bounds nothing")],
-            Self::CannotAffordOneTurn { span, .. } => span.iter().map(|s| label(*s, "set here")).collect(),
+            Self::CannotAffordOneTurn { span, .. } | Self::Unpriced { span, .. } => {
+                span.iter().map(|s| label(*s, "set here")).collect()
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
-use super::{Label, Problem, did_you_mean, label, list};
+use super::{Label, Problem, Severity, did_you_mean, label, list};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ModelError {
@@ -16,12 +16,22 @@ pub enum ModelError {
     /// A tier that the settings name and no provider has.
     #[error("no provider has a tier `{requested}`")]
     NoTier { requested: String, span: Span, suggestion: Option<String>, known: Vec<String> },
+    #[error("nobody says what `{model}` costs: its tokens are counted and no money")]
+    Unpriced { model: String, provider: String, span: Option<Span> },
 }
 
 impl Problem for ModelError {
     fn code(&self) -> &'static str {
         match self {
             Self::Unknown { .. } | Self::NoProvider { .. } | Self::NoTier { .. } => "model::unknown",
+            Self::Unpriced { .. } => "model::unpriced",
+        }
+    }
+
+    fn severity(&self) -> Severity {
+        match self {
+            Self::Unknown { .. } | Self::NoProvider { .. } | Self::NoTier { .. } => Severity::Error,
+            Self::Unpriced { .. } => Severity::Warning,
         }
     }
 
@@ -32,6 +42,9 @@ impl Problem for ModelError {
             | Self::NoTier { suggestion, known, .. } => {
                 did_you_mean(suggestion.as_ref(), || (!known.is_empty()).then(|| format!("known: {}", list(known))))
             }
+            Self::Unpriced { model, provider, .. } => Some(format!(
+                "write the `prices` of `{model}` into `agent/providers/{provider}`, or `prices: none` where it costs nothing"
+            )),
         }
     }
 
@@ -40,6 +53,7 @@ impl Problem for ModelError {
             Self::Unknown { span, .. } => span.iter().map(|s| label(*s, "asked for here")).collect(),
             Self::NoProvider { span, .. } => vec![label(*span, "no file in `agent/providers/` has this name")],
             Self::NoTier { span, .. } => vec![label(*span, "named here")],
+            Self::Unpriced { span, .. } => span.iter().map(|s| label(*s, "gets a model without a price")).collect(),
         }
     }
 }

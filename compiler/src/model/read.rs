@@ -14,6 +14,8 @@ use crate::semantics::money::Nanos;
 pub const SCRIPTED: &str = "scripted";
 /// The shapes of requests and streams that there are.
 pub const WIRES: [&str; 5] = ["anthropic", "openai-chat", "openai-responses", "gemini", SCRIPTED];
+/// What stands for the prices of a model that costs nothing, or whose cost nobody minds.
+const NO_PRICE: &str = "none";
 /// What a provider file says besides how to reach it.
 const CATALOG_KEYS: [&str; 3] = ["default_tier", "tiers", "models"];
 
@@ -163,6 +165,7 @@ impl Reader<'_> {
         };
         let prices = match node.get("prices") {
             None => None,
+            Some(word) if word.as_str() == Some(NO_PRICE) => Some(Prices::NONE),
             Some(prices) => Some(self.prices(prices, &key("prices"))?),
         };
         Some(Model { id: id.to_owned(), context_window, max_output, tool_use, prices })

@@ -42,6 +42,9 @@ pub struct Tokens {
 }
 
 impl Prices {
+    /// It costs nothing, as somebody has said on purpose.
+    pub const NONE: Self = Self { input: 0, output: 0, cache_read: 0, cache_write: 0, long_prompt: None };
+
     /// What a request costs, rounded up once; `None` beyond what can be counted.
     pub fn cost(&self, tokens: &Tokens) -> Option<Nanos> {
         let prompt = tokens.input.saturating_add(tokens.cache_read).saturating_add(tokens.cache_write);

@@ -4,7 +4,7 @@
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, LimitError};
 use crate::hook::{HookAction, HookPoint};
-use crate::plan::PlannedModel;
+use crate::plan::{PlannedModel, Prices};
 use crate::semantics::limits::Limits;
 use crate::semantics::money::Nanos;
 use crate::world::ItemKind;
@@ -61,7 +61,8 @@ fn never(name: &str, limits: &Limits, model: &PlannedModel, may_start: bool) -> 
                 .then(|| format!("{} turns of `{}` take at most {most}", limits.turns, model.id))
         }
         "spend" => {
-            let one = model.prices?.worst_case(model.context_window, model.output(limits.output));
+            // Who says that it costs nothing knows that a limit of its cost bounds nothing.
+            let one = model.prices.filter(|p| *p != Prices::NONE)?.worst_case(model.context_window, model.output(limits.output));
             let times = limits.turns.saturating_mul(ATTEMPTS);
             let most = Nanos::from_u64(one.to_u64().checked_mul(times)?);
             (!may_start && limits.spend > most)

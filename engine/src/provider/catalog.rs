@@ -54,7 +54,8 @@ pub struct Model {
     pub max_output: u64,
     #[serde(default)]
     pub tool_use: ToolUse,
-    #[serde(default)]
+    /// `None`: nobody says. [`Prices::none`]: it costs nothing, on purpose.
+    #[serde(default, deserialize_with = "priced")]
     pub prices: Option<Prices>,
     /// The day the prices were looked up.
     #[serde(default)]
@@ -151,6 +152,22 @@ fn yes() -> bool {
 
 fn bearer() -> KeyHeader {
     KeyHeader::Bearer
+}
+
+impl Prices {
+    /// What `prices: none` says.
+    pub fn none() -> Self {
+        let (input, output) = ("0".to_owned(), "0".to_owned());
+        Self { input, output, cache_read: None, cache_write: None, long_prompt: None }
+    }
+}
+
+fn priced<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Prices>, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    if value.as_str() == Some("none") {
+        return Ok(Some(Prices::none()));
+    }
+    Option::deserialize(value).map_err(serde::de::Error::custom)
 }
 
 /// Decimal text, or a number as it was written: a price never passes through a float's arithmetic.
@@ -263,6 +280,31 @@ mod tests {
         assert_eq!(settings(4).key_header, KeyHeader::Named("x-goog-api-key".to_owned()));
     }
 
+    /// Every provider file that the page shows.
+    #[test]
+    fn the_examples_of_the_page_are_provider_files() {
+        let page =
+            std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/providers.md")).unwrap();
+        let mut ids = Vec::new();
+        for block in page.split("```yaml\n").skip(1) {
+            let text = block.split("```").next().unwrap().to_owned();
+            let mut sources = Sources::default();
+            let source = sources.add(Source::new("docs/providers.md", text.clone()));
+            let parsed = yaml::parse(source, &text);
+            assert!(parsed.errors.is_empty(), "{:?}", parsed.errors);
+            let definition = Definition::from_value(&parsed.tree.to_value()).unwrap();
+            let mut diagnostics = rye_compiler::diagnostics::Diagnostics::new();
+            rye_compiler::model::provider(&definition.id, &parsed.tree, &sources, &mut diagnostics).unwrap();
+            assert!(!diagnostics.has_errors(), "{text}");
+            let environment = definition.key_env.clone().map(|name| (name, "k".to_owned()));
+            assert!(connect(&definition.settings(&Environment::fixed(environment), Path::new("p"))).is_ok());
+            ids.push(definition.id);
+        }
+        for id in ["local", "ollama", "llama-cpp", "vllm", "openrouter", "groq", "words"] {
+            assert!(ids.iter().any(|known| known == id), "{id} of {ids:?}");
+        }
+    }
+
     #[test]
     fn prices_may_be_numbers_and_nonsense_is_refused() {
         let model = |prices: Value| {
@@ -277,5 +319,8 @@ mod tests {
         let error = read(serde_json::json!({"input": [], "output": 2})).unwrap_err();
         assert!(error.message.starts_with("the file of provider `x` cannot be used: "), "{}", error.message);
         assert!(Definition::from_value(&serde_json::json!({"id": "x", "wire": "morse"})).is_err());
+        let free = Definition::from_value(&model(serde_json::json!("none"))).unwrap();
+        assert_eq!(free.models[0].prices, Some(Prices::none()));
+        assert!(read(serde_json::json!("free")).is_err());
     }
 }

@@ -1,5 +1,7 @@
 //! `rye providers list`.
 
+use std::fmt::Write as _;
+
 use indexmap::IndexMap;
 use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::item::Items;
@@ -188,12 +190,13 @@ fn human(provider: &ProviderOutput) -> String {
     );
     if !provider.from_project.is_empty() {
         let keys = provider.from_project.join("`, `");
-        out.push_str(&format!("\n  set by the project: `{}`", printable(&keys)));
+        write!(out, "\n  set by the project: `{}`", printable(&keys)).ok();
     }
     let width = provider.models.iter().map(|model| model.id.chars().count()).max().unwrap_or(0);
     for model in &provider.models {
         let tiers = tiers(provider, &model.id);
-        out.push_str(&format!("\n  {:<width$}  {DIM}{:<12}{DIM:#} {}", printable(&model.id), tiers, model.line()));
+        let (id, line) = (printable(&model.id), model.line());
+        write!(out, "\n  {id:<width$}  {DIM}{tiers:<12}{DIM:#} {line}").ok();
     }
     out
 }

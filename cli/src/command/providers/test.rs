@@ -8,6 +8,7 @@ use rye_compiler::item::Items;
 use rye_compiler::lower::shared::Shared;
 use rye_compiler::model::ModelOverride;
 use rye_compiler::plan::{PlannedModel, Sampling};
+use rye_compiler::semantics::money::Nanos;
 use rye_engine::engine::EngineOptions;
 use rye_engine::message::{Block, Turn, text_of};
 use rye_engine::provider::cost::cost;
@@ -126,7 +127,7 @@ fn output(model: &PlannedModel, reply: Result<Reply, CallError>, milliseconds: u
         milliseconds,
         input_tokens: usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write),
         output_tokens: usage.output,
-        cost: cost(model, &usage).map_or(Value::Null, |cost| cost.to_json()),
+        cost: cost(model, &usage).map_or(Value::Null, Nanos::to_json),
         error,
     }
 }
@@ -154,8 +155,7 @@ fn line(output: &ProviderTestOutput) -> String {
     if let Some(error) = &output.error {
         return format!("{provider}/{model}: failed after {milliseconds} ms: {error}");
     }
-    let cost = rye_compiler::semantics::money::Nanos::from_json(&output.cost)
-        .map_or_else(|_| "price unknown".to_owned(), |cost| money(cost.to_u64()));
+    let cost = Nanos::from_json(&output.cost).map_or_else(|_| "price unknown".to_owned(), |cost| money(cost.to_u64()));
     let said = short(output.text.as_deref().unwrap_or_default(), 60);
     format!(
         "{provider}/{model}: ok in {milliseconds} ms, {input_tokens} tokens in, {output_tokens} out, {cost}: {said}"

@@ -50,7 +50,7 @@ pub fn run(args: &ExportArgs, book: &Book, spaces: &Spaces, report: &Report) -> 
         if exported > MOST_THREADS {
             return Err(Failure::failed(format!("the thread has more than {MOST_THREADS} threads below it")));
         }
-        let (directive, said, children) = thread(&threads, &id, !args.loose)?;
+        let Told { directive, said, children } = thread(&threads, &id, !args.loose)?;
         waiting.extend(children.into_iter().rev().map(|(spawn, child)| (child, Some(spawn))));
         match spawn {
             None => script.steps = said,
@@ -72,12 +72,15 @@ pub fn run(args: &ExportArgs, book: &Book, spaces: &Spaces, report: &Report) -> 
     Ok(Exit::Fine)
 }
 
-/// A thread's directive, its steps, and its children by number.
-fn thread(
-    threads: &Threads,
-    id: &ThreadId,
-    exact: bool,
-) -> Result<(String, Vec<Step>, BTreeMap<u64, ThreadId>), Failure> {
+/// What a thread's record tells.
+struct Told {
+    directive: String,
+    said: Vec<Step>,
+    /// By number.
+    children: BTreeMap<u64, ThreadId>,
+}
+
+fn thread(threads: &Threads, id: &ThreadId, exact: bool) -> Result<Told, Failure> {
     let events = threads.transcript(id)?;
     let found = threads.parent(id)?;
     let found = found.ok_or_else(|| Failure::failed(format!("the thread `{id}` never began: it has no record")))?;
@@ -86,7 +89,7 @@ fn thread(
         let EventBody::ChildSpawned(child) = &event.body else { return None };
         Some((child.spawn, ThreadId::parse(&child.thread_id).ok()?))
     });
-    Ok((directive, steps(found.plan(), &events, exact), spawned.collect()))
+    Ok(Told { directive, said: steps(found.plan(), &events, exact), children: spawned.collect() })
 }
 
 fn branch(script: &mut Script, directive: &str, spawn: u64, said: Vec<Step>, report: &Report) {

@@ -88,20 +88,8 @@ impl Decode for Decoder {
             "response.output_item.added" => return self.open(&value),
             "response.output_item.done" => return self.close(&value),
             "response.created" | "response.in_progress" => self.head(value.get("response")),
-            "response.completed" | "response.done" => return self.end(value.get("response"), StopReason::EndTurn),
-            "response.incomplete" => {
-                let reason = value.pointer("/response/incomplete_details/reason").and_then(Value::as_str);
-                let stop = match reason.unwrap_or("incomplete") {
-                    "max_output_tokens" => StopReason::Length,
-                    "content_filter" => StopReason::Refusal,
-                    other => StopReason::Other(other.to_owned()),
-                };
-                return self.end(value.get("response"), stop);
-            }
-            "response.failed" => {
-                self.head(value.get("response"));
-                let error = value.get("response").unwrap_or(&value);
-                self.failure = Some(ToldError::read(error).into_stream_error());
+            "response.completed" | "response.incomplete" | "response.failed" | "response.done" => {
+                return self.end(kind, &value);
             }
             "error" => self.failure = Some(ToldError::read(&value).into_stream_error()),
             _ => {} // the beginnings and ends of parts, and whatever comes to exist
@@ -148,9 +136,24 @@ impl Decoder {
         }
     }
 
-    /// The final event, which holds the whole output once more: what never came by itself is taken from there.
-    fn end(&mut self, response: Option<&Value>, stop: StopReason) -> Vec<Delta> {
+    /// The final event, which holds the whole output once more: what never came by itself is taken from there. How it
+    /// ended is the event's name, and again its status.
+    fn end(&mut self, kind: &str, value: &Value) -> Vec<Delta> {
+        let response = value.get("response");
         self.head(response);
+        let text = |path: &str| value.pointer(path).and_then(Value::as_str);
+        let status = text("/response/status").unwrap_or_default();
+        if kind == "response.failed" || status == "failed" {
+            self.failure = Some(ToldError::read(response.unwrap_or(value)).into_stream_error());
+            return Vec::new();
+        }
+        let reason = text("/response/incomplete_details/reason").unwrap_or("max_output_tokens");
+        let stop = match (kind == "response.incomplete" || status == "incomplete", reason) {
+            (false, _) => StopReason::EndTurn,
+            (true, "max_output_tokens") => StopReason::Length,
+            (true, "content_filter") => StopReason::Refusal,
+            (true, other) => StopReason::Other(other.to_owned()),
+        };
         let output = response.and_then(|r| r.get("output")).and_then(Value::as_array);
         let output = output.map(Vec::as_slice).unwrap_or_default();
         let mut deltas = Vec::new();

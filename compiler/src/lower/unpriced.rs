@@ -1,0 +1,32 @@
+//! Models whose price nobody wrote down: what they cost is not counted, so no spend limit binds them (`language.md` 11).
+//! A provider file that says `prices: none` says so on purpose, and nothing is said here.
+
+use crate::compose::Composed;
+use crate::diagnostics::{Diagnostics, LimitError, ModelError};
+use crate::model::SCRIPTED;
+use crate::plan::PlannedModel;
+use crate::semantics::limits::{Limits, Written};
+
+/// A warning for each model without a price; an error instead where the directive, or its caller, says what it may
+/// spend. A default is nobody's wish.
+pub fn check(
+    composed: &Composed,
+    model: &PlannedModel,
+    limits: &Limits,
+    given: &[(String, Written)],
+    diagnostics: &mut Diagnostics,
+) {
+    let declared = composed.limits.directive.iter().rfind(|setting| setting.name == "spend");
+    let wished = declared.is_some() || given.iter().any(|(name, _)| name == "spend");
+    let models = [Some(model), model.fallback.as_deref()];
+    for model in models.into_iter().flatten().filter(|m| m.prices.is_none() && m.wire != SCRIPTED) {
+        let (model, provider) = (model.id.clone(), model.provider.clone());
+        if wished {
+            let (limit, span) = (limits.spend.to_string(), declared.and_then(|d| d.source.span));
+            diagnostics.push(LimitError::Unpriced { limit, model, provider, span });
+        } else {
+            let span = composed.model.as_ref().and_then(|m| m.origin.span);
+            diagnostics.push(ModelError::Unpriced { model, provider, span });
+        }
+    }
+}
