@@ -127,7 +127,7 @@ fn a_recorded_thread_is_played_again_and_the_first_difference_is_told() {
     assert!(script.to_string().contains("[PLANTED_API_KEY]"), "{script}");
 
     place.fine(&["threads", "export", thread, "--script", "-o", "recorded.json"]);
-    let (code, again) = place.json(&["run", "hello", "--model", "anthropic/fast", "--script", "recorded.json"]);
+    let (code, again) = place.json(&["run", "hello", "--script", "recorded.json"]);
     assert_eq!(code, Some(0), "{again}");
     assert_eq!(
         (&again["outputs"], &again["cost"]["input_tokens"]),

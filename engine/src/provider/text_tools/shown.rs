@@ -5,11 +5,20 @@ use super::{CLOSE, OPEN};
 /// The state between two pieces of text.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
-    /// The line under way, and how many bytes of it have been shown.
+    /// The line under way, without calls that ended in it, and how many bytes of it have been shown.
     line: String,
     done: usize,
-    fenced: bool,
-    in_call: bool,
+    place: Place,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    #[default]
+    Plain,
+    CodeBlock,
+    Call,
+    /// Behind a call, on its line: white space there belongs to it.
+    BehindCall,
 }
 
 impl Shown {
@@ -18,24 +27,19 @@ impl Shown {
         let mut out = String::new();
         for piece in more.split_inclusive('\n') {
             self.line.push_str(piece);
-            let begun = self.line.trim_start();
-            if !self.in_call && !self.fenced && begun.starts_with(OPEN) {
-                self.in_call = true;
-            }
-            // A line that may yet turn out to begin a call waits.
-            let waits = !self.fenced && OPEN.starts_with(begun.trim_end_matches('\n')) && !self.line.ends_with('\n');
-            if !self.in_call && !waits {
+            while self.enter_or_leave_call() {}
+            if !self.waits() {
                 out.push_str(self.line.get(self.done..).unwrap_or_default());
                 self.done = self.line.len();
             }
-            if self.in_call && self.line.contains(CLOSE) {
-                self.in_call = false;
-                self.done = self.line.len();
-            }
             if self.line.ends_with('\n') {
-                if !self.in_call && self.line.trim_start().starts_with("```") {
-                    self.fenced = !self.fenced;
-                }
+                let fence = self.line.trim_start().starts_with("```");
+                self.place = match self.place {
+                    Place::Call => Place::Call,
+                    Place::CodeBlock if !fence => Place::CodeBlock,
+                    Place::Plain | Place::BehindCall if fence => Place::CodeBlock,
+                    Place::Plain | Place::BehindCall | Place::CodeBlock => Place::Plain,
+                };
                 self.line.clear();
                 self.done = 0;
             }
@@ -43,9 +47,40 @@ impl Shown {
         out
     }
 
+    /// Whether a mark was found; the line is then what stands behind it.
+    fn enter_or_leave_call(&mut self) -> bool {
+        let (mark, then) = match self.place {
+            Place::CodeBlock => return false,
+            Place::Plain | Place::BehindCall if !self.line.trim_start().starts_with(OPEN) => return false,
+            Place::Plain | Place::BehindCall => (OPEN, Place::Call),
+            Place::Call => (CLOSE, Place::BehindCall),
+        };
+        let Some(at) = self.line.find(mark) else { return false };
+        self.line.drain(..at + mark.len());
+        (self.done, self.place) = (0, then);
+        true
+    }
+
+    /// Whether the line is nothing to show, or may yet turn out to begin a call.
+    fn waits(&self) -> bool {
+        let begun = self.line.trim_start();
+        let may_begin = !self.line.ends_with('\n') && OPEN.starts_with(begun);
+        match self.place {
+            Place::Call => true,
+            Place::CodeBlock => false,
+            Place::Plain => may_begin,
+            Place::BehindCall => may_begin || begun.is_empty(),
+        }
+    }
+
     /// What was held back and turned out to be plain.
     pub fn rest(&mut self) -> String {
-        let rest = if self.in_call { "" } else { self.line.get(self.done..).unwrap_or_default() };
+        let hidden = match self.place {
+            Place::Call => true,
+            Place::BehindCall => self.line.trim().is_empty(),
+            Place::Plain | Place::CodeBlock => false,
+        };
+        let rest = if hidden { "" } else { self.line.get(self.done..).unwrap_or_default() };
         let rest = rest.to_owned();
         self.line.clear();
         self.done = 0;
