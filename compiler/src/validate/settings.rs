@@ -118,7 +118,8 @@ impl Walk<'_> {
                 self.wrong(key, node, shape);
             }
             Shape::OneOf(words) => self.word(node, words, shape, key),
-            Shape::Map(fields) => self.map(node, fields, shape, key),
+            Shape::MapOr(word, _) if node.as_str() == Some(*word) => {}
+            Shape::Map(fields) | Shape::MapOr(_, fields) => self.map(node, fields, shape, key),
             Shape::Names(value) => {
                 if self.mapping(node, shape, key) {
                     for entry in node.entries() {

@@ -62,7 +62,10 @@ fn never(name: &str, limits: &Limits, model: &PlannedModel, may_start: bool) -> 
         }
         "spend" => {
             // Who says that it costs nothing knows that a limit of its cost bounds nothing.
-            let one = model.prices.filter(|p| *p != Prices::NONE)?.worst_case(model.context_window, model.output(limits.output));
+            let one = model
+                .prices
+                .filter(|p| *p != Prices::NONE)?
+                .worst_case(model.context_window, model.output(limits.output));
             let times = limits.turns.saturating_mul(ATTEMPTS);
             let most = Nanos::from_u64(one.to_u64().checked_mul(times)?);
             (!may_start && limits.spend > most)

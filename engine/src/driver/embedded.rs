@@ -100,19 +100,14 @@ impl Embedded {
             Err(error) => return Fact::ModelFailed(Box::new(error.clone())),
         };
         let (outlet, thread) = (Arc::clone(&self.outlet), self.id.clone());
-<<<<<<< HEAD
         let stream = Stream::new(Arc::clone(&self.engine.disk), self.id.clone(), turn, attempt);
         let live = |delta: Delta| {
             stream.push(&delta);
             outlet.emit(Live::Delta { thread: thread.clone(), delta });
         };
-        let called = provider.call(request, &live).await;
+        let called = text_tools::call(&*provider, request, &live).await;
         stream.end().await;
         match called {
-=======
-        let live = move |delta: Delta| outlet.emit(Live::Delta { thread: thread.clone(), delta });
-        match text_tools::call(&*provider, request, &live).await {
->>>>>>> 2c02fa9 (Speak the Responses API and Gemini, and call tools in words where a model has none)
             Ok(reply) => Fact::ModelReplied(Box::new(reply)),
             Err(error) => Fact::ModelFailed(Box::new(error)),
         }

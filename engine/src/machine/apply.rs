@@ -5,25 +5,16 @@ use std::sync::Arc;
 
 use rye_compiler::plan::{Asked, Node, Outcome, PlanLimits};
 
-<<<<<<< HEAD
-use super::state::{Attempt, CallResult, CallState, Calls, Child, Measured, Owed, Phase, Position, Returned, State};
-use super::{keep, request};
-=======
-use super::request;
 use super::state::{
     Attempt, CallResult, CallState, Calls, Child, Measured, Owed, Phase, Position, Returned, State, Stop,
 };
->>>>>>> 2c02fa9 (Speak the Responses API and Gemini, and call tools in words where a model has none)
+use super::{keep, request};
 use crate::event::{
     Approval, ApprovalGiven, AttemptFailed, AttemptIntended, CognitionIn, CognitionOut, Compacted, Event, EventBody,
     Letter, LimitHit, Opened, ResultKind, Settled, Source, ToolCallResult,
 };
-<<<<<<< HEAD
-use crate::message::Message;
-=======
 use crate::message::{Block, Message, text_of};
 use crate::provider::StopReason;
->>>>>>> 2c02fa9 (Speak the Responses API and Gemini, and call tools in words where a model has none)
 use crate::thread::Status;
 
 mod hooks;

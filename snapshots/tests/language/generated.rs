@@ -90,7 +90,7 @@ pub fn settings() -> String {
 
 fn walk(shape: &Shape, at: &str, standard: Option<&Node>, rows: &mut String) {
     match shape {
-        Shape::Map(fields) => fields.iter().for_each(|field| row(field, at, standard, rows)),
+        Shape::Map(fields) | Shape::MapOr(_, fields) => fields.iter().for_each(|field| row(field, at, standard, rows)),
         Shape::Names(inner) | Shape::Known(_, inner) => walk(inner, &format!("{at}<name>."), None, rows),
         Shape::List(inner) => walk(inner, &format!("{}[].", at.trim_end_matches('.')), None, rows),
         Shape::Text
@@ -133,6 +133,7 @@ fn takes(shape: &Shape) -> String {
         | Shape::Price
         | Shape::OneOf(_)
         | Shape::Map(_)
+        | Shape::MapOr(..)
         | Shape::List(_)
         | Shape::Failure
         | Shape::Pattern => shape.expected(),

@@ -23,6 +23,8 @@ pub enum Shape {
     OneOf(&'static [&'static str]),
     /// These keys and no others.
     Map(&'static [Field]),
+    /// This word, or a mapping of these keys.
+    MapOr(&'static str, &'static [Field]),
     /// Any names, each with such a value.
     Names(&'static Shape),
     /// Names of a closed list, each with such a value.
@@ -100,7 +102,11 @@ const MODEL: &[Field] = &[
     needed("context_window", Shape::Whole { least: 1 }, "tokens of prompt and answer together"),
     needed("max_output", Shape::Whole { least: 1 }, "tokens of the longest answer"),
     key("tool_use", Shape::OneOf(&["native", "text_parsed"]), "how calls are read; `native` unless it says otherwise"),
-    key("prices", Shape::Map(MODEL_PRICES), "without them tokens count and money does not"),
+    key(
+        "prices",
+        Shape::MapOr("none", MODEL_PRICES),
+        "without them tokens count and money does not; `none`: that is meant",
+    ),
     key("priced_at", Shape::Text, "the day the prices were looked up"),
     key("source", Shape::Text, "where they were looked up"),
 ];
@@ -240,6 +246,7 @@ pub const FILES: &[File] = &[
                 Shape::OneOf(&["max_tokens", "max_completion_tokens"]),
                 "for `openai-chat`: the field that bounds the answer",
             ),
+            key("encrypted_reasoning", Shape::Truth, "for `openai-responses`: whether sealed thoughts are asked for"),
             key("script", Shape::Text, "for `scripted`: the script, relative to the project"),
             key("default_tier", Shape::Text, "the tier of a directive that names none"),
             key("tiers", Shape::Names(&Shape::Text), "tier → model id"),
@@ -306,6 +313,7 @@ impl Shape {
             Self::Price => "dollars per million tokens, such as \"0.25\"".to_owned(),
             Self::OneOf(words) => one_of(words),
             Self::Map(_) | Self::Names(_) | Self::Known(..) => "a mapping".to_owned(),
+            Self::MapOr(word, _) => format!("a mapping, or `{word}`"),
             Self::List(_) => "a list".to_owned(),
             Self::Failure => "a condition".to_owned(),
             Self::Pattern => "a capability pattern".to_owned(),
