@@ -28,8 +28,8 @@ pub(super) fn build(plan: &Plan, state: &State, max_output: u64) -> Request {
             .collect(),
         max_output,
         first_turn_constant: untouched && state.continues.is_none(),
-        sampling: plan.model.sampling.clone(),
-        text_tools: plan.model.tool_use == ToolUse::TextParsed,
+        sampling: state.model(plan).sampling.clone(),
+        text_tools: state.model(plan).tool_use == ToolUse::TextParsed,
         cue: Cue {
             directive: plan.directive.to_string(),
             turn: Some(u32::try_from(state.cost.turns).unwrap_or(u32::MAX)),
