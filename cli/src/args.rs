@@ -117,6 +117,16 @@ pub enum Command {
     Providers(command::providers::ProvidersArgs),
     /// See what ran: threads, their cost, their transcripts
     Threads(command::threads::ThreadsArgs),
+    /// Let a project execute what it wants to, as it is now
+    Trust(command::trust::TrustArgs),
+    /// Your key, and those whose signatures count
+    Keys(command::keys::KeysArgs),
+    /// Put your signature on items
+    Sign(command::sign::SignArgs),
+    /// Say which items are signed, by whom, and whether that holds
+    Verify(command::sign::VerifyArgs),
+    /// Look whether everything here works: providers, keys, walls, trust, the store
+    Doctor(command::doctor::DoctorArgs),
     /// Try the small languages: one JSON request per line in, one answer per line out
     Eval(Box<command::eval::EvalArgs>),
     /// Print the page behind a code of a diagnostic

@@ -3,17 +3,21 @@
 pub mod assert;
 pub mod check;
 pub mod completions;
+pub mod doctor;
 pub mod eval;
 pub mod explain;
 pub mod fmt;
 pub mod graph;
 pub mod init;
+pub mod keys;
 pub mod lock;
 pub mod plan;
 pub mod providers;
 pub mod run;
 pub mod schema;
+pub mod sign;
 pub mod threads;
+pub mod trust;
 pub mod why;
 
 use clap::ValueEnum;
@@ -42,6 +46,11 @@ pub fn run(args: Args, report: &Report) -> Result<Exit, Failure> {
         Command::Run(run) => run::run(&run, global, report),
         Command::Providers(providers) => providers::run(&providers, global, report),
         Command::Threads(threads) => threads::run(&threads, global, report),
+        Command::Doctor(_) => doctor::run(global, report),
+        Command::Trust(trust) => trust::run(&trust, global, report),
+        Command::Keys(keys) => keys::run(&keys, report),
+        Command::Sign(args) => sign::sign(&args, global, report),
+        Command::Verify(args) => sign::verify(&args, global, report),
         Command::Eval(eval) => eval::run(&eval, report),
         Command::Explain(explain) => explain::run(&explain, report),
         Command::Completions(completions) => completions::run(&completions),

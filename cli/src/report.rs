@@ -116,7 +116,11 @@ impl Report {
 
 /// What went wrong, as JSON.
 pub fn in_json(failure: &Failure) -> Exit {
-    let code = failure.code.unwrap_or(if failure.exit == Exit::Usage { "usage" } else { "failed" });
+    let code = failure.code.unwrap_or(match failure.exit {
+        Exit::Usage => "usage",
+        Exit::Refused => "refused",
+        Exit::Fine | Exit::Failed | Exit::Widened | Exit::Limit | Exit::Cancelled => "failed",
+    });
     let error = serde_json::json!({"error": {"code": code, "message": failure.message, "help": failure.help}});
     writeln!(anstream::stdout().lock(), "{error}").ok();
     failure.exit

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 
 use rye_engine::disk_world::DiskWorld;
 use rye_engine::keys::Keys;
+use rye_engine::trust::Trust;
 
 use crate::Failure;
+use crate::command::init::shipped;
 
 /// The folders of an invocation, each one that holds `.ai/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +16,8 @@ pub struct Spaces {
     pub project: PathBuf,
     /// `None` where there is no user space, or where the project is the user space itself.
     pub user: Option<PathBuf>,
+    /// The project is the user space itself.
+    pub own: bool,
 }
 
 impl Spaces {
@@ -23,8 +27,18 @@ impl Spaces {
             Some(folder) => asked_project(folder)?,
             None => nearest_project()?,
         };
-        let user = user_space().filter(|user| *user != project);
-        Ok(Self { project, user })
+        let user = user_space();
+        let own = user.as_ref() == Some(&project);
+        Ok(Self { project, user: user.filter(|_| !own), own })
+    }
+
+    /// What of the project this user lets execute something.
+    pub fn trust(&self) -> Trust {
+        match user_root() {
+            _ if self.own => Trust::Everything,
+            Some(root) => Trust::of(&root, &self.project, shipped()),
+            None => Trust::Nothing,
+        }
     }
 
     /// The world these folders make with the standard library; signatures count when the user trusts their keys.
@@ -78,9 +92,13 @@ fn nearest_project() -> Result<PathBuf, Failure> {
 
 /// `$RYE_USER_SPACE`, else `$USER_SPACE`, else the home folder; only where it holds `.ai/`.
 fn user_space() -> Option<PathBuf> {
+    user_root().filter(|folder| folder.join(".ai").is_dir())
+}
+
+/// The folder that holds, or would hold, the user's `.ai/`.
+pub fn user_root() -> Option<PathBuf> {
     let named = ["RYE_USER_SPACE", "USER_SPACE", "HOME"]
         .into_iter()
         .find_map(|name| std::env::var_os(name).filter(|value| !value.is_empty()))?;
-    let folder = PathBuf::from(named).canonicalize().ok()?;
-    folder.join(".ai").is_dir().then_some(folder)
+    PathBuf::from(named).canonicalize().ok()
 }

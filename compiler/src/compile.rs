@@ -17,7 +17,9 @@ use crate::model::ModelOverride;
 use crate::plan::{Capabilities, FieldType, Origins, Plan, PlanLimits, Read};
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::limits::Written;
+use crate::trust::{self, Executes};
 use crate::validate::check_composed;
+use crate::wall::{self, ToolWall};
 use crate::world::{ItemKind, Recording, World};
 pub use note::Note;
 
@@ -72,6 +74,10 @@ pub struct Compilation {
     /// What the directive or its caller says it may spend, in nano-dollars; a child that asks for more than is left is
     /// refused. A default or a parent's limit is nobody's wish.
     pub named_spend: Option<u64>,
+    /// What of it runs only where the user trusts the project's files.
+    pub executes: Vec<Executes>,
+    /// What stands between each tool of the palette and the machine, in the palette's order.
+    pub walls: Vec<ToolWall>,
     /// Files that were parsed: only what the directive reaches.
     pub parsed_files: usize,
 }
@@ -116,22 +122,37 @@ pub fn compile_showing(world: &dyn World, request: &Request, shown: &mut Sources
     diagnostics.append(items.diagnostics());
     diagnostics.sort(&items.sources());
     let parsed_files = items.parsed_files();
-    let sources = items.into_sources();
     let Some(Lowered { mut plan, origins, hooks, mut notes, named_spend }) =
         lowered.filter(|_| !diagnostics.has_errors())
     else {
-        *shown = sources;
+        *shown = items.into_sources();
         return Checked::new(None, diagnostics);
     };
     for link in &mut plan.chain {
         link.sha256 = recording.sha256(ItemKind::Directive, &link.id, link.space).unwrap_or_default();
     }
     plan.manifest = recording.manifest();
+    let mut executes = trust::of_plan(&plan, &hooks);
+    executes.extend(trust::of_tools(&items, &plan));
+    let walls = wall::of_plan(&items, &plan);
+    let sources = items.into_sources();
     notes.extend(shadowed(&plan.manifest));
     // A plan is data of our own making: there is nothing in it that JSON cannot hold.
     let plan_id = plan.id().unwrap_or_default();
     let request = request.clone();
-    let compilation = Compilation { request, plan, plan_id, origins, sources, hooks, notes, named_spend, parsed_files };
+    let compilation = Compilation {
+        request,
+        plan,
+        plan_id,
+        origins,
+        sources,
+        hooks,
+        notes,
+        named_spend,
+        executes,
+        walls,
+        parsed_files,
+    };
     Checked::new(Some(compilation), diagnostics)
 }
 

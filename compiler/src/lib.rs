@@ -18,5 +18,7 @@ pub mod primary;
 pub mod resolve;
 pub mod semantics;
 pub mod tool_spec;
+pub mod trust;
 pub mod validate;
+pub mod wall;
 pub mod world;

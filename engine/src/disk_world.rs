@@ -4,8 +4,9 @@
 //! stays listed; a later look is a new world.
 
 mod listing;
+mod signing;
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -18,8 +19,9 @@ use rustix::fs::OFlags;
 use rye_compiler::world::{Entry, ItemKind, Located, Space, Stray, World, WorldError};
 use rye_grammar::ItemId;
 
-use crate::keys::TrustStore;
+use crate::keys::{Standing, TrustStore};
 use listing::Listing;
+pub use signing::{FileStanding, Require};
 
 /// Larger files are refused: no item is that large, and a mistake or an attack should not fill the memory.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -34,6 +36,7 @@ pub struct DiskWorld {
     spaces: Vec<(Space, Dir)>,
     system: BTreeMap<(ItemKind, ItemId), Vec<Embedded>>,
     trust: TrustStore,
+    require: OnceCell<Result<Require, WorldError>>,
     listings: RefCell<BTreeMap<(Space, ItemKind), Rc<Listing>>>,
 }
 
@@ -67,7 +70,8 @@ impl DiskWorld {
                 embedded.entry(key).or_default().push((path.into(), bytes.into()));
             }
         }
-        Ok(Self { spaces, system: embedded, trust, listings: RefCell::default() })
+        let (require, listings) = (OnceCell::new(), RefCell::default());
+        Ok(Self { spaces, system: embedded, trust, require, listings })
     }
 
     /// The paths of this id in one space: from the listing where there is one, else by asking for each extension.
@@ -103,7 +107,14 @@ impl DiskWorld {
 
     fn verified(&self, space: Space, path: &str, bytes: &[u8]) -> Result<(), WorldError> {
         let fault = |reason: String| WorldError::Signature { path: space.display(path), reason };
-        self.trust.standing(bytes).map(|_| ()).map_err(|error| fault(error.to_string()))
+        match self.trust.standing(bytes) {
+            // A setting that cannot be read is reported by check, and lets nothing run: hiding every file helps nobody.
+            Ok(Standing::Unsigned) if self.require() == Ok(Require::All) => {
+                Err(fault("it is not signed, and `signing.require` is `all`".to_owned()))
+            }
+            Ok(Standing::Signed { .. } | Standing::Unsigned) => Ok(()),
+            Err(error) => Err(fault(error.to_string())),
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::provider::BoxFuture;
 use crate::store::StoreError;
 use crate::thread::Cost;
 use crate::thread_id::ThreadId;
+use crate::trust::TrustError;
 pub use control::{Control, Post, Sender};
 pub use journal::Journal;
 pub use live::{Live, LiveEvents, Outlet};
@@ -59,6 +60,11 @@ pub enum DriveError {
     Lost(String),
     #[error("the plan cannot be used: {0}")]
     Plan(String),
+    /// `list` is what of the project would be executed, one line each.
+    #[error("`{directive}` would execute what you do not trust yet: {}", list.join("; "))]
+    Untrusted { directive: String, list: Vec<String> },
+    #[error(transparent)]
+    Trust(#[from] TrustError),
 }
 
 /// A thread in the hands of a driver.

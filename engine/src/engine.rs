@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use rye_compiler::compile::Compilation;
-use rye_compiler::plan::{Asked, PlannedModel};
+use rye_compiler::plan::{Asked, Plan, PlannedModel};
 use rye_compiler::semantics::ledger::Account;
+use rye_compiler::trust::{Executes, of_plan};
 use rye_compiler::world::World;
+use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 use tokio::sync::{Notify, watch};
 
@@ -33,6 +35,7 @@ use crate::thread::RunResult;
 use crate::thread_id::ThreadId;
 use crate::threads::Threads;
 use crate::tool::registry::Registry as Tools;
+use crate::trust::Trust;
 
 /// Opens the world as it is now: what is compiled or fetched later sees later files.
 pub type OpenWorld = Arc<dyn Fn() -> Result<Box<dyn World>, String> + Send + Sync>;
@@ -63,6 +66,8 @@ pub struct EngineOptions {
     /// `None`: the real disk below the project.
     pub disk: Option<Arc<dyn Disk>>,
     pub tools: Tools,
+    /// What of the project the user lets execute something.
+    pub trust: Trust,
 }
 
 /// Why an engine cannot do what it was asked.
@@ -115,6 +120,7 @@ pub(crate) struct Inner {
     pub keys: Option<Keys>,
     pub tools: Tools,
     pub plans: Plans,
+    pub trust: Trust,
     live: Mutex<Live>,
     /// Told whenever a thread of this process is over.
     gone: Notify,
@@ -146,7 +152,8 @@ pub struct Handle {
 
 impl EngineOptions {
     /// The usual ones: the project's and the user's files over the embedded system space, providers from the plan and
-    /// keys from the environment.
+    /// keys from the environment. `user` is `None` where there is no user space, or where the project is the user space
+    /// itself. Nothing that the project executes is trusted.
     ///
     /// # Errors
     /// The user's `.env` cannot be read.
@@ -155,24 +162,40 @@ impl EngineOptions {
         user: Option<&Path>,
         system: Vec<(String, &'static [u8])>,
     ) -> Result<Self, EngineError> {
+        Self::trusting(project, user, system, Trust::Nothing)
+    }
+
+    /// The same where the user trusts what the project executes, or some of it.
+    ///
+    /// # Errors
+    /// As [`EngineOptions::standard`].
+    pub fn trusting(
+        project: &Path,
+        user: Option<&Path>,
+        system: Vec<(String, &'static [u8])>,
+        trust: Trust,
+    ) -> Result<Self, EngineError> {
         let environment = Environment::read(user).map_err(|error| EngineError::World(error.to_string()))?;
         let keys = user.map(Keys::of_user_space);
         let (root, home, trusted) = (project.to_path_buf(), user.map(Path::to_path_buf), keys.clone());
         let world: OpenWorld = Arc::new(move || {
             let trust = trusted.as_ref().map(Keys::trust_store).transpose().map_err(|error| error.to_string())?;
             let world = DiskWorld::open(Some(&root), home.as_deref(), system.clone(), trust.unwrap_or_default());
-            world.map(|world| Box::new(world) as Box<dyn World>).map_err(|error| error.to_string())
+            let world = world.map_err(|error| error.to_string())?;
+            world.require().map_err(|error| error.to_string())?;
+            Ok(Box::new(world) as Box<dyn World>)
         });
-        let providers = Arc::new(Connections { environment, project: project.to_path_buf() });
+        let providers = Arc::new(Connections { environment, project: project.to_path_buf(), trust: trust.clone() });
         let (asker, disk) = (None, None);
-        Ok(Self { world, providers, clock: Arc::new(SystemClock), asker, keys, disk, tools: Tools::standard() })
+        let (clock, tools) = (Arc::new(SystemClock), Tools::standard());
+        Ok(Self { world, providers, clock, asker, keys, disk, tools, trust })
     }
 }
 
 impl Engine {
     /// Opens the store of a project and takes a lock for this process. Needs a runtime to be there when threads start.
     pub fn open(project: &Path, options: EngineOptions) -> Result<Self, EngineError> {
-        let EngineOptions { world, providers, clock, asker, keys, disk, mut tools } = options;
+        let EngineOptions { world, providers, clock, asker, keys, disk, mut tools, trust } = options;
         let disk: Arc<dyn Disk> = match disk {
             Some(disk) => disk,
             None => Arc::new(RealDisk::open(project).map_err(StoreError::io("open", project))?),
@@ -198,6 +221,7 @@ impl Engine {
                 keys,
                 tools,
                 plans: Plans::default(),
+                trust,
                 live: Mutex::default(),
                 gone: Notify::new(),
             }
@@ -322,6 +346,26 @@ impl Inner {
         Threads::new(Arc::clone(&self.disk), Some(Arc::clone(self.writer.registry())))
     }
 
+    /// Whether a plan may begin: whatever of the project it executes by itself is trusted. Tools are asked about when they
+    /// are called. Reads files: call it where blocking is allowed.
+    pub fn admit(&self, plan: &Plan) -> Result<(), DriveError> {
+        self.admit_all(&plan.directive, &of_plan(plan, &[]))
+    }
+
+    /// The same for what [`of_plan`] has found.
+    pub fn admit_all(&self, directive: &ItemId, all: &[Executes]) -> Result<(), DriveError> {
+        if all.is_empty() {
+            return Ok(());
+        }
+        let trusted = self.trust.now()?;
+        let missing = trusted.missing(all)?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let list = missing.iter().map(|one| format!("{} `{}` {}", one.kind.word(), one.name, one.what)).collect();
+        Err(DriveError::Untrusted { directive: directive.to_string(), list })
+    }
+
     /// Works with the world where blocking is allowed.
     pub async fn with_world<T: Send + 'static>(
         &self,
@@ -411,12 +455,14 @@ async fn watch_inboxes(engine: Weak<Inner>) {
 struct Connections {
     environment: Environment,
     project: PathBuf,
+    trust: Trust,
 }
 
 impl Providers for Connections {
     fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
         let mut settings = settings(&model.connection, &self.environment, &self.project)?;
-        if !model.from_project.is_empty() && settings.key.is_some() {
+        let trusted = || self.trust.now().is_ok_and(|trusted| trusted.knows_provider(&model.provider));
+        if !model.from_project.is_empty() && settings.key.is_some() && !trusted() {
             // Whoever wrote the project's file would get the key.
             settings.key = None;
             return Err(CallError::new(

@@ -2,6 +2,7 @@
 //! `rye:signed:TIMESTAMP:SHA256_HEX`, so neither the content nor the time can be exchanged. Keys live in the user
 //! space; nothing a project ships is ever read as a key.
 
+mod in_place;
 mod store;
 
 use std::collections::BTreeMap;
@@ -16,7 +17,8 @@ use rye_compiler::plan::hex;
 use rye_grammar::{SourceId, signature};
 use sha2::{Digest, Sha256};
 
-pub use store::{KeyError, Keys};
+pub use in_place::sign_in_place;
+pub use store::{KeyError, Keys, TrustedKey};
 
 /// The key of this user, able to sign. Its secret half is never shown, not even in debug output.
 pub struct Identity {

@@ -21,3 +21,4 @@ pub mod thread;
 pub mod thread_id;
 pub mod threads;
 pub mod tool;
+pub mod trust;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rye_compiler::compile::Compilation;
 use rye_compiler::plan::{Grant, Plan, PlanLimits};
+use rye_compiler::trust::of_plan;
 use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -92,10 +93,14 @@ impl Inner {
         Ok(Handle::new(id, events, running))
     }
 
-    /// A name for a new thread of this plan.
+    /// A name for a new thread of this plan, if the plan may begin.
     pub(crate) async fn allocate(self: &Arc<Self>, plan: &Plan) -> Result<ThreadId, DriveError> {
-        let (engine, directive) = (Arc::clone(self), plan.directive.clone());
-        blocking(move || Ok(engine.ids.allocate(&directive, engine.clock.now())?)).await
+        let (engine, directive, executes) = (Arc::clone(self), plan.directive.clone(), of_plan(plan, &[]));
+        blocking(move || {
+            engine.admit_all(&directive, &executes)?;
+            Ok(engine.ids.allocate(&directive, engine.clock.now())?)
+        })
+        .await
     }
 
     /// Reads the registry.
@@ -117,6 +122,7 @@ impl Inner {
         let engine = Arc::clone(self);
         let (name, plan, plan_id) = (id.clone(), Arc::clone(&beginning.plan), beginning.plan_id.clone());
         let prepare = move || -> Result<Transcript, DriveError> {
+            engine.admit(&plan)?;
             engine.plans.store(&plan_id, &plan, &engine.objects)?;
             Ok(Transcript::create(Arc::clone(&engine.disk), &name)?)
         };

@@ -8,6 +8,7 @@ pub mod primary;
 pub mod process;
 pub mod registry;
 pub mod schema;
+pub mod secrets;
 pub mod stop;
 
 use std::path::PathBuf;

@@ -1,5 +1,8 @@
 //! Programs under the helper: this test's own binary is started again as one.
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "supervise/walls.rs"]
+mod walls;
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -22,6 +25,12 @@ fn main() -> ExitCode {
         done(command, Duration::from_mins(1));
         return ExitCode::SUCCESS;
     }
+    if let [_, first, project, write, net, command] = arguments.as_slice()
+        && first == walls::WALLED
+    {
+        walls::walled(project, write, net, command);
+        return ExitCode::SUCCESS;
+    }
     let trials = [
         ("ends as the program ends", ends_as_the_program_ends as fn()),
         ("passes both streams and no input", passes_both_streams_and_no_input),
@@ -32,13 +41,13 @@ fn main() -> ExitCode {
         ("survives a helper that was stopped", survives_a_stopped_helper),
         ("ends all when nobody waits any more", ends_all_when_nobody_waits_any_more),
     ];
-    let trials = trials.map(|(name, test)| {
+    let trials = trials.into_iter().chain(walls::TESTS).map(|(name, test)| {
         Trial::test(name, move || {
             test();
             Ok::<(), Failed>(())
         })
     });
-    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
 }
 
 fn done(command: &str, timeout: Duration) -> Finished {
@@ -49,6 +58,7 @@ fn done(command: &str, timeout: Duration) -> Finished {
         thread_id: "t-1".into(),
         timeout,
         halt: rye_engine::tool::stop::Halt::never(),
+        wall: None,
     };
     runtime().block_on(run(&program)).unwrap()
 }
@@ -95,6 +105,7 @@ fn names_a_program_that_is_not_there() {
         thread_id: "t-1".into(),
         timeout: Duration::from_mins(1),
         halt: rye_engine::tool::stop::Halt::never(),
+        wall: None,
     };
     let f = runtime().block_on(run(&program)).unwrap();
     assert_eq!(f.exit, Exit::Code(127));
@@ -164,6 +175,7 @@ fn ends_all_when_nobody_waits_any_more() {
             thread_id: "t-1".into(),
             timeout: Duration::from_mins(1),
             halt: rye_engine::tool::stop::Halt::never(),
+            wall: None,
         };
         let task = tokio::spawn(async move { run(&program).await });
         while std::fs::read_to_string(&file).unwrap_or_default().lines().count() < 2 {

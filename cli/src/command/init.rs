@@ -1,15 +1,19 @@
 //! `rye init [DIR]`: a project's `.ai/` with a first directive that runs as it stands, or a copy of an example. Writes new
 //! files only; an existing `.gitignore` gets the lines it lacks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use include_dir::{Dir, DirEntry, include_dir};
+use rye_compiler::plan::hex;
+use rye_compiler::trust::Subject;
+use rye_compiler::world::ItemKind;
 use schemars::JsonSchema;
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 
 use crate::Failure;
 use crate::args::Format;
@@ -118,6 +122,19 @@ fn example(name: &str) -> Files {
         }
     }
     files
+}
+
+/// The items of the examples: whoever runs this program trusts what is compiled into it.
+pub fn shipped() -> BTreeSet<Subject> {
+    let mut found = BTreeSet::new();
+    for name in ["hello", "review", "deploy"] {
+        for (path, bytes) in example(name) {
+            if let Some((kind, id)) = ItemKind::of_path(&path) {
+                found.insert(Subject { kind, id: id.to_string(), sha256: hex(&Sha256::digest(&bytes)) });
+            }
+        }
+    }
+    found
 }
 
 /// Nothing is written where anything is in the way: a project that is half new and half old is nobody's.

@@ -66,7 +66,8 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Report) -> Result<Exit, Fa
     let compiled = compile_showing(&world, &request, &mut sources);
     let Some(compilation) = compiled.value else {
         refuse(asked, &compiled.diagnostics, &sources, report)?;
-        return Ok(Exit::Failed);
+        let signature = compiled.diagnostics.iter().any(|one| one.code() == "item::signature");
+        return Ok(if signature { Exit::Refused } else { Exit::Failed });
     };
     match (args.graph, global.format) {
         (Some(_), Asked::Json) => report.json(&render::json::graph(&compilation))?,

@@ -32,6 +32,7 @@ use crate::args::{Format, Global};
 use crate::call::{CallArgs, directive};
 use crate::command::check::{CheckOutput, CheckSummary};
 use crate::command::threads::Book;
+use crate::command::trust;
 use crate::exit::Exit;
 use crate::lockfile;
 use crate::report::Report;
@@ -142,6 +143,8 @@ fn compiled(
     match checked.value {
         Some(compilation) => {
             report.diagnostics(&checked.diagnostics, &compilation.sources);
+            world.require().map_err(|error| Failure::failed(error.to_string()))?;
+            trust::ensure(&compilation.executes, &world, spaces, report)?;
             Ok(Ok(Box::new(compilation)))
         }
         None => refused(&checked.diagnostics, &sources, report).map(Err),
@@ -203,12 +206,19 @@ pub fn resumed(id: &str, message: Option<String>, turn: Option<u64>, spaces: &Sp
 
 impl From<DriveError> for Failure {
     fn from(error: DriveError) -> Self {
+        if let DriveError::Untrusted { .. } = error {
+            let refused = Self { exit: Exit::Refused, ..Self::failed(error.to_string()) };
+            return refused.help("`rye trust --list` shows all of it, `rye trust` allows it as it is now");
+        }
         Self::failed(error.to_string())
     }
 }
 
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
+        if let EngineError::Drive(error) = error {
+            return error.into();
+        }
         let exit = if matches!(error, EngineError::NothingSetAside { .. }) { Exit::Limit } else { Exit::Failed };
         Self { exit, ..Self::failed(error.to_string()) }
     }

@@ -9,4 +9,5 @@ pub mod mermaid;
 pub mod svg;
 mod table;
 pub mod text;
+pub mod trust;
 pub mod view;

@@ -84,6 +84,20 @@ fn what_is_no_regular_file_is_refused_without_waiting() {
 }
 
 #[test]
+fn a_file_that_is_too_large_is_refused_before_it_is_read() {
+    let project = tempfile::tempdir().unwrap();
+    write(project.path(), ".ai/knowledge/huge.md", "");
+    // It takes no room on the disk.
+    let file = fs::File::options().write(true).open(project.path().join(".ai/knowledge/huge.md")).unwrap();
+    file.set_len(1 << 40).unwrap();
+    let found = world(project.path(), None).candidates(ItemKind::Knowledge, &id("huge"));
+    assert!(
+        matches!(&found, Err(WorldError::Unreadable { reason, .. }) if reason.contains("larger than 64 MiB")),
+        "{found:?}"
+    );
+}
+
+#[test]
 fn a_signed_file_that_does_not_verify_is_not_read() {
     let project = tempfile::tempdir().unwrap();
     let key = "0".repeat(16);

@@ -88,17 +88,8 @@ impl Keys {
         if let Some(own) = self.load()? {
             store.add(own.key.verifying_key())?;
         }
-        let folder = self.folder.join(TRUSTED);
-        let entries = match fs::read_dir(&folder) {
-            Ok(entries) => entries,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(store),
-            Err(source) => return Err(KeyError::Io { path: folder, source }),
-        };
-        for entry in entries {
-            let path = entry.map_err(fail(&folder))?.path();
-            if path.extension().is_some_and(|e| e == "pem") {
-                store.add(public(&path)?)?;
-            }
+        for path in self.trusted_files()? {
+            store.add(public(&path)?)?;
         }
         Ok(store)
     }
@@ -112,6 +103,57 @@ impl Keys {
         DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(fail(&folder))?;
         publish(&folder, &format!("{id}.pem"), pem(&key)?.as_bytes(), 0o644)?;
         Ok(id)
+    }
+}
+
+/// A key whose signatures count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrustedKey {
+    pub key_id: String,
+    /// It is the user's own.
+    pub own: bool,
+    pub path: PathBuf,
+}
+
+impl Keys {
+    /// Every key whose signatures count, the own one first.
+    pub fn list(&self) -> Result<Vec<TrustedKey>, KeyError> {
+        let mut keys = Vec::new();
+        if let Some(own) = self.load()? {
+            keys.push(TrustedKey { key_id: own.key_id().to_owned(), own: true, path: self.folder.join(PRIVATE) });
+        }
+        for path in self.trusted_files()? {
+            let key_id = TrustStore::default().add(public(&path)?)?;
+            keys.push(TrustedKey { key_id, own: false, path });
+        }
+        Ok(keys)
+    }
+
+    /// Takes the trust in another's key back; false if there was none.
+    pub fn revoke(&self, key_id: &str) -> Result<bool, KeyError> {
+        let mut revoked = false;
+        for key in self.list()?.into_iter().filter(|key| !key.own && key.key_id == key_id) {
+            fs::remove_file(&key.path).map_err(fail(&key.path))?;
+            revoked = true;
+        }
+        Ok(revoked)
+    }
+
+    /// The files in `trusted/`, sorted.
+    fn trusted_files(&self) -> Result<Vec<PathBuf>, KeyError> {
+        let folder = self.folder.join(TRUSTED);
+        let entries = match fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => return Err(KeyError::Io { path: folder, source }),
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            found.push(entry.map_err(fail(&folder))?.path());
+        }
+        found.retain(|path| path.extension().is_some_and(|e| e == "pem"));
+        found.sort();
+        Ok(found)
     }
 }
 

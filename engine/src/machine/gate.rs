@@ -217,7 +217,7 @@ pub fn admit_hook(
     id_is_static: bool,
     asked: HookCall,
 ) -> Result<Allowed<Dispatch>, String> {
-    let dispatch = Dispatch {
+    let mut dispatch = Dispatch {
         turn: asked.turn,
         index: 0,
         call_id: format!("hook.{}", hook.id),
@@ -241,16 +241,22 @@ pub fn admit_hook(
     let own = matches!(hook.source, rye_compiler::hook::HookSource::Directive { .. });
     let request = Request { primary, item_type: semantic(item_type), item_id, space: None };
     let capability = request.capability();
+    let (write, net) = (
+        needs::granted(&launch.grants, &capability, |grant| &grant.write, needs::is_folder_inside),
+        needs::granted(&launch.grants, &capability, |grant| &grant.net, needs::is_host_inside),
+    );
     // A static fetch needs nothing; a static execute or sign is granted by its line, unless a directive wrote the line:
     // then it belongs to the directive's set and its ancestors' like any call of the thread.
     let by_line = id_is_static && (!own || primary == Primary::Fetch);
     let by_grants = !own && CapabilitySet::new(hook.grants.iter().cloned()).first_match(&capability).is_some();
-    if by_line || by_grants {
-        return Ok(Allowed { inner: dispatch, capability });
-    }
-    check(plan, &chain(&launch.grants), &request)
-        .map(|capability| Allowed { inner: dispatch, capability })
-        .map_err(|denied| denied.text)
+    let capability = if by_line || by_grants {
+        capability
+    } else {
+        check(plan, &chain(&launch.grants), &request).map_err(|denied| denied.text)?
+    };
+    // What the hook's line allows is the item; what a program of it may touch is what the thread's grants name.
+    (dispatch.write, dispatch.net) = (write, net);
+    Ok(Allowed { inner: dispatch, capability })
 }
 
 /// What a hook wants done.

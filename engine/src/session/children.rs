@@ -282,7 +282,7 @@ impl Inner {
 
     /// The plans of children, from one look at the world.
     async fn compile_all(
-        &self,
+        self: &Arc<Self>,
         parent: &Embedded,
         wanted: Vec<Wanted>,
     ) -> Result<Vec<(u64, Result<Arc<Compilation>, String>)>, DriveError> {
@@ -302,11 +302,16 @@ impl Inner {
         }
         let requests: Vec<Request> =
             starts.into_iter().map(|start| request(parent, parent.launch.limits, start)).collect();
+        let engine = Arc::clone(self);
         let compiled = self.with_world(move |world| {
             let one = |request: &Request| {
                 let checked = compile(world, request);
                 let complaint = || complaint(&checked.diagnostics.iter().collect::<Vec<_>>());
-                checked.value.map(Arc::new).ok_or_else(complaint)
+                let compiled = checked.value.map(Arc::new).ok_or_else(complaint)?;
+                match engine.admit(&compiled.plan) {
+                    Ok(()) => Ok(compiled),
+                    Err(untrusted) => Err(format!("{untrusted}; the user can look at it with `rye trust --list`")),
+                }
             };
             let made: Vec<Result<Arc<Compilation>, String>> = requests.iter().map(one).collect();
             Ok(which.into_iter().filter_map(|n| made.get(n).cloned()).collect::<Vec<_>>())

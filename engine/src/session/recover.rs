@@ -63,7 +63,13 @@ impl Inner {
             Some(_) | None => {}
         }
         let (engine, id, out) = (Arc::clone(self), thread.clone(), Arc::clone(&outlet));
-        let fold = move || Ok((engine.fold(&id, out)?, mailbox::list(&*engine.disk, &id)?));
+        let fold = move || {
+            let folded = engine.fold(&id, out)?;
+            if let Some((thread, _)) = &folded {
+                engine.admit(&thread.plan)?;
+            }
+            Ok((folded, mailbox::list(&*engine.disk, &id)?))
+        };
         let (folded, inbox) = blocking(fold).await?;
         let Some((mut folded, cut_bytes)) = folded else {
             self.bury(thread).await?;

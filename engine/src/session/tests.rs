@@ -29,6 +29,7 @@ use crate::provider::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply,
 use crate::store::Disk;
 use crate::thread::{RunResult, Status};
 use crate::thread_id::ThreadId;
+use crate::trust::Trust;
 
 mod cancel;
 mod crash;
@@ -144,7 +145,7 @@ impl Lab {
     }
 
     pub fn engine(&self) -> Engine {
-        let mut options = EngineOptions::standard(&self.path(), None, self.system.clone()).unwrap();
+        let mut options = EngineOptions::trusting(&self.path(), None, self.system.clone(), Trust::Everything).unwrap();
         options.providers = Arc::new(Always(Arc::clone(&self.model)));
         options.clock = Arc::new(JumpingClock::starting_at(1_700_000_000_000));
         options.disk.clone_from(&self.disk);
@@ -152,7 +153,7 @@ impl Lab {
     }
 
     pub fn compile(&self, name: &str) -> Compilation {
-        let options = EngineOptions::standard(&self.path(), None, self.system.clone()).unwrap();
+        let options = EngineOptions::trusting(&self.path(), None, self.system.clone(), Trust::Everything).unwrap();
         let world = (options.world)().unwrap();
         let ask = Ask::new(ItemId::parse(&format!("test/{name}")).unwrap()).with_inputs(serde_json::Map::new());
         let checked = compile(&*world, &ask);

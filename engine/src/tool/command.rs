@@ -7,7 +7,7 @@ use std::time::Duration;
 use rye_compiler::tool_spec;
 use serde_json::{Value, json};
 
-use super::process::{self, Exit, Finished, Program};
+use super::process::{self, Exit, Finished, Program, Wall};
 use super::{Invocation, Tool, ToolOutcome};
 use crate::provider::BoxFuture;
 
@@ -42,6 +42,7 @@ impl CommandTool {
         let Some((name, arguments)) = argv.split_first() else {
             return Err("this tool names no program".into());
         };
+        let wall = Wall::new(&invocation.project_root, invocation.write, &invocation.net);
         Ok(Program {
             program: locate(name, &invocation.project_root),
             arguments: arguments.iter().map(OsString::from).collect(),
@@ -49,6 +50,7 @@ impl CommandTool {
             thread_id: invocation.thread_id,
             timeout: self.timeout.min(invocation.timeout),
             halt: invocation.halt,
+            wall: Some(wall),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! What of a result reaches the conversation (`engine.md` 3, Guard): without wrapping, bounded, and never twice.
+//! What of a result reaches the conversation (`engine.md` 3, Guard): without wrapping or secrets, bounded, and never twice.
 
 use std::collections::BTreeMap;
 
@@ -6,6 +6,7 @@ use rye_grammar::{SourceId, signature};
 use serde_json::{Map, Value, json};
 
 use super::ToolOutcome;
+use super::secrets::{mask, mask_value};
 use crate::store::{ObjectId, Objects, StoreError};
 
 /// `tool_result.max_bytes` when nothing else is set.
@@ -63,6 +64,7 @@ pub fn guard(
     store: &dyn ObjectStore,
 ) -> Result<Guarded, StoreError> {
     let whole = text(&outcome.content);
+    let whole = mask(&whole).into_owned();
     let sha256 = ObjectId::of(whole.as_bytes()).to_string();
     let bytes = whole.len() as u64;
     let details = bounded_details(&outcome.details);
@@ -166,7 +168,9 @@ fn ceil(text: &str, at: usize) -> usize {
 fn bounded_details(details: &Value) -> Value {
     let size = details.to_string().len();
     if size <= MAX_DETAILS {
-        return details.clone();
+        let mut details = details.clone();
+        mask_value(&mut details);
+        return details;
     }
     Value::Object(Map::from_iter([("left_out_bytes".to_owned(), json!(size))]))
 }

@@ -1,9 +1,10 @@
 //! Runs one program for a tool: own process group, no input, a declared environment, bounded output, a time, and an end
-//! of the whole group whatever happens. Not a sandbox.
+//! of the whole group whatever happens. What it may touch is the business of its [`wall`].
 
 mod bounded;
 mod group;
 mod supervise;
+pub mod wall;
 
 use std::ffi::OsString;
 use std::io;
@@ -21,6 +22,7 @@ use super::stop::{Halt, PATIENCE};
 pub use bounded::{Bounded, Kept};
 use group::Group;
 pub use supervise::supervise_if_asked;
+pub use wall::{Offers, Wall, offers};
 
 /// How long a group has between being asked to end and being ended.
 pub const GRACE: Duration = Duration::from_secs(3);
@@ -40,6 +42,8 @@ pub struct Program {
     pub timeout: Duration,
     /// Whether its thread was cancelled meanwhile.
     pub halt: Halt,
+    /// `None`: it may touch whatever its user may.
+    pub wall: Option<Wall>,
 }
 
 /// How a program ended.
@@ -68,8 +72,11 @@ pub struct Finished {
 /// The program cannot be started.
 pub async fn run(program: &Program) -> io::Result<Finished> {
     let (reader, writer) = io::pipe()?;
+    let scratch = program.wall.as_ref().map(|_| Scratch::new()).transpose()?;
+    let wall = program.wall.clone().map(|wall| Wall { scratch: scratch.as_ref().map(|s| s.0.clone()), ..wall });
     // The helper reads its owner's pipe, which has no end while we hold ours. A bare program reads nothing.
-    let (mut command, input, owner) = if let Some((helper, first)) = supervise::helped(&program.program) {
+    let (mut command, input, owner) = if let Some((helper, first)) = supervise::helped(&program.program, wall.as_ref())?
+    {
         let (theirs, ours) = io::pipe()?;
         let mut command = tokio::process::Command::new(helper);
         command.args(first);
@@ -82,6 +89,7 @@ pub async fn run(program: &Program) -> io::Result<Finished> {
         .current_dir(&program.folder)
         .env_clear()
         .envs(environment(&program.thread_id))
+        .envs(scratch.iter().map(|scratch| ("TMPDIR", scratch.0.as_os_str())))
         .stdin(input)
         .stdout(writer.try_clone()?)
         .stderr(writer)
@@ -187,6 +195,28 @@ fn exit(status: Option<ExitStatus>) -> Exit {
     let code = status.and_then(|s| s.code());
     let signal = status.and_then(|s| s.signal());
     code.map(Exit::Code).or(signal.map(Exit::Signal)).unwrap_or(Exit::TimedOut)
+}
+
+/// A folder for temporary files that nobody else can look into, removed when this is dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> io::Result<Self> {
+        use std::os::unix::fs::DirBuilderExt;
+        let mut random = [0_u8; 8];
+        getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+        let name = format!("rye-{:016x}", u64::from_le_bytes(random));
+        let path = std::env::temp_dir().canonicalize()?.join(name);
+        std::fs::DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What a program has made unreadable in it stays behind.
+        std::fs::remove_dir_all(&self.0).ok();
+    }
 }
 
 /// All a program is told of its surroundings: never a key.

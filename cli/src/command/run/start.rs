@@ -61,14 +61,15 @@ pub struct How<'a> {
 
 /// Runs it to its end, and everything that it starts.
 pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
-    let mut options = EngineOptions::standard(&spaces.project, spaces.user.as_deref(), rye_stdlib::files())?;
+    let mut options =
+        EngineOptions::trusting(&spaces.project, spaces.user.as_deref(), rye_stdlib::files(), spaces.trust())?;
     if let Some(file) = how.script {
         options.providers = Arc::new(script::Played::read(file)?);
     }
     if how.detached {
         lead_session()?;
     } else {
-        options.asker = ask::terminal(report.format());
+        options.asker = ask::terminal(report.format(), spaces.trust());
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let screen = if how.detached || how.silent { Screen::dark()? } else { Screen::start(report, how.events)? };

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::super::forecast::ESTIMATOR;
 use super::super::provenance::{self, Absent, Reason};
 use super::super::{DroppedTool, Origin, PaletteTool, Place, PlannedModel, Read};
+use super::trust::{ExecutesReport, WallReport};
 use super::view::{self, Hole, LayerView, MessageView};
 use crate::compile::{Compilation, Note};
 use crate::hook::{PlanVerdict, PlannedHook};
@@ -47,6 +48,9 @@ pub struct PlanReport {
     pub hooks: Vec<HookReport>,
     /// False where no link of the chain has `<permissions>`: a child takes its parent's set, a root has nothing.
     pub permissions_declared: bool,
+    /// What the project would execute by itself: only where the user trusts it.
+    #[serde(default)]
+    pub executes: Vec<ExecutesReport>,
     pub capabilities: Vec<CapabilityReport>,
     pub limits: BTreeMap<String, LimitReport>,
     pub model: ModelReport,
@@ -163,6 +167,8 @@ pub struct ToolReport {
     pub description: String,
     /// JSON Schema of the parameters.
     pub schema: Value,
+    #[serde(default)]
+    pub wall: Option<WallReport>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -182,6 +188,12 @@ pub struct HookReport {
     pub because: String,
     /// What it may use beyond the thread's own set.
     pub grants: Vec<String>,
+    /// What its own line starts, or signs.
+    #[serde(default)]
+    pub starts: Option<String>,
+    /// Without the user's trust in the project, a run with this hook is refused.
+    #[serde(default)]
+    pub needs_trust: bool,
     pub source: Option<SourceReport>,
 }
 
@@ -304,6 +316,7 @@ pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport 
         dropped_tools: plan.dropped_tools.iter().map(dropped).collect(),
         hooks: plan.hooks.iter().zip(&compilation.hooks).map(|(h, trace)| hook(h, trace)).collect(),
         permissions_declared: plan.capabilities.declared,
+        executes: compilation.executes.iter().map(ExecutesReport::from).collect(),
         capabilities: capabilities(compilation),
         limits: limits(compilation),
         model: model(compilation, &plan.model),
@@ -386,6 +399,7 @@ fn tool(compilation: &Compilation, tool: &PaletteTool) -> ToolReport {
         source,
         description: tool.description.clone(),
         schema: tool.schema.clone(),
+        wall: compilation.walls.iter().find(|wall| wall.name == tool.name).map(WallReport::from),
     }
 }
 
@@ -407,6 +421,8 @@ fn hook(hook: &PlannedHook, trace: &HookTrace) -> HookReport {
         },
         because: trace.because.clone(),
         grants: hook.grants.clone(),
+        starts: crate::trust::starts(&hook.action, &[]),
+        needs_trust: crate::trust::needs_trust(hook),
         source: trace.place.as_ref().map(SourceReport::from),
     }
 }

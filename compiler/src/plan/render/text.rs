@@ -29,7 +29,9 @@ pub fn render(compilation: &Compilation) -> String {
     message(&mut out, "On continuation", &plan.model, &continued);
     left_out(&mut out, compilation);
     hooks(&mut out, compilation);
+    trust(&mut out, compilation);
     palette(&mut out, compilation);
+    walls(&mut out, compilation);
     capabilities(&mut out, compilation);
     limits(&mut out, compilation);
     interface(&mut out, plan);
@@ -177,11 +179,8 @@ fn hooks(out: &mut String, compilation: &Compilation) {
             PlanVerdict::Depends { .. } => "depends",
             PlanVerdict::Removed { .. } => "removed",
         };
-        let because = if hook.grants.is_empty() {
-            trace.because.clone()
-        } else {
-            format!("{}; grants {}", trace.because, hook.grants.join(", "))
-        };
+        let starts = super::trust::starts(hook).map(|starts| format!("; {starts}")).unwrap_or_default();
+        let because = format!("{}{starts}", trace.because);
         rows.push(vec![
             verdict.to_owned(),
             hook_point::of(hook.event).name.to_owned(),
@@ -191,6 +190,19 @@ fn hooks(out: &mut String, compilation: &Compilation) {
         ]);
     }
     table(out, &[Align::Left, Align::Left, Align::Left, Align::Left, Align::Left], &rows);
+}
+
+/// What the project would execute by itself; whether it is trusted is not the plan's to say.
+fn trust(out: &mut String, compilation: &Compilation) {
+    if compilation.executes.is_empty() {
+        return;
+    }
+    heading(out, "Runs only if trusted", "`rye trust` allows it");
+    let row = |one: &crate::trust::Executes| {
+        vec![one.kind.word().to_owned(), one.name.clone(), one.what.clone(), at(one.place.as_ref())]
+    };
+    let rows: Vec<Vec<String>> = compilation.executes.iter().map(row).collect();
+    table(out, &[Align::Left, Align::Left, Align::Left, Align::Left], &rows);
 }
 
 fn palette(out: &mut String, compilation: &Compilation) {
@@ -218,6 +230,16 @@ fn palette(out: &mut String, compilation: &Compilation) {
             vec![grouped(tool.tokens), tool.item_id.to_string(), tool.because.clone()]
         };
         table(out, &[Align::Right, Align::Left, Align::Left], &plan.dropped_tools.iter().map(row).collect::<Vec<_>>());
+    }
+}
+
+/// Of tools that touch the machine: what they can touch there.
+fn walls(out: &mut String, compilation: &Compilation) {
+    let touching = compilation.walls.iter().filter(|wall| wall.kind != crate::wall::WallKind::Engine);
+    let rows: Vec<Vec<String>> = touching.map(|wall| vec![wall.name.clone(), wall.to_string()]).collect();
+    if !rows.is_empty() {
+        heading(out, "Walls", "`rye doctor` says how high they are on this machine");
+        table(out, &[Align::Left, Align::Left], &rows);
     }
 }
 

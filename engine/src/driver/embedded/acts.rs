@@ -18,6 +18,7 @@ use crate::machine::gate::{Call, ChildStart, HookCall, admit_hook, is_system};
 use crate::machine::keep::{self, STATE_TOOL};
 use crate::provider::BoxFuture;
 use crate::tool::ToolOutcome;
+use crate::tool::secrets::mask_value;
 
 /// What the hooks of one point start, for one thread.
 pub(super) struct Acts<'a> {
@@ -74,7 +75,10 @@ impl Act for Acts<'_> {
             {
                 return self.keep(parameters).map(Acted::from);
             }
-            thread.dispatch(allowed).await.map(Acted::from).map_err(|error| error.to_string())
+            let mut outcome = thread.dispatch(allowed).await.map_err(|error| error.to_string())?;
+            // What a hook brings goes into prompts and records without the guard.
+            mask_value(&mut outcome.content);
+            Ok(Acted::from(outcome))
         })
     }
 }

@@ -9,7 +9,8 @@ use rye_compiler::item::Items;
 use rye_compiler::plan::hex;
 use rye_compiler::primary::{FetchRequest, ItemType, SignRequest};
 use rye_compiler::tool_spec::ToolSpec;
-use rye_compiler::world::{ItemKind, World};
+use rye_compiler::trust::of_tool;
+use rye_compiler::world::{ItemKind, Recording, World};
 use rye_grammar::ItemId;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -27,6 +28,7 @@ use crate::tool::process::GRACE;
 use crate::tool::registry::Prepared;
 use crate::tool::stop::PATIENCE;
 use crate::tool::{Invocation, ToolOutcome};
+use crate::trust::Trusted;
 
 /// A call that takes longer tells the ledger meanwhile what it owes.
 const LONG: Duration = Duration::from_secs(1);
@@ -119,17 +121,30 @@ impl Embedded {
             return Ok(Ok(tool));
         }
         let (plan, wanted) = (Arc::clone(&self.plan), id.clone());
+        let engine = Arc::clone(&self.engine);
         let found = self
             .engine
             .with_world(move |world| {
                 unchanged(world, &plan.manifest, ItemKind::Tool, &wanted)?;
-                let items = Items::new(world);
+                let world = Recording::new(world);
+                let items = Items::new(&world);
                 let tool = items.tool(&wanted);
                 let complaint = || {
                     let first = items.diagnostics().iter().next().map(rye_compiler::diagnostics::Diagnostic::message);
                     first.unwrap_or_else(|| format!("there is no tool `{wanted}`"))
                 };
-                tool.map(|tool| Arc::clone(&tool.spec)).ok_or_else(complaint)
+                let tool = tool.ok_or_else(complaint)?;
+                let sha256 = world.sha256(ItemKind::Tool, &wanted, tool.file.space).unwrap_or_default();
+                let executes = of_tool(&tool, sha256, &items.sources());
+                let missing = |now: Trusted<'_>| now.missing(executes.as_slice()).map(|missing| missing.len());
+                match engine.trust.now().and_then(missing) {
+                    Ok(0) => Ok(Arc::clone(&tool.spec)),
+                    Ok(_) => Err(format!(
+                        "permission denied: `{wanted}` starts a program of this project, which the user does not trust \
+                         yet; `rye trust --list` shows it"
+                    )),
+                    Err(error) => Err(error.to_string()),
+                }
             })
             .await?;
         let prepared = found.and_then(|spec| self.engine.tools.prepare(&spec).map_err(|e| e.to_string()));

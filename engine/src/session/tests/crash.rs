@@ -14,6 +14,7 @@ use crate::store::disk::{Fault, SimulatedDisk, Survival};
 use crate::store::{Disk, StoreError};
 use crate::thread::{RunResult, Status};
 use crate::thread_id::ThreadId;
+use crate::trust::Trust;
 
 /// A run to be broken off: its directives, its model, and how its record is judged.
 struct Scenario {
@@ -121,7 +122,7 @@ async fn attempt(scenario: &Scenario, lab: &Lab, known: &mut Option<ThreadId>) -
 }
 
 fn open(lab: &Lab) -> Option<Engine> {
-    let mut options = EngineOptions::standard(&lab.path(), None, lab.system.clone()).ok()?;
+    let mut options = EngineOptions::trusting(&lab.path(), None, lab.system.clone(), Trust::Everything).ok()?;
     options.providers = Arc::new(super::Always(Arc::clone(&lab.model)));
     options.clock = Arc::new(crate::clock::JumpingClock::starting_at(1_700_000_000_000));
     options.disk.clone_from(&lab.disk);

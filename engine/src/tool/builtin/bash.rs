@@ -8,7 +8,7 @@ use super::{Answer, Failure, parameters};
 use crate::provider::BoxFuture;
 use crate::tool::command::outcome;
 use crate::tool::confine::Project;
-use crate::tool::process::{self, Program};
+use crate::tool::process::{self, Program, Wall};
 use crate::tool::{Invocation, Tool, ToolOutcome};
 
 /// The tool, with the time a command has when it names none.
@@ -44,6 +44,7 @@ impl Bash {
         .await
         .map_err(|e| Failure(format!("bash failed inside the engine: {e}")))??;
         let asked = given.timeout_seconds.map_or(self.default_timeout, Duration::from_secs);
+        let wall = Wall::new(&invocation.project_root, invocation.write, &invocation.net);
         let program = Program {
             program: "bash".into(),
             arguments: vec!["-c".into(), given.command.into()],
@@ -51,6 +52,7 @@ impl Bash {
             thread_id: invocation.thread_id,
             timeout: asked.min(invocation.timeout),
             halt: invocation.halt,
+            wall: Some(wall),
         };
         let finished = process::run(&program).await.map_err(|e| Failure(format!("bash cannot be started: {e}")))?;
         Ok(outcome(&finished, program.timeout))

@@ -1,12 +1,15 @@
 //! The helper a tool's program runs under (`engine.md` 4): the same binary, started again with a hidden first argument.
 //! It holds a pipe to its owner, adopts whatever its program leaves behind, and ends all of it when the program ends or
-//! the owner is gone, kill -9 included. Its standard output and error are the program's.
+//! the owner is gone, kill -9 included. Its standard output and error are the program's. The helper itself stays outside
+//! the wall, where its program cannot signal it: it starts this binary once more, which raises the wall and becomes the
+//! program.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -17,8 +20,17 @@ use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
+use super::wall::{self, Wall};
+
 /// The first argument that makes a process the helper.
 const ARGUMENT: &str = "__supervise";
+/// The first argument that makes a process raise its wall and become a program.
+const CONFINE: &str = "__confine";
+/// Processes of one program, and how often they are counted once there are many on the machine.
+const MOST_PROCESSES: usize = 512;
+const COUNTING: Duration = Duration::from_millis(20);
+/// The code of a program that was not started because its wall could not be raised.
+const NO_WALL: u8 = 126;
 /// How long what a program leaves in the background may still speak.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// Rounds of looking for processes to end; each new round finds what the last one missed.
@@ -32,26 +44,59 @@ static HELPER: OnceLock<OsString> = OnceLock::new();
 /// code; in any other it notes that this binary can be the helper and answers `None`.
 pub fn supervise_if_asked() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|a| a == ARGUMENT) {
-        return Some(helper(arguments.next(), &arguments.collect::<Vec<_>>()));
+    match arguments.next() {
+        Some(first) if first == ARGUMENT => {
+            let (wall, program) = (arguments.next(), arguments.next());
+            return Some(helper(wall, program, &arguments.collect::<Vec<_>>()));
+        }
+        Some(first) if first == CONFINE => {
+            let (wall, program) = (arguments.next(), arguments.next());
+            return Some(become_confined(wall, program, &arguments.collect::<Vec<_>>()));
+        }
+        Some(_) | None => {}
     }
-    // On Linux this names the running binary even when its file was replaced since.
-    let own = if cfg!(target_os = "linux") { Some("/proc/self/exe".into()) } else { std::env::current_exe().ok() };
-    if let Some(own) = own {
-        HELPER.get_or_init(|| own.into_os_string());
-    }
+    HELPER.get_or_init(own_binary);
     None
 }
 
-/// The program to start and what comes before the tool's own arguments.
-pub(super) fn helped(program: &OsString) -> Option<(OsString, [OsString; 2])> {
-    HELPER.get().map(|helper| (helper.clone(), [ARGUMENT.into(), program.clone()]))
+/// On Linux this names the running binary even when its file was replaced since.
+fn own_binary() -> OsString {
+    let own = "/proc/self/exe".into();
+    if cfg!(target_os = "linux") { own } else { std::env::current_exe().map_or(own, PathBuf::into_os_string) }
 }
 
-fn helper(program: Option<OsString>, arguments: &[OsString]) -> ExitCode {
-    let Some(program) = program else { return ExitCode::from(NOT_STARTED) };
+/// The program to start and what comes before the tool's own arguments.
+pub(super) fn helped(program: &OsString, wall: Option<&Wall>) -> io::Result<Option<(OsString, [OsString; 3])>> {
+    let Some(helper) = HELPER.get() else { return Ok(None) };
+    // Empty = no wall.
+    let wall = wall.map(serde_json::to_string).transpose()?.unwrap_or_default();
+    Ok(Some((helper.clone(), [ARGUMENT.into(), wall.into(), program.clone()])))
+}
+
+/// Raises the wall, then becomes the program. Only returns where that failed.
+fn become_confined(wall: Option<OsString>, program: Option<OsString>, arguments: &[OsString]) -> ExitCode {
+    use std::os::unix::process::CommandExt;
+    let (Some(wall), Some(program)) = (wall, program) else { return ExitCode::from(NOT_STARTED) };
+    let wall = wall.to_str().ok_or_else(|| io::Error::other("it is no text"));
+    let raised = wall.and_then(|text| Ok(serde_json::from_str::<Wall>(text)?)).and_then(|wall| wall::raise(&wall));
+    if let Err(error) = raised {
+        say(&format!("`{}` is not started, for its wall cannot be raised: {error}\n", program.display()));
+        return ExitCode::from(NO_WALL);
+    }
+    let error = std::process::Command::new(&program).args(arguments).exec();
+    say(&format!("`{}` cannot be started: {error}\n", program.display()));
+    ExitCode::from(NOT_STARTED)
+}
+
+fn helper(wall: Option<OsString>, program: Option<OsString>, arguments: &[OsString]) -> ExitCode {
+    let (Some(wall), Some(mut program)) = (wall, program) else { return ExitCode::from(NOT_STARTED) };
+    let mut arguments = arguments.to_vec();
+    if !wall.is_empty() {
+        let confine = [CONFINE.into(), wall, std::mem::replace(&mut program, own_binary())];
+        arguments.splice(..0, confine);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let ended = runtime.and_then(|runtime| runtime.block_on(watch(&program, arguments)));
+    let ended = runtime.and_then(|runtime| runtime.block_on(watch(&program, &arguments)));
     match ended {
         Ok(status) => leave(status),
         Err(e) => {
@@ -70,12 +115,21 @@ async fn watch(program: &OsString, arguments: &[OsString]) -> io::Result<ExitSta
     let mut owner = pipe::Receiver::from_owned_fd(owner)?;
     let mut child = tokio::process::Command::new(program).args(arguments).stdin(Stdio::null()).spawn()?;
     let mut nothing = [0_u8; 1];
-    let status = tokio::select! {
-        status = child.wait() => status?,
-        _ = owner.read(&mut nothing) => {
-            end_all();
-            // Only reached where this process was spared by its own signal.
-            return child.wait().await;
+    let mut counting = tokio::time::interval(COUNTING);
+    let mut tasks = Tasks::new();
+    let status = loop {
+        tokio::select! {
+            status = child.wait() => break status?,
+            _ = owner.read(&mut nothing) => {
+                end_all();
+                // Only reached where this process was spared by its own signal.
+                return child.wait().await;
+            }
+            _ = counting.tick() => if tasks.are_too_many() {
+                say(&format!("\n[stopped: more than {MOST_PROCESSES} processes at once]\n"));
+                // At once for the whole group, this process with it: whoever ends them one by one is outrun.
+                kill_process_group(getpid(), Signal::KILL).ok();
+            }
         }
     };
     let patience = Instant::now() + LAST_WORDS;
@@ -95,8 +149,56 @@ fn end_all() {
     kill_process_group(getpid(), Signal::KILL).ok();
 }
 
-/// Ends every process below this one, those in other groups and sessions too.
+/// How many processes and threads the machine has, now and a moment ago.
+struct Tasks {
+    first: Option<u64>,
+    /// The last half second.
+    recent: VecDeque<u64>,
+}
+
+impl Tasks {
+    fn new() -> Self {
+        Self { first: all_tasks(), recent: VecDeque::new() }
+    }
+
+    /// Whether the program has more processes than anybody needs. A machine that gains hundreds within half a second has
+    /// a bomb on it, which would outrun whoever counts; a slow growth is looked into.
+    fn are_too_many(&mut self) -> bool {
+        const HALF_A_SECOND: usize = 25;
+        let (Some(first), Some(now)) = (self.first, all_tasks()) else { return false };
+        self.recent.push_back(now);
+        if self.recent.len() > HALF_A_SECOND {
+            self.recent.pop_front();
+        }
+        let most = MOST_PROCESSES as u64;
+        let sudden = self.recent.iter().min().is_some_and(|least| now > least.saturating_add(most));
+        sudden || (now > first.saturating_add(most) && descendants().len() > MOST_PROCESSES)
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn all_tasks() -> Option<u64> {
+    wall::all_tasks()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn all_tasks() -> Option<u64> {
+    None
+}
+
+/// Ends every process below this one, those in other groups and sessions too. First all of them are stopped, so that none
+/// makes others while they are ended one by one.
 fn sweep() {
+    let mut stopped = BTreeSet::new();
+    for _ in 0..ROUNDS {
+        let running: Vec<Pid> = descendants().into_iter().filter(|pid| stopped.insert(pid.as_raw_nonzero())).collect();
+        if running.is_empty() {
+            break;
+        }
+        for pid in running {
+            kill_process(pid, Signal::STOP).ok();
+        }
+    }
     for _ in 0..ROUNDS {
         let found = descendants();
         if found.is_empty() {

@@ -14,6 +14,7 @@ fn bash(command: &str, timeout: Duration) -> Program {
         thread_id: "t-1".into(),
         timeout,
         halt: Halt::never(),
+        wall: None,
     }
 }
 

@@ -1,0 +1,338 @@
+//! `rye doctor`: what a machine, a user and a project bring along, what is missing, and the fix for each. Reads only.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use rye_compiler::diagnostics::Diagnostics;
+use rye_compiler::item::Items;
+use rye_compiler::model;
+use rye_compiler::trust::of_workspace;
+use rye_compiler::validate::{Selection, check};
+use rye_compiler::wall::WallKind;
+use rye_compiler::world::{ItemKind, Space, World};
+use rye_engine::disk_world::{DiskWorld, Require};
+use rye_engine::keys::Standing;
+use rye_engine::provider::environment::Environment;
+use rye_engine::threads::Threads;
+use rye_engine::tool::process::{Offers, offers};
+use rye_grammar::ItemId;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::keys::keys;
+use crate::Failure;
+use crate::args::{Format, Global};
+use crate::exit::Exit;
+use crate::report::{Report, printable};
+use crate::space::{self, Spaces};
+
+#[derive(Debug, Args)]
+pub struct DoctorArgs {}
+
+/// `rye doctor --format json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DoctorOutput {
+    pub findings: Vec<Finding>,
+    /// The wall of every tool, on this machine.
+    pub walls: Vec<WallOutput>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Finding {
+    /// `version`, `spaces`, `provider`, `keys`, `signing`, `trust`, `sandbox`, `store` or `project`.
+    pub about: &'static str,
+    pub state: State,
+    pub text: String,
+    /// What to do; null where nothing is to be done.
+    pub fix: Option<String>,
+}
+
+/// `note`: it works, and could work better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    Fine,
+    Note,
+    Wrong,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct WallOutput {
+    pub tool: String,
+    /// `engine`, `files` or `process`.
+    pub kind: &'static str,
+    pub text: String,
+}
+
+pub fn run(global: &Global, report: &Report) -> Result<Exit, Failure> {
+    let spaces = Spaces::find(global.project.as_deref())?;
+    let mut found = Findings(Vec::new());
+    found.fine(
+        "version",
+        format!("rye {} on {} {}", env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH),
+    );
+    found.spaces(&spaces);
+    let offers = offers();
+    let mut walls = Vec::new();
+    found.keys();
+    match spaces.open() {
+        Ok(world) => {
+            found.providers(&world, &spaces);
+            found.signatures(&world);
+            found.trust(&world, &spaces);
+            found.project(&world);
+            walls = tools(&world, offers);
+        }
+        Err(failure) => found.wrong("project", failure.message, failure.help.as_deref()),
+    }
+    found.sandbox(offers);
+    found.store(&spaces);
+    let wrong = found.0.iter().any(|finding| finding.state == State::Wrong);
+    show(found.0, walls, report)?;
+    Ok(if wrong { Exit::Failed } else { Exit::Fine })
+}
+
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, about: &'static str, state: State, text: String, fix: Option<&str>) {
+        self.0.push(Finding { about, state, text, fix: fix.map(str::to_owned) });
+    }
+
+    fn fine(&mut self, about: &'static str, text: String) {
+        self.add(about, State::Fine, text, None);
+    }
+
+    fn wrong(&mut self, about: &'static str, text: String, fix: Option<&str>) {
+        self.add(about, State::Wrong, text, fix);
+    }
+
+    fn spaces(&mut self, spaces: &Spaces) {
+        self.fine("spaces", format!("the project is {}", spaces.project.display()));
+        match (&spaces.user, space::user_root()) {
+            _ if spaces.own => self.fine("spaces", "the project is your user space itself".to_owned()),
+            (Some(user), _) => self.fine("spaces", format!("your user space is {}", user.display())),
+            (None, Some(root)) => {
+                let text = format!("you have no user space: {} holds no `.ai`", root.display());
+                self.add(
+                    "spaces",
+                    State::Note,
+                    text,
+                    Some("`rye keys generate` or `rye trust` makes one when you need it"),
+                );
+            }
+            (None, None) => {
+                self.wrong(
+                    "spaces",
+                    "there is no place for your user space".to_owned(),
+                    Some("set `HOME` or `RYE_USER_SPACE`"),
+                );
+            }
+        }
+    }
+
+    fn keys(&mut self) {
+        let listed = keys().and_then(|keys| Ok(keys.list()?));
+        match listed {
+            Ok(keys) => {
+                let own = keys.iter().find(|key| key.own);
+                let others = keys.len() - usize::from(own.is_some());
+                match own {
+                    Some(key) => self.fine("keys", format!("your key is {}; you trust {others} of others", key.key_id)),
+                    None => self.add(
+                        "keys",
+                        State::Note,
+                        format!("you have no key to sign with; you trust {others} of others"),
+                        Some("`rye keys generate` makes one"),
+                    ),
+                }
+            }
+            Err(failure) => self.wrong("keys", failure.message, failure.help.as_deref()),
+        }
+    }
+
+    fn providers(&mut self, world: &DiskWorld, spaces: &Spaces) {
+        let environment = match Environment::read(spaces.user.as_deref()) {
+            Ok(environment) => environment,
+            Err(error) => return self.wrong("provider", format!("your `.env` cannot be read: {error}"), None),
+        };
+        let items = Items::new(world);
+        for id in ids(world, ItemKind::Config).iter().filter(|id| id.as_str().starts_with("agent/providers/")) {
+            let name = id.as_str().trim_start_matches("agent/providers/");
+            let Some(node) = items.config(id) else { continue };
+            let read = model::provider(name, &node, &items.sources(), &mut Diagnostics::new());
+            let Some(provider) = read else {
+                self.wrong("provider", format!("{name}: its file cannot be used"), Some("`rye check` says why"));
+                continue;
+            };
+            let Some(variable) = provider.connection.get("key_env").and_then(serde_json::Value::as_str) else {
+                self.fine("provider", format!("{name}: needs no key"));
+                continue;
+            };
+            if environment.get(variable).is_some() {
+                self.fine("provider", format!("{name}: `{variable}` is set"));
+            } else {
+                let fix = format!("export {variable}=…, or put it into `.env` of your user space");
+                self.add("provider", State::Note, format!("{name}: `{variable}` is not set"), Some(&fix));
+            }
+        }
+    }
+
+    fn signatures(&mut self, world: &DiskWorld) {
+        let policy = match world.require() {
+            Ok(Require::None) => "none",
+            Ok(Require::Shared) => "shared",
+            Ok(Require::All) => "all",
+            Err(error) => {
+                let fix = Some("write `signing: { require: shared }` into `.ai/config/agent/agent.yaml`");
+                return self.wrong("signing", error.to_string(), fix);
+            }
+        };
+        let (mut signed, mut refused) = (0_usize, Vec::new());
+        for file in ItemKind::ALL.into_iter().flat_map(|kind| world.standings(kind).unwrap_or_default()) {
+            match file.standing {
+                Ok(Standing::Signed { .. }) => signed += 1,
+                Ok(Standing::Unsigned) if policy != "all" => {}
+                Ok(Standing::Unsigned) | Err(_) => refused.push(file.space.display(&file.path)),
+            }
+        }
+        if refused.is_empty() {
+            self.fine(
+                "signing",
+                format!("`signing.require` is `{policy}`; {signed} files are signed, all of them rightly"),
+            );
+        } else {
+            let text = format!("{} files are never read: {}", refused.len(), shown(&refused));
+            self.wrong("signing", text, Some("`rye verify` says why; `rye sign` signs what you meant to change"));
+        }
+    }
+
+    fn trust(&mut self, world: &DiskWorld, spaces: &Spaces) {
+        let all = of_workspace(world);
+        let trust = spaces.trust();
+        let missing = trust.now().and_then(|now| Ok(now.missing(&all)?.len()));
+        match missing {
+            Ok(0) => {
+                let text = format!("{} things that this project executes by itself, all trusted", all.len());
+                self.fine("trust", text);
+            }
+            Ok(count) => {
+                let text = format!("this project would execute {count} things that you do not trust yet");
+                self.add("trust", State::Note, text, Some("`rye trust --list` shows them, `rye trust` allows them"));
+            }
+            Err(error) => self.wrong("trust", error.to_string(), None),
+        }
+    }
+
+    fn sandbox(&mut self, offers: Offers) {
+        let sockets = if offers.sockets { "sockets refused unless granted" } else { "sockets not refused" };
+        let text = format!("Landlock {}, {sockets}", offers.landlock);
+        let gaps = offers.gaps();
+        if gaps.is_empty() {
+            return self.fine("sandbox", text);
+        }
+        let state = if offers.landlock == 0 { State::Wrong } else { State::Note };
+        self.add("sandbox", state, format!("{text}: {}", gaps.join("; ")), Some("a newer kernel closes this"));
+    }
+
+    fn store(&mut self, spaces: &Spaces) {
+        let read = Threads::open(&spaces.project).and_then(|threads| threads.list());
+        match read {
+            Ok(threads) => self.fine("store", format!("{} threads in .ai/state", threads.len())),
+            Err(error) => {
+                let fix = "nothing else may hold `.ai/state`; where the registry is lost, threads are read from their records";
+                self.wrong("store", format!("the record of threads cannot be read: {error}"), Some(fix));
+            }
+        }
+    }
+
+    fn project(&mut self, world: &dyn World) {
+        let report = check(world, &Selection::All);
+        let text = format!("{} errors and {} warnings in {} files", report.errors(), report.warnings(), report.files);
+        if report.errors() > 0 {
+            self.wrong("project", text, Some("`rye check` shows them"));
+        } else {
+            self.fine("project", text);
+        }
+    }
+}
+
+/// A few names and how many more.
+fn shown(names: &[String]) -> String {
+    const MOST: usize = 5;
+    let mut text = names.iter().take(MOST).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > MOST {
+        let _ = write!(text, " and {} more", names.len() - MOST);
+    }
+    text
+}
+
+/// The ids of a kind, each once.
+fn ids(world: &dyn World, kind: ItemKind) -> Vec<ItemId> {
+    let mut ids: Vec<ItemId> = world.list(kind).unwrap_or_default().into_iter().map(|entry| entry.id).collect();
+    ids.dedup();
+    ids
+}
+
+fn tools(world: &dyn World, offers: Offers) -> Vec<WallOutput> {
+    let items = Items::new(world);
+    let mut walls = Vec::new();
+    for tool in ids(world, ItemKind::Tool).iter().filter_map(|id| items.tool(id)) {
+        let kind = WallKind::of(&tool.spec.kind);
+        let text = match kind {
+            WallKind::Engine => "the engine itself; nothing of the machine is touched".to_owned(),
+            WallKind::Files => "files of the project alone, through handles of its folder".to_owned(),
+            WallKind::Process => process(offers),
+        };
+        let space = if tool.file.space == Space::System { "" } else { tool.file.space.word() };
+        let name = if space.is_empty() { tool.file.id.to_string() } else { format!("{} ({space})", tool.file.id) };
+        walls.push(WallOutput { tool: name, kind: kind.word(), text });
+    }
+    walls
+}
+
+fn process(offers: Offers) -> String {
+    if offers.landlock == 0 {
+        return "a process of its own without a wall: this kernel has none".to_owned();
+    }
+    let sockets = if offers.sockets { "no sockets unless `net` is granted" } else { "the network is open" };
+    format!(
+        "a process behind Landlock {}: reads the project and the system, writes what `write` grants; {sockets}",
+        offers.landlock
+    )
+}
+
+fn show(findings: Vec<Finding>, walls: Vec<WallOutput>, report: &Report) -> Result<(), Failure> {
+    if report.format() == Format::Json {
+        return report.json(&DoctorOutput { findings, walls });
+    }
+    let plain = report.format() == Format::Plain;
+    for finding in &findings {
+        let word = match finding.state {
+            State::Fine => "fine",
+            State::Note => "note",
+            State::Wrong => "wrong",
+        };
+        let fix = finding.fix.as_deref().unwrap_or_default();
+        if plain {
+            report.line(&printable(&format!("{word}\t{}\t{}\t{fix}", finding.about, finding.text)))?;
+            continue;
+        }
+        report.line(&printable(&format!("{word:<5}  {:<8}  {}", finding.about, finding.text)))?;
+        if !fix.is_empty() {
+            report.line(&printable(&format!("                 fix: {fix}")))?;
+        }
+    }
+    if !plain {
+        report.line("\nWalls of the tools here")?;
+    }
+    for wall in &walls {
+        let text = if plain {
+            format!("wall\t{}\t{}\t{}", wall.tool, wall.kind, wall.text)
+        } else {
+            format!("  {:<28}  {}", wall.tool, wall.text)
+        };
+        report.line(&printable(&text))?;
+    }
+    Ok(())
+}

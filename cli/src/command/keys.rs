@@ -1,0 +1,132 @@
+//! `rye keys`: the user's own key, and those of others whose signatures count. Keys live in the user space alone.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use rye_engine::keys::{KeyError, Keys};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Failure;
+use crate::args::Format;
+use crate::exit::Exit;
+use crate::report::Report;
+use crate::space;
+
+#[derive(Debug, Args)]
+pub struct KeysArgs {
+    #[command(subcommand)]
+    command: KeysCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum KeysCommand {
+    /// Make your key, if you have none
+    Generate,
+    /// The keys whose signatures count
+    List,
+    /// Let another's signatures count
+    Trust {
+        /// The public key as a PEM file
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// Let another's signatures no longer count
+    Revoke {
+        #[arg(value_name = "KEYID")]
+        key_id: String,
+    },
+}
+
+/// `rye keys … --format json`: the keys after the command.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct KeysOutput {
+    pub keys: Vec<KeyOutput>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct KeyOutput {
+    pub key_id: String,
+    /// It is your own, and can sign.
+    pub own: bool,
+    pub file: String,
+}
+
+pub fn run(args: &KeysArgs, report: &Report) -> Result<Exit, Failure> {
+    let keys = keys()?;
+    match &args.command {
+        KeysCommand::Generate => {
+            let there = keys.load()?.is_some();
+            let identity = keys.load_or_generate()?;
+            let said = if there { "your key is" } else { "made your key" };
+            report.note(&format!(
+                "{said} {}; others trust it by its public half:\n{}",
+                identity.key_id(),
+                public(&keys)
+            ));
+        }
+        KeysCommand::List => {}
+        KeysCommand::Trust { file } => {
+            let pem = std::fs::read_to_string(file)
+                .map_err(|error| Failure::usage(format!("`{}` cannot be read: {error}", file.display())))?;
+            let key_id = keys.trust(&pem)?;
+            report.note(&format!("signatures of {key_id} count from now on"));
+        }
+        KeysCommand::Revoke { key_id } => {
+            if keys.load()?.is_some_and(|own| own.key_id() == key_id) {
+                let help = format!("to give it up, move `{}` away", keys.folder().display());
+                return Err(Failure::usage(format!("`{key_id}` is your own key")).help(help));
+            }
+            if !keys.revoke(key_id)? {
+                return Err(Failure::usage(format!("`{}` is no key you trust", key_id.escape_debug()))
+                    .help("`rye keys list` shows them"));
+            }
+            report.note(&format!("signatures of {key_id} no longer count"));
+        }
+    }
+    show(&keys, report)
+}
+
+fn show(keys: &Keys, report: &Report) -> Result<Exit, Failure> {
+    let listed = keys.list()?;
+    if report.format() == Format::Json {
+        let output = |key: rye_engine::keys::TrustedKey| KeyOutput {
+            key_id: key.key_id,
+            own: key.own,
+            file: key.path.display().to_string(),
+        };
+        report.json(&KeysOutput { keys: listed.into_iter().map(output).collect() })?;
+        return Ok(Exit::Fine);
+    }
+    for key in &listed {
+        let whose = if key.own { "own" } else { "trusted" };
+        match report.format() {
+            Format::Plain => report.line(&format!("{}\t{whose}\t{}", key.key_id, key.path.display()))?,
+            Format::Human | Format::Json => {
+                report.line(&format!("{}  {whose:<7}  {}", key.key_id, key.path.display()))?;
+            }
+        }
+    }
+    if listed.is_empty() {
+        report.note("there are no keys: `rye keys generate` makes yours");
+    }
+    Ok(Exit::Fine)
+}
+
+fn public(keys: &Keys) -> String {
+    format!("  {}", keys.folder().join("public.pem").display())
+}
+
+/// The user's keys, wherever the user space is or would be.
+pub fn keys() -> Result<Keys, Failure> {
+    let root = space::user_root().ok_or_else(|| {
+        Failure::failed("there is no user space to keep keys in").help("set `RYE_USER_SPACE` or `HOME`")
+    })?;
+    Ok(Keys::of_user_space(&root))
+}
+
+impl From<KeyError> for Failure {
+    fn from(error: KeyError) -> Self {
+        Self::failed(error.to_string())
+    }
+}

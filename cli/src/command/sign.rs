@@ -1,0 +1,163 @@
+//! `rye sign` and `rye verify`: signature lines on items of the project and the user space, and how they stand
+//! (`language.md` 3).
+
+use clap::Args;
+use rye_compiler::semantics::glob;
+use rye_compiler::world::{ItemKind, Space};
+use rye_engine::disk_world::{DiskWorld, FileStanding, Require};
+use rye_engine::keys::{Standing, sign_in_place};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::keys::keys;
+use crate::Failure;
+use crate::args::{Format, Global};
+use crate::exit::Exit;
+use crate::report::{Report, printable};
+use crate::space::Spaces;
+
+#[derive(Debug, Args)]
+pub struct SignArgs {
+    /// Items to sign: a file, an id, or a pattern of ids (`project/deploy/*`), with or without its kind (`tool:lint`)
+    #[arg(value_name = "ITEM|GLOB", required = true)]
+    items: Vec<String>,
+    /// Those of the user space instead of the project's
+    #[arg(long)]
+    user: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// Items to look at, as `rye sign` names them; without any, all of the project and the user space
+    #[arg(value_name = "ITEM|GLOB")]
+    items: Vec<String>,
+}
+
+/// `rye verify --format json`, and what `rye sign` has signed.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SignaturesOutput {
+    pub files: Vec<SignatureOutput>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SignatureOutput {
+    /// `project` or `user`.
+    pub space: &'static str,
+    /// `directive`, `knowledge`, `tool` or `config`.
+    pub kind: &'static str,
+    pub id: String,
+    pub file: String,
+    /// `signed`, `unsigned` or `refused`.
+    pub state: &'static str,
+    pub key_id: Option<String>,
+    /// RFC 3339.
+    pub signed_at: Option<String>,
+    /// Why the file is never read.
+    pub because: Option<String>,
+}
+
+pub fn sign(args: &SignArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+    let spaces = Spaces::find(global.project.as_deref())?;
+    let space = if args.user { Space::User } else { Space::Project };
+    let root = match &spaces.user {
+        _ if !args.user => &spaces.project,
+        Some(user) => user,
+        None => return Err(Failure::usage("there is no user space beside this project")),
+    };
+    let identity = keys()?
+        .load()?
+        .ok_or_else(|| Failure::failed("you have no key to sign with").help("`rye keys generate` makes one"))?;
+    let all: Vec<FileStanding> = every(&spaces.open()?)?.into_iter().filter(|file| file.space == space).collect();
+    let wanted = chosen(&args.items, all)?;
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    for file in &wanted {
+        sign_in_place(root, &file.path, &identity, &now)
+            .map_err(|error| Failure::failed(format!("`{}` cannot be signed: {error}", file.path)))?;
+    }
+    let signed = every(&spaces.open()?)?;
+    let signed =
+        signed.into_iter().filter(|file| wanted.iter().any(|w| (w.space, &w.path) == (file.space, &file.path)));
+    show(&signed.collect::<Vec<_>>(), Require::Shared, report)
+}
+
+pub fn verify(args: &VerifyArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+    let spaces = Spaces::find(global.project.as_deref())?;
+    let world = spaces.open()?;
+    let all = every(&world)?;
+    let wanted = if args.items.is_empty() { all } else { chosen(&args.items, all)? };
+    let require = world.require().map_err(|error| Failure::failed(error.to_string()))?;
+    show(&wanted, require, report)
+}
+
+fn every(world: &DiskWorld) -> Result<Vec<FileStanding>, Failure> {
+    let mut all = Vec::new();
+    for kind in ItemKind::ALL {
+        all.extend(world.standings(kind).map_err(|error| Failure::failed(error.to_string()))?);
+    }
+    Ok(all)
+}
+
+/// The files that some of the words name; a word that names none is a mistake.
+fn chosen(words: &[String], all: Vec<FileStanding>) -> Result<Vec<FileStanding>, Failure> {
+    for word in words {
+        if !all.iter().any(|file| names(word, file)) {
+            return Err(Failure::usage(format!("`{}` names no item here", word.escape_debug()))
+                .help("name a file, an id or a pattern of ids: `rye verify` lists them all"));
+        }
+    }
+    Ok(all.into_iter().filter(|file| words.iter().any(|word| names(word, file))).collect())
+}
+
+fn names(word: &str, file: &FileStanding) -> bool {
+    if word.trim_start_matches("./") == &*file.path {
+        return true;
+    }
+    let (kind, pattern) = match word.split_once(':') {
+        Some((kind, pattern)) => (ItemKind::from_word(kind), pattern),
+        None => (Some(file.kind), word),
+    };
+    kind == Some(file.kind) && glob::matches(pattern, file.id.as_str())
+}
+
+fn show(files: &[FileStanding], require: Require, report: &Report) -> Result<Exit, Failure> {
+    let outputs: Vec<SignatureOutput> = files.iter().map(|file| output(file, require)).collect();
+    let refused = outputs.iter().filter(|file| file.state == "refused").count();
+    let exit = if refused > 0 { Exit::Refused } else { Exit::Fine };
+    if report.format() == Format::Json {
+        report.json(&SignaturesOutput { files: outputs })?;
+        return Ok(exit);
+    }
+    for file in &outputs {
+        let about =
+            file.because.clone().or_else(|| Some(format!("{} {}", file.key_id.clone()?, file.signed_at.clone()?)));
+        let about = about.unwrap_or_default();
+        report.line(&printable(&match report.format() {
+            Format::Plain => format!("{}\t{}\t{about}", file.state, file.file),
+            Format::Human | Format::Json => format!("{:<8}  {}  {about}", file.state, file.file).trim_end().to_owned(),
+        }))?;
+    }
+    let signed = outputs.iter().filter(|file| file.state == "signed").count();
+    report.note(&format!("{} files: {signed} signed, {refused} refused", outputs.len()));
+    Ok(exit)
+}
+
+fn output(file: &FileStanding, require: Require) -> SignatureOutput {
+    let (state, key_id, signed_at, because) = match &file.standing {
+        Ok(Standing::Signed { key_id, timestamp }) => ("signed", Some(key_id.clone()), Some(timestamp.clone()), None),
+        Ok(Standing::Unsigned) if require == Require::All => {
+            ("refused", None, None, Some("it is not signed, and `signing.require` is `all`".to_owned()))
+        }
+        Ok(Standing::Unsigned) => ("unsigned", None, None, None),
+        Err(fault) => ("refused", None, None, Some(fault.to_string())),
+    };
+    SignatureOutput {
+        space: file.space.word(),
+        kind: file.kind.word(),
+        id: file.id.to_string(),
+        file: file.space.display(&file.path),
+        state,
+        key_id,
+        signed_at,
+        because,
+    }
+}

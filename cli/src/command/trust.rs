@@ -1,0 +1,166 @@
+//! `rye trust`: what a project would execute by itself, and the user's word that it may, for the files as they are now.
+//! Also what `rye run` asks before the first run in a folder.
+
+use std::io::{self, IsTerminal, Write};
+
+use clap::Args;
+use rye_compiler::trust::{Executes, of_workspace};
+use rye_compiler::world::World;
+use rye_engine::trust::{TrustError, Trusted};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Failure;
+use crate::args::{Format, Global};
+use crate::exit::Exit;
+use crate::report::{Report, printable};
+use crate::space::Spaces;
+
+#[derive(Debug, Args)]
+pub struct TrustArgs {
+    /// Only show what would be executed, and what of it is trusted
+    #[arg(long, conflicts_with = "revoke")]
+    list: bool,
+    /// Forget what was allowed in this project
+    #[arg(long)]
+    revoke: bool,
+}
+
+/// `rye trust --format json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TrustOutput {
+    pub project: String,
+    /// Everything that the project would execute by itself.
+    pub executes: Vec<ExecutesOutput>,
+    /// What threads of this project may use without being asked about it again, as answered at a terminal.
+    pub capabilities: Vec<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ExecutesOutput {
+    /// `hook`, `tool`, `provider` or `risk`.
+    pub kind: &'static str,
+    pub name: String,
+    /// What would happen.
+    pub what: String,
+    /// Relative to the project.
+    pub file: Option<String>,
+    pub line: Option<u32>,
+    /// After this command.
+    pub trusted: bool,
+}
+
+pub fn run(args: &TrustArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+    let spaces = Spaces::find(global.project.as_deref())?;
+    let trust = spaces.trust();
+    if args.revoke {
+        let there = trust.forget()?;
+        report.note(if there { "nothing of this project is trusted any more" } else { "nothing was trusted" });
+    }
+    let all = of_workspace(&spaces.open()?);
+    if !args.list && !args.revoke && !spaces.own {
+        trust.allow(&all)?;
+    }
+    show(&all, &trust.now()?, &spaces, report)?;
+    if !args.list && !args.revoke && !all.is_empty() {
+        report.note("trusted as it is now; a change asks again, `rye trust --revoke` takes it back");
+    }
+    Ok(Exit::Fine)
+}
+
+fn show(all: &[Executes], now: &Trusted<'_>, spaces: &Spaces, report: &Report) -> Result<(), Failure> {
+    let mut executes = Vec::with_capacity(all.len());
+    for one in all {
+        let trusted = now.missing(std::slice::from_ref(one))?.is_empty();
+        executes.push(ExecutesOutput {
+            kind: one.kind.word(),
+            name: one.name.clone(),
+            what: one.what.clone(),
+            file: one.place.as_ref().map(|place| place.file.clone()),
+            line: one.place.as_ref().map(|place| place.line),
+            trusted,
+        });
+    }
+    match report.format() {
+        Format::Json => {
+            return report.json(&TrustOutput {
+                project: spaces.project.display().to_string(),
+                executes,
+                capabilities: now.capabilities().to_vec(),
+            });
+        }
+        Format::Human if executes.is_empty() => report.line("nothing in this project executes anything by itself")?,
+        Format::Human | Format::Plain => {}
+    }
+    for (one, shown) in all.iter().zip(&executes) {
+        let state = if shown.trusted { "trusted" } else { "not trusted" };
+        match report.format() {
+            Format::Plain => {
+                let place = one.place.as_ref().map(ToString::to_string).unwrap_or_default();
+                report.line(&printable(&format!("{state}\t{}\t{}\t{}\t{place}", shown.kind, one.name, one.what)))?;
+            }
+            Format::Human | Format::Json => report.line(&format!("{state:<11}  {}", told(one)))?,
+        }
+    }
+    for capability in now.capabilities() {
+        match report.format() {
+            Format::Plain => report.line(&printable(&format!("allowed\tcapability\t{capability}")))?,
+            Format::Human | Format::Json => {
+                report.line(&printable(&format!("allowed      capability {capability}")))?
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One thing on one line: `hook lint  at thread_started: executes … (.ai/config/agent/hooks.yaml:3)`.
+fn told(one: &Executes) -> String {
+    let place = one.place.as_ref().map(|place| format!("  ({place})")).unwrap_or_default();
+    printable(&format!("{} {}  {}{place}", one.kind.word(), one.name, one.what))
+}
+
+/// Lets a run begin if everything that its plan executes by itself is trusted. Else everything in the folder that is not
+/// is shown and asked about; where nobody can be asked, the run is refused.
+pub fn ensure(planned: &[Executes], world: &dyn World, spaces: &Spaces, report: &Report) -> Result<(), Failure> {
+    if planned.is_empty() {
+        return Ok(());
+    }
+    let trust = spaces.trust();
+    let now = trust.now()?;
+    if now.missing(planned)?.is_empty() {
+        return Ok(());
+    }
+    // What was planned comes from this look at the folder, so it is asked about even where the folder has changed since.
+    let mut all = of_workspace(world);
+    all.extend(planned.iter().filter(|one| !all.contains(one)).cloned().collect::<Vec<_>>());
+    let missing: Vec<Executes> = now.missing(&all)?.into_iter().cloned().collect();
+    let shown: Vec<String> = missing.iter().map(|one| format!("  {}", told(one))).collect();
+    let list = format!("this project would execute what you do not trust yet:\n{}", shown.join("\n"));
+    if can_ask(report) && trust.path().is_some() {
+        write!(anstream::stderr().lock(), "{list}\nTrust these files as they are now, and run? [y/N] ")?;
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer)?;
+        if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
+            return Ok(trust.allow(&missing)?);
+        }
+    }
+    let refused = Failure { exit: Exit::Refused, ..Failure::failed(list) };
+    Err(refused.help(format!("look at it, then allow it as it is now with `rye trust{}`", place(spaces))))
+}
+
+fn can_ask(report: &Report) -> bool {
+    report.format() == Format::Human && io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// How to name the project from where the user is.
+fn place(spaces: &Spaces) -> String {
+    let here = std::env::current_dir().and_then(|here| here.canonicalize());
+    let inside = here.is_ok_and(|here| here.starts_with(&spaces.project));
+    if inside { String::new() } else { format!(" --project {}", spaces.project.display()) }
+}
+
+impl From<TrustError> for Failure {
+    fn from(error: TrustError) -> Self {
+        Self::failed(error.to_string())
+    }
+}

@@ -1,0 +1,54 @@
+//! `rye doctor`: what is there, what is missing, with the fix, and never a secret.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use rye::Place;
+use serde_json::Value;
+
+fn about<'v>(output: &'v Value, about: &str) -> Vec<&'v Value> {
+    output["findings"].as_array().unwrap().iter().filter(|finding| finding["about"] == about).collect()
+}
+
+#[test]
+fn a_sound_project_is_fine_and_its_walls_are_named() {
+    let place = Place::example("deploy");
+    let (code, doctor) = place.json(&["doctor"]);
+    assert_eq!(code, Some(0), "{doctor}");
+    for word in ["version", "spaces", "provider", "keys", "signing", "trust", "sandbox", "store", "project"] {
+        assert!(!about(&doctor, word).is_empty(), "{word}");
+    }
+    assert!(
+        about(&doctor, "trust")[0]["text"].as_str().unwrap().ends_with("all trusted"),
+        "the example came with this program"
+    );
+    let walls = doctor["walls"].as_array().unwrap();
+    let kind = |tool: &str| walls.iter().find(|wall| wall["tool"] == tool).unwrap()["kind"].clone();
+    assert_eq!(kind("rye/bash/bash"), "process");
+    assert_eq!(kind("rye/file-system/read"), "files");
+    assert_eq!(kind("project/deploy/rollout (project)"), "process");
+    let told = place.fine(&["doctor"]);
+    assert!(told.contains("rye/bash/bash") && told.contains("fix: `rye keys generate`"), "{told}");
+}
+
+#[test]
+fn what_is_missing_is_said_with_its_fix_and_without_a_secret() {
+    let place = Place::new();
+    place.fine(&["init"]);
+    place.fine(&["keys", "generate"]);
+    place.write(".ai/tools/mine.yaml", "description: Mine.\nkind: command\ncommand: [ls]\n");
+    place.write(".ai/directives/broken.md", "no directive\n");
+    let output = place.command(&["doctor", "--format", "json"]).env("OPENAI_API_KEY", "sk-secret").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(!text.contains("sk-secret"));
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let doctor: Value = serde_json::from_str(&text).unwrap();
+    assert!(about(&doctor, "provider").iter().any(|f| f["text"] == "openai: `OPENAI_API_KEY` is set"));
+    let missing =
+        about(&doctor, "provider").into_iter().find(|f| f["text"].as_str().unwrap().starts_with("anthropic")).unwrap();
+    assert!(missing["fix"].as_str().unwrap().starts_with("export ANTHROPIC_API_KEY="));
+    assert_eq!(about(&doctor, "trust")[0]["state"], "note");
+    assert_eq!(about(&doctor, "project")[0]["state"], "wrong");
+}

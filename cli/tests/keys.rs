@@ -1,0 +1,137 @@
+//! Keys and signatures from the command line: made, trusted, revoked, and every altered file refused wherever it is read.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use std::os::unix::fs::PermissionsExt;
+
+use rye::Place;
+use serde_json::json;
+
+const DIRECTIVE: &str = "Talks.\n\n```xml\n<directive name=\"NAME\" version=\"1.0.0\"EXTENDS>\n<metadata><description>Talk.</description>\
+    <model provider=\"scripted\" tier=\"fast\"/><context><before>note</before></context>\
+    <permissions><execute><tool>mine</tool></execute><acknowledge risk=\"elevated\">t</acknowledge></permissions></metadata>\n</directive>\n```\n\nTalk.\n";
+
+/// A directive with an ancestor, knowledge, a hook file, a settings file and a tool.
+fn place() -> Place {
+    let place = Place::new();
+    let directive = |name: &str, extends: &str| DIRECTIVE.replace("NAME", name).replace("EXTENDS", extends);
+    place.write(".ai/directives/talk.md", &directive("talk", " extends=\"base\""));
+    place.write(".ai/directives/base.md", &directive("base", ""));
+    place.write(".ai/knowledge/note.md", "A note.\n");
+    place.write(".ai/config/agent/hooks.yaml", "hooks: []\n");
+    place.write(".ai/config/agent/resilience.yaml", "limits: { turns: 4 }\n");
+    place.write(".ai/tools/mine.yaml", "description: Mine.\nkind: builtin\nbuiltin: ls\n");
+    place.write("script.yaml", "steps:\n  - text: Hello.\n  - text: Hello.\n");
+    place
+}
+
+const FILES: [&str; 6] = [
+    ".ai/directives/talk.md",
+    ".ai/directives/base.md",
+    ".ai/knowledge/note.md",
+    ".ai/config/agent/hooks.yaml",
+    ".ai/config/agent/resilience.yaml",
+    ".ai/tools/mine.yaml",
+];
+
+#[test]
+fn a_key_is_made_once_and_only_its_user_can_read_it() {
+    let place = place();
+    let (code, none) = place.json(&["keys", "list"]);
+    assert_eq!((code, &none["keys"]), (Some(0), &json!([])));
+    assert_eq!(place.rye(&["sign", "talk"]).code, Some(1), "there is no key yet");
+    let (_, made) = place.json(&["keys", "generate"]);
+    let key = &made["keys"][0];
+    assert_eq!((key["own"].as_bool(), key["key_id"].as_str().unwrap().len()), (Some(true), 16));
+    let mode = std::fs::metadata(key["file"].as_str().unwrap()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let (_, again) = place.json(&["keys", "generate"]);
+    assert_eq!(made, again);
+    let id = key["key_id"].as_str().unwrap();
+    assert_eq!(place.rye(&["keys", "revoke", id]).code, Some(2), "the own key is not revoked");
+    assert_eq!(place.rye(&["keys", "revoke", "0000000000000000"]).code, Some(2));
+}
+
+#[test]
+fn an_altered_file_is_refused_wherever_it_is_read() {
+    let place = place();
+    place.fine(&["keys", "generate"]);
+    place.fine(&["sign", "*"]);
+    let (code, stands) = place.json(&["verify"]);
+    let states: Vec<_> = stands["files"].as_array().unwrap().iter().map(|f| f["state"].as_str().unwrap()).collect();
+    assert_eq!((code, states), (Some(0), vec!["signed"; 6]));
+    assert_eq!(place.rye(&["run", "talk"]).code, Some(0));
+    for file in FILES {
+        let whole = place.read(file);
+        place.write(file, &format!("{whole}# more\n"));
+        let (code, refused) = place.json(&["run", "talk"]);
+        assert_eq!(code, Some(5), "{file}: {refused}");
+        let codes: Vec<_> = refused["diagnostics"].as_array().unwrap().iter().map(|d| d["code"].clone()).collect();
+        assert!(codes.contains(&json!("rye::item::signature")), "{file}: {codes:?}");
+        assert_eq!(place.rye(&["plan", "talk"]).code, Some(5), "{file}");
+        assert_eq!(place.rye(&["check"]).code, Some(1), "{file}");
+        let (code, stands) = place.json(&["verify", file]);
+        assert_eq!((code, &stands["files"][0]["because"]), (Some(5), &json!("the content is not what was signed")));
+        place.write(file, &whole);
+    }
+    assert_eq!(place.rye(&["run", "talk"]).code, Some(0));
+    // Signing again is the user's word that the change is meant.
+    place.write(FILES[0], &format!("{}More.\n", place.read(FILES[0])));
+    place.fine(&["sign", "directive:talk"]);
+    assert_eq!(place.rye(&["run", "talk"]).code, Some(0));
+}
+
+#[test]
+fn anothers_signature_counts_while_the_user_says_so() {
+    let (mine, other) = (place(), place());
+    other.fine(&["keys", "generate"]);
+    other.fine(&["sign", "talk"]);
+    mine.write(FILES[0], &other.read(FILES[0]));
+    let refused = mine.rye(&["run", "talk"]);
+    assert_eq!(refused.code, Some(5));
+    assert!(refused.stderr.contains("which is not trusted"), "{}", refused.stderr);
+    let (_, keys) = other.json(&["keys", "list"]);
+    let id = keys["keys"][0]["key_id"].as_str().unwrap();
+    let public = std::path::Path::new(keys["keys"][0]["file"].as_str().unwrap()).with_file_name("public.pem");
+
+    // A key that the project ships is not looked at.
+    for shipped in [".ai/keys/trusted/k.pem", ".ai/keys/public.pem", ".ai/trust/k.pem"] {
+        mine.write(shipped, &std::fs::read_to_string(&public).unwrap());
+    }
+    assert_eq!(mine.rye(&["run", "talk"]).code, Some(5));
+
+    mine.fine(&["keys", "trust", public.to_str().unwrap()]);
+    assert_eq!(mine.rye(&["run", "talk"]).code, Some(0));
+    mine.fine(&["keys", "revoke", id]);
+    assert_eq!(mine.rye(&["run", "talk"]).code, Some(5));
+    mine.write("not-a-key.pem", "hello");
+    assert_eq!(mine.rye(&["keys", "trust", "not-a-key.pem"]).code, Some(1));
+}
+
+#[test]
+fn where_all_must_be_signed_nothing_unsigned_runs() {
+    let place = place();
+    place.fine(&["keys", "generate"]);
+    place.write(".ai/config/agent/agent.yaml", "signing: { require: sometimes }\n");
+    assert_ne!(place.rye(&["run", "talk"]).code, Some(0), "a word that means nothing is not the loosest");
+    place.write(".ai/config/agent/agent.yaml", "signing: { require: all }\n");
+    let refused = place.rye(&["run", "talk"]);
+    assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+    assert_eq!(place.json(&["verify"]).0, Some(5));
+    place.fine(&["sign", "*"]);
+    assert_eq!(place.rye(&["run", "talk"]).code, Some(0));
+}
+
+#[test]
+fn what_is_named_wrongly_is_said() {
+    let place = place();
+    place.fine(&["keys", "generate"]);
+    assert_eq!(place.rye(&["sign", "nothing/like/it"]).code, Some(2));
+    assert_eq!(place.rye(&["verify", "tool:talk"]).code, Some(2));
+    std::os::unix::fs::symlink(place.project().join("script.yaml"), place.project().join(".ai/knowledge/l.yaml"))
+        .unwrap();
+    assert_eq!(place.rye(&["sign", "knowledge:l"]).code, Some(1), "what a link leads to is not signed");
+}

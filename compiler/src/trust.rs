@@ -1,0 +1,235 @@
+//! What of a project would execute something on its own account, so that the user is asked first (`language.md` 7,
+//! `engine.md` 6): hooks that execute or sign, tools that start programs, providers that the project points elsewhere,
+//! a table of risks of its own. Says what there is and which files make it so; whether the user trusts those files is
+//! not known here.
+
+mod workspace;
+
+use rye_grammar::Sources;
+use serde::{Deserialize, Serialize};
+
+use crate::diagnostics::clean;
+use crate::hook::{HookAction, HookSource, PlannedHook};
+use crate::item::{Items, Tool};
+use crate::lower::HookTrace;
+use crate::plan::{Place, Plan, PlannedModel};
+use crate::semantics::hook_point;
+use crate::tool_spec::{ToolKind, holes};
+use crate::world::{ItemKind, Space};
+
+pub use workspace::of_workspace;
+
+/// Where hooks of the project stand besides its directives.
+const HOOK_FILES: [&str; 2] = ["agent/hook_conditions", "agent/hooks"];
+const RISK_FILE: &str = "agent/capability_risk";
+const PROVIDERS: &str = "agent/providers/";
+/// Characters of what is shown of one thing.
+const LONGEST: usize = 600;
+/// The wire that asks nobody.
+const SCRIPTED: &str = "scripted";
+
+/// A file of the project with these bytes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Subject {
+    pub kind: ItemKind,
+    pub id: String,
+    /// Lowercase hex.
+    pub sha256: String,
+}
+
+/// One thing that would be executed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Executes {
+    pub kind: ExecutesKind,
+    /// The hook's id, the tool's, the provider's.
+    pub name: String,
+    /// What would happen, for people, on one line.
+    pub what: String,
+    /// The files that make it so: all of them have to be trusted.
+    pub subjects: Vec<Subject>,
+    /// What the command of a tool names: those that are files of the project are as much a part of it as its own file.
+    pub programs: Vec<String>,
+    pub place: Option<Place>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExecutesKind {
+    Hook,
+    Tool,
+    Provider,
+    Risk,
+}
+
+impl ExecutesKind {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Hook => "hook",
+            Self::Tool => "tool",
+            Self::Provider => "provider",
+            Self::Risk => "risk",
+        }
+    }
+}
+
+/// What a plan holds by itself. The tools that it reaches are told by [`of_tools`]: a plan does not keep how a tool is run.
+pub fn of_plan(plan: &Plan, traces: &[HookTrace]) -> Vec<Executes> {
+    let mut found = Vec::new();
+    for (index, hook) in plan.hooks.iter().enumerate().filter(|(_, hook)| needs_trust(hook)) {
+        let subjects = match &hook.source {
+            HookSource::Directive { id } => subjects(plan, ItemKind::Directive, &[id]),
+            HookSource::User | HookSource::Builtin | HookSource::Project | HookSource::Infrastructure => {
+                subjects(plan, ItemKind::Config, &HOOK_FILES)
+            }
+        };
+        let what = starts(&hook.action, &hook.grants).unwrap_or_default();
+        found.push(Executes {
+            kind: ExecutesKind::Hook,
+            name: hook.id.clone(),
+            what: format!("at {}: {what}", hook_point::of(hook.event).name),
+            subjects,
+            programs: Vec::new(),
+            place: traces.get(index).and_then(|trace| trace.place.clone()),
+        });
+    }
+    let models = std::iter::once(&plan.model).chain(plan.model.fallback.as_deref());
+    for model in models.filter(|model| is_redirected(&model.wire, &model.from_project)) {
+        let file = format!("{PROVIDERS}{}", model.provider);
+        let of_file = subjects(plan, ItemKind::Config, &[&file]);
+        if found.iter().all(|known| known.subjects != of_file) {
+            found.push(redirected(model, of_file));
+        }
+    }
+    let risk = subjects(plan, ItemKind::Config, &[RISK_FILE]);
+    if !risk.is_empty() {
+        found.push(own_risks(risk));
+    }
+    found
+}
+
+/// The tools of the project that a plan reaches and that start programs.
+pub fn of_tools(items: &Items<'_>, plan: &Plan) -> Vec<Executes> {
+    let reached = plan.palette.iter().filter_map(|tool| tool.item_id.as_ref());
+    let reached = reached.chain(plan.dropped_tools.iter().map(|tool| &tool.item_id));
+    let of_one = |id| {
+        let tool = items.tool(id)?;
+        let subject = subjects(plan, ItemKind::Tool, &[tool.file.id.as_str()]).pop()?;
+        of_tool(&tool, subject.sha256, &items.sources())
+    };
+    reached.filter_map(of_one).collect()
+}
+
+/// A tool of the project that starts a program; `None` for any other.
+pub fn of_tool(tool: &Tool, sha256: String, sources: &Sources) -> Option<Executes> {
+    let Tool { file, spec } = tool;
+    let ToolKind::Command { argv } = &spec.kind else { return None };
+    if file.space != Space::Project {
+        return None;
+    }
+    let fixed = argv.iter().filter(|part| holes(part).is_ok_and(|holes| holes.is_empty()));
+    Some(Executes {
+        kind: ExecutesKind::Tool,
+        name: file.id.to_string(),
+        what: line(&format!("starts {}", serde_json::to_string(argv).unwrap_or_default())),
+        subjects: vec![Subject { kind: ItemKind::Tool, id: file.id.to_string(), sha256 }],
+        programs: fixed.cloned().collect(),
+        place: sources.get(file.source).map(|source| Place { file: source.path.to_string(), line: 1, column: 1 }),
+    })
+}
+
+/// Whether a hook runs only where the project is trusted: a file of the project makes it execute or sign.
+pub fn needs_trust(hook: &PlannedHook) -> bool {
+    hook.space == Space::Project && hook.is_live() && starts(&hook.action, &[]).is_some()
+}
+
+/// What a hook's own line starts, for people; `None` where it only reads or answers.
+pub fn starts(action: &HookAction, grants: &[String]) -> Option<String> {
+    let beside = if grants.is_empty() { String::new() } else { format!(", granting {}", grants.join(", ")) };
+    match action {
+        HookAction::Execute { item_type: item_type @ (ItemKind::Tool | ItemKind::Directive), item_id, params } => {
+            let bare = params.is_null() || params.as_object().is_some_and(serde_json::Map::is_empty);
+            let params = if bare { String::new() } else { format!(" {params}") };
+            Some(line(&format!("executes {} `{item_id}`{params}{beside}", item_type.word())))
+        }
+        HookAction::Sign { item_type, item_id } => {
+            Some(line(&format!("signs {} `{item_id}` with your key{beside}", item_type.word())))
+        }
+        HookAction::Execute { item_type: ItemKind::Knowledge | ItemKind::Config, .. }
+        | HookAction::SetExtends { .. }
+        | HookAction::Fetch { .. }
+        | HookAction::Transform { .. }
+        | HookAction::Handled
+        | HookAction::Message { .. }
+        | HookAction::SystemPrompt { .. }
+        | HookAction::Drop { .. }
+        | HookAction::KeepLast { .. }
+        | HookAction::Inject { .. }
+        | HookAction::Replace { .. }
+        | HookAction::Block { .. }
+        | HookAction::Modify { .. }
+        | HookAction::Retry { .. }
+        | HookAction::Continue
+        | HookAction::Terminate { .. }
+        | HookAction::Escalate
+        | HookAction::Raise { .. }
+        | HookAction::Handoff
+        | HookAction::Compact
+        | HookAction::FollowUp { .. } => None,
+    }
+}
+
+/// Whether a file of the project decides where a provider's requests, and with them its key, go.
+fn is_redirected(wire: &str, from_project: &[String]) -> bool {
+    wire != SCRIPTED && !from_project.is_empty()
+}
+
+fn redirected(model: &PlannedModel, subjects: Vec<Subject>) -> Executes {
+    provider(&model.provider, &model.connection, &model.from_project, subjects)
+}
+
+fn provider(id: &str, connection: &serde_json::Value, from_project: &[String], subjects: Vec<Subject>) -> Executes {
+    let set: Vec<String> = from_project
+        .iter()
+        .map(|key| format!("{key}: {}", connection.get(key).map(ToString::to_string).unwrap_or_default()))
+        .collect();
+    let place = Place { file: format!(".ai/config/{PROVIDERS}{id}.yaml"), line: 1, column: 1 };
+    Executes {
+        kind: ExecutesKind::Provider,
+        name: id.to_owned(),
+        what: line(&format!("sends prompts, and the key, by {}", set.join(", "))),
+        subjects,
+        programs: Vec::new(),
+        place: Some(place),
+    }
+}
+
+fn own_risks(subjects: Vec<Subject>) -> Executes {
+    Executes {
+        kind: ExecutesKind::Risk,
+        name: RISK_FILE.to_owned(),
+        what: "says itself how dangerous its capabilities are".to_owned(),
+        subjects,
+        programs: Vec::new(),
+        place: Some(Place { file: format!(".ai/config/{RISK_FILE}.yaml"), line: 1, column: 1 }),
+    }
+}
+
+/// The files of the project among these, as the plan has read them.
+fn subjects(plan: &Plan, kind: ItemKind, ids: &[&str]) -> Vec<Subject> {
+    let of_project = plan.manifest.iter().filter(|read| read.kind == kind && read.space == Some(Space::Project));
+    let wanted = of_project.filter(|read| ids.contains(&read.id.as_str()));
+    wanted.filter_map(|read| Some(Subject { kind, id: read.id.clone(), sha256: read.sha256.clone()? })).collect()
+}
+
+/// On one line, without anything that could steer a terminal. What is long enough to hide something says how long.
+fn line(text: &str) -> String {
+    let text = clean(text, "\u{fffd}").replace('\t', " ");
+    if text.chars().count() <= LONGEST {
+        return text;
+    }
+    let head: String = text.chars().take(LONGEST).collect();
+    format!("{head}… ({} bytes in all)", text.len())
+}
+
+#[cfg(test)]
+mod tests;

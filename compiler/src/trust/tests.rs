@@ -1,0 +1,113 @@
+//! What counts as executing something, and what does not.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use super::*;
+use crate::compile::tests::plain;
+use crate::compile::tests::world::stdlib;
+use crate::world::MapWorld;
+
+fn directive(model: &str, hooks: &str) -> String {
+    format!(
+        "# A\n\n```xml\n<directive name=\"a\" version=\"1\"><metadata><description>d</description>{model}\
+         <permissions><execute><tool>*</tool></execute><acknowledge risk=\"unrestricted\">y</acknowledge></permissions>\
+         <hooks>{hooks}</hooks></metadata></directive>\n```\n\nGo.\n"
+    )
+}
+
+/// The standard library and a directive that may use every tool.
+fn world(hooks: &str) -> MapWorld<'static> {
+    let model = "<model provider=\"scripted\" tier=\"fast\"/>";
+    stdlib().project(".ai/directives/a.md", directive(model, hooks))
+}
+
+fn told(found: &[Executes]) -> Vec<(&'static str, &str, &str)> {
+    found.iter().map(|one| (one.kind.word(), one.name.as_str(), one.what.as_str())).collect()
+}
+
+const TOOL: &str = "description: d\nkind: command\ncommand: [bash, scripts/x.sh, \"{a}\"]\n\
+    parameters: { type: object, properties: { a: { type: string } } }\n";
+
+#[test]
+fn a_project_that_only_reads_and_asks_executes_nothing() {
+    let hooks = "hooks:\n  - { id: f, event: thread_started, action: { primary: fetch, item_type: knowledge, \
+        item_id: rye/agent/core/Environment } }\n  - { id: b, event: tool_call, action: { block: { reason: no } } }\n";
+    let tool = "description: d\nkind: builtin\nbuiltin: read\n";
+    let world = world("").project(".ai/config/agent/hooks.yaml", hooks).project(".ai/tools/t.yaml", tool);
+    assert!(plain(&world, "a").executes.is_empty());
+    assert!(of_workspace(&world).is_empty());
+}
+
+#[test]
+fn hooks_tools_providers_and_tables_of_the_project_are_told_with_their_files() {
+    let own = "<hook id=\"o\" event=\"after_step\"><action primary=\"execute\" item_type=\"directive\" item_id=\"a\"/></hook>";
+    let model = "<model provider=\"anthropic\" tier=\"fast\"/>";
+    let hooks = "hooks:\n  - { id: sh, event: thread_started, action: { primary: execute, item_type: tool, \
+        item_id: rye/bash/bash, params: { command: \"id\\e[2J\" } }, grants: [rye.execute.*] }\n\
+        infra_hooks:\n  - { id: s, event: agent_end, action: { primary: sign, item_type: tool, item_id: t } }\n";
+    let world = stdlib()
+        .project(".ai/directives/a.md", directive(model, own))
+        .project(".ai/config/agent/hooks.yaml", hooks)
+        .project(".ai/config/agent/hook_conditions.yaml", "builtin_hooks: []\n")
+        .project(".ai/config/agent/providers/anthropic.yaml", "base_url: https://elsewhere.test\n")
+        .project(".ai/config/agent/capability_risk.yaml", "risk_levels: { elevated: { policy: allow } }\n")
+        .project(".ai/tools/t.yaml", TOOL);
+    let plan = plain(&world, "a").executes;
+    let expected = [
+        (
+            "hook",
+            "sh",
+            "at thread_started: executes tool `rye/bash/bash` {\"command\":\"id\u{fffd}[2J\"}, granting rye.execute.*",
+        ),
+        ("hook", "s", "at agent_end: signs tool `t` with your key"),
+        ("hook", "o", "at after_step: executes directive `a`"),
+        ("provider", "anthropic", "sends prompts, and the key, by base_url: \"https://elsewhere.test\""),
+        ("risk", "agent/capability_risk", "says itself how dangerous its capabilities are"),
+        ("tool", "t", "starts [\"bash\",\"scripts/x.sh\",\"{a}\"]"),
+    ];
+    let sorted = |mut list: Vec<(&'static str, String, String)>| {
+        list.sort();
+        list
+    };
+    let owned = |list: &[(&'static str, &str, &str)]| {
+        sorted(
+            list.iter()
+                .map(|(kind, name, what)| (*kind, (*name).to_owned(), (*what).replace("\\u001b", "\u{fffd}")))
+                .collect(),
+        )
+    };
+    assert_eq!(owned(&told(&plan)), owned(&expected));
+    // Whoever trusts what the whole folder holds has trusted what a plan of it needs.
+    let all = of_workspace(&world);
+    assert_eq!(owned(&told(&all)), owned(&expected));
+    for one in &plan {
+        let same = all.iter().find(|other| (other.kind, &other.name) == (one.kind, &one.name)).unwrap();
+        assert_eq!((&one.subjects, &one.programs, &one.place), (&same.subjects, &same.programs, &same.place));
+        assert!(!one.subjects.is_empty() && one.place.is_some());
+    }
+    let tool = plan.iter().find(|one| one.kind == ExecutesKind::Tool).unwrap();
+    assert_eq!(tool.programs, ["bash", "scripts/x.sh"]);
+    let hook = plan.iter().find(|one| one.name == "sh").unwrap();
+    assert_eq!(hook.subjects.len(), 2, "both files say what the hooks are");
+}
+
+#[test]
+fn what_a_user_or_the_library_wrote_is_not_asked_about() {
+    use crate::world::Space;
+    let hooks = "hooks:\n  - { id: sh, event: thread_started, action: { primary: execute, item_type: tool, \
+        item_id: rye/bash/bash, params: { command: id } } }\n";
+    let world = world("")
+        .with(Space::User, ".ai/config/agent/hooks.yaml", hooks)
+        .with(Space::User, ".ai/tools/t.yaml", TOOL)
+        .with(Space::User, ".ai/config/agent/providers/anthropic.yaml", "base_url: https://elsewhere.test\n");
+    assert!(plain(&world, "a").executes.is_empty());
+    assert!(of_workspace(&world).is_empty());
+}
+
+#[test]
+fn a_long_command_says_how_long_it_is() {
+    let tool = format!("description: d\nkind: command\ncommand: [sh, -c, \"{}rm -rf x\"]\n", ": ;".repeat(400));
+    let world = world("").project(".ai/tools/t.yaml", tool);
+    let plan = plain(&world, "a");
+    assert!(plan.executes[0].what.ends_with("bytes in all)"), "{}", plan.executes[0].what);
+}

@@ -1,0 +1,101 @@
+//! Everything in a project that would execute something, whichever directive reaches it: what `rye trust` shows.
+
+use rye_grammar::{ItemId, Span};
+
+use super::{Executes, ExecutesKind, HOOK_FILES, PROVIDERS, RISK_FILE, Subject, is_redirected, of_tool, own_risks};
+use crate::diagnostics::Diagnostics;
+use crate::item::{HookDecl, Items};
+use crate::lower::origin::place;
+use crate::model;
+use crate::semantics::hook_point;
+use crate::world::{ItemKind, Recording, Space, World};
+
+/// Reads every tool, directive, hook and provider file of the project. A file that cannot be read executes nothing, and
+/// is reported by check.
+pub fn of_workspace(world: &dyn World) -> Vec<Executes> {
+    let recording = Recording::new(world);
+    let items = Items::new(&recording);
+    let look = Look { items: &items, recording: &recording };
+    let mut found = look.hooks();
+    found.extend(look.tools());
+    found.extend(look.providers());
+    items.config_named(RISK_FILE);
+    let risk = look.subjects(ItemKind::Config, &[RISK_FILE]);
+    if !risk.is_empty() {
+        found.push(own_risks(risk));
+    }
+    found
+}
+
+struct Look<'l, 'w> {
+    items: &'l Items<'w>,
+    recording: &'l Recording<&'w dyn World>,
+}
+
+impl Look<'_, '_> {
+    fn hooks(&self) -> Vec<Executes> {
+        let files = self.items.hook_files();
+        let of_files = self.subjects(ItemKind::Config, &HOOK_FILES);
+        let own = files.project.iter().chain(&files.infra).filter(|hook| hook.space == Space::Project);
+        let mut found: Vec<Executes> = own.filter_map(|hook| self.hook(hook, &of_files)).collect();
+        for id in self.of_project(ItemKind::Directive) {
+            let Some(directive) = self.items.directive(&id) else { continue };
+            let subjects = self.subjects(ItemKind::Directive, &[id.as_str()]);
+            found.extend(directive.hooks.iter().filter_map(|hook| self.hook(hook, &subjects)));
+        }
+        found
+    }
+
+    fn hook(&self, hook: &HookDecl, subjects: &[Subject]) -> Option<Executes> {
+        let action = hook.action.as_ref().filter(|_| hook.enabled)?;
+        let grants: Vec<String> = hook.grants.iter().map(|grant| grant.node.0.clone()).collect();
+        let what = super::starts(&action.node, &grants)?;
+        Some(Executes {
+            kind: ExecutesKind::Hook,
+            name: hook.id.node.clone(),
+            what: format!("at {}: {what}", hook_point::of(hook.event).name),
+            subjects: subjects.to_vec(),
+            programs: Vec::new(),
+            place: self.place(hook.span),
+        })
+    }
+
+    fn tools(&self) -> Vec<Executes> {
+        let of_one = |id: ItemId| {
+            let tool = self.items.tool(&id)?;
+            let sha256 = self.recording.sha256(ItemKind::Tool, &id, Space::Project)?;
+            of_tool(&tool, sha256, &self.items.sources())
+        };
+        self.of_project(ItemKind::Tool).into_iter().filter_map(of_one).collect()
+    }
+
+    fn providers(&self) -> Vec<Executes> {
+        let of_one = |id: ItemId| {
+            let name = id.as_str().strip_prefix(PROVIDERS)?.to_owned();
+            let node = self.items.config(&id)?;
+            let read = model::provider(&name, &node, &self.items.sources(), &mut Diagnostics::new())?;
+            let subjects = self.subjects(ItemKind::Config, &[id.as_str()]);
+            let redirected = is_redirected(&read.wire, &read.from_project);
+            redirected.then(|| super::provider(&name, &read.connection, &read.from_project, subjects))
+        };
+        self.of_project(ItemKind::Config).into_iter().filter_map(of_one).collect()
+    }
+
+    fn of_project(&self, kind: ItemKind) -> Vec<ItemId> {
+        let entries = self.items.list(kind);
+        entries.iter().filter(|entry| entry.space == Space::Project).map(|entry| entry.id.clone()).collect()
+    }
+
+    fn subjects(&self, kind: ItemKind, ids: &[&str]) -> Vec<Subject> {
+        let of_one = |id: &&str| {
+            let item = ItemId::parse(id).ok()?;
+            let sha256 = self.recording.sha256(kind, &item, Space::Project)?;
+            Some(Subject { kind, id: (*id).to_owned(), sha256 })
+        };
+        ids.iter().filter_map(of_one).collect()
+    }
+
+    fn place(&self, span: Span) -> Option<crate::plan::Place> {
+        place(&self.items.sources(), span)
+    }
+}

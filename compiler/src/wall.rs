@@ -1,0 +1,125 @@
+//! What stands between each tool of a plan and the machine (`language.md` 9): which kind of wall, and what the grants open
+//! in it. How high a wall is on some machine is the engine's to say.
+
+use serde::Serialize;
+
+use crate::item::Items;
+use crate::plan::{Grant, PaletteTool, Plan};
+use crate::primary::{ItemType, Primary, capability};
+use crate::semantics::capability::CapabilitySet;
+use crate::tool_spec::ToolKind;
+
+/// Tools that are compiled in and touch files through handles of the project's folder.
+const FILE_TOOLS: [&str; 6] = ["read", "write", "edit", "ls", "glob", "grep"];
+/// Those that start programs.
+const PROCESS_TOOLS: [&str; 1] = ["bash"];
+
+/// The wall of one tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ToolWall {
+    /// The palette's name of the tool.
+    pub name: String,
+    pub kind: WallKind,
+    /// Folders of the project that its process may write, beside its own scratch folder.
+    pub write: Vec<String>,
+    /// Hosts that are granted; with any, the whole network is open: kernels do not tell hosts apart.
+    pub net: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WallKind {
+    /// The engine's own work: nothing of the machine is touched.
+    Engine,
+    /// Files of the project, through handles.
+    Files,
+    /// A process of its own, in a sandbox.
+    Process,
+}
+
+impl WallKind {
+    /// The wall of a tool by how it is run.
+    pub fn of(kind: &ToolKind) -> Self {
+        match kind {
+            ToolKind::Command { .. } => Self::Process,
+            ToolKind::Builtin { name } if PROCESS_TOOLS.contains(&name.as_str()) => Self::Process,
+            ToolKind::Builtin { name } if FILE_TOOLS.contains(&name.as_str()) => Self::Files,
+            ToolKind::Builtin { .. } => Self::Engine,
+        }
+    }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Engine => "engine",
+            Self::Files => "files",
+            Self::Process => "process",
+        }
+    }
+}
+
+/// The walls of a palette, in its order.
+pub fn of_plan(items: &Items<'_>, plan: &Plan) -> Vec<ToolWall> {
+    plan.palette.iter().map(|tool| of_tool(items, &plan.capabilities.grants, tool)).collect()
+}
+
+fn of_tool(items: &Items<'_>, grants: &[Grant], tool: &PaletteTool) -> ToolWall {
+    let spec = tool.item_id.as_ref().and_then(|id| items.tool(id));
+    let kind = spec.as_ref().map_or(WallKind::Engine, |found| WallKind::of(&found.spec.kind));
+    let mut wall = ToolWall { name: tool.name.clone(), kind, write: Vec::new(), net: Vec::new() };
+    if let (WallKind::Process, Some(id)) = (kind, &tool.item_id) {
+        let wanted = capability(Primary::Execute, ItemType::Tool, Some(id));
+        for grant in grants {
+            if CapabilitySet::new([grant.pattern.clone()]).first_match(&wanted).is_some() {
+                wall.write.extend(grant.write.iter().cloned());
+                wall.net.extend(grant.net.iter().cloned());
+            }
+        }
+    }
+    wall
+}
+
+/// For people, on one line.
+impl std::fmt::Display for ToolWall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.kind {
+            WallKind::Engine => f.write_str("the engine itself"),
+            WallKind::Files => f.write_str("files of the project, through handles"),
+            WallKind::Process => {
+                let write = if self.write.is_empty() { "nothing".to_owned() } else { self.write.join(", ") };
+                let net =
+                    if self.net.is_empty() { "none".to_owned() } else { format!("open, for {}", self.net.join(", ")) };
+                write!(f, "a process; reads the project, writes {write} of it; network {net}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+mod tests {
+    use crate::compile::tests::plain;
+    use crate::compile::tests::world::stdlib;
+
+    #[test]
+    fn each_tool_has_its_wall_and_grants_open_it() {
+        let directive = "# A\n\n```xml\n<directive name=\"a\" version=\"1\"><metadata><description>d</description>\
+            <model provider=\"scripted\" tier=\"fast\"/><permissions><execute><tool write=\"out/,src\">rye.bash.*</tool>\
+            <tool net=\"example.test\">rye.bash.bash</tool><tool>rye.file-system.read</tool><tool>mine</tool></execute>\
+            <acknowledge risk=\"unrestricted\">y</acknowledge></permissions></metadata></directive>\n```\n\nGo.\n";
+        let world = stdlib()
+            .project(".ai/directives/a.md", directive)
+            .project(".ai/tools/mine.yaml", "description: d\nkind: command\ncommand: [ls]\n");
+        let compilation = plain(&world, "a");
+        let mut told: Vec<String> = compilation.walls.iter().map(|wall| format!("{}: {wall}", wall.name)).collect();
+        told.sort();
+        assert_eq!(
+            told,
+            [
+                "mine: a process; reads the project, writes nothing of it; network none",
+                "rye_bash_bash: a process; reads the project, writes out/, src of it; network open, for example.test",
+                "rye_execute: the engine itself",
+                "rye_file_system_read: files of the project, through handles",
+            ]
+        );
+    }
+}

@@ -1,0 +1,163 @@
+//! What has to be signed (`language.md` 3), and how each file stands. The project can ask for more than its user, never
+//! for less.
+
+use std::sync::Arc;
+
+use rye_compiler::world::{ItemKind, Space, WorldError};
+use rye_grammar::{ItemId, SourceId, yaml};
+
+use super::{DiskWorld, Listing, read};
+use crate::keys::{SignatureFault, Standing};
+
+/// Where `signing.require` stands.
+const SETTINGS: &str = ".ai/config/agent/agent.yaml";
+
+/// `signing.require`, loosest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Require {
+    None,
+    /// The files of the project and of the user may be unsigned.
+    Shared,
+    /// Every file of the project and of the user is signed by a key the user trusts.
+    All,
+}
+
+/// One file of the project or the user space, and its signature.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileStanding {
+    pub space: Space,
+    pub kind: ItemKind,
+    pub id: ItemId,
+    /// Relative to the space's root.
+    pub path: Arc<str>,
+    pub standing: Result<Standing, SignatureFault>,
+}
+
+impl DiskWorld {
+    /// What must be signed here.
+    pub fn require(&self) -> Result<Require, WorldError> {
+        self.require.get_or_init(|| self.read_require()).clone()
+    }
+
+    fn read_require(&self) -> Result<Require, WorldError> {
+        let mut user = Require::Shared;
+        let mut project = Require::None;
+        for (space, dir) in &self.spaces {
+            let Some(bytes) = read(*space, dir, SETTINGS)? else { continue };
+            let Some(written) = written(*space, &bytes)? else { continue };
+            match space {
+                Space::Project => project = written,
+                Space::User | Space::System => user = written,
+            }
+        }
+        Ok(user.max(project))
+    }
+
+    /// Every file of a kind in the project and the user space with its signature, by space and path. Nothing is refused.
+    pub fn standings(&self, kind: ItemKind) -> Result<Vec<FileStanding>, WorldError> {
+        let mut found = Vec::new();
+        for (space, dir) in &self.spaces {
+            let listing = Listing::read(*space, dir, kind)?;
+            for (id, path) in listing.entries() {
+                let Some(bytes) = read(*space, dir, path)? else { continue };
+                let standing = self.trust.standing(&bytes);
+                found.push(FileStanding { space: *space, kind, id: id.clone(), path: path.clone(), standing });
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// What a settings file asks for. A word that means nothing is an error: it could have been meant to be strict.
+fn written(space: Space, bytes: &[u8]) -> Result<Option<Require>, WorldError> {
+    let unreadable = |reason: String| WorldError::Unreadable { path: space.display(SETTINGS), reason };
+    let text = std::str::from_utf8(bytes).map_err(|error| unreadable(error.to_string()))?;
+    let parsed = yaml::parse(SourceId(0), text);
+    if let Some(error) = parsed.errors.first() {
+        return Err(unreadable(error.to_string()));
+    }
+    let Some(node) = parsed.tree.get("signing").and_then(|signing| signing.get("require")) else { return Ok(None) };
+    match node.as_str() {
+        Some("none") => Ok(Some(Require::None)),
+        Some("shared") => Ok(Some(Require::Shared)),
+        Some("all") => Ok(Some(Require::All)),
+        Some(_) | None => Err(unreadable("`signing.require` is `none`, `shared` or `all`".to_owned())),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use rye_compiler::world::World;
+
+    use super::*;
+    use crate::keys::{Comment, Keys, TrustStore, sign_in_place};
+
+    fn write(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn world(base: &Path, trust: TrustStore) -> DiskWorld {
+        let system: [(String, &[u8]); 1] = [(".ai/knowledge/s.md".to_owned(), b"system")];
+        DiskWorld::open(Some(&base.join("project")), Some(&base.join("user")), system, trust).unwrap()
+    }
+
+    #[test]
+    fn a_project_can_ask_for_more_and_never_for_less() {
+        use Require::{All, None, Shared};
+        for (user, project, expected) in [
+            ("", "", Shared),
+            ("none", "", None),
+            ("none", "none", None),
+            ("", "none", Shared),
+            ("all", "none", All),
+            ("all", "", All),
+            ("none", "all", All),
+            ("", "all", All),
+        ] {
+            let base = tempfile::tempdir().unwrap();
+            for (space, value) in [("user", user), ("project", project)] {
+                fs::create_dir_all(base.path().join(space)).unwrap();
+                if !value.is_empty() {
+                    write(&base.path().join(space), SETTINGS, &format!("signing: {{ require: {value} }}\n"));
+                }
+            }
+            assert_eq!(world(base.path(), TrustStore::default()).require().unwrap(), expected, "{user} {project}");
+        }
+        let base = tempfile::tempdir().unwrap();
+        write(&base.path().join("project"), SETTINGS, "signing: { require: al }\n");
+        assert!(world(base.path(), TrustStore::default()).require().is_err());
+    }
+
+    #[test]
+    fn where_all_must_be_signed_an_unsigned_file_is_not_read() {
+        let base = tempfile::tempdir().unwrap();
+        let (project, user) = (base.path().join("project"), base.path().join("user"));
+        write(&user, SETTINGS, "signing: { require: all }\n");
+        write(&user, ".ai/tools/t.sh", "echo\n");
+        write(&project, ".ai/knowledge/k.md", "text");
+        let keys = Keys::of_user_space(&user);
+        let me = keys.load_or_generate().unwrap();
+        let open = || world(base.path(), keys.trust_store().unwrap());
+        let id = |text: &str| ItemId::parse(text).unwrap();
+        for (kind, name) in [(ItemKind::Knowledge, "k"), (ItemKind::Tool, "t"), (ItemKind::Config, "agent/agent")] {
+            assert!(matches!(open().candidates(kind, &id(name)), Err(WorldError::Signature { .. })), "{name}");
+        }
+        assert_eq!(open().candidates(ItemKind::Knowledge, &id("s")).unwrap().len(), 1, "the library is compiled in");
+        let now = "2026-02-14T00:27:54Z";
+        for (root, path) in [(&project, ".ai/knowledge/k.md"), (&user, ".ai/tools/t.sh"), (&user, SETTINGS)] {
+            sign_in_place(root, path, &me, now).unwrap();
+        }
+        for (kind, name) in [(ItemKind::Knowledge, "k"), (ItemKind::Tool, "t"), (ItemKind::Config, "agent/agent")] {
+            assert_eq!(open().candidates(kind, &id(name)).unwrap().len(), 1, "{name}");
+        }
+        let standing = open().standings(ItemKind::Knowledge).unwrap();
+        assert!(matches!(&standing.first().unwrap().standing, Ok(Standing::Signed { .. })));
+        assert_eq!(Comment::of_extension("sh"), Some(Comment::Hash));
+    }
+}

@@ -1,0 +1,352 @@
+//! Which files a program behind the wall may read and write. Landlock only adds: what is to stay out of reach below
+//! something readable is kept out by naming its neighbours one by one.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, Scope, make_bitflags,
+};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+
+use super::Wall;
+use crate::tool::confine::{Zone, zone};
+
+/// The newest version whose rules this program has been tried with.
+const NEWEST: ABI = ABI::V7;
+const VERSIONS: [ABI; 7] = [ABI::V1, ABI::V2, ABI::V3, ABI::V4, ABI::V5, ABI::V6, ABI::V7];
+/// Entries that are looked at to find the law in what may be written.
+const MOST_ENTRIES: usize = 200_000;
+const DEEPEST: usize = 64;
+
+/// Programs, libraries and what they read of the machine.
+const SYSTEM: [&str; 17] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/opt",
+    "/nix",
+    "/gnu",
+    "/snap",
+    "/proc",
+    "/sys/devices/system",
+    "/sys/fs/cgroup",
+    "/run/current-system",
+    "/run/systemd/resolve",
+    "/var/lib/locales",
+];
+/// What of `/etc` holds secrets; only root could read it anyway, and tools may run as root.
+const ETC_SECRETS: [&str; 9] =
+    ["shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "ssh", "krb5.keytab", "NetworkManager"];
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+/// Toolchains and settings that tools of a home folder need and that hold no credentials.
+const HOME: [&str; 24] = [
+    ".cargo/bin",
+    ".cargo/registry",
+    ".cargo/git",
+    ".cargo/config.toml",
+    ".cargo/env",
+    ".rustup",
+    ".nvm",
+    ".pyenv",
+    ".rbenv",
+    ".asdf/installs",
+    ".asdf/shims",
+    ".sdkman",
+    ".volta",
+    ".bun/bin",
+    ".deno/bin",
+    ".local/bin",
+    ".local/lib",
+    ".local/share/uv",
+    ".local/share/mise",
+    ".local/share/fnm",
+    "go",
+    ".gitconfig",
+    ".config/git/config",
+    ".config/git/ignore",
+];
+/// What of the user's `.ai` is nobody's business.
+const USER_SECRETS: [&str; 2] = ["keys", "trust"];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Right {
+    /// Names of a folder and of those below it.
+    List,
+    Read,
+    Write,
+    /// Reading and writing without making anything.
+    Device,
+}
+
+/// The version of Landlock that this kernel offers, as far as this program knows it.
+pub fn version() -> u8 {
+    let offered = |abi: &&ABI| {
+        let strict = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+        let ruleset = strict
+            .handle_access(AccessFs::from_all(**abi))
+            .and_then(|r| if **abi >= ABI::V4 { r.handle_access(AccessNet::from_all(**abi)) } else { Ok(r) });
+        let ruleset = ruleset.and_then(|r| if **abi >= ABI::V6 { r.scope(Scope::from_all(**abi)) } else { Ok(r) });
+        ruleset.and_then(Ruleset::create).is_ok()
+    };
+    VERSIONS.iter().take_while(offered).last().map_or(0, |abi| *abi as u8)
+}
+
+/// Applies the rules to this thread and whatever it becomes and starts.
+pub fn confine(wall: &Wall) -> io::Result<()> {
+    let ruleset = Ruleset::default().handle_access(AccessFs::from_all(NEWEST)).map_err(io::Error::other)?;
+    let ruleset = ruleset.scope(Scope::from_all(NEWEST)).map_err(io::Error::other)?;
+    let ruleset = if wall.net {
+        ruleset
+    } else {
+        ruleset.handle_access(AccessNet::from_all(NEWEST)).map_err(io::Error::other)?
+    };
+    let mut rules = Rules { ruleset: ruleset.create().map_err(io::Error::other)?, entries: 0 };
+    rules.system()?;
+    rules.home()?;
+    if let Some(user) = &wall.user {
+        rules.children(user, &USER_SECRETS)?;
+    }
+    rules.project(&wall.project)?;
+    for folder in &wall.write {
+        rules.writable(&wall.project, folder)?;
+    }
+    if let Some(scratch) = &wall.scratch {
+        rules.path(scratch, Right::Write)?;
+    }
+    rules.ruleset.restrict_self().map_err(io::Error::other)?;
+    Ok(())
+}
+
+struct Rules {
+    ruleset: RulesetCreated,
+    /// Looked at so far.
+    entries: usize,
+}
+
+impl Rules {
+    fn system(&mut self) -> io::Result<()> {
+        for path in SYSTEM {
+            self.path(Path::new(path), Right::Read)?;
+        }
+        for path in DEVICES {
+            self.path(Path::new(path), Right::Device)?;
+        }
+        self.children(Path::new("/etc"), &ETC_SECRETS)
+    }
+
+    /// Toolchains below the home folder, and the folders that `PATH` names.
+    fn home(&mut self) -> io::Result<()> {
+        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        if let Some(home) = home.as_deref().filter(|home| *home != Path::new("/")) {
+            for path in HOME {
+                self.path(&home.join(path), Right::Read)?;
+            }
+        }
+        for path in std::env::var_os("PATH").iter().flat_map(std::env::split_paths) {
+            let Ok(path) = path.canonicalize() else { continue };
+            // A folder above the home folder would open all of it.
+            if home.as_deref().is_none_or(|home| !home.starts_with(&path)) {
+                self.path(&path, Right::Read)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything directly below a folder but these, readable.
+    fn children(&mut self, folder: &Path, but: &[&str]) -> io::Result<()> {
+        let Some(fd) = open(CWD, folder.as_os_str(), OFlags::empty())? else { return Ok(()) };
+        self.allow(&fd, Right::List)?;
+        for name in names(&fd)? {
+            if !but.iter().any(|but| name == *but) {
+                self.below(&fd, &name, Right::Read)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The project's files, its own record excepted.
+    fn project(&mut self, root: &Path) -> io::Result<()> {
+        let Some(fd) = open(CWD, root.as_os_str(), OFlags::empty())? else { return Ok(()) };
+        self.allow(&fd, Right::List)?;
+        for name in names(&fd)? {
+            match zone(std::slice::from_ref(&name)) {
+                Zone::ReadOnly if zone(&[name.clone(), "state".into()]) == Zone::Hidden => {
+                    let Some(law) = open(fd.as_fd(), &name, OFlags::NOFOLLOW)? else { continue };
+                    for inner in names(&law).unwrap_or_default() {
+                        if zone(&[name.clone(), inner.clone()]) != Zone::Hidden {
+                            self.below(&law, &inner, Right::Read)?;
+                        }
+                    }
+                }
+                Zone::Hidden => {}
+                Zone::Ordinary | Zone::ReadOnly | Zone::Item { .. } => self.below(&fd, &name, Right::Read)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A folder or file of the project that may be written; a missing one is made as a folder.
+    fn writable(&mut self, root: &Path, written: &str) -> io::Result<()> {
+        // Nothing and a path from the machine's root name no folder of the project.
+        if written.trim().is_empty() || written.starts_with('/') {
+            return Ok(());
+        }
+        let Some(mut fd) = open(CWD, root.as_os_str(), OFlags::empty())? else { return Ok(()) };
+        let parts = written.split('/').filter(|part| !part.is_empty() && *part != ".");
+        let segments: Vec<OsString> = parts.map(OsString::from).collect();
+        if segments.iter().any(|part| part == "..") || zone(&segments) != Zone::Ordinary {
+            return Ok(());
+        }
+        for (index, name) in segments.iter().enumerate() {
+            let found = open(fd.as_fd(), name, OFlags::NOFOLLOW)?;
+            let made = found.is_none() && zone(segments.get(..=index).unwrap_or_default()) == Zone::Ordinary;
+            let next = if made {
+                rustix::fs::mkdirat(&fd, name, Mode::from_raw_mode(0o777))?;
+                open(fd.as_fd(), name, OFlags::NOFOLLOW)?
+            } else {
+                found
+            };
+            // A link leads who knows where.
+            let Some(next) = next.filter(|fd| matches!(kind(fd), FileType::Directory | FileType::RegularFile)) else {
+                return Ok(());
+            };
+            fd = next;
+        }
+        self.grant(&fd, &segments)
+    }
+
+    /// A whole folder where no law lies in it, else what of it is not the law. The project's own folder is never whole:
+    /// what would be made in it could be the law.
+    fn grant(&mut self, fd: &OwnedFd, segments: &[OsString]) -> io::Result<()> {
+        if kind(fd) == FileType::RegularFile {
+            return self.allow(fd, Right::Write);
+        }
+        if !segments.is_empty() && self.is_lawless(fd, segments)? {
+            return self.allow(fd, Right::Write);
+        }
+        for name in names(fd)? {
+            let mut inner = join(segments, &name);
+            if segments.len() > DEEPEST {
+                continue;
+            }
+            let Some(mut child) = open(fd.as_fd(), &name, OFlags::NOFOLLOW)? else { continue };
+            if zone(&inner) != Zone::Ordinary {
+                // The project's own data lies within the law.
+                inner.push("data".into());
+                let data = open(child.as_fd(), OsStr::new("data"), OFlags::NOFOLLOW)?;
+                let Some(data) = data.filter(|_| zone(&inner) == Zone::Ordinary) else { continue };
+                child = data;
+            }
+            if matches!(kind(&child), FileType::Directory | FileType::RegularFile) {
+                self.grant(&child, &inner)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nothing of the law lies below a folder. What is too much to look through counts as if it did.
+    fn is_lawless(&mut self, fd: &OwnedFd, segments: &[OsString]) -> io::Result<bool> {
+        for name in names(fd)? {
+            self.entries += 1;
+            let inner = join(segments, &name);
+            if zone(&inner) != Zone::Ordinary || self.entries > MOST_ENTRIES || segments.len() > DEEPEST {
+                return Ok(false);
+            }
+            let Some(child) = open(fd.as_fd(), &name, OFlags::NOFOLLOW)? else { continue };
+            if kind(&child) == FileType::Directory && !self.is_lawless(&child, &inner)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Something directly below a folder, unless it is a link: what a link leads to has its own rule, or none.
+    fn below(&mut self, folder: &OwnedFd, name: &OsStr, right: Right) -> io::Result<()> {
+        let Some(fd) = open(folder.as_fd(), name, OFlags::NOFOLLOW)? else { return Ok(()) };
+        if kind(&fd) == FileType::Symlink { Ok(()) } else { self.allow(&fd, right) }
+    }
+
+    /// A path of the machine, links followed; one that is not there is passed over.
+    fn path(&mut self, path: &Path, right: Right) -> io::Result<()> {
+        match open(CWD, path.as_os_str(), OFlags::empty())? {
+            Some(fd) => self.allow(&fd, right),
+            None => Ok(()),
+        }
+    }
+
+    fn allow(&mut self, fd: &OwnedFd, right: Right) -> io::Result<()> {
+        let access = access(right, kind(fd) == FileType::Directory);
+        if access.is_empty() {
+            return Ok(());
+        }
+        (&mut self.ruleset).add_rule(PathBeneath::new(fd, access)).map_err(io::Error::other)?;
+        Ok(())
+    }
+}
+
+fn access(right: Right, is_folder: bool) -> BitFlags<AccessFs> {
+    let read_file = make_bitflags!(AccessFs::{ReadFile | Execute});
+    let write_file = read_file | make_bitflags!(AccessFs::{WriteFile | Truncate});
+    match (right, is_folder) {
+        (Right::List, true) => AccessFs::ReadDir.into(),
+        (Right::List, false) => BitFlags::empty(),
+        (Right::Read, false) => read_file,
+        (Right::Read, true) => read_file | AccessFs::ReadDir,
+        (Right::Write, false) => write_file,
+        (Right::Write, true) => {
+            write_file
+                | make_bitflags!(AccessFs::{
+                    ReadDir | RemoveDir | RemoveFile | MakeDir | MakeReg | MakeSock | MakeFifo | MakeSym | Refer
+                })
+        }
+        (Right::Device, _) => make_bitflags!(AccessFs::{ReadFile | WriteFile}),
+    }
+}
+
+fn join(segments: &[OsString], name: &OsStr) -> Vec<OsString> {
+    let mut inner = segments.to_vec();
+    inner.push(name.to_owned());
+    inner
+}
+
+/// A handle to a place, for rules only; `None` where nothing is there or nobody may look.
+fn open(folder: impl AsFd, name: &OsStr, more: OFlags) -> io::Result<Option<OwnedFd>> {
+    use rustix::io::Errno;
+    match rustix::fs::openat(folder, name, OFlags::PATH | OFlags::CLOEXEC | more, Mode::empty()) {
+        Ok(fd) => Ok(Some(fd)),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP | Errno::PERM) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn kind(fd: &OwnedFd) -> FileType {
+    rustix::fs::fstat(fd).map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode))
+}
+
+/// The names in a folder; none where it is no folder, or one that may not be listed.
+fn names(fd: &OwnedFd) -> io::Result<Vec<OsString>> {
+    use rustix::io::Errno;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = match rustix::fs::openat(fd, ".", flags, Mode::empty()) {
+        Ok(folder) => folder,
+        Err(Errno::NOTDIR | Errno::ACCESS | Errno::NOENT) => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let mut found = Vec::new();
+    for entry in rustix::fs::Dir::new(folder)? {
+        let name = OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned();
+        if name != "." && name != ".." {
+            found.push(name);
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,97 @@
+//! The record of one project's trust as a file: read whole, written whole under a temporary name.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use rye_compiler::trust::Subject;
+use rye_compiler::world::ItemKind;
+use serde::{Deserialize, Serialize};
+
+use super::TrustError;
+
+/// The format this version writes; a newer one is refused.
+const FORMAT: u32 = 1;
+/// Bytes of a record.
+const MAX_RECORD: u64 = 16 << 20;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    pub format: u32,
+    /// The root of the project, for people: the file's name is its hash.
+    pub project: String,
+    pub trusted: Vec<Entry>,
+    /// What a person answered with "in this project" when a thread asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub capabilities: Vec<String>,
+}
+
+/// One trusted file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    pub kind: ItemKind,
+    pub id: String,
+    pub sha256: String,
+    /// Files of the project that its command names, with their hashes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub programs: BTreeMap<String, String>,
+}
+
+impl Entry {
+    pub(super) fn new(subject: &Subject) -> Self {
+        let Subject { kind, id, sha256 } = subject.clone();
+        Self { kind, id, sha256, programs: BTreeMap::new() }
+    }
+
+    pub(super) fn is_of(&self, subject: &Subject) -> bool {
+        self.kind == subject.kind && self.id == subject.id
+    }
+}
+
+/// The record at a path; an empty one where there is none.
+pub(super) fn read(path: &Path, project: &Path) -> Result<Record, TrustError> {
+    let fail = |source| TrustError::Io { path: path.to_owned(), source };
+    let empty =
+        Record { format: FORMAT, project: project.display().to_string(), trusted: Vec::new(), ..Record::default() };
+    let file = match fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(empty),
+        Err(source) => return Err(fail(source)),
+    };
+    if file.metadata().map_err(fail)?.mode() & 0o022 != 0 {
+        return Err(TrustError::Exposed { path: path.to_owned() });
+    }
+    let mut text = String::new();
+    file.take(MAX_RECORD).read_to_string(&mut text).map_err(fail)?;
+    let unreadable = |reason: String| TrustError::Unreadable { path: path.to_owned(), reason };
+    let record: Record = serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
+    if record.format > FORMAT {
+        return Err(unreadable(format!("it has format {}, this version reads {FORMAT}", record.format)));
+    }
+    Ok(record)
+}
+
+pub(super) fn write(path: &Path, record: &Record) -> Result<(), TrustError> {
+    let fail = |source| TrustError::Io { path: path.to_owned(), source };
+    let folder = path.parent().unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(fail)?;
+    let text = serde_json::to_vec_pretty(record).map_err(|error| fail(error.into()))?;
+    let mut random = [0_u8; 8];
+    getrandom::fill(&mut random).map_err(|error| fail(io::Error::other(error.to_string())))?;
+    let temporary = path.with_extension(format!("{:016x}.tmp", u64::from_le_bytes(random)));
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&temporary)
+        .and_then(|mut file| file.write_all(&text).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        fs::remove_file(&temporary).ok();
+    }
+    written.map_err(fail)
+}

@@ -1,0 +1,143 @@
+//! Trust is by content, by project and by user, and any change ends it.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::os::unix::fs::PermissionsExt;
+
+use rye_compiler::trust::ExecutesKind;
+use rye_compiler::world::ItemKind;
+
+use super::*;
+
+fn executes(id: &str, sha256: &str, programs: &[&str]) -> Executes {
+    Executes {
+        kind: ExecutesKind::Tool,
+        name: id.into(),
+        what: "starts".into(),
+        subjects: vec![Subject { kind: ItemKind::Tool, id: id.into(), sha256: sha256.into() }],
+        programs: programs.iter().map(|p| (*p).to_owned()).collect(),
+        place: None,
+    }
+}
+
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["user", "project", "other"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        Self { folder }
+    }
+
+    fn project(&self) -> PathBuf {
+        self.folder.path().canonicalize().unwrap().join("project")
+    }
+
+    fn trust(&self) -> Trust {
+        Trust::of(&self.folder.path().join("user"), &self.project(), BTreeSet::new())
+    }
+
+    fn is_trusted(&self, one: &Executes) -> bool {
+        self.trust().now().unwrap().missing(std::slice::from_ref(one)).unwrap().is_empty()
+    }
+}
+
+#[test]
+fn what_was_allowed_is_trusted_until_it_changes() {
+    let place = Place::new();
+    let (one, two) = (executes("a/b", "11", &[]), executes("c", "22", &[]));
+    assert!(!place.is_trusted(&one));
+    place.trust().allow(&[one.clone(), two.clone()]).unwrap();
+    assert!(place.is_trusted(&one) && place.is_trusted(&two));
+    assert!(!place.is_trusted(&executes("a/b", "12", &[])));
+    assert!(!place.is_trusted(&executes("a/c", "11", &[])));
+    // A change that is allowed takes the place of what was; nobody goes back without being asked.
+    place.trust().allow(&[executes("a/b", "12", &[])]).unwrap();
+    assert!(!place.is_trusted(&one) && place.is_trusted(&two));
+    let other = Trust::of(&place.folder.path().join("user"), &place.folder.path().join("other"), BTreeSet::new());
+    assert_eq!(other.now().unwrap().missing(std::slice::from_ref(&two)).unwrap().len(), 1);
+    assert!(place.trust().forget().unwrap() && !place.trust().forget().unwrap());
+    assert!(!place.is_trusted(&two));
+}
+
+#[test]
+fn files_that_a_command_names_are_part_of_it() {
+    let place = Place::new();
+    let script = place.project().join("run.sh");
+    fs::write(&script, "echo good").unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", place.project().join("out")).unwrap();
+    let one = executes("t", "11", &["bash", "run.sh", "later.sh", "out", "-c"]);
+    place.trust().allow(std::slice::from_ref(&one)).unwrap();
+    assert!(place.is_trusted(&one));
+    fs::write(&script, "echo bad").unwrap();
+    assert!(!place.is_trusted(&one));
+    fs::write(&script, "echo good").unwrap();
+    assert!(place.is_trusted(&one));
+    // One that was not there when it was allowed.
+    fs::write(place.project().join("later.sh"), "").unwrap();
+    assert!(!place.is_trusted(&one));
+}
+
+#[test]
+fn what_came_with_the_program_is_trusted_as_it_came() {
+    let place = Place::new();
+    let one = executes("t", "11", &["run.sh"]);
+    let trust = Trust::of(&place.folder.path().join("user"), &place.project(), one.subjects.iter().cloned().collect());
+    let missing = |one: &Executes| trust.now().unwrap().missing(std::slice::from_ref(one)).unwrap().len();
+    assert_eq!((missing(&one), missing(&executes("t", "12", &[]))), (0, 1));
+    fs::write(place.project().join("run.sh"), "echo not shipped").unwrap();
+    assert_eq!(missing(&one), 1);
+}
+
+#[test]
+fn the_record_is_the_users_alone() {
+    let place = Place::new();
+    let one = executes("t", "11", &[]);
+    place.trust().allow(std::slice::from_ref(&one)).unwrap();
+    let trust = place.trust();
+    let path = trust.path().unwrap();
+    assert!(path.starts_with(place.folder.path().join("user")));
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(path), mode(path.parent().unwrap())), (0o600, 0o700));
+    fs::set_permissions(path, fs::Permissions::from_mode(0o666)).unwrap();
+    assert!(matches!(trust.now(), Err(TrustError::Exposed { .. })));
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+    for broken in ["", "{}", "{\"format\":2,\"project\":\"\",\"trusted\":[]}", "[1]"] {
+        fs::write(path, broken).unwrap();
+        assert!(matches!(trust.now(), Err(TrustError::Unreadable { .. })), "{broken}");
+    }
+    assert!(matches!(Trust::Nothing.allow(&[one]), Err(TrustError::NoUserSpace)));
+}
+
+#[test]
+fn nothing_is_trusted_without_files_that_say_so() {
+    let place = Place::new();
+    let mut one = executes("t", "11", &[]);
+    one.subjects.clear();
+    place.trust().allow(std::slice::from_ref(&one)).unwrap();
+    assert!(!place.is_trusted(&one));
+    let all = [executes("t", "11", &[])];
+    assert_eq!(Trust::Nothing.now().unwrap().missing(&all).unwrap().len(), 1);
+    assert!(Trust::Everything.now().unwrap().missing(&all).unwrap().is_empty());
+}
+
+#[test]
+fn a_remembered_answer_is_one_capability_in_one_project() {
+    let place = Place::new();
+    let (bash, other) = ("rye.execute.tool.rye.bash.bash", "rye.execute.tool.rye.bash.other");
+    assert!(!place.trust().now().unwrap().allows(bash));
+    place.trust().allow(&[executes("t", "11", &[])]).unwrap();
+    place.trust().remember(bash).unwrap();
+    place.trust().remember(bash).unwrap();
+    let trust = place.trust();
+    let now = trust.now().unwrap();
+    assert_eq!(now.capabilities(), [bash]);
+    assert!(now.allows(bash) && !now.allows(other) && !now.allows("rye.execute.*"));
+    assert!(place.is_trusted(&executes("t", "11", &[])), "beside what was allowed");
+    place.trust().forget().unwrap();
+    assert!(!place.trust().now().unwrap().allows(bash));
+}

@@ -1,0 +1,355 @@
+//! Programs behind the wall, on this machine's kernel: what they try and what they get.
+#![allow(clippy::print_stderr, reason = "a test that is skipped says why")]
+
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rye_engine::tool::process::{Program, Wall, offers, run};
+
+/// Makes this binary run one command behind a wall: `__walled PROJECT WRITE NET COMMAND`; `WRITE` parted by commas.
+pub const WALLED: &str = "__walled";
+
+pub const TESTS: [(&str, fn()); 12] = [
+    ("wall: nothing outside the project is read", nothing_outside_is_read),
+    ("wall: nothing is written ungranted", nothing_is_written_ungranted),
+    ("wall: what is granted is written and no more", what_is_granted_is_written),
+    ("wall: the law is out of reach of a grant of everything", the_law_is_out_of_reach),
+    ("wall: the engine's record is not read", the_record_is_not_read),
+    ("wall: links lead nowhere new", links_lead_nowhere_new),
+    ("wall: no socket unless granted", no_socket_unless_granted),
+    ("wall: the owner's environment and memory are not read", the_owner_is_not_read),
+    ("wall: nobody outside is signalled", nobody_outside_is_signalled),
+    ("wall: temporary files are private and gone afterwards", temporary_files_are_private),
+    ("wall: usual programs run", usual_programs_run),
+    ("wall: a fork bomb ends", a_fork_bomb_ends),
+];
+
+/// What the process that was started with [`WALLED`] does.
+pub fn walled(project: &str, write: &str, net: &str, command: &str) {
+    let write = write.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect();
+    let net: Vec<String> = net.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect();
+    let program = Program {
+        program: "bash".into(),
+        arguments: vec!["-c".into(), command.into()],
+        folder: project.into(),
+        thread_id: "t-1".into(),
+        timeout: Duration::from_secs(40),
+        halt: rye_engine::tool::stop::Halt::never(),
+        wall: Some(Wall::new(Path::new(project), write, &net)),
+    };
+    let finished = super::runtime().block_on(run(&program)).unwrap();
+    std::io::stdout().write_all(finished.output.text.as_bytes()).unwrap();
+}
+
+/// A machine in a folder: a home with secrets, a user space, a project with its law.
+struct Machine {
+    folder: tempfile::TempDir,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let machine = Self { folder: tempfile::tempdir().unwrap() };
+        for (path, text) in [
+            ("home/.ssh/id_ed25519", "the secret key"),
+            ("home/.netrc", "the password"),
+            ("home/.cargo/credentials.toml", "the token"),
+            ("home/.gitconfig", "[user]\n\tname = Ada\n"),
+            ("user/.ai/keys/private.pem", "the private key"),
+            ("user/.ai/trust/x.json", "the trust"),
+            ("user/.ai/knowledge/x.md", "what the user knows"),
+            ("project/src/main.txt", "source"),
+            ("project/top.txt", "top"),
+            ("project/.env", "FROM_PROJECT=1"),
+            ("project/.git/config", "[core]"),
+            ("project/.git/hooks/pre-commit", "#!/bin/sh"),
+            ("project/sub/deep/.git/config", "[core]"),
+            ("project/sub/deep/code.txt", "code"),
+            ("project/.ai/config/agent/hooks.yaml", "hooks: []"),
+            ("project/.ai/directives/a.md", "# A"),
+            ("project/.ai/data/x.json", "{}"),
+            ("project/.ai/state/threads/t/transcript.jsonl", "the record"),
+            ("other/file.txt", "somebody else's"),
+        ] {
+            let path = machine.at(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        machine
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.folder.path().canonicalize().unwrap().join(path)
+    }
+
+    /// The output of a command behind a wall with these grants.
+    fn run(&self, write: &str, net: &str, command: &str) -> String {
+        let project = self.at("project");
+        let own = std::env::current_exe().unwrap();
+        let done = Command::new(own)
+            .args([WALLED, project.to_str().unwrap(), write, net, command])
+            .env("HOME", self.at("home"))
+            .env("RYE_USER_SPACE", self.at("user"))
+            .env("SECRET_API_KEY", "sk-of-the-owner")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr))
+    }
+
+    fn bare(&self, command: &str) -> String {
+        self.run("", "", command)
+    }
+}
+
+/// Whether this kernel has what a test is about; says so where it has not.
+fn is_offered(landlock: u8, sockets: bool) -> bool {
+    let offers = offers();
+    let enough = offers.landlock >= landlock && (offers.sockets || !sockets);
+    if !enough {
+        eprintln!("skipped: it needs Landlock {landlock} and sockets refused = {sockets}; this machine has {offers:?}");
+    }
+    enough
+}
+
+fn nothing_outside_is_read() {
+    if !is_offered(1, false) {
+        return;
+    }
+    let machine = Machine::new();
+    for path in [
+        "home/.ssh/id_ed25519",
+        "home/.netrc",
+        "home/.cargo/credentials.toml",
+        "user/.ai/keys/private.pem",
+        "user/.ai/trust/x.json",
+        "other/file.txt",
+    ] {
+        let said = machine.bare(&format!("cat {}", machine.at(path).display()));
+        assert!(said.contains("Permission denied"), "{path}: {said}");
+    }
+    assert!(machine.bare("ls ~/.ssh").contains("Permission denied"));
+    let shadow = machine.bare("cat /etc/shadow");
+    assert!(shadow.contains("Permission denied") || shadow.contains("No such file"), "{shadow}");
+    for (path, text) in [
+        ("user/.ai/knowledge/x.md", "what the user knows"),
+        ("project/src/main.txt", "source"),
+        ("project/.env", "FROM_PROJECT"),
+        ("project/.ai/directives/a.md", "# A"),
+    ] {
+        let said = machine.bare(&format!("cat {}", machine.at(path).display()));
+        assert!(said.contains(text), "{path}: {said}");
+    }
+    assert_eq!(machine.bare("echo $SECRET_API_KEY"), "\n");
+}
+
+fn nothing_is_written_ungranted() {
+    if !is_offered(3, false) {
+        return;
+    }
+    let machine = Machine::new();
+    for path in [
+        "project/new.txt",
+        "project/src/main.txt",
+        "project/src/new.txt",
+        "other/file.txt",
+        "other/new",
+        "home/.bashrc",
+        "user/.ai/knowledge/x.md",
+        "project/.git/hooks/pre-commit",
+    ] {
+        let said = machine.bare(&format!("echo x > {}", machine.at(path).display()));
+        assert!(said.contains("Permission denied"), "{path}: {said}");
+    }
+    for command in [
+        "truncate -s 0 src/main.txt",
+        "rm src/main.txt",
+        "mkdir src/x",
+        "mv src/main.txt src/b.txt",
+        "ln -s /etc src/l",
+    ] {
+        let said = machine.bare(command);
+        assert!(said.contains("Permission denied") || said.contains("Invalid cross-device link"), "{command}: {said}");
+    }
+    assert_eq!(fs::read_to_string(machine.at("project/src/main.txt")).unwrap(), "source");
+}
+
+fn what_is_granted_is_written() {
+    if !is_offered(3, false) {
+        return;
+    }
+    let machine = Machine::new();
+    let said = machine.run(
+        "out/,src",
+        "",
+        "echo a > out/a && echo b >> src/main.txt && mkdir src/d && mv src/main.txt src/d/m && cat src/d/m out/a",
+    );
+    assert_eq!(said, "sourceb\na\n");
+    assert!(machine.run("out/", "", "echo x > top.txt").contains("Permission denied"));
+    assert!(machine.run("out/", "", "echo x > sub/x").contains("Permission denied"));
+    for outside in ["../other", "/", "out/../../other", "", "./.."] {
+        let said = machine.run(outside, "", "echo x > ../other/x; echo x > top.txt");
+        assert_eq!(said.matches("Permission denied").count(), 2, "{outside}: {said}");
+        assert!(!machine.at("other/x").exists());
+    }
+    assert_eq!(machine.run("top.txt", "", "echo more >> top.txt; cat top.txt"), "topmore\n");
+    assert_eq!(machine.run(".ai/data/", "", "echo 1 > .ai/data/y && cat .ai/data/y"), "1\n");
+}
+
+fn the_law_is_out_of_reach() {
+    if !is_offered(3, false) {
+        return;
+    }
+    let machine = Machine::new();
+    for write in [".", "./", "sub,.git,.ai,.ai/config,.env,.ai/directives,."] {
+        for path in [
+            ".git/config",
+            ".git/hooks/pre-commit",
+            ".git/hooks/new",
+            ".env",
+            ".env.local",
+            ".ai/config/agent/hooks.yaml",
+            ".ai/directives/a.md",
+            ".ai/directives/b.md",
+            "sub/deep/.git/config",
+            ".ai/state/x",
+            "new.txt",
+        ] {
+            let said = machine.run(write, "", &format!("echo x > {path}"));
+            assert!(said.contains("Permission denied"), "{write}: {path}: {said}");
+        }
+        for (path, command) in [
+            (".git", "mv .git out"),
+            (".git", "rm -rf .git"),
+            (".env", "rm .env"),
+            (".ai", "mv .ai src/ai"),
+            ("sub/deep/.git", "mv sub/deep src/deep"),
+        ] {
+            machine.run(write, "", command);
+            assert!(machine.at("project").join(path).exists(), "{write}: {command}");
+        }
+        let said = machine.run(write, "", "echo 1 > src/ok && echo 2 > top.txt && echo 3 > sub/deep/code.txt && echo 4 > .ai/data/z && cat src/ok top.txt sub/deep/code.txt .ai/data/z");
+        assert_eq!(said, "1\n2\n3\n4\n", "{write}");
+    }
+}
+
+fn the_record_is_not_read() {
+    if !is_offered(1, false) {
+        return;
+    }
+    let machine = Machine::new();
+    for write in ["", ".", ".ai/data"] {
+        let said = machine.run(write, "", "cat .ai/state/threads/t/transcript.jsonl; grep -r record .");
+        assert!(said.contains("Permission denied") && !said.contains("the record"), "{write}: {said}");
+    }
+}
+
+fn links_lead_nowhere_new() {
+    if !is_offered(1, false) {
+        return;
+    }
+    let machine = Machine::new();
+    symlink(machine.at("home/.ssh"), machine.at("project/keys")).unwrap();
+    symlink(machine.at("other"), machine.at("project/out")).unwrap();
+    symlink(machine.at("project/.git"), machine.at("project/src/git")).unwrap();
+    assert!(machine.bare("cat keys/id_ed25519").contains("Permission denied"));
+    assert!(
+        machine.run("keys/,out/,.", "", "cat keys/id_ed25519; echo x > out/x").matches("Permission denied").count()
+            == 2
+    );
+    assert!(machine.run("src/", "", "echo x > src/git/config").contains("Permission denied"));
+    // A hard link into a writable folder would make the law writable.
+    let said = machine.run("src/", "", "ln .git/config src/config; ln .env src/env; echo x > src/config");
+    assert_eq!(fs::read_to_string(machine.at("project/.git/config")).unwrap(), "[core]", "{said}");
+}
+
+fn no_socket_unless_granted() {
+    if !is_offered(4, true) {
+        return;
+    }
+    let machine = Machine::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for (kind, command) in [
+        ("tcp", format!("exec 3<>/dev/tcp/127.0.0.1/{port} && echo open")),
+        ("udp", format!("exec 3<>/dev/udp/127.0.0.1/{port} && echo x >&3 && echo open")),
+    ] {
+        let said = machine.run(".", "", &command);
+        assert!(said.contains("Permission denied") && !said.contains("open"), "{kind}: {said}");
+        assert!(machine.run("", "127.0.0.1", &command).contains("open"), "{kind} granted");
+    }
+    let python = "/usr/bin/python3";
+    if Path::new(python).exists() {
+        for family in ["AF_UNIX", "AF_INET6", "AF_NETLINK"] {
+            let said = machine.bare(&format!("{python} -c 'import socket; socket.socket(socket.{family})'"));
+            assert!(said.contains("PermissionError"), "{family}: {said}");
+        }
+        let pair = "import socket; a, b = socket.socketpair(); a.send(b\"hi\"); print(b.recv(2))";
+        assert_eq!(machine.bare(&format!("{python} -c '{pair}'")), "b'hi'\n");
+    }
+}
+
+fn the_owner_is_not_read() {
+    if !is_offered(1, false) {
+        return;
+    }
+    let machine = Machine::new();
+    let own = std::process::id();
+    for file in ["environ", "maps", "mem"] {
+        let said = machine
+            .bare(&format!("cat /proc/{own}/{file} | tr '\\0' '\\n' | head -3; cat /proc/$PPID/{file} | head -c 100"));
+        assert!(said.matches("Permission denied").count() == 2, "{file}: {said}");
+    }
+}
+
+fn nobody_outside_is_signalled() {
+    if !is_offered(6, false) {
+        return;
+    }
+    let machine = Machine::new();
+    let said =
+        machine.bare(&format!("kill -0 {}; kill -STOP $PPID; kill -KILL $PPID; echo still here", std::process::id()));
+    assert_eq!(said.matches("Operation not permitted").count(), 3, "{said}");
+    assert!(said.ends_with("still here\n"));
+}
+
+fn temporary_files_are_private() {
+    if !is_offered(1, false) {
+        return;
+    }
+    let machine = Machine::new();
+    let said =
+        machine.bare("f=$(mktemp) && echo 1 > $f && cat $f && stat -c %a $TMPDIR && cat <<< here && echo $TMPDIR");
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.get(..3), Some(["1", "700", "here"].as_slice()), "{said}");
+    assert!(!Path::new(lines[3]).exists(), "{said}");
+    assert!(machine.bare("ls /tmp; echo x > /tmp/rye-wall-test").contains("Permission denied"));
+}
+
+fn usual_programs_run() {
+    let machine = Machine::new();
+    let said = machine.bare("ls src && sort top.txt && sh -c 'echo sh' && date > /dev/null && cat /proc/self/status | grep -c NoNewPrivs && id -u > /dev/null && echo end");
+    assert_eq!(said, "main.txt\ntop\nsh\n1\nend\n");
+    if Command::new("git").arg("--version").output().is_ok() {
+        assert_eq!(machine.bare("git config user.name"), "Ada\n");
+    }
+    assert!(machine.bare("no-such-program").contains("command not found"));
+    assert!(machine.bare("ulimit -c; ulimit -n").starts_with("0\n"));
+}
+
+/// It ends by itself too, after 4,095 processes, for the sake of whoever else uses this machine.
+fn a_fork_bomb_ends() {
+    let machine = Machine::new();
+    let start = Instant::now();
+    let bomb =
+        "bomb() { if [ $1 -gt 0 ]; then bomb $(($1 - 1)) & bomb $(($1 - 1)) & fi; sleep 30; }; bomb 11; echo all of it";
+    let said = machine.bare(bomb);
+    assert!(start.elapsed() < Duration::from_secs(25), "{:?}", start.elapsed());
+    let told: String = said.chars().rev().take(400).collect::<Vec<_>>().into_iter().rev().collect();
+    assert!(said.contains("processes at once") || said.contains("Resource temporarily unavailable"), "{told}");
+    assert!(!said.contains("all of it"), "{told}");
+}
