@@ -46,8 +46,8 @@ fn a_key_is_made_once_and_only_its_user_can_read_it() {
     let (_, made) = place.json(&["keys", "generate"]);
     let key = &made["keys"][0];
     assert_eq!((key["own"].as_bool(), key["key_id"].as_str().unwrap().len()), (Some(true), 16));
-    let mode = std::fs::metadata(key["file"].as_str().unwrap()).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
+    let rights = std::fs::metadata(key["file"].as_str().unwrap()).unwrap().permissions().mode();
+    assert_eq!(rights & 0o777, 0o600);
     let (_, again) = place.json(&["keys", "generate"]);
     assert_eq!(made, again);
     let id = key["key_id"].as_str().unwrap();
