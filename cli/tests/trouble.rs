@@ -186,16 +186,17 @@ fn ctrl_c_reaches_a_long_tool() {
     place.write(
         ".ai/directives/wait.md",
         "```xml\n<directive name=\"wait\" version=\"1.0.0\">\n<metadata><description>d</description>\
-         <model provider=\"scripted\" tier=\"fast\"/><permissions><execute><tool>rye.bash.bash</tool></execute>\
+         <model provider=\"scripted\" tier=\"fast\"/><permissions><execute><tool write=\"out/\">rye.bash.bash</tool></execute>\
          <acknowledge risk=\"elevated\">to wait</acknowledge></permissions></metadata>\n</directive>\n```\n\nWait.\n",
     );
     place.write(
         "script.yaml",
-        "steps:\n  - tool_calls: [{ name: rye_bash_bash, input: { command: 'touch begun; sleep 60' } }]\n  - Done.\n",
+        "steps:\n  - tool_calls: [{ name: rye_bash_bash, input: { command: 'touch out/begun; sleep 60' } }]\n  - Done.\n",
     );
+    place.write("out/before", "");
     let child =
         place.command(&["run", "wait", "--format", "json"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
-    let begun = place.project().join("begun");
+    let begun = place.project().join("out/begun");
     let patience = Instant::now() + Duration::from_secs(30);
     while !begun.exists() {
         assert!(Instant::now() < patience, "the tool never began");

@@ -106,7 +106,7 @@ fn show(all: &[Executes], now: &Trusted<'_>, spaces: &Spaces, report: &Report) -
         match report.format() {
             Format::Plain => report.line(&printable(&format!("allowed\tcapability\t{capability}")))?,
             Format::Human | Format::Json => {
-                report.line(&printable(&format!("allowed      capability {capability}")))?
+                report.line(&printable(&format!("allowed      capability {capability}")))?;
             }
         }
     }
