@@ -111,6 +111,14 @@ pub enum Command {
     Lock(command::lock::LockArgs),
     /// Begin a project: `.ai/` with a first directive, or a copy of an example
     Init(command::init::InitArgs),
+    /// Write a first version of an item
+    New(command::new::NewArgs),
+    /// Print an item as the model reads it, look for items, or copy one into another space
+    #[command(visible_alias = "search")]
+    Fetch(command::fetch::FetchArgs),
+    /// The MCP servers of the project, and the items their tools become
+    #[cfg(feature = "mcp")]
+    Mcp(command::mcp::McpArgs),
     /// Run a directive, or go on with a thread
     Run(Box<command::run::RunArgs>),
     /// Where model calls can go: addresses, keys, models, prices, and whether they answer

@@ -6,11 +6,15 @@ pub mod completions;
 pub mod doctor;
 pub mod eval;
 pub mod explain;
+pub mod fetch;
 pub mod fmt;
 pub mod graph;
 pub mod init;
 pub mod keys;
 pub mod lock;
+#[cfg(feature = "mcp")]
+pub mod mcp;
+pub mod new;
 pub mod plan;
 pub mod providers;
 pub mod run;
@@ -43,6 +47,10 @@ pub fn run(args: Args, report: &Report) -> Result<Exit, Failure> {
         Command::Graph(graph) => graph::run(&graph, global, report),
         Command::Lock(lock) => lock::run(&lock, global, report),
         Command::Init(init) => init::run(&init, report),
+        Command::New(new) => new::run(&new, global, report),
+        Command::Fetch(fetch) => fetch::run(&fetch, global, report),
+        #[cfg(feature = "mcp")]
+        Command::Mcp(mcp) => mcp::run(&mcp, global, report),
         Command::Run(run) => run::run(&run, global, report),
         Command::Providers(providers) => providers::run(&providers, global, report),
         Command::Threads(threads) => threads::run(&threads, global, report),

@@ -2,13 +2,15 @@
 //! is opened: the same value serves the palette, the gate and the engine's registry.
 
 mod argv;
+mod http;
 mod read;
 
 use rye_grammar::Span;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use argv::{ArgvError, fill, holes};
+pub use argv::{ArgvError, Given, Hole, RUNTIME, fill, fill_text, holes};
+pub use http::{HttpBody, HttpSpec, Method};
 
 /// A tool as declared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -25,6 +27,12 @@ pub struct ToolSpec {
     /// May be run again after a crash that left its outcome unknown.
     pub idempotent: bool,
     pub needs: Needs,
+    /// Names of the variables of rye's own environment that it gets, beside those every program gets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub environment: Vec<String>,
+    /// Settings it is handed as the parameter `resolved_config`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<ConfigSource>,
     pub version: Option<String>,
     pub category: Option<String>,
 }
@@ -37,7 +45,57 @@ pub enum ToolKind {
     Builtin { name: String },
     /// A program and its arguments, never through a shell. See [`fill`] for the holes.
     Command { argv: Vec<String> },
+    /// The file itself is the program.
+    Script { language: ScriptLanguage, entry: ScriptEntry },
+    /// One request.
+    Http(HttpSpec),
+    /// A tool of an MCP server, under the server's own name. `sha256` is of its definition when it was listed,
+    /// `server_sha256` of what the settings said then of how the server is reached.
+    Mcp { server: String, tool: String, sha256: String, server_sha256: String },
 }
+
+/// What runs a script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScriptLanguage {
+    Python,
+    JavaScript,
+    TypeScript,
+    Shell,
+}
+
+/// How a script is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScriptEntry {
+    /// `execute(params, project_path)`, awaited where it is asynchronous; what it returns is the result.
+    Execute,
+    /// `main()`, with the parameters as JSON on its input; what it returns or prints is the result.
+    Main,
+    /// From its first line on, as shells do.
+    Whole,
+}
+
+/// `CONFIG_RESOLVE`: a settings item and how the spaces' files become one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConfigSource {
+    /// The item's id: `web/search` is `.ai/config/web/search.yaml`.
+    pub id: rye_grammar::ItemId,
+    pub mode: ConfigMode,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConfigMode {
+    /// All spaces, the higher laid on the lower.
+    DeepMerge,
+    /// The highest space that has it.
+    FirstMatch,
+}
+
+/// The parameter in which a tool finds its settings.
+pub const RESOLVED_CONFIG: &str = "resolved_config";
 
 /// What a tool must be granted before it may run (`language.md` 9, Needs).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

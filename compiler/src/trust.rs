@@ -119,20 +119,35 @@ pub fn of_tools(items: &Items<'_>, plan: &Plan) -> Vec<Executes> {
     reached.filter_map(of_one).collect()
 }
 
-/// A tool of the project that starts a program; `None` for any other.
+/// A tool of the project that starts a program, or sends what it finds in the environment; `None` for any other.
 pub fn of_tool(tool: &Tool, sha256: String, sources: &Sources) -> Option<Executes> {
     let Tool { file, spec } = tool;
-    let ToolKind::Command { argv } = &spec.kind else { return None };
     if file.space != Space::Project {
         return None;
     }
-    let fixed = argv.iter().filter(|part| holes(part).is_ok_and(|holes| holes.is_empty()));
+    let given = if spec.environment.is_empty() {
+        String::new()
+    } else {
+        format!(", given {} of the environment", spec.environment.join(", "))
+    };
+    let (what, programs) = match &spec.kind {
+        ToolKind::Builtin { .. } => return None,
+        ToolKind::Command { argv } => {
+            let fixed = argv.iter().filter(|part| holes(part).is_ok_and(|holes| holes.is_empty()));
+            (format!("starts {}", serde_json::to_string(argv).unwrap_or_default()), fixed.cloned().collect())
+        }
+        // The file itself is the program, and its hash the subject's.
+        ToolKind::Script { .. } => ("runs its own code".to_owned(), Vec::new()),
+        ToolKind::Http(_) if spec.environment.is_empty() => return None,
+        ToolKind::Http(http) => (format!("sends requests to {}", http.url), Vec::new()),
+        ToolKind::Mcp { server, .. } => (format!("starts or asks the MCP server `{server}`"), Vec::new()),
+    };
     Some(Executes {
         kind: ExecutesKind::Tool,
         name: file.id.to_string(),
-        what: line(&format!("starts {}", serde_json::to_string(argv).unwrap_or_default())),
+        what: line(&format!("{what}{given}")),
         subjects: vec![Subject { kind: ItemKind::Tool, id: file.id.to_string(), sha256 }],
-        programs: fixed.cloned().collect(),
+        programs,
         place: sources.get(file.source).map(|source| Place { file: source.path.to_string(), line: 1, column: 1 }),
     })
 }

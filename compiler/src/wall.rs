@@ -41,7 +41,9 @@ impl WallKind {
     /// The wall of a tool by how it is run.
     pub fn of(kind: &ToolKind) -> Self {
         match kind {
-            ToolKind::Command { .. } => Self::Process,
+            ToolKind::Command { .. } | ToolKind::Script { .. } => Self::Process,
+            // A server's program runs outside of any wall: it is the user's own, by trust of its items.
+            ToolKind::Http(_) | ToolKind::Mcp { .. } => Self::Engine,
             ToolKind::Builtin { name } if PROCESS_TOOLS.contains(&name.as_str()) => Self::Process,
             ToolKind::Builtin { name } if FILE_TOOLS.contains(&name.as_str()) => Self::Files,
             ToolKind::Builtin { .. } => Self::Engine,

@@ -7,6 +7,7 @@ mod recording;
 use std::sync::Arc;
 
 use rye_grammar::ItemId;
+use rye_grammar::tool_header::ScriptReader;
 use serde::{Deserialize, Serialize};
 
 pub use map::MapWorld;
@@ -150,6 +151,8 @@ pub trait World {
     /// What the project holds beside items, sorted: the folders directly in `.ai/`, the files there, and the files in
     /// the folders of the kinds that are no items.
     fn strays(&self) -> Result<Vec<Stray>, WorldError>;
+    /// Who reads the constants of Python and JavaScript tools: pure, from the text alone (decision 0005).
+    fn scripts(&self) -> &dyn ScriptReader;
 }
 
 impl<W: World + ?Sized> World for &W {
@@ -161,5 +164,8 @@ impl<W: World + ?Sized> World for &W {
     }
     fn strays(&self) -> Result<Vec<Stray>, WorldError> {
         (**self).strays()
+    }
+    fn scripts(&self) -> &dyn ScriptReader {
+        (**self).scripts()
     }
 }

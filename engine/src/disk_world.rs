@@ -18,8 +18,10 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 use rye_compiler::world::{Entry, ItemKind, Located, Space, Stray, World, WorldError};
 use rye_grammar::ItemId;
+use rye_grammar::tool_header::ScriptReader;
 
 use crate::keys::{Standing, TrustStore};
+use crate::scripts::Scripts;
 use listing::Listing;
 pub use signing::{FileStanding, Require};
 
@@ -221,6 +223,10 @@ impl World for DiskWorld {
         }
         strays.sort();
         Ok(strays)
+    }
+
+    fn scripts(&self) -> &dyn ScriptReader {
+        &Scripts
     }
 }
 

@@ -187,7 +187,7 @@ impl EngineOptions {
         });
         let providers = Arc::new(Connections { environment, project: project.to_path_buf(), trust: trust.clone() });
         let (asker, disk) = (None, None);
-        let (clock, tools) = (Arc::new(SystemClock), Tools::standard());
+        let (clock, tools) = (Arc::new(SystemClock), Tools::standard().with_user_space(user));
         Ok(Self { world, providers, clock, asker, keys, disk, tools, trust })
     }
 }

@@ -15,6 +15,7 @@ pub mod prove;
 pub mod provider;
 pub mod replay;
 pub mod retry;
+pub mod scripts;
 pub mod session;
 pub mod store;
 pub mod thread;

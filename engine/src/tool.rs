@@ -3,13 +3,19 @@
 pub mod builtin;
 pub mod command;
 pub mod confine;
+pub mod environment;
 pub mod guard;
+pub mod http;
+#[cfg(feature = "mcp")]
+pub mod mcp;
 pub mod primary;
 pub mod process;
 pub mod registry;
 pub mod schema;
+pub mod script;
 pub mod secrets;
 pub mod stop;
+pub mod web;
 
 use std::path::PathBuf;
 use std::time::Duration;

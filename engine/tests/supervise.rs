@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use rye_engine::tool::process::{Exit, Finished, Program, run, supervise_if_asked};
+use rye_engine::tool::process::{Exit, Finished, Program, Streams, run, supervise_if_asked};
 
 /// Makes this binary run one command as an owner and nothing else: `__own FILE COMMAND`.
 const OWN: &str = "__own";
@@ -34,6 +34,7 @@ fn main() -> ExitCode {
     let trials = [
         ("ends as the program ends", ends_as_the_program_ends as fn()),
         ("passes both streams and no input", passes_both_streams_and_no_input),
+        ("hands the input on, however long", hands_the_input_on),
         ("names a program that is not there", names_a_program_that_is_not_there),
         ("lets a polite program clean up", lets_a_polite_program_clean_up),
         ("ends what escaped into a session of its own", ends_what_escaped),
@@ -59,6 +60,9 @@ fn done(command: &str, timeout: Duration) -> Finished {
         timeout,
         halt: rye_engine::tool::stop::Halt::never(),
         wall: None,
+        input: Vec::new(),
+        environment: Vec::new(),
+        streams: Streams::Together,
     };
     runtime().block_on(run(&program)).unwrap()
 }
@@ -97,6 +101,26 @@ fn passes_both_streams_and_no_input() {
     assert_eq!(f.output.text, "a\nb\nHOME LANG PATH PWD RYE_PARENT_THREAD_ID SHLVL TERM _ ");
 }
 
+fn hands_the_input_on() {
+    let mut program = Program {
+        program: "bash".into(),
+        arguments: vec!["-c".into(), "wc -c; echo log >&2".into()],
+        folder: std::env::temp_dir(),
+        thread_id: "t-1".into(),
+        timeout: Duration::from_secs(20),
+        halt: rye_engine::tool::stop::Halt::never(),
+        wall: None,
+        input: vec![b'x'; 300_000],
+        environment: Vec::new(),
+        streams: Streams::Apart,
+    };
+    let finished = runtime().block_on(run(&program)).unwrap();
+    assert_eq!((finished.output.text.trim(), finished.errors.text.trim()), ("300000", "log"));
+    // Who never reads is not waited for.
+    program.arguments = vec!["-c".into(), "exit 4".into()];
+    assert_eq!(runtime().block_on(run(&program)).unwrap().exit, Exit::Code(4));
+}
+
 fn names_a_program_that_is_not_there() {
     let program = Program {
         program: "no-such-program-here".into(),
@@ -106,6 +130,9 @@ fn names_a_program_that_is_not_there() {
         timeout: Duration::from_mins(1),
         halt: rye_engine::tool::stop::Halt::never(),
         wall: None,
+        input: Vec::new(),
+        environment: Vec::new(),
+        streams: Streams::Together,
     };
     let f = runtime().block_on(run(&program)).unwrap();
     assert_eq!(f.exit, Exit::Code(127));
@@ -176,6 +203,9 @@ fn ends_all_when_nobody_waits_any_more() {
             timeout: Duration::from_mins(1),
             halt: rye_engine::tool::stop::Halt::never(),
             wall: None,
+            input: Vec::new(),
+            environment: Vec::new(),
+            streams: Streams::Together,
         };
         let task = tokio::spawn(async move { run(&program).await });
         while std::fs::read_to_string(&file).unwrap_or_default().lines().count() < 2 {

@@ -29,6 +29,14 @@ pub enum SyntaxError {
     #[error("{message}")]
     #[diagnostic(code(rye::syntax::capability))]
     Capability { message: String, span: Span, label: String, help: Option<String> },
+    /// A Python, JavaScript or TypeScript file that is none.
+    #[error("{message}")]
+    #[diagnostic(code(rye::syntax::script))]
+    Script { message: String, span: Span, label: String, help: Option<String> },
+    /// A declaring constant of a script whose value a run would have to make.
+    #[error("{message}")]
+    #[diagnostic(code(rye::syntax::constant))]
+    Constant { message: String, span: Span, label: String, help: Option<String> },
 }
 
 impl SyntaxError {
@@ -41,7 +49,9 @@ impl SyntaxError {
             | Self::Condition { span, .. }
             | Self::Template { span, .. }
             | Self::Reference { span, .. }
-            | Self::Capability { span, .. } => *span,
+            | Self::Capability { span, .. }
+            | Self::Script { span, .. }
+            | Self::Constant { span, .. } => *span,
         }
     }
 
@@ -63,7 +73,9 @@ impl SyntaxError {
             | Self::Condition { help, .. }
             | Self::Template { help, .. }
             | Self::Reference { help, .. }
-            | Self::Capability { help, .. } => help.as_deref(),
+            | Self::Capability { help, .. }
+            | Self::Script { help, .. }
+            | Self::Constant { help, .. } => help.as_deref(),
         }
     }
 
@@ -77,6 +89,8 @@ impl SyntaxError {
             Self::Template { .. } => "syntax::template",
             Self::Reference { .. } => "syntax::reference",
             Self::Capability { .. } => "syntax::capability",
+            Self::Script { .. } => "syntax::script",
+            Self::Constant { .. } => "syntax::constant",
         }
     }
 
@@ -88,7 +102,9 @@ impl SyntaxError {
             | Self::Condition { label, .. }
             | Self::Template { label, .. }
             | Self::Reference { label, .. }
-            | Self::Capability { label, .. } => label,
+            | Self::Capability { label, .. }
+            | Self::Script { label, .. }
+            | Self::Constant { label, .. } => label,
         }
     }
 
@@ -102,7 +118,9 @@ impl SyntaxError {
             | Self::Condition { span, .. }
             | Self::Template { span, .. }
             | Self::Reference { span, .. }
-            | Self::Capability { span, .. } => *span = limit,
+            | Self::Capability { span, .. }
+            | Self::Script { span, .. }
+            | Self::Constant { span, .. } => *span = limit,
         }
         self
     }

@@ -1,5 +1,7 @@
 //! Tool headers: metadata read from a tool file without running it.
 
+mod script;
+
 use crate::Parsed;
 use crate::data::{Kind, Node};
 use crate::error::SyntaxError;
@@ -8,11 +10,23 @@ use crate::signature::{self, SignatureLine};
 use crate::span::{SourceId, Span, Spanned};
 use crate::yaml;
 
+pub use script::{Constant, Script, ScriptReader, Unread};
+
 /// The metadata of a tool as one mapping, whatever the language of its file; keys as in YAML tools.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolTree {
     pub signature: Option<Spanned<SignatureLine>>,
     pub metadata: Node,
+    /// What a file that is itself the program says of itself; `None` for YAML.
+    pub script: Option<ScriptShape>,
+}
+
+/// A tool that is its own program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScriptShape {
+    pub language: ToolLanguage,
+    /// Names another file can call: top-level ones of Python, exported ones of JavaScript; none in a shell script.
+    pub names: Vec<String>,
 }
 
 /// The language a tool is written in.
@@ -22,25 +36,67 @@ pub enum ToolLanguage {
     Yaml,
     /// `.sh`: a `# rye: {…}` comment in the header.
     Shell,
-    /// `.py`: module constants, not read yet.
+    /// `.py`: module constants.
     Python,
-    /// `.js`, `.mjs`, `.ts`: exported constants, not read yet.
+    /// `.js`, `.mjs`: exported constants.
     JavaScript,
+    /// `.ts`: the same.
+    TypeScript,
 }
 
-/// Reads the metadata of a tool file (`language.md` 2). Python and JavaScript tools answer an empty mapping: their
-/// constants are read from the syntax tree once there is a reader for it, and never guessed from the text.
-pub fn parse(source: SourceId, text: &str, language: ToolLanguage) -> Parsed<ToolTree> {
+impl ToolLanguage {
+    pub const ALL: [Self; 5] = [Self::Yaml, Self::Shell, Self::Python, Self::JavaScript, Self::TypeScript];
+
+    /// The language of a path's extension; `None` where no tool ends like that.
+    pub fn of_path(path: &str) -> Option<Self> {
+        match path.rsplit_once('.')?.1 {
+            "yaml" | "yml" => Some(Self::Yaml),
+            "sh" => Some(Self::Shell),
+            "py" => Some(Self::Python),
+            "js" | "mjs" => Some(Self::JavaScript),
+            "ts" => Some(Self::TypeScript),
+            _ => None,
+        }
+    }
+
+    /// What people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Yaml => "YAML",
+            Self::Shell => "a shell script",
+            Self::Python => "Python",
+            Self::JavaScript => "JavaScript",
+            Self::TypeScript => "TypeScript",
+        }
+    }
+}
+
+/// Reads the metadata of a tool file (`language.md` 2). The constants of Python and JavaScript come from `scripts`, which
+/// has the syntax trees; nothing is ever guessed from their text.
+pub fn parse(source: SourceId, text: &str, language: ToolLanguage, scripts: &dyn ScriptReader) -> Parsed<ToolTree> {
     let signature = signature::parse(source, text);
     let start = signature::content_start(signature.as_ref());
     let empty = |at: usize| Node::new(Kind::Map(Vec::new()), Span::new(source, at, at));
+    let mut names = Vec::new();
     let metadata = match language {
         ToolLanguage::Yaml => yaml::parse_at(source, text.get(start..).unwrap_or_default(), start),
         ToolLanguage::Shell => match shell_header(text, start) {
             Some(header) => yaml::parse_at(source, &header.yaml, header.start),
             None => Parsed::clean(empty(start)),
         },
-        ToolLanguage::Python | ToolLanguage::JavaScript => Parsed::clean(empty(start)),
+        ToolLanguage::Python | ToolLanguage::JavaScript | ToolLanguage::TypeScript => {
+            let read = scripts.read(source, text, language);
+            names = read.tree.names;
+            let (node, mut errors) = script::metadata(read.tree.constants, &empty(start));
+            errors.splice(0..0, read.errors);
+            Parsed { tree: node, errors }
+        }
+    };
+    let script = match language {
+        ToolLanguage::Yaml => None,
+        ToolLanguage::Shell | ToolLanguage::Python | ToolLanguage::JavaScript | ToolLanguage::TypeScript => {
+            Some(ScriptShape { language, names })
+        }
     };
     let mut errors = metadata.errors;
     let metadata = match metadata.tree {
@@ -57,7 +113,7 @@ pub fn parse(source: SourceId, text: &str, language: ToolLanguage) -> Parsed<Too
             empty(node.span.range().start)
         }
     };
-    Parsed { tree: ToolTree { signature, metadata }, errors }
+    Parsed { tree: ToolTree { signature, metadata, script }, errors }
 }
 
 /// The `# rye:` comment of a script, as YAML at its place in the file.

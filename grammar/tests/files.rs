@@ -4,8 +4,8 @@
 use rye_grammar::data::{Kind, Node};
 use rye_grammar::directive::{self, DirectiveTree};
 use rye_grammar::knowledge::{self, KnowledgeFormat, KnowledgeTree};
-use rye_grammar::tool_header::{self, ToolLanguage};
-use rye_grammar::{Parsed, SourceId, SyntaxError, hooks, xml, yaml};
+use rye_grammar::tool_header::{self, Constant, Script, ScriptReader, ToolLanguage};
+use rye_grammar::{Parsed, SourceId, Span, Spanned, SyntaxError, hooks, xml, yaml};
 use serde_json::{Value, json};
 
 const SOURCE: SourceId = SourceId(0);
@@ -180,7 +180,7 @@ fn knowledge_in_yaml() {
 }
 
 fn tool(text: &str, language: ToolLanguage) -> (Value, Vec<SyntaxError>) {
-    let parsed = tool_header::parse(SOURCE, text, language);
+    let parsed = tool_header::parse(SOURCE, text, language, &tool_header::Unread);
     (parsed.tree.metadata.to_value(), parsed.errors)
 }
 
@@ -199,15 +199,47 @@ fn tools() {
     for text in ["ls\n# rye: {a: 1}\n", "", "#!/bin/sh\n# rye:later\nls\n", "# rye:signed:a:b:c:d\n# rye:signed:x\n"] {
         assert_eq!(tool(text, ToolLanguage::Shell), (json!({}), vec![]), "{text}");
     }
-    for language in [ToolLanguage::Python, ToolLanguage::JavaScript] {
-        assert_eq!(tool("__version__ = '1'\nexport const x = 1\n", language), (json!({}), vec![]));
+    // Without a reader a script is an error, never an empty declaration.
+    for language in [ToolLanguage::Python, ToolLanguage::JavaScript, ToolLanguage::TypeScript] {
+        let (value, errors) = tool("__version__ = '1'\n", language);
+        assert_eq!((value, codes(&errors)), (json!({}), vec!["syntax::script"]));
     }
+}
+
+/// Answers these constants, whatever the text.
+struct Says(Vec<Constant>);
+
+impl ScriptReader for Says {
+    fn read(&self, _: SourceId, _: &str, _: ToolLanguage) -> Parsed<Script> {
+        Parsed::clean(Script { constants: self.0.clone(), names: vec!["execute".into()] })
+    }
+}
+
+#[test]
+fn constants_of_scripts() {
+    let span = Span::new(SOURCE, 0, 1);
+    let constant = |name: &str, value: Option<&str>| Constant {
+        name: Spanned::new(name.to_owned(), span),
+        value: value.map(|v| Node::new(Kind::String(v.to_owned()), span)).ok_or(span),
+    };
+    let says = Says(vec![
+        constant("__tool_description__", Some("counts")),
+        constant("own", None),
+        constant("__version__", None),
+        constant("__tool_description__", Some("again")),
+    ]);
+    let parsed = tool_header::parse(SOURCE, "x", ToolLanguage::Python, &says);
+    assert_eq!(parsed.tree.metadata.to_value(), json!({"description": "counts"}));
+    let messages: Vec<String> = parsed.errors.iter().map(ToString::to_string).collect();
+    assert_eq!(messages, ["`__version__` is not constant", "`__tool_description__` gets a value twice"]);
+    assert_eq!(codes(&parsed.errors), ["syntax::constant"; 2]);
+    assert_eq!(parsed.tree.script.unwrap().names, ["execute"]);
 }
 
 #[test]
 fn spans_of_a_shell_header() {
     let text = "#!/bin/sh\n# rye: {description: \"é\",\n#   kind: [command]}\nls\n";
-    let tree = tool_header::parse(SOURCE, text, ToolLanguage::Shell).tree.metadata;
+    let tree = tool_header::parse(SOURCE, text, ToolLanguage::Shell, &tool_header::Unread).tree.metadata;
     assert_eq!(text.get(tree.get("kind").unwrap().span.range()), Some("[command]"));
     let text = "#!/bin/sh\n# rye: {a: 1,\n#   a: 2}\nls\n";
     let errors = tool(text, ToolLanguage::Shell).1;

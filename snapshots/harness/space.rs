@@ -4,7 +4,7 @@ use rye_compiler::world::{MapWorld, Space};
 
 /// A world that holds the standard library and nothing else.
 pub fn standard_library() -> MapWorld<'static> {
-    let mut world = MapWorld::new();
+    let mut world = MapWorld::new().reading(&rye_engine::scripts::Scripts);
     for (path, bytes) in rye_stdlib::files() {
         world.insert(Space::System, &path, bytes);
     }

@@ -127,7 +127,7 @@ pub fn run(args: &RunArgs, global: &Global, report: &Report) -> Result<Exit, Fai
 }
 
 /// The plan, with its warnings shown; or what is wrong, shown as `rye check` does, and the exit code for it.
-fn compiled(
+pub fn compiled(
     id: &str,
     call: &CallArgs,
     parent: Option<&ParentThread>,

@@ -11,9 +11,13 @@ use schemars::{Schema, schema_for};
 use crate::Failure;
 use crate::command::assert::AssertOutput;
 use crate::command::check::CheckOutput;
+use crate::command::fetch::FetchOutput;
 use crate::command::fmt::FmtOutput;
 use crate::command::init::InitOutput;
 use crate::command::lock::LockOutput;
+#[cfg(feature = "mcp")]
+use crate::command::mcp::McpServerOutput;
+use crate::command::new::NewOutput;
 use crate::command::plan::NoPlanOutput;
 use crate::command::providers::{ProviderTestOutput, ProvidersOutput};
 use crate::command::run::{DetachOutput, EventOutput, RunOutput};
@@ -48,6 +52,7 @@ enum Output {
     Diagnostic,
     Eval,
     Event,
+    Fetch,
     Fmt,
     Graph,
     Init,
@@ -55,6 +60,9 @@ enum Output {
     Lock,
     LockFile,
     Matrix,
+    #[cfg(feature = "mcp")]
+    Mcp,
+    New,
     Run,
     Search,
     Thread,
@@ -78,6 +86,7 @@ impl Output {
             Self::Diagnostic => schema_for!(DiagnosticOutput),
             Self::Eval => schema_for!(EvalOutput),
             Self::Event => schema_for!(EventOutput),
+            Self::Fetch => schema_for!(FetchOutput),
             Self::Fmt => schema_for!(FmtOutput),
             Self::PlanGraph => schema_for!(GraphReport),
             Self::Graph => schema_for!(ItemGraph),
@@ -86,6 +95,9 @@ impl Output {
             Self::Matrix => schema_for!(Matrix),
             Self::Init => schema_for!(InitOutput),
             Self::Repair => schema_for!(RepairOutput),
+            #[cfg(feature = "mcp")]
+            Self::Mcp => schema_for!(Vec<McpServerOutput>),
+            Self::New => schema_for!(NewOutput),
             Self::Run => schema_for!(RunOutput),
             Self::Thread => schema_for!(ShowOutput),
             Self::Threads => schema_for!(ListOutput),

@@ -33,13 +33,12 @@ codes! {
         "untrusted-parameter" "wrong-action";
     "compiler" "interface": "missing-input" "type" "unknown-input" "unknown-output" "unused-input";
     "compiler" "item": "ambiguous" "escapes-space" "invalid-value" "missing" "name-mismatch" "repeated" "shadows"
-        "signature" "stray" "unknown" "unknown-call" "unknown-key" "unreadable"
-        "unsupported";
+        "signature" "stray" "unknown" "unknown-call" "unknown-key" "unreadable";
     "compiler" "limit": "cannot-afford-one-turn" "invalid" "never-binds" "unknown" "unpriced";
     "compiler" "model": "unknown" "unpriced";
     "compiler" "palette": "collision" "describes-ungranted" "dropped" "name" "undescribed";
     "compiler" "plan": "not-total" "unbounded" "ungated" "unreachable";
-    "grammar" "syntax": "capability" "condition" "fence" "reference" "template" "xml" "yaml";
+    "grammar" "syntax": "capability" "condition" "constant" "fence" "reference" "script" "template" "xml" "yaml";
 }
 
 /// The page of a code, with or without `rye::` before it.

@@ -51,9 +51,6 @@ pub enum ItemError {
     /// A file or folder under `.ai/` that nothing reads; `reason` says why, as a clause.
     #[error("nothing reads `{path}`: {reason}")]
     Stray { path: String, reason: String, suggestion: Option<String> },
-    /// A tool in a language whose metadata has no reader.
-    #[error("`{id}` is no tool yet: what a `.{ending}` file declares is not read")]
-    Unsupported { id: String, ending: String, span: Span },
     /// A body tells the model to use an item that does not exist; `what` is its kind.
     #[error("the body names the {what} `{id}`, which does not exist")]
     UnknownCall { what: &'static str, id: String, span: Span, suggestion: Option<String> },
@@ -78,13 +75,12 @@ impl Problem for ItemError {
             Self::Stray { .. } => "item::stray",
             Self::UnknownCall { .. } => "item::unknown-call",
             Self::Shadows { .. } => "item::shadows",
-            Self::Unsupported { .. } => "item::unsupported",
         }
     }
 
     fn severity(&self) -> Severity {
         match self {
-            Self::Stray { .. } | Self::UnknownCall { .. } | Self::Unsupported { .. } => Severity::Warning,
+            Self::Stray { .. } | Self::UnknownCall { .. } => Severity::Warning,
             Self::Shadows { .. } => Severity::Advice,
             Self::Unknown { .. }
             | Self::UnknownKey { .. }
@@ -129,16 +125,6 @@ impl Problem for ItemError {
             Self::UnknownCall { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some("the model will try it and be told that there is no such item: correct the id, or create the item".into())
             }),
-            Self::Unsupported { id, ending, .. } => {
-                let interpreter = match ending.as_str() {
-                    "py" => "python3",
-                    "ts" => "tsx",
-                    _ => "node",
-                };
-                Some(format!(
-                    "describe it in a YAML tool of another id: `kind: command` and `command: [{interpreter}, .ai/tools/{id}.{ending}]`"
-                ))
-            }
             Self::Shadows { tokens: (over, under), .. } => {
                 let difference = if over >= under {
                     format!("{} tokens more", over - under)
@@ -160,7 +146,6 @@ impl Problem for ItemError {
                 span.iter().map(|s| label(*s, format!("no {} has this id", kind.word()))).collect()
             }
             Self::UnknownCall { what, span, .. } => vec![label(*span, format!("no {what} has this name"))],
-            Self::Unsupported { span, .. } => vec![label(*span, "granted or not, no thread can run it")],
             Self::Shadows { span, .. } => vec![label(*span, "read instead of the standard library's")],
             Self::UnknownKey { what, of, span, .. } => vec![label(*span, format!("no {what} of {of}"))],
             Self::NameMismatch { expected, span, .. } => vec![label(*span, format!("expected `{expected}`"))],

@@ -37,6 +37,8 @@ fn parts(error: &SyntaxError) -> Parts<'_> {
         SyntaxError::Template { span, label, help, .. } => ("syntax::template", span, label, help, None),
         SyntaxError::Reference { span, label, help, .. } => ("syntax::reference", span, label, help, None),
         SyntaxError::Capability { span, label, help, .. } => ("syntax::capability", span, label, help, None),
+        SyntaxError::Script { span, label, help, .. } => ("syntax::script", span, label, help, None),
+        SyntaxError::Constant { span, label, help, .. } => ("syntax::constant", span, label, help, None),
     };
     Parts { code, span: *span, label, help, other }
 }

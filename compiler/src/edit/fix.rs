@@ -52,8 +52,7 @@ fn replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
             | ItemError::Signature { .. }
             | ItemError::Stray { .. }
             | ItemError::UnknownCall { .. }
-            | ItemError::Shadows { .. }
-            | ItemError::Unsupported { .. } => None,
+            | ItemError::Shadows { .. } => None,
         };
     }
     if let Diagnostic::Limit(LimitError::Unknown { name, span: Some(span), suggestion: Some(meant), .. }) = diagnostic {

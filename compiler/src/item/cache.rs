@@ -111,7 +111,8 @@ impl<'w> Items<'w> {
 
     /// The tool of an id; `None` also where its metadata cannot be read.
     pub fn tool(&self, id: &ItemId) -> Option<Arc<Tool>> {
-        self.cached(&self.tools, ItemKind::Tool, id, tool::read)
+        let scripts = self.world.scripts();
+        self.cached(&self.tools, ItemKind::Tool, id, |file, text, found| tool::read(file, text, scripts, found))
     }
 
     /// A settings file merged over the spaces, highest last: `agent/resilience`.
@@ -132,6 +133,11 @@ impl<'w> Items<'w> {
         let merged = merged.map(Arc::new);
         self.configs.borrow_mut().insert(id.clone(), merged.clone());
         merged
+    }
+
+    /// A settings file of the highest space that has it, as it stands there.
+    pub fn config_of_highest(&self, id: &ItemId) -> Option<Node> {
+        self.candidates(ItemKind::Config, id).into_iter().next().and_then(|located| self.parse_yaml(located))
     }
 
     /// [`Items::config`] by text; `None` also where the text is no id.

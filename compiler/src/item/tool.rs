@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use rye_grammar::Span;
-use rye_grammar::tool_header::{self, ToolLanguage};
+use rye_grammar::tool_header::{self, ScriptReader, ToolLanguage, ToolTree};
 
 use super::FileRef;
 use crate::diagnostics::{Diagnostics, ItemError};
@@ -15,18 +14,16 @@ pub struct Tool {
     pub spec: Arc<ToolSpec>,
 }
 
-/// From the text of a tool file.
-pub fn read(file: FileRef, text: &str, found: &mut Diagnostics) -> Option<Tool> {
-    let Some(language) = language(&file.path) else {
-        let ending = file.path.rsplit('.').next().unwrap_or_default().to_owned();
-        let span = Span::new(file.source, 0, 0);
-        found.push(ItemError::Unsupported { id: file.id.to_string(), ending, span });
-        return None;
-    };
-    let parsed = tool_header::parse(file.source, text, language);
+/// From the text of a tool file; the constants of scripts come from `scripts`.
+pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut Diagnostics) -> Option<Tool> {
+    let language = ToolLanguage::of_path(&file.path)?;
+    let parsed = tool_header::parse(file.source, text, language, scripts);
     let unread = !parsed.errors.is_empty();
     found.syntax(parsed.errors);
-    match ToolSpec::read(&parsed.tree.metadata) {
+    if !unread && is_module(&parsed.tree) {
+        return None;
+    }
+    match ToolSpec::read(&parsed.tree) {
         Ok(spec) => Some(Tool { file, spec: Arc::new(spec) }),
         Err(faults) => {
             // What could not be parsed has no keys; saying so as well would only hide the first error.
@@ -45,11 +42,9 @@ pub fn read(file: FileRef, text: &str, found: &mut Diagnostics) -> Option<Tool> 
     }
 }
 
-/// `None` for languages whose metadata has no reader yet: nothing is guessed from their text.
-fn language(path: &str) -> Option<ToolLanguage> {
-    match path.rsplit('.').next() {
-        Some("yaml" | "yml") => Some(ToolLanguage::Yaml),
-        Some("sh") => Some(ToolLanguage::Shell),
-        Some(_) | None => None,
-    }
+/// A module beside a tool: it declares nothing, and nothing in it could be called as one.
+fn is_module(tree: &ToolTree) -> bool {
+    let Some(script) = &tree.script else { return false };
+    let callable = script.names.iter().any(|name| matches!(name.as_str(), "execute" | "main" | "default"));
+    script.language != ToolLanguage::Shell && tree.metadata.entries().is_empty() && !callable
 }

@@ -28,6 +28,8 @@ fn tool(text: &str, tokens: usize) -> Arc<Tool> {
         parallel: true,
         idempotent: false,
         needs: Needs::default(),
+        environment: Vec::new(),
+        config: None,
         version: None,
         category: None,
     };

@@ -1,7 +1,13 @@
-//! Argument templates of `kind: command` tools: `{name}` holes filled with parameters, one argument each. No shell ever
-//! sees the result, so no character in a parameter has a meaning.
+//! Templates of a tool's runtime configuration: `{name}` holes filled with parameters and `${NAME}` holes filled with
+//! declared variables of the environment. No shell ever sees the result, so no character in a parameter has a meaning.
+
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
+
+/// Names that every template knows without a declaration: the tool's own file, the project's root, all parameters as
+/// JSON. A parameter that is declared under such a name hides it.
+pub const RUNTIME: [&str; 3] = ["tool_path", "project_path", "params_json"];
 
 /// Why a template cannot be filled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -14,54 +20,82 @@ pub enum ArgvError {
     Name(String),
     #[error("parameter `{0}` holds a zero byte, which no argument can")]
     Zero(String),
+    #[error("the variable `{0}` of the environment is not set")]
+    Unset(String),
+}
+
+/// What stands in a hole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hole<'a> {
+    /// `{name}`: a parameter, or one of [`RUNTIME`].
+    Parameter(&'a str),
+    /// `${NAME}`: a variable of the environment.
+    Variable(&'a str),
+}
+
+/// What holes are filled from.
+#[derive(Debug, Clone, Copy)]
+pub struct Given<'a> {
+    pub parameters: &'a Map<String, Value>,
+    /// Values of [`RUNTIME`] names.
+    pub runtime: &'a BTreeMap<&'static str, String>,
+    /// The declared variables that are set.
+    pub environment: &'a BTreeMap<String, String>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Piece<'a> {
     Text(String),
-    Hole(&'a str),
+    Hole(Hole<'a>),
 }
 
-/// The names of the holes of one argument, in order.
-pub fn holes(argument: &str) -> Result<Vec<&str>, ArgvError> {
-    let pieces = split(argument)?;
-    Ok(pieces.into_iter().filter_map(|p| if let Piece::Hole(name) = p { Some(name) } else { None }).collect())
+/// The holes of one template, in order.
+pub fn holes(template: &str) -> Result<Vec<Hole<'_>>, ArgvError> {
+    let pieces = split(template)?;
+    Ok(pieces.into_iter().filter_map(|p| if let Piece::Hole(hole) = p { Some(hole) } else { None }).collect())
 }
 
 /// Fills the templates. An argument that is one hole and whose parameter is a list becomes one argument per item; an
 /// argument with a hole whose parameter is missing or null is left out. Strings go in as they are, other values as JSON.
-pub fn fill(argv: &[String], parameters: &Map<String, Value>) -> Result<Vec<String>, ArgvError> {
+pub fn fill(argv: &[String], given: Given<'_>) -> Result<Vec<String>, ArgvError> {
     let mut out = Vec::with_capacity(argv.len());
     for argument in argv {
-        let pieces = split(argument)?;
-        if let [Piece::Hole(name)] = pieces.as_slice() {
-            match parameters.get(*name) {
-                None | Some(Value::Null) => {}
-                Some(Value::Array(items)) => {
-                    for item in items {
-                        out.push(text(name, item)?);
-                    }
-                }
-                Some(value) => out.push(text(name, value)?),
+        if let [Piece::Hole(Hole::Parameter(name))] = split(argument)?.as_slice()
+            && let Some(Value::Array(items)) = given.parameters.get(*name)
+        {
+            for item in items {
+                out.push(text(name, item)?);
             }
             continue;
         }
-        let mut filled = String::new();
-        let mut complete = true;
-        for piece in &pieces {
-            match piece {
-                Piece::Text(t) => filled.push_str(t),
-                Piece::Hole(name) => match parameters.get(*name) {
-                    None | Some(Value::Null) => complete = false,
-                    Some(value) => filled.push_str(&text(name, value)?),
-                },
-            }
-        }
-        if complete {
-            out.push(filled);
-        }
+        out.extend(fill_text(argument, given, &|text| text.to_owned())?);
     }
     Ok(out)
+}
+
+/// Fills one template; `None` where a parameter in it is missing or null. `encode` sees each parameter's text, and
+/// nothing else.
+pub fn fill_text(
+    template: &str,
+    given: Given<'_>,
+    encode: &dyn Fn(&str) -> String,
+) -> Result<Option<String>, ArgvError> {
+    let mut filled = String::new();
+    for piece in split(template)? {
+        match piece {
+            Piece::Text(t) => filled.push_str(&t),
+            Piece::Hole(Hole::Variable(name)) => {
+                let value = given.environment.get(name).ok_or_else(|| ArgvError::Unset(name.to_owned()))?;
+                filled.push_str(value);
+            }
+            Piece::Hole(Hole::Parameter(name)) => match (given.parameters.get(name), given.runtime.get(name)) {
+                (Some(Value::Null), _) | (None, None) => return Ok(None),
+                (Some(value), _) => filled.push_str(&encode(&text(name, value)?)),
+                (None, Some(value)) => filled.push_str(&encode(value)),
+            },
+        }
+    }
+    Ok(Some(filled))
 }
 
 fn text(name: &str, value: &Value) -> Result<String, ArgvError> {
@@ -69,11 +103,11 @@ fn text(name: &str, value: &Value) -> Result<String, ArgvError> {
     if text.contains('\0') { Err(ArgvError::Zero(name.to_owned())) } else { Ok(text) }
 }
 
-fn split(argument: &str) -> Result<Vec<Piece<'_>>, ArgvError> {
+fn split(template: &str) -> Result<Vec<Piece<'_>>, ArgvError> {
     let mut pieces = Vec::new();
     let mut text = String::new();
-    let mut rest = argument;
-    while let Some(at) = rest.find(['{', '}']) {
+    let mut rest = template;
+    while let Some(at) = rest.find(['{', '}', '$']) {
         let (before, from) = rest.split_at(at);
         text.push_str(before);
         if let Some(after) = from.strip_prefix("{{") {
@@ -82,18 +116,31 @@ fn split(argument: &str) -> Result<Vec<Piece<'_>>, ArgvError> {
         } else if let Some(after) = from.strip_prefix("}}") {
             text.push('}');
             rest = after;
-        } else if let Some(after) = from.strip_prefix('{') {
-            let (name, after) = after.split_once('}').ok_or_else(|| ArgvError::Open(argument.to_owned()))?;
+        } else if let Some(after) = from.strip_prefix("$${") {
+            // A literal `${`; what follows is text up to its own braces.
+            text.push_str("${");
+            rest = after;
+            if let Some((inside, after)) = rest.split_once('}') {
+                text.push_str(inside);
+                text.push('}');
+                rest = after;
+            }
+        } else if let Some(after) = from.strip_prefix("${").or_else(|| from.strip_prefix('{')) {
+            let variable = from.starts_with('$');
+            let (name, after) = after.split_once('}').ok_or_else(|| ArgvError::Open(template.to_owned()))?;
             if !is_name(name) {
                 return Err(ArgvError::Name(name.to_owned()));
             }
             if !text.is_empty() {
                 pieces.push(Piece::Text(std::mem::take(&mut text)));
             }
-            pieces.push(Piece::Hole(name));
+            pieces.push(Piece::Hole(if variable { Hole::Variable(name) } else { Hole::Parameter(name) }));
+            rest = after;
+        } else if let Some(after) = from.strip_prefix('$') {
+            text.push('$');
             rest = after;
         } else {
-            return Err(ArgvError::Close(argument.to_owned()));
+            return Err(ArgvError::Close(template.to_owned()));
         }
     }
     text.push_str(rest);
@@ -116,9 +163,28 @@ mod tests {
 
     use super::*;
 
-    fn filled(argv: &[&str], parameters: &Value) -> Vec<String> {
+    fn try_fill(argv: &[&str], parameters: &Value) -> Result<Vec<String>, ArgvError> {
         let argv: Vec<String> = argv.iter().map(|s| (*s).to_owned()).collect();
-        fill(&argv, parameters.as_object().unwrap()).unwrap()
+        let runtime = BTreeMap::from([("tool_path", "/p/.ai/tools/t.yaml".to_owned())]);
+        let environment = BTreeMap::from([("TOKEN".to_owned(), "{path} ${TOKEN}".to_owned())]);
+        let parameters = parameters.as_object().unwrap();
+        fill(&argv, Given { parameters, runtime: &runtime, environment: &environment })
+    }
+
+    fn filled(argv: &[&str], parameters: &Value) -> Vec<String> {
+        try_fill(argv, parameters).unwrap()
+    }
+
+    #[test]
+    fn variables_and_runtime_names_are_holes_of_their_own() {
+        let p = json!({"TOKEN": "no"});
+        assert_eq!(
+            filled(&["a=${TOKEN}", "{TOKEN}", "$${TOKEN}", "$5 $", "{tool_path}", "{project_path}"], &p),
+            ["a={path} ${TOKEN}", "no", "${TOKEN}", "$5 $", "/p/.ai/tools/t.yaml"]
+        );
+        assert_eq!(filled(&["{tool_path}"], &json!({"tool_path": "x"})), ["x"]);
+        assert_eq!(try_fill(&["${OTHER}"], &p), Err(ArgvError::Unset("OTHER".into())));
+        assert_eq!(holes("{a}${B}"), Ok(vec![Hole::Parameter("a"), Hole::Variable("B")]));
     }
 
     #[test]
@@ -150,6 +216,6 @@ mod tests {
         assert_eq!(holes("{}").unwrap_err(), ArgvError::Name(String::new()));
         assert_eq!(holes("{a.b}").unwrap_err(), ArgvError::Name("a.b".into()));
         let zero = json!({"a": "x\u{0}y"});
-        assert_eq!(fill(&["{a}".into()], zero.as_object().unwrap()).unwrap_err(), ArgvError::Zero("a".into()));
+        assert_eq!(try_fill(&["{a}"], &zero).unwrap_err(), ArgvError::Zero("a".into()));
     }
 }

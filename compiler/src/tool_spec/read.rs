@@ -2,23 +2,27 @@
 
 use std::collections::BTreeSet;
 
-use rye_grammar::Span;
 use rye_grammar::data::{Kind, Node};
+use rye_grammar::tool_header::{ScriptShape, ToolLanguage, ToolTree};
+use rye_grammar::{ItemId, Span};
 use serde_json::{Map, Value, json};
 
-use super::{DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS, Needs, ToolFault, ToolFaultCode, ToolKind, ToolSpec, argv};
+use super::argv::{self, Hole, RUNTIME};
+use super::{
+    ConfigMode, ConfigSource, DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS, Needs, RESOLVED_CONFIG, ScriptEntry,
+    ScriptLanguage, ToolFault, ToolFaultCode, ToolKind, ToolSpec, http,
+};
 
-/// Keys of every tool; the last ones are for readers.
-const KEYS: [&str; 15] = [
+/// Keys of every tool; those from `name` on are for readers.
+const KEYS: [&str; 14] = [
     "description",
     "parameters",
-    "kind",
-    "builtin",
-    "command",
     "timeout_seconds",
     "parallel",
     "idempotent",
     "needs",
+    "environment",
+    "config",
     "version",
     "category",
     "name",
@@ -27,11 +31,36 @@ const KEYS: [&str; 15] = [
     "tags",
 ];
 
+/// Each kind of YAML tool and the keys that are its own.
+const KINDS: [(&str, &[&str]); 4] = [
+    ("builtin", &["builtin"]),
+    ("command", &["command"]),
+    ("http", &["method", "url", "headers", "body"]),
+    ("mcp", &["server", "tool", "sha256", "server_sha256"]),
+];
+
+/// Variables that no tool file may ask for: they change what every program is, or are given already.
+const RESERVED: [&str; 13] = [
+    "PATH",
+    "HOME",
+    "LANG",
+    "TERM",
+    "IFS",
+    "ENV",
+    "BASH_ENV",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "PYTHONPATH",
+    "PYTHONSTARTUP",
+    "PYTHONHOME",
+    "SHELLOPTS",
+];
+
 impl ToolSpec {
     /// Reads the metadata of a tool, or says everything that is wrong with it.
-    pub fn read(metadata: &Node) -> Result<Self, Vec<ToolFault>> {
+    pub fn read(tree: &ToolTree) -> Result<Self, Vec<ToolFault>> {
         let mut r = Reader { faults: Vec::new() };
-        let spec = r.spec(metadata);
+        let spec = r.spec(&tree.metadata, tree.script.as_ref());
         match spec {
             Some(spec) if r.faults.is_empty() => Ok(spec),
             Some(_) | None => Err(r.faults),
@@ -39,33 +68,53 @@ impl ToolSpec {
     }
 }
 
-struct Reader {
+pub(super) struct Reader {
     faults: Vec<ToolFault>,
 }
 
 impl Reader {
-    fn spec(&mut self, node: &Node) -> Option<ToolSpec> {
+    fn spec(&mut self, node: &Node, script: Option<&ScriptShape>) -> Option<ToolSpec> {
         if !matches!(node.kind, Kind::Map(_)) {
             self.bad(node.span, format!("a tool is a mapping, not {}", node.describe()), "expected a mapping", None);
             return None;
         }
-        self.known_keys(node, &KEYS, "a tool");
+        // A script that says what runs it is declared like a YAML tool.
+        let script = script.filter(|shape| shape.language != ToolLanguage::Shell || node.get("kind").is_none());
+        let own: Vec<&str> = match script {
+            Some(_) => vec!["executor"],
+            None => std::iter::once("kind").chain(KINDS.iter().flat_map(|(_, keys)| keys.iter().copied())).collect(),
+        };
+        let keys: Vec<&str> = KEYS.into_iter().take(1).chain(own).chain(KEYS.into_iter().skip(1)).collect();
+        self.known_keys(node, &keys, "a tool");
         let description = self.text(node, "description");
         if description.as_deref().is_none_or(|d| d.trim().is_empty())
             && node.get("description").is_none_or(|d| d.as_str().is_some())
         {
-            self.missing(node, "description", "say in one sentence what the tool does; the model chooses by it");
+            self.missing(node, "description", describe_how(script));
         }
         let parameters = self.parameters(node);
-        let kind = self.kind(node, &parameters);
+        let environment = self.environment(node);
+        let mut own_needs = Needs::default();
+        let kind = match script {
+            Some(shape) => self.script(node, shape),
+            None => self.kind(node, &parameters, &environment, &mut own_needs),
+        };
+        let timeout_seconds = self.timeout(node);
+        let (parallel, idempotent) = (self.flag(node, "parallel"), self.flag(node, "idempotent"));
+        let mut needs = self.needs(node);
+        // What a request reaches is what it needs; nobody has to write it twice.
+        own_needs.net.retain(|host| !needs.net.contains(host));
+        needs.net.extend(own_needs.net);
         let spec = ToolSpec {
             description: description.unwrap_or_default().trim().to_owned(),
+            config: self.config(node, &parameters),
             parameters,
             kind: kind?,
-            timeout_seconds: self.timeout(node),
-            parallel: self.flag(node, "parallel"),
-            idempotent: self.flag(node, "idempotent"),
-            needs: self.needs(node),
+            timeout_seconds,
+            parallel,
+            idempotent,
+            needs,
+            environment,
             version: self.text(node, "version"),
             category: self.text(node, "category"),
         };
@@ -75,37 +124,99 @@ impl Reader {
         Some(spec)
     }
 
-    fn kind(&mut self, node: &Node, parameters: &Value) -> Option<ToolKind> {
+    fn script(&mut self, node: &Node, shape: &ScriptShape) -> Option<ToolKind> {
+        let language = match shape.language {
+            ToolLanguage::Yaml => return None,
+            ToolLanguage::Shell => ScriptLanguage::Shell,
+            ToolLanguage::Python => ScriptLanguage::Python,
+            ToolLanguage::JavaScript => ScriptLanguage::JavaScript,
+            ToolLanguage::TypeScript => ScriptLanguage::TypeScript,
+        };
+        // The seeds name the runtime of a script; its language says the same.
+        if let Some(executor) = self.text(node, "executor")
+            && !executor.starts_with("rye/core/runtimes/")
+            && let Some(value) = node.get("executor")
+        {
+            let help = "leave it out: the file's extension says what runs it".to_owned();
+            self.bad(value.span, format!("there is no executor `{executor}`"), "not one of rye's", Some(help));
+        }
+        let has = |name: &str| shape.names.iter().any(|n| n == name);
+        let entry = match language {
+            ScriptLanguage::Shell => ScriptEntry::Whole,
+            ScriptLanguage::Python if has("execute") => ScriptEntry::Execute,
+            ScriptLanguage::JavaScript | ScriptLanguage::TypeScript if has("execute") || has("default") => {
+                ScriptEntry::Execute
+            }
+            ScriptLanguage::Python | ScriptLanguage::JavaScript | ScriptLanguage::TypeScript if has("main") => {
+                ScriptEntry::Main
+            }
+            ScriptLanguage::Python => {
+                self.missing(node, "execute", "define `def execute(params, project_path)`, or `def main()`");
+                return None;
+            }
+            ScriptLanguage::JavaScript | ScriptLanguage::TypeScript => {
+                self.missing(node, "execute", "export it: `export async function execute(params, projectPath) {…}`");
+                return None;
+            }
+        };
+        Some(ToolKind::Script { language, entry })
+    }
+
+    fn kind(&mut self, node: &Node, parameters: &Value, environment: &[String], needs: &mut Needs) -> Option<ToolKind> {
         let Some(kind) = node.get("kind") else {
-            self.missing(node, "kind", "`kind: command` runs a program, `kind: builtin` names a tool of the engine");
+            let help = "`kind: command` runs a program, `http` sends a request, `builtin` names a tool of the engine";
+            self.missing(node, "kind", help);
             return None;
         };
-        match kind.as_str() {
-            Some("builtin") => {
-                self.stray(node, "command", "builtin");
+        let Some(word) = kind.as_str() else {
+            self.wrong(kind, "kind", "a string");
+            return None;
+        };
+        for (other, keys) in KINDS {
+            for key in keys.iter().filter(|_| other != word && KINDS.iter().any(|(known, _)| *known == word)) {
+                self.stray(node, key, word, other);
+            }
+        }
+        let scope = Scope { parameters, environment };
+        match word {
+            "builtin" => {
                 let Some(name) = self.text(node, "builtin") else {
                     self.missing(node, "builtin", "name the built-in tool: `builtin: read`");
                     return None;
                 };
                 Some(ToolKind::Builtin { name })
             }
-            Some("command") => {
-                self.stray(node, "builtin", "command");
-                self.command(node, parameters).map(|argv| ToolKind::Command { argv })
+            "command" => self.command(node, &scope).map(|argv| ToolKind::Command { argv }),
+            "http" => {
+                let (spec, host) = http::read(self, node, &scope)?;
+                needs.net.push(host);
+                Some(ToolKind::Http(spec))
             }
-            Some(other) => {
-                let help = did_you_mean(other, &["builtin", "command"]);
+            "mcp" => {
+                let mut all = ["server", "tool", "sha256", "server_sha256"].map(|key| {
+                    let text = self.text(node, key);
+                    if text.is_none() && node.get(key).is_none() {
+                        self.missing(node, key, "`rye mcp refresh` writes these files");
+                    }
+                    text
+                });
+                let [server, tool, sha256, server_sha256] = &mut all;
+                Some(ToolKind::Mcp {
+                    server: server.take()?,
+                    tool: tool.take()?,
+                    sha256: sha256.take()?,
+                    server_sha256: server_sha256.take()?,
+                })
+            }
+            other => {
+                let help = did_you_mean(other, &KINDS.map(|(kind, _)| kind));
                 self.bad(kind.span, format!("no tool is of kind `{other}`"), "unknown kind", Some(help));
-                None
-            }
-            None => {
-                self.wrong(kind, "kind", "a string");
                 None
             }
         }
     }
 
-    fn command(&mut self, node: &Node, parameters: &Value) -> Option<Vec<String>> {
+    fn command(&mut self, node: &Node, scope: &Scope<'_>) -> Option<Vec<String>> {
         let Some(command) = node.get("command") else {
             self.missing(node, "command", "list the program and its arguments: `command: [git, status]`");
             return None;
@@ -129,7 +240,7 @@ impl Reader {
                     continue;
                 }
             };
-            self.argument(index, &text, item.span, parameters);
+            self.argument(index, &text, item.span, scope);
             argv.push(text);
         }
         if items.is_empty() {
@@ -139,13 +250,13 @@ impl Reader {
         Some(argv)
     }
 
-    fn argument(&mut self, index: usize, text: &str, span: Span, parameters: &Value) {
+    fn argument(&mut self, index: usize, text: &str, span: Span, scope: &Scope<'_>) {
         if text.contains('\0') {
             self.bad(span, "an argument holds a zero byte".into(), "no argument can", None);
         }
+        let chosen = |holes: &[Hole<'_>]| holes.iter().any(|hole| matches!(hole, Hole::Parameter(_)));
         match argv::holes(text) {
-            Err(e) => self.bad(span, e.to_string(), "not a template", None),
-            Ok(holes) if index == 0 && !holes.is_empty() => self.bad(
+            Ok(holes) if index == 0 && chosen(&holes) => self.bad(
                 span,
                 "the program of a command cannot be a parameter".into(),
                 "chosen by the caller",
@@ -154,23 +265,88 @@ impl Reader {
             Ok(_) if index == 0 && (text.is_empty() || text.split('/').any(|s| s == "..")) => {
                 self.bad(span, format!("`{text}` names no program of the project or the path"), "not a program", None);
             }
-            Ok(holes) => {
-                let declared: Vec<&str> = parameters
-                    .get("properties")
-                    .and_then(Value::as_object)
-                    .map(|p| p.keys().map(String::as_str).collect())
-                    .unwrap_or_default();
-                for hole in holes {
-                    if !declared.contains(&hole) {
-                        let help = did_you_mean(hole, &declared);
-                        self.bad(
-                            span,
-                            format!("`{{{hole}}}` is no parameter of this tool"),
-                            "not declared",
-                            Some(help),
-                        );
-                    }
+            Ok(_) | Err(_) => self.template(text, span, scope),
+        }
+    }
+
+    /// Every hole of a template has to be something that is declared.
+    pub(super) fn template(&mut self, text: &str, span: Span, scope: &Scope<'_>) {
+        let holes = match argv::holes(text) {
+            Ok(holes) => holes,
+            Err(e) => return self.bad(span, e.to_string(), "not a template", None),
+        };
+        let declared: Vec<&str> = scope
+            .parameters
+            .get("properties")
+            .and_then(Value::as_object)
+            .map(|p| p.keys().map(String::as_str).collect())
+            .unwrap_or_default();
+        for hole in holes {
+            match hole {
+                Hole::Parameter(name) if !declared.contains(&name) && !RUNTIME.contains(&name) => {
+                    let help = did_you_mean(name, &declared);
+                    self.bad(span, format!("`{{{name}}}` is no parameter of this tool"), "not declared", Some(help));
                 }
+                Hole::Variable(name) if !scope.environment.iter().any(|v| v == name) => {
+                    let help = format!("declare it: `environment: [{name}]`");
+                    let message = format!("`${{{name}}}` is no variable that this tool declares");
+                    self.bad(span, message, "not declared", Some(help));
+                }
+                Hole::Parameter(_) | Hole::Variable(_) => {}
+            }
+        }
+    }
+
+    /// The variables a tool asks for, by name.
+    fn environment(&mut self, node: &Node) -> Vec<String> {
+        let mut out = Vec::new();
+        for (name, span) in self.strings(node, "environment") {
+            let mut bytes = name.bytes();
+            let is_name = bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
+                && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_');
+            let prefixed = ["LD_", "DYLD_", "RYE_", "BASH_FUNC"].iter().any(|p| name.starts_with(p));
+            if !is_name {
+                self.bad(span, format!("`{name}` names no variable"), "not a name", None);
+            } else if prefixed || RESERVED.contains(&name.as_str()) {
+                let help = "every program gets PATH, HOME and LANG; ask for a variable of your own".to_owned();
+                self.bad(span, format!("a tool cannot ask for `{name}`"), "not for tools", Some(help));
+            } else if !out.contains(&name) {
+                out.push(name);
+            }
+        }
+        out
+    }
+
+    /// `CONFIG_RESOLVE`: `{path: web/search.yaml, mode: deep_merge}`.
+    fn config(&mut self, node: &Node, parameters: &Value) -> Option<ConfigSource> {
+        let config = node.get("config")?;
+        if !matches!(config.kind, Kind::Map(_)) {
+            self.wrong(config, "config", "a mapping with `path` and `mode`");
+            return None;
+        }
+        self.known_keys(config, &["path", "mode"], "`config`");
+        if parameters.pointer(&format!("/properties/{RESOLVED_CONFIG}")).is_some() {
+            let message = format!("the parameter `{RESOLVED_CONFIG}` is where the settings go");
+            self.bad(config.span, message, "two things of one name", Some("give the parameter another name".into()));
+        }
+        let mode = match self.text(config, "mode").as_deref() {
+            None | Some("deep_merge") => ConfigMode::DeepMerge,
+            Some("first_match") => ConfigMode::FirstMatch,
+            Some(other) => {
+                let help = Some("write `deep_merge` or `first_match`".into());
+                self.bad(config.span, format!("settings are not resolved by `{other}`"), "unknown mode", help);
+                return None;
+            }
+        };
+        let Some(path) = self.text(config, "path") else {
+            self.missing(config, "path", "name the settings below `.ai/config`: `path: web/search.yaml`");
+            return None;
+        };
+        match ItemId::parse(path.strip_suffix(".yaml").unwrap_or(&path)) {
+            Ok(id) => Some(ConfigSource { id, mode }),
+            Err(e) => {
+                self.bad(config.span, format!("`{path}` names no settings: {}", e.reason), "no settings", None);
+                None
             }
         }
     }
@@ -291,7 +467,7 @@ impl Reader {
         }
     }
 
-    fn text(&mut self, node: &Node, key: &str) -> Option<String> {
+    pub(super) fn text(&mut self, node: &Node, key: &str) -> Option<String> {
         let value = node.get(key)?;
         match &value.kind {
             Kind::String(s) => Some(s.clone()),
@@ -311,14 +487,15 @@ impl Reader {
         })
     }
 
-    fn stray(&mut self, node: &Node, key: &str, kind: &str) {
+    fn stray(&mut self, node: &Node, key: &str, kind: &str, other: &str) {
         if let Some(entry) = node.entries().iter().find(|e| e.key.node == key) {
             let message = format!("a tool of kind `{kind}` has no `{key}`");
-            self.bad(entry.key.span, message, "has no meaning here", Some(format!("remove it, or set `kind: {key}`")));
+            let help = format!("remove it, or set `kind: {other}`");
+            self.bad(entry.key.span, message, "has no meaning here", Some(help));
         }
     }
 
-    fn missing(&mut self, node: &Node, key: &str, help: &str) {
+    pub(super) fn missing(&mut self, node: &Node, key: &str, help: &str) {
         self.faults.push(ToolFault {
             code: ToolFaultCode::MissingKey,
             message: format!("this tool has no `{key}`"),
@@ -328,12 +505,29 @@ impl Reader {
         });
     }
 
-    fn wrong(&mut self, node: &Node, key: &str, wanted: &str) {
+    pub(super) fn wrong(&mut self, node: &Node, key: &str, wanted: &str) {
         self.bad(node.span, format!("`{key}` must be {wanted}, not {}", node.describe()), "wrong type", None);
     }
 
-    fn bad(&mut self, span: Span, message: String, label: &str, help: Option<String>) {
+    pub(super) fn bad(&mut self, span: Span, message: String, label: &str, help: Option<String>) {
         self.faults.push(ToolFault { code: ToolFaultCode::BadValue, message, span, label: label.to_owned(), help });
+    }
+}
+
+/// What a template of a tool may name.
+pub(super) struct Scope<'a> {
+    pub parameters: &'a Value,
+    pub environment: &'a [String],
+}
+
+fn describe_how(script: Option<&ScriptShape>) -> &'static str {
+    match script.map(|s| s.language) {
+        None | Some(ToolLanguage::Yaml) => "say in one sentence what the tool does; the model chooses by it",
+        Some(ToolLanguage::Shell) => "write it into the header: `# rye: {description: what the tool does}`",
+        Some(ToolLanguage::Python) => "write `__tool_description__ = \"what the tool does\"` at the top level",
+        Some(ToolLanguage::JavaScript | ToolLanguage::TypeScript) => {
+            "write `export const __tool_description__ = \"what the tool does\"`"
+        }
     }
 }
 
@@ -347,94 +541,5 @@ fn did_you_mean(word: &str, known: &[&str]) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
-mod tests {
-    use rye_grammar::SourceId;
-    use rye_grammar::data::Entry;
-    use rye_grammar::span::Spanned;
-
-    use super::*;
-
-    /// A node of this value, every span the whole (empty) source.
-    fn node(value: &Value) -> Node {
-        let span = Span::new(SourceId(0), 0, 0);
-        let kind = match value {
-            Value::Null => Kind::Null,
-            Value::Bool(b) => Kind::Bool(*b),
-            Value::Number(n) => Kind::Number(n.clone()),
-            Value::String(s) => Kind::String(s.clone()),
-            Value::Array(items) => Kind::List(items.iter().map(node).collect()),
-            Value::Object(map) => Kind::Map(
-                map.iter().map(|(k, v)| Entry { key: Spanned::new(k.clone(), span), value: node(v) }).collect(),
-            ),
-        };
-        Node::new(kind, span)
-    }
-
-    fn faults(value: &Value) -> Vec<(ToolFaultCode, String)> {
-        ToolSpec::read(&node(value)).unwrap_err().into_iter().map(|f| (f.code, f.message)).collect()
-    }
-
-    #[test]
-    fn a_command_tool_with_defaults() {
-        let spec = ToolSpec::read(&node(&json!({
-            "description": " Counts. ", "kind": "command", "command": ["wc", "-l", "--", "{path}"],
-            "parameters": {"properties": {"path": {"type": "string"}}}, "version": 1,
-        })))
-        .unwrap();
-        assert_eq!(spec.description, "Counts.");
-        assert_eq!(spec.timeout_seconds, DEFAULT_TIMEOUT_SECONDS);
-        assert_eq!(spec.parameters["type"], "object");
-        assert!(!spec.parallel && !spec.idempotent);
-        let ToolKind::Command { argv } = spec.kind else { panic!("a command") };
-        assert_eq!(argv, ["wc", "-l", "--", "{path}"]);
-    }
-
-    #[test]
-    fn everything_wrong_is_said_at_once() {
-        let found = faults(&json!({
-            "descripton": "x", "kind": "command", "command": ["{path}", "{pth}", "{"],
-            "parameters": {"properties": {"path": {}}, "required": ["pat"], "additionalProperties": false},
-            "timeout_seconds": 0, "parallel": "yes", "needs": {"write": ["../x"], "disk": 1},
-        }));
-        let messages: Vec<&str> = found.iter().map(|f| f.1.as_str()).collect();
-        assert_eq!(
-            messages,
-            [
-                "a tool has no key `descripton`",
-                "this tool has no `description`",
-                "`pat` is required but not declared",
-                "the program of a command cannot be a parameter",
-                "`{pth}` is no parameter of this tool",
-                "`{` has a `{` that nothing closes; write `{{` for a brace",
-                "`timeout_seconds` must be a whole number from 1 to 86400",
-                "`parallel` must be `true` or `false`, not a string",
-                "`needs` has no key `disk`",
-                "`../x` does not stay in the project",
-            ]
-        );
-        assert_eq!(found[0].0, ToolFaultCode::UnknownKey);
-        assert_eq!(found[1].0, ToolFaultCode::MissingKey);
-    }
-
-    #[test]
-    fn kinds_do_not_mix_and_must_be_known() {
-        assert_eq!(
-            faults(&json!({"description": "x", "kind": "builtin", "builtin": "read", "command": ["ls"]})),
-            [(ToolFaultCode::BadValue, "a tool of kind `builtin` has no `command`".to_owned())]
-        );
-        assert_eq!(
-            faults(&json!({"description": "x", "kind": "comand"})),
-            [(ToolFaultCode::BadValue, "no tool is of kind `comand`".to_owned())]
-        );
-        assert_eq!(
-            faults(&json!({"description": "x", "kind": "command", "command": "rm -rf {x}"})),
-            [(ToolFaultCode::BadValue, "`command` must be a list, not a string".to_owned())]
-        );
-        assert_eq!(faults(&json!([1]))[0].1, "a tool is a mapping, not a list");
-        assert_eq!(
-            faults(&json!({"description": "x", "kind": "command", "command": ["../../bin/sh"]}))[0].1,
-            "`../../bin/sh` names no program of the project or the path"
-        );
-    }
-}
+#[path = "tests.rs"]
+mod tests;

@@ -15,7 +15,7 @@ use crate::semantics;
 use crate::semantics::capability::{CapabilitySet, ItemType, Primary, Request};
 use crate::semantics::condition::Condition;
 use crate::semantics::hook_point::{self, Found, Point};
-use crate::tool_spec::ToolKind;
+use crate::tool_spec::{ScriptLanguage, ToolKind};
 use crate::world::ItemKind;
 
 /// Checks a hook. `own` is the composition of the directive that wrote it; hooks of files serve many.
@@ -223,9 +223,10 @@ fn untrusted(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
         let parameter = parameter.split('.').next().unwrap_or(parameter);
         let tool = ItemId::parse(item_id).ok().filter(|_| hook.has_static_id()).and_then(|id| items.tool(&id));
         let command = match tool.as_ref().map(|t| &t.spec.kind) {
-            // Every parameter of a command tool is for its arguments.
-            Some(ToolKind::Command { .. }) => true,
-            Some(ToolKind::Builtin { .. }) | None => parameter == "command",
+            // Every parameter of a command tool is for its arguments, and every one of a shell script for its variables.
+            Some(ToolKind::Command { .. } | ToolKind::Script { language: ScriptLanguage::Shell, .. }) => true,
+            Some(ToolKind::Builtin { .. } | ToolKind::Script { .. } | ToolKind::Http(_) | ToolKind::Mcp { .. })
+            | None => parameter == "command",
         };
         if command {
             found.push(HookError::UntrustedParameter {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rye_grammar::ItemId;
+use rye_grammar::tool_header::{ScriptReader, Unread};
 
 use super::{Entry, ItemKind, Located, Space, Stray, World, WorldError};
 
@@ -17,6 +18,7 @@ pub struct MapWorld<'b> {
     /// Of the project: what names no item.
     strays: BTreeSet<Stray>,
     behind: Option<&'b dyn World>,
+    scripts: Option<&'b dyn ScriptReader>,
 }
 
 impl<'b> MapWorld<'b> {
@@ -27,6 +29,13 @@ impl<'b> MapWorld<'b> {
     /// A map whose missing files are looked up in `behind`, space by space.
     pub fn over(behind: &'b dyn World) -> Self {
         Self { behind: Some(behind), ..Self::default() }
+    }
+
+    /// Reads scripts by this reader; without one, and with no world behind, a script is an error.
+    #[must_use]
+    pub fn reading(mut self, scripts: &'b dyn ScriptReader) -> Self {
+        self.scripts = Some(scripts);
+        self
     }
 
     /// Adds a file of a space: `.ai/directives/hello.md`. A path that names no item is a stray, as on a disk.
@@ -118,6 +127,14 @@ impl World for MapWorld<'_> {
             strays.extend(world.strays()?);
         }
         Ok(strays.into_iter().collect())
+    }
+
+    fn scripts(&self) -> &dyn ScriptReader {
+        match (self.scripts, self.behind) {
+            (Some(scripts), _) => scripts,
+            (None, Some(world)) => world.scripts(),
+            (None, None) => &Unread,
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use rye_grammar::ItemId;
+use rye_grammar::tool_header::ScriptReader;
 use sha2::{Digest, Sha256};
 
 use super::{Entry, ItemKind, Located, Space, Stray, World, WorldError};
@@ -61,6 +62,10 @@ impl<W: World> World for Recording<W> {
 
     fn strays(&self) -> Result<Vec<Stray>, WorldError> {
         self.world.strays()
+    }
+
+    fn scripts(&self) -> &dyn ScriptReader {
+        self.world.scripts()
     }
 }
 

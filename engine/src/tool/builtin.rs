@@ -5,11 +5,14 @@
 
 mod bash;
 mod edit;
+mod git;
 mod glob;
 mod grep;
+mod knowledge;
 mod ls;
 mod read;
 mod text;
+mod web_fetch;
 mod write;
 
 use serde::de::DeserializeOwned;
@@ -21,6 +24,8 @@ use super::{Invocation, Tool, ToolOutcome};
 use crate::provider::BoxFuture;
 
 pub use bash::Bash;
+pub use git::Git;
+pub use web_fetch::WebFetch;
 
 /// The file tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +36,8 @@ pub enum FileTool {
     Ls,
     Glob,
     Grep,
+    /// Knowledge of the project, with its metadata.
+    Knowledge,
 }
 
 /// Bytes of one answer: below the guard's bound, so that a page is a page.
@@ -43,7 +50,7 @@ struct Failure(String);
 type Answer = Result<ToolOutcome, Failure>;
 
 impl FileTool {
-    pub const ALL: [Self; 6] = [Self::Read, Self::Write, Self::Edit, Self::Ls, Self::Glob, Self::Grep];
+    pub const ALL: [Self; 7] = [Self::Read, Self::Write, Self::Edit, Self::Ls, Self::Glob, Self::Grep, Self::Knowledge];
 
     /// The name in a tool file: `builtin: read`.
     pub fn word(self) -> &'static str {
@@ -54,6 +61,7 @@ impl FileTool {
             Self::Ls => "ls",
             Self::Glob => "glob",
             Self::Grep => "grep",
+            Self::Knowledge => "knowledge_write",
         }
     }
 
@@ -67,6 +75,7 @@ impl FileTool {
             Self::Ls => ls::run(&project, &parameters(given)?, stop),
             Self::Glob => glob::run(&project, &parameters(given)?, stop),
             Self::Grep => grep::run(&project, &parameters(given)?, stop),
+            Self::Knowledge => knowledge::run(&project, &parameters(given)?),
         }
     }
 }

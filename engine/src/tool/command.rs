@@ -1,21 +1,26 @@
 //! Tools of `kind: command`: a program with an argument template, run like any other process, never through a shell.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use rye_compiler::tool_spec;
+use rye_compiler::tool_spec::{self, Given};
 use serde_json::{Value, json};
 
-use super::process::{self, Exit, Finished, Program, Wall};
-use super::{Invocation, Tool, ToolOutcome};
+use super::process::{self, Exit, Finished, Program, Streams, Wall};
+use super::registry::ToolFile;
+use super::{Invocation, Tool, ToolOutcome, environment};
 use crate::provider::BoxFuture;
 
 /// A command tool, ready to run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct CommandTool {
     pub argv: Vec<String>,
+    pub file: ToolFile,
     pub timeout: Duration,
+    /// Names of declared variables.
+    pub environment: Vec<String>,
 }
 
 impl Tool for CommandTool {
@@ -38,7 +43,10 @@ impl CommandTool {
         let Value::Object(parameters) = &invocation.parameters else {
             return Err("the parameters must be an object".into());
         };
-        let argv = tool_spec::fill(&self.argv, parameters).map_err(|e| e.to_string())?;
+        let variables = environment::declared(&self.environment);
+        let runtime = runtime(&self.file, &invocation);
+        let given = Given { parameters, runtime: &runtime, environment: &variables };
+        let argv = tool_spec::fill(&self.argv, given).map_err(|e| e.to_string())?;
         let Some((name, arguments)) = argv.split_first() else {
             return Err("this tool names no program".into());
         };
@@ -51,8 +59,23 @@ impl CommandTool {
             timeout: self.timeout.min(invocation.timeout),
             halt: invocation.halt,
             wall: Some(wall),
+            input: Vec::new(),
+            environment: variables.into_iter().map(|(n, v)| (n.into(), v.into())).collect(),
+            streams: Streams::Together,
         })
     }
+}
+
+/// Values of the names that every template knows.
+pub(super) fn runtime(file: &ToolFile, invocation: &Invocation) -> BTreeMap<&'static str, String> {
+    let mut values = BTreeMap::from([
+        ("project_path", invocation.project_root.to_string_lossy().into_owned()),
+        ("params_json", invocation.parameters.to_string()),
+    ]);
+    if let Some(path) = &file.path {
+        values.insert("tool_path", path.to_string_lossy().into_owned());
+    }
+    values
 }
 
 /// A program of the project is named by a path from its root; any other is looked up on the path.
@@ -63,26 +86,38 @@ fn locate(name: &str, root: &Path) -> OsString {
 /// A finished program as the model sees it: its output, then how it ended if that needs saying.
 pub(super) fn outcome(finished: &Finished, timeout: Duration) -> ToolOutcome {
     let mut text = finished.output.text.clone();
-    let (end, exit_code) = match finished.exit {
-        Exit::Code(code) => (format!("[exit code {code}]"), json!(code)),
-        Exit::Signal(signal) => (format!("[killed by signal {signal}]"), Value::Null),
-        Exit::TimedOut => (format!("[stopped: not done after {}]", seconds(timeout)), Value::Null),
-        Exit::Cancelled => ("[stopped: the thread was cancelled]".to_owned(), Value::Null),
-    };
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
-    text.push_str(&end);
+    text.push_str(&end_line(finished, timeout));
     ToolOutcome {
         content: Value::String(text),
         is_error: finished.exit != Exit::Code(0),
-        details: json!({
-            "exit_code": exit_code,
-            "timed_out": finished.exit == Exit::TimedOut,
-            "output_bytes": finished.output.total,
-            "dropped_bytes": finished.output.dropped,
-        }),
+        details: exit_details(finished),
     }
+}
+
+/// `[exit code 0]`.
+pub(super) fn end_line(finished: &Finished, timeout: Duration) -> String {
+    match finished.exit {
+        Exit::Code(code) => format!("[exit code {code}]"),
+        Exit::Signal(signal) => format!("[killed by signal {signal}]"),
+        Exit::TimedOut => format!("[stopped: not done after {}]", seconds(timeout)),
+        Exit::Cancelled => "[stopped: the thread was cancelled]".to_owned(),
+    }
+}
+
+pub(super) fn exit_details(finished: &Finished) -> Value {
+    let exit_code = match finished.exit {
+        Exit::Code(code) => json!(code),
+        Exit::Signal(_) | Exit::TimedOut | Exit::Cancelled => Value::Null,
+    };
+    json!({
+        "exit_code": exit_code,
+        "timed_out": finished.exit == Exit::TimedOut,
+        "output_bytes": finished.output.total,
+        "dropped_bytes": finished.output.dropped,
+    })
 }
 
 fn seconds(timeout: Duration) -> String {

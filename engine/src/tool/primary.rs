@@ -3,6 +3,7 @@
 
 mod fetch;
 mod item_text;
+mod query;
 mod search;
 mod sign;
 

@@ -1,7 +1,8 @@
-//! Runs one program for a tool: own process group, no input, a declared environment, bounded output, a time, and an end
-//! of the whole group whatever happens. What it may touch is the business of its [`wall`].
+//! Runs one program for a tool: own process group, the input it is given and no other, a declared environment, bounded
+//! output, a time, and an end of the whole group whatever happens. What it may touch is the business of its [`wall`].
 
 mod bounded;
+mod feed;
 mod group;
 mod supervise;
 pub mod wall;
@@ -44,6 +45,21 @@ pub struct Program {
     pub halt: Halt,
     /// `None`: it may touch whatever its user may.
     pub wall: Option<Wall>,
+    /// What it reads; nothing where this is empty.
+    pub input: Vec<u8>,
+    /// Variables beside those every program gets, which they cannot replace.
+    pub environment: Vec<(OsString, OsString)>,
+    pub streams: Streams,
+}
+
+/// What becomes of standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Streams {
+    /// It joins the output, in the order of writing.
+    #[default]
+    Together,
+    /// It is kept by itself: the output is an answer, the rest a log.
+    Apart,
 }
 
 /// How a program ended.
@@ -61,8 +77,10 @@ pub enum Exit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
     pub exit: Exit,
-    /// Standard output and standard error, in the order they were written.
+    /// Standard output, and standard error where they go together.
     pub output: Kept,
+    /// Standard error by itself; empty where they go together.
+    pub errors: Kept,
 }
 
 /// Runs a program to its end, under the helper where this binary can be one ([`supervise_if_asked`]). Dropping the
@@ -74,7 +92,7 @@ pub async fn run(program: &Program) -> io::Result<Finished> {
     let (reader, writer) = io::pipe()?;
     let scratch = program.wall.as_ref().map(|_| Scratch::new()).transpose()?;
     let wall = program.wall.clone().map(|wall| Wall { scratch: scratch.as_ref().map(|s| s.0.clone()), ..wall });
-    // The helper reads its owner's pipe, which has no end while we hold ours. A bare program reads nothing.
+    // The helper reads its owner's pipe: the input first, and then nothing, without an end while we hold ours.
     let (mut command, input, owner) = if let Some((helper, first)) = supervise::helped(&program.program, wall.as_ref())?
     {
         let (theirs, ours) = io::pipe()?;
@@ -82,41 +100,51 @@ pub async fn run(program: &Program) -> io::Result<Finished> {
         command.args(first);
         (command, Stdio::from(theirs), Some(ours))
     } else {
-        (tokio::process::Command::new(&program.program), Stdio::null(), None)
+        let input = if program.input.is_empty() { Stdio::null() } else { Stdio::piped() };
+        (tokio::process::Command::new(&program.program), input, None)
     };
+    let (mut errors, error_writer) = errors_of(program.streams, &writer)?;
     command
         .args(&program.arguments)
         .current_dir(&program.folder)
         .env_clear()
+        .envs(program.environment.iter().map(|(name, value)| (name, value)))
         .envs(environment(&program.thread_id))
         .envs(scratch.iter().map(|scratch| ("TMPDIR", scratch.0.as_os_str())))
         .stdin(input)
-        .stdout(writer.try_clone()?)
-        .stderr(writer)
+        .stdout(writer)
+        .stderr(error_writer)
         .process_group(0);
     let mut child = command.spawn()?;
     // The command holds our ends of the pipe; while it lives, the output has no end.
     drop(command);
+    let feeder = owner.as_ref().map(std::io::PipeWriter::try_clone).transpose()?;
     let mut group = Group::new(child.id(), owner);
-    let mut output = pipe::Receiver::from_owned_fd(reader.into())?;
+    // Ends before the group does: the helper must see that its owner is gone.
+    let mut feed = feed::feed(feeder, child.stdin.take(), program.input.clone())?;
+    let mut output = Some(pipe::Receiver::from_owned_fd(reader.into())?);
 
-    let mut kept = Bounded::new(KEPT);
-    let mut chunk = vec![0_u8; 64 * 1024];
+    let (mut kept, mut kept_errors) = (Bounded::new(KEPT), Bounded::new(KEPT));
+    let (mut chunk, mut error_chunk) = (vec![0_u8; 64 * 1024], vec![0_u8; 16 * 1024]);
     let mut phase = Phase::Running;
-    let mut open = true;
     let mut status: Option<ExitStatus> = None;
     let mut wake = Instant::now().checked_add(program.timeout);
     let mut halt = program.halt.clone();
     let mut halted = false;
     loop {
-        if status.is_some() && !open {
+        if status.is_some() && output.is_none() && errors.is_none() {
             break;
         }
         tokio::select! {
-            read = output.read(&mut chunk), if open => match read? {
-                0 => open = false,
+            read = read(&mut output, &mut chunk), if output.is_some() => match read? {
+                0 => output = None,
                 n => kept.push(chunk.get(..n).unwrap_or_default()),
             },
+            read = read(&mut errors, &mut error_chunk), if errors.is_some() => match read? {
+                0 => errors = None,
+                n => kept_errors.push(error_chunk.get(..n).unwrap_or_default()),
+            },
+            () = feed::done(&mut feed), if feed.is_some() => feed = None,
             ended = child.wait(), if status.is_none() => {
                 status = Some(ended?);
                 group.leader_has_ended();
@@ -135,6 +163,7 @@ pub async fn run(program: &Program) -> io::Result<Finished> {
                     wake = Instant::now().checked_add(GRACE);
                 }
                 Phase::Asked => {
+                    feed = None;
                     group.end();
                     phase = Phase::Killed;
                     wake = Instant::now().checked_add(GRACE);
@@ -156,13 +185,32 @@ pub async fn run(program: &Program) -> io::Result<Finished> {
         }
     }
     let stopped = matches!(phase, Phase::Asked | Phase::Killed | Phase::Over(Reason::TimedOut));
+    drop(feed);
     drop(group);
     let exit = match (stopped, halted) {
         (true, true) => Exit::Cancelled,
         (true, false) => Exit::TimedOut,
         (false, _) => exit(status),
     };
-    Ok(Finished { exit, output: kept.finish() })
+    Ok(Finished { exit, output: kept.finish(), errors: kept_errors.finish() })
+}
+
+/// Where standard error is read, if apart, and where it is written.
+fn errors_of(streams: Streams, output: &io::PipeWriter) -> io::Result<(Option<pipe::Receiver>, io::PipeWriter)> {
+    match streams {
+        Streams::Together => Ok((None, output.try_clone()?)),
+        Streams::Apart => {
+            let (reader, writer) = io::pipe()?;
+            Ok((Some(pipe::Receiver::from_owned_fd(reader.into())?), writer))
+        }
+    }
+}
+
+async fn read(from: &mut Option<pipe::Receiver>, chunk: &mut [u8]) -> io::Result<usize> {
+    match from {
+        Some(pipe) => pipe.read(chunk).await,
+        None => std::future::pending().await,
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

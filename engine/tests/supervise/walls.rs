@@ -41,6 +41,9 @@ pub fn walled(project: &str, write: &str, net: &str, command: &str) {
         timeout: Duration::from_secs(40),
         halt: rye_engine::tool::stop::Halt::never(),
         wall: Some(Wall::new(Path::new(project), write, &net)),
+        input: Vec::new(),
+        environment: Vec::new(),
+        streams: rye_engine::tool::process::Streams::Together,
     };
     let finished = super::runtime().block_on(run(&program)).unwrap();
     std::io::stdout().write_all(finished.output.text.as_bytes()).unwrap();

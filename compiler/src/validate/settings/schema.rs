@@ -289,6 +289,7 @@ pub const FILES: &[File] = &[
         ]),
     },
     File { id: "check", about: "How loud each code of `rye check` is (`docs/check.md`).", shape: Shape::Elsewhere },
+    File { id: "mcp", about: "MCP servers (`docs/tools.md`).", shape: Shape::Elsewhere },
 ];
 
 /// The file an id names.

@@ -8,9 +8,11 @@ use jiff::Timestamp;
 use rye_compiler::item::Items;
 use rye_compiler::plan::hex;
 use rye_compiler::primary::{FetchRequest, ItemType, SignRequest};
-use rye_compiler::tool_spec::ToolSpec;
+#[cfg(feature = "mcp")]
+use rye_compiler::tool_spec::ToolKind;
+use rye_compiler::tool_spec::{ConfigMode, ToolSpec};
 use rye_compiler::trust::of_tool;
-use rye_compiler::world::{ItemKind, Recording, World};
+use rye_compiler::world::{ItemKind, Recording, Space, World};
 use rye_grammar::ItemId;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -23,9 +25,13 @@ use crate::machine::gate::{Allowed, Call, Dispatch};
 use crate::machine::signal::{Answer, ToolFinished};
 use crate::session::blocking;
 use crate::tool::guard::{DEFAULT_MAX_BYTES, guard, is_kept_whole};
+#[cfg(feature = "mcp")]
+use crate::tool::mcp;
 use crate::tool::primary::{Library, fetch, sign};
 use crate::tool::process::GRACE;
 use crate::tool::registry::Prepared;
+#[cfg(feature = "mcp")]
+use crate::tool::registry::ToolFile;
 use crate::tool::stop::PATIENCE;
 use crate::tool::{Invocation, ToolOutcome};
 use crate::trust::Trusted;
@@ -122,6 +128,8 @@ impl Embedded {
         }
         let (plan, wanted) = (Arc::clone(&self.plan), id.clone());
         let engine = Arc::clone(&self.engine);
+        #[cfg(feature = "mcp")]
+        let project = self.engine.project.clone();
         let found = self
             .engine
             .with_world(move |world| {
@@ -129,6 +137,9 @@ impl Embedded {
                 let world = Recording::new(world);
                 let items = Items::new(&world);
                 let tool = items.tool(&wanted);
+                if let Some(tool) = &tool {
+                    no_provider_keys(&items, &tool.spec)?;
+                }
                 let complaint = || {
                     let first = items.diagnostics().iter().next().map(rye_compiler::diagnostics::Diagnostic::message);
                     first.unwrap_or_else(|| format!("there is no tool `{wanted}`"))
@@ -138,16 +149,41 @@ impl Embedded {
                 let executes = of_tool(&tool, sha256, &items.sources());
                 let missing = |now: Trusted<'_>| now.missing(executes.as_slice()).map(|missing| missing.len());
                 match engine.trust.now().and_then(missing) {
-                    Ok(0) => Ok(Arc::clone(&tool.spec)),
-                    Ok(_) => Err(format!(
+                    Ok(0) => {}
+                    Ok(_) => return Err(format!(
                         "permission denied: `{wanted}` starts a program of this project, which the user does not trust \
                          yet; `rye trust --list` shows it"
                     )),
-                    Err(error) => Err(error.to_string()),
+                    Err(error) => return Err(error.to_string()),
                 }
+                let config = settings(&items, &tool.spec);
+                #[cfg(feature = "mcp")]
+                let server = match &tool.spec.kind {
+                    ToolKind::Mcp { server, .. } => mcp::config::servers(&project, &items)?.remove(server),
+                    ToolKind::Builtin { .. }
+                    | ToolKind::Command { .. }
+                    | ToolKind::Script { .. }
+                    | ToolKind::Http(_) => None,
+                };
+                let text = items.sources().get(tool.file.source).map(|s| Arc::clone(&s.text)).unwrap_or_default();
+                Ok(Found {
+                    spec: Arc::clone(&tool.spec),
+                    space: tool.file.space,
+                    path: Arc::clone(&tool.file.path),
+                    text,
+                    config,
+                    #[cfg(feature = "mcp")]
+                    server,
+                })
             })
             .await?;
-        let prepared = found.and_then(|spec| self.engine.tools.prepare(&spec).map_err(|e| e.to_string()));
+        let prepared = found.and_then(|found| {
+            let file = self.engine.tools.file(&self.engine.project, found.space, found.path, found.text);
+            #[cfg(feature = "mcp")]
+            let file = ToolFile { server: found.server, ..file };
+            let prepared = self.engine.tools.prepare(&found.spec, &file).map_err(|e| e.to_string())?;
+            Ok(prepared.with_config(found.config))
+        });
         Ok(prepared.map(|tool| {
             let tool = Arc::new(tool);
             self.keep_tool(id, &tool);
@@ -201,6 +237,41 @@ impl Embedded {
             object: guarded.object,
         })
     }
+}
+
+/// A tool that was found: what it declares and the file it was read from.
+struct Found {
+    spec: Arc<ToolSpec>,
+    space: Space,
+    path: Arc<str>,
+    text: Arc<str>,
+    config: Option<Value>,
+    #[cfg(feature = "mcp")]
+    server: Option<mcp::Server>,
+}
+
+/// The settings a tool asks for (`CONFIG_RESOLVE`); an empty mapping where no space has them.
+fn settings(items: &Items<'_>, spec: &ToolSpec) -> Option<Value> {
+    let source = spec.config.as_ref()?;
+    let node = match source.mode {
+        ConfigMode::DeepMerge => items.config(&source.id).map(|node| node.to_value()),
+        ConfigMode::FirstMatch => items.config_of_highest(&source.id).map(|node| node.to_value()),
+    };
+    Some(node.unwrap_or_else(|| Value::Object(serde_json::Map::new())))
+}
+
+/// The key of a provider is no variable for tools, whoever asks.
+fn no_provider_keys(items: &Items<'_>, spec: &ToolSpec) -> Result<(), String> {
+    if spec.environment.is_empty() {
+        return Ok(());
+    }
+    for entry in items.list(ItemKind::Config).iter().filter(|e| e.id.as_str().starts_with("agent/providers/")) {
+        let key = items.config(&entry.id).and_then(|node| Some(node.get("key_env")?.as_str()?.to_owned()));
+        if let Some(key) = key.filter(|key| spec.environment.contains(key)) {
+            return Err(format!("`{key}` holds a provider's key; no tool gets it"));
+        }
+    }
+    Ok(())
 }
 
 /// What a thread reads while it runs is what its plan was made from.

@@ -8,7 +8,7 @@ use super::{Answer, Failure, parameters};
 use crate::provider::BoxFuture;
 use crate::tool::command::outcome;
 use crate::tool::confine::Project;
-use crate::tool::process::{self, Program, Wall};
+use crate::tool::process::{self, Program, Streams, Wall};
 use crate::tool::{Invocation, Tool, ToolOutcome};
 
 /// The tool, with the time a command has when it names none.
@@ -53,6 +53,9 @@ impl Bash {
             timeout: asked.min(invocation.timeout),
             halt: invocation.halt,
             wall: Some(wall),
+            input: Vec::new(),
+            environment: Vec::new(),
+            streams: Streams::Together,
         };
         let finished = process::run(&program).await.map_err(|e| Failure(format!("bash cannot be started: {e}")))?;
         Ok(outcome(&finished, program.timeout))

@@ -284,15 +284,48 @@ async fn a_command_tool_gives_parameters_as_arguments() {
     let w = world(&[("bin/show", b"#!/bin/sh\nfor a; do echo \"<$a>\"; done\n")]);
     let script = w.dir.path().join("bin/show");
     fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let tool = crate::tool::command::CommandTool {
-        argv: vec!["./bin/show".into(), "--".into(), "{text}".into(), "{more}".into()],
+    let command = |argv: &[&str]| crate::tool::command::CommandTool {
+        argv: argv.iter().map(|a| (*a).to_owned()).collect(),
+        file: crate::tool::registry::ToolFile::default(),
         timeout: Duration::from_secs(10),
+        environment: Vec::new(),
     };
+    let tool = command(&["./bin/show", "--", "{text}", "{more}"]);
     let outcome = w.call(&tool, json!({"text": "$(id); `id` \"x\"", "more": ["a b", "c"]})).await;
     assert_eq!(outcome.content, json!("<-->\n<$(id); `id` \"x\">\n<a b>\n<c>\n[exit code 0]"));
-    let gone =
-        crate::tool::command::CommandTool { argv: vec!["no-such-program".into()], timeout: Duration::from_secs(1) };
+    let gone = command(&["no-such-program"]);
     assert!(w.call(&gone, json!({})).await.content.as_str().unwrap().contains("cannot be started"));
+}
+
+#[tokio::test]
+async fn knowledge_is_written_with_its_metadata_and_a_grant() {
+    let w = world(&[]);
+    let parameters = json!({"item_id": "team/notes", "title": "a: b\n---\n# x", "tags": ["t"], "body": "Text.\n\n"});
+    let denied = w.call(&FileTool::Knowledge, parameters.clone()).await;
+    assert!(
+        denied.is_error && denied.content.as_str().unwrap().contains("rye.sign.knowledge.team.notes"),
+        "{denied:?}"
+    );
+    let may_write_item = vec![vec!["rye.sign.knowledge.team.*".to_owned()]];
+    let call = async |parameters: Value| {
+        FileTool::Knowledge
+            .run(Invocation { parameters, may_write_item: may_write_item.clone(), ..invocation(&w) })
+            .await
+    };
+    assert_eq!(call(parameters).await.content, json!("created knowledge `team/notes`, 65 bytes"));
+    let text = String::from_utf8(w.file(".ai/knowledge/team/notes.md")).unwrap();
+    let parsed = rye_grammar::knowledge::parse(
+        rye_grammar::SourceId(0),
+        &text,
+        rye_grammar::knowledge::KnowledgeFormat::Markdown,
+    );
+    let metadata = parsed.tree.metadata.unwrap();
+    assert_eq!(metadata.get("title").unwrap().as_str(), Some("a: b\n---\n# x"));
+    assert_eq!(parsed.tree.body.node.trim(), "Text.");
+    for bad in ["../x", "/etc/x", "a.b", ""] {
+        assert!(call(json!({"item_id": bad, "body": "x"})).await.is_error, "{bad}");
+    }
+    assert!(call(json!({"item_id": "team/x", "body": "  "})).await.is_error);
 }
 
 #[tokio::test]

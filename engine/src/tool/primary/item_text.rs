@@ -9,6 +9,8 @@ use rye_grammar::xml::Element;
 use rye_grammar::{SourceId, SyntaxError, directive, knowledge, tool_header};
 use serde_json::json;
 
+use crate::scripts::Scripts;
+
 /// The readable parts of an item.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ItemText {
@@ -104,17 +106,12 @@ fn knowledge_text(text: &str, extension: &str) -> Result<ItemText, SyntaxError> 
 }
 
 fn tool_text(text: &str, extension: &str) -> Result<ItemText, String> {
-    let language = match extension {
-        "py" => ToolLanguage::Python,
-        "js" | "mjs" | "ts" => ToolLanguage::JavaScript,
-        "sh" => ToolLanguage::Shell,
-        _ => ToolLanguage::Yaml,
-    };
-    let parsed = tool_header::parse(SourceId(0), text, language);
+    let language = ToolLanguage::of_path(&format!(".{extension}")).ok_or("no tool ends like that")?;
+    let parsed = tool_header::parse(SourceId(0), text, language, &Scripts);
     if let Some(error) = parsed.errors.first() {
         return Err(error.to_string());
     }
-    let spec = ToolSpec::read(&parsed.tree.metadata).map_err(|faults| {
+    let spec = ToolSpec::read(&parsed.tree).map_err(|faults| {
         faults.into_iter().map(|f| f.message).next().unwrap_or_else(|| "it declares nothing".into())
     })?;
     let body = json!({"description": spec.description, "parameters": spec.parameters}).to_string();

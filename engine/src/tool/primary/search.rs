@@ -1,5 +1,5 @@
-//! The query form of `rye_fetch`: every item of a type, scored by where the words stand. No index: a project has
-//! hundreds of items, and an index would be one more thing to keep true.
+//! The query form of `rye_fetch`: every item of a type, scored by where the words stand ([`Query`]). No index: a project
+//! has hundreds of items, and an index would be one more thing to keep true.
 
 use rye_compiler::primary::ItemType;
 use rye_compiler::world::World;
@@ -7,13 +7,12 @@ use rye_grammar::ItemId;
 use serde_json::{Value, json};
 
 use super::item_text::{ItemText, item_text};
+use super::query::{Query, Texts};
 use crate::tool::{ToolOutcome, pattern_matches};
 
 /// Hits shown when nothing is said, and at most.
 const DEFAULT_HITS: u64 = 10;
 const MAX_HITS: u64 = 50;
-/// Words of a query that count.
-const MAX_WORDS: usize = 16;
 /// Characters of a description in a hit.
 const MAX_DESCRIPTION: usize = 200;
 
@@ -32,11 +31,8 @@ pub fn search(
     scope: Option<&str>,
     limit: Option<u64>,
 ) -> Result<ToolOutcome, String> {
-    let words = words(query);
-    if words.is_empty() {
-        return Err("`query` holds no word to look for".into());
-    }
-    let scope = scope.map(|s| s.replace('/', "."));
+    let query = Query::read(query)?;
+    let scope = scope.map(scope_pattern);
     let mut hits = Vec::new();
     let mut unreadable = 0_u64;
     let mut last: Option<ItemId> = None;
@@ -54,8 +50,7 @@ pub fn search(
             unreadable += 1;
             continue;
         };
-        let points = points(&words, &entry.id, &text);
-        if points > 0 {
+        if let Some(points) = query.points(&texts(&entry.id, &text)) {
             let description = if text.description.is_empty() { text.title } else { text.description };
             hits.push(Hit { points, id: entry.id, space: entry.space.word(), description: one_line(&description) });
         }
@@ -85,46 +80,22 @@ fn in_scope(scope: &str, item_type: ItemType, id: &ItemId) -> bool {
             && pattern_matches(scope, &format!("rye.fetch.{}.{dotted}", item_type.word()))
 }
 
-fn words(query: &str) -> Vec<String> {
-    let mut words: Vec<String> = Vec::new();
-    for word in query.to_lowercase().split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty()) {
-        if words.len() < MAX_WORDS && !words.iter().any(|w| w == word) {
-            words.push(word.to_owned());
-        }
-    }
-    words
+/// A scope as capabilities write it: `/` reads as `.`, `search` and `load` as `fetch`.
+fn scope_pattern(written: &str) -> String {
+    let dotted = written.replace('/', ".");
+    let alias = ["rye.search.", "rye.load."].into_iter().find_map(|old| dotted.strip_prefix(old));
+    alias.map_or_else(|| dotted.clone(), |rest| format!("rye.fetch.{rest}"))
 }
 
-fn points(words: &[String], id: &ItemId, text: &ItemText) -> u32 {
-    let name = id.name().to_lowercase();
-    let folders = id.category().to_lowercase();
-    let title = text.title.to_lowercase();
-    let description = text.description.to_lowercase();
-    let tags = text.tags.join(" ").to_lowercase();
-    let body = text.body.to_lowercase();
-    let mut sum = 0;
-    let mut found = 0;
-    for word in words {
-        let mut points = 0;
-        points += if name == *word {
-            20
-        } else if name.contains(word) {
-            10
-        } else {
-            0
-        };
-        points += if folders.contains(word) { 4 } else { 0 };
-        points += if title.contains(word) { 8 } else { 0 };
-        points += if tags.contains(word) { 6 } else { 0 };
-        points += if description.contains(word) { 5 } else { 0 };
-        points += u32::try_from(body.matches(word.as_str()).take(4).count()).unwrap_or(0);
-        if points > 0 {
-            found += 1;
-        }
-        sum += points;
+fn texts(id: &ItemId, text: &ItemText) -> Texts {
+    Texts {
+        name: id.name().to_lowercase(),
+        category: id.category().to_lowercase(),
+        title: text.title.to_lowercase(),
+        description: text.description.to_lowercase(),
+        tags: text.tags.join(" ").to_lowercase(),
+        body: text.body.to_lowercase(),
     }
-    // Every further word of the query counts more than any number of repetitions.
-    if found == 0 { 0 } else { sum + (found - 1) * 50 }
 }
 
 fn one_line(text: &str) -> String {

@@ -1,8 +1,8 @@
 //! The helper a tool's program runs under (`engine.md` 4): the same binary, started again with a hidden first argument.
 //! It holds a pipe to its owner, adopts whatever its program leaves behind, and ends all of it when the program ends or
-//! the owner is gone, kill -9 included. Its standard output and error are the program's. The helper itself stays outside
-//! the wall, where its program cannot signal it: it starts this binary once more, which raises the wall and becomes the
-//! program.
+//! the owner is gone, kill -9 included. Its standard output and error are the program's; the pipe begins with the
+//! program's input, led by its length in eight bytes. The helper itself stays outside the wall, where its program cannot
+//! signal it: it starts this binary once more, which raises the wall and becomes the program.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
@@ -15,8 +15,9 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
+use tokio::process::ChildStdin;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
@@ -113,14 +114,20 @@ async fn watch(program: &OsString, arguments: &[OsString]) -> io::Result<ExitSta
     let _asked = signal(SignalKind::terminate())?;
     let owner = rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 3)?;
     let mut owner = pipe::Receiver::from_owned_fd(owner)?;
-    let mut child = tokio::process::Command::new(program).args(arguments).stdin(Stdio::null()).spawn()?;
+    let length = owner.read_u64_le().await?;
+    let mut input = Vec::new();
+    (&mut owner).take(length).read_to_end(&mut input).await?;
+    let from = if input.is_empty() { Stdio::null() } else { Stdio::piped() };
+    let mut child = tokio::process::Command::new(program).args(arguments).stdin(from).spawn()?;
+    let stdin = child.stdin.take();
     let mut nothing = [0_u8; 1];
     let mut counting = tokio::time::interval(COUNTING);
     let mut tasks = Tasks::new();
+    let mut gone = Box::pin(owner_gone(&mut owner, stdin, input));
     let status = loop {
         tokio::select! {
             status = child.wait() => break status?,
-            _ = owner.read(&mut nothing) => {
+            () = &mut gone => {
                 end_all();
                 // Only reached where this process was spared by its own signal.
                 return child.wait().await;
@@ -132,6 +139,7 @@ async fn watch(program: &OsString, arguments: &[OsString]) -> io::Result<ExitSta
             }
         }
     };
+    drop(gone);
     let patience = Instant::now() + LAST_WORDS;
     while Instant::now() < patience && !descendants().is_empty() {
         tokio::select! {
@@ -141,6 +149,23 @@ async fn watch(program: &OsString, arguments: &[OsString]) -> io::Result<ExitSta
     }
     sweep();
     Ok(status)
+}
+
+/// Waits for the owner's end, and hands the input on meanwhile: a program that never reads must not hide that end.
+async fn owner_gone(owner: &mut pipe::Receiver, stdin: Option<ChildStdin>, input: Vec<u8>) {
+    let mut nothing = [0_u8; 1];
+    // Nothing comes after the input; whatever the read answers, the owner has let go.
+    if let Some(mut stdin) = stdin {
+        let hand_on = async move {
+            // What a program does not read to the end is its own business.
+            stdin.write_all(&input).await.ok();
+        };
+        tokio::select! {
+            () = hand_on => {}
+            _ = owner.read(&mut nothing) => return,
+        }
+    }
+    owner.read_exact(&mut nothing).await.ok();
 }
 
 /// Ends everything, this process included.

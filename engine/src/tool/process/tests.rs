@@ -15,6 +15,9 @@ fn bash(command: &str, timeout: Duration) -> Program {
         timeout,
         halt: Halt::never(),
         wall: None,
+        input: Vec::new(),
+        environment: Vec::new(),
+        streams: Streams::Together,
     }
 }
 
@@ -123,4 +126,23 @@ async fn a_program_that_is_not_there_is_an_error() {
     let mut program = bash("", Duration::from_secs(1));
     program.program = "no-such-program-here".into();
     assert_eq!(run(&program).await.unwrap_err().kind(), io::ErrorKind::NotFound);
+}
+
+#[tokio::test]
+async fn input_of_any_length_is_read_while_output_is_written() {
+    let mut program = bash("cat; echo end", Duration::from_secs(20));
+    program.input = vec![b'x'; 300_000];
+    let f = run(&program).await.unwrap();
+    assert_eq!((f.output.total, f.exit), (300_004, Exit::Code(0)));
+    program.program = "true".into();
+    assert_eq!(run(&program).await.unwrap().exit, Exit::Code(0));
+}
+
+#[tokio::test]
+async fn streams_can_be_kept_apart_and_variables_declared() {
+    let mut program = bash("echo log >&2; echo $GIVEN $TERM", Duration::from_secs(20));
+    program.streams = Streams::Apart;
+    program.environment = vec![("GIVEN".into(), "yes".into()), ("TERM".into(), "other".into())];
+    let f = run(&program).await.unwrap();
+    assert_eq!((f.output.text.as_str(), f.errors.text.as_str()), ("yes dumb\n", "log\n"));
 }

@@ -1,0 +1,214 @@
+//! `rye fetch TYPE [ID]`: an item as the model reads it, the items that fit a query, or a copy of one in another space.
+//! The same function that `rye_fetch` calls.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, ValueEnum};
+use rye_compiler::primary::{FetchRequest, ItemType};
+use rye_compiler::world::{ItemKind, Space, World};
+use rye_engine::store::{ObjectId, StoreError};
+use rye_engine::tool::guard::ObjectStore;
+use rye_engine::tool::primary::{Library, fetch};
+use rye_grammar::ItemId;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::Failure;
+use crate::args::{Format, Global};
+use crate::exit::Exit;
+use crate::report::{Report, printable};
+use crate::space::Spaces;
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("what").required(true).args(["id", "query"]))]
+pub struct FetchArgs {
+    #[arg(value_enum, value_name = "TYPE")]
+    item_type: Type,
+    /// The item's id
+    #[arg(value_name = "ID")]
+    id: Option<String>,
+    /// Look for items: words, "phrases", wild*cards, title:word, AND, OR, NOT
+    #[arg(short = 's', long, value_name = "WORDS")]
+    query: Option<String>,
+    /// Only ids like this: `project/*`, `rye.fetch.knowledge.project.*`
+    #[arg(long, value_name = "PATTERN", requires = "query")]
+    scope: Option<String>,
+    /// Hits that are shown (10, at most 50)
+    #[arg(long, value_name = "N", requires = "query", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Copy the item's file into this space instead of printing it; it stands above those below
+    #[arg(long, value_enum, value_name = "SPACE", requires = "id")]
+    copy_to: Option<Target>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Type {
+    Directive,
+    Knowledge,
+    Tool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Target {
+    Project,
+    User,
+}
+
+/// What `--format json` prints of one item.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FetchOutput {
+    pub item_type: String,
+    pub item_id: String,
+    /// `project`, `user` or `system`.
+    pub space: String,
+    /// Relative to the space's root.
+    pub path: String,
+    /// What the model reads; absent where the file was copied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// Where the copy lies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copied_to: Option<String>,
+}
+
+impl From<Type> for ItemType {
+    fn from(value: Type) -> Self {
+        match value {
+            Type::Directive => Self::Directive,
+            Type::Knowledge => Self::Knowledge,
+            Type::Tool => Self::Tool,
+        }
+    }
+}
+
+pub fn run(args: &FetchArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+    let spaces = Spaces::find(global.project.as_deref())?;
+    let world = spaces.open()?;
+    let item_type = ItemType::from(args.item_type);
+    let Some(id) = &args.id else {
+        let query = args.query.clone().unwrap_or_default();
+        let request = FetchRequest::Query { item_type, query, scope: args.scope.clone(), limit: args.limit };
+        return found(&answer(&world, &request)?, report);
+    };
+    let id =
+        ItemId::parse(id).map_err(|e| Failure::usage(format!("`{}` is no id: {}", id.escape_debug(), e.reason)))?;
+    let found = world.candidates(ItemKind::from(item_type), &id).map_err(|e| Failure::failed(e.to_string()))?;
+    let Some(first) = found.first() else {
+        let help = format!("look for it: `rye fetch {} --query WORDS`", item_type.word());
+        return Err(Failure::failed(format!("there is no {} `{id}`", item_type.word())).help(help));
+    };
+    let mut output = FetchOutput {
+        item_type: item_type.word().to_owned(),
+        item_id: id.to_string(),
+        space: first.space.word().to_owned(),
+        path: first.path.to_string(),
+        content: None,
+        copied_to: None,
+    };
+    if let Some(target) = args.copy_to {
+        let path = copy(&spaces, target, first.space, &first.path, &first.bytes)?;
+        output.copied_to = Some(path.display().to_string());
+        match report.format() {
+            Format::Json => report.json(&output)?,
+            Format::Human | Format::Plain => report.line(&printable(&path.display().to_string()))?,
+        }
+        return Ok(Exit::Fine);
+    }
+    let request = FetchRequest::Item { item_type, item_id: id, offset: 0, limit: None };
+    let content = answer(&world, &request)?.as_str().unwrap_or_default().to_owned();
+    match report.format() {
+        Format::Json => {
+            output.content = Some(content);
+            report.json(&output)?;
+        }
+        Format::Human | Format::Plain => {
+            report.detail(&format!("{}: {}", output.space, output.path));
+            report.line(&printable(content.trim_end()))?;
+        }
+    }
+    Ok(Exit::Fine)
+}
+
+fn answer(world: &dyn World, request: &FetchRequest) -> Result<Value, Failure> {
+    let (objects, own_objects) = (NoObjects, BTreeSet::new());
+    let outcome = fetch(&Library { world, objects: &objects, own_objects: &own_objects }, request);
+    if outcome.is_error {
+        return Err(Failure::failed(outcome.content.as_str().unwrap_or_default()));
+    }
+    Ok(outcome.content)
+}
+
+fn found(answer: &Value, report: &Report) -> Result<Exit, Failure> {
+    if report.format() == Format::Json {
+        report.json(answer)?;
+        return Ok(Exit::Fine);
+    }
+    let hits: Vec<BTreeMap<&str, &str>> = answer
+        .get("hits")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .map(|hit| hit.as_object().into_iter().flatten().filter_map(|(k, v)| Some((k.as_str(), v.as_str()?))).collect())
+        .collect();
+    let of = |hit: &BTreeMap<&str, &str>, key: &str| hit.get(key).copied().unwrap_or_default().to_owned();
+    let width = hits.iter().map(|h| of(h, "item_id").len()).max().unwrap_or(0);
+    for hit in &hits {
+        let line = format!("{:width$}  {:7}  {}", of(hit, "item_id"), of(hit, "space"), of(hit, "description"));
+        report.line(printable(&line).trim_end())?;
+    }
+    let total = answer.get("total").and_then(Value::as_u64).unwrap_or(0);
+    match hits.len() as u64 {
+        0 => report.note("nothing fits"),
+        shown if shown < total => report.note(&format!("{shown} of {total}; `--limit` shows more")),
+        _ => {}
+    }
+    if let Some(unreadable) = answer.get("unreadable").and_then(Value::as_u64) {
+        report.note(&format!("{unreadable} could not be read; `rye check` says why"));
+    }
+    Ok(Exit::Fine)
+}
+
+/// Writes the file where the same id is found in the other space. Never over another file.
+fn copy(spaces: &Spaces, target: Target, from: Space, path: &str, bytes: &[u8]) -> Result<PathBuf, Failure> {
+    let (space, root) = match target {
+        Target::Project => (Space::Project, Some(spaces.project.as_path())),
+        Target::User => (Space::User, spaces.user.as_deref()),
+    };
+    let Some(root) = root else {
+        return Err(Failure::failed("there is no user space: no `.ai/` in the home folder")
+            .help("make it, or name another with `RYE_USER_SPACE`"));
+    };
+    if space == from {
+        return Err(Failure::failed(format!("it lies in the {} space already", space.word())));
+    }
+    let place = root.join(path);
+    if let Some(folder) = place.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let mut file = match OpenOptions::new().write(true).create_new(true).open(&place) {
+        Ok(file) => file,
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+            return Err(Failure::failed(format!("`{}` is there already", place.display())));
+        }
+        Err(e) => return Err(e.into()),
+    };
+    file.write_all(bytes)?;
+    Ok(place)
+}
+
+/// No thread, and so no stored results.
+struct NoObjects;
+
+impl ObjectStore for NoObjects {
+    fn put(&self, bytes: &[u8]) -> Result<String, StoreError> {
+        Ok(ObjectId::of(bytes).to_string())
+    }
+
+    fn get(&self, _: &str) -> Result<Vec<u8>, StoreError> {
+        Err(StoreError::InvalidId { reason: "there is no thread".into() })
+    }
+}

@@ -1,0 +1,246 @@
+//! `rye mcp`: the MCP servers that are configured, and the items their tools become.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use clap::{Args, Subcommand};
+use rye_compiler::item::Items;
+use rye_engine::tool::mcp::{Connection, Server, config, listing};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Failure;
+use crate::args::{Format, Global};
+use crate::exit::Exit;
+use crate::report::{Report, printable};
+use crate::space::Spaces;
+
+mod serve;
+
+#[derive(Debug, Args)]
+pub struct McpArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show the servers of `.mcp.json` and `.ai/config/mcp.yaml`, and how many items each has
+    List,
+    /// Start servers, read their tools, and write one item a tool
+    Refresh {
+        /// Which; all of them if none is named
+        #[arg(value_name = "SERVER")]
+        servers: Vec<String>,
+        /// Say what would change and write nothing; exit code 1 where something would
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Be an MCP server on stdin and stdout: the client's calls are those of a thread of a directive
+    Serve(serve::ServeArgs),
+}
+
+/// A server, as `--format json` prints it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct McpServerOutput {
+    pub server: String,
+    /// What is started, or the address that is asked.
+    pub runs: String,
+    /// `.mcp.json` or `.ai/config/mcp.yaml`.
+    pub origin: String,
+    /// Ids of its items.
+    pub items: Vec<String>,
+    /// Ids that `refresh` made, changed and removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changes: Option<McpChanges>,
+    /// Why it could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub struct McpChanges {
+    pub added: Vec<String>,
+    pub changed: Vec<String>,
+    pub removed: Vec<String>,
+}
+
+pub fn run(args: &McpArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+    let spaces = Spaces::find(global.project.as_deref())?;
+    let configured = || {
+        let world = spaces.open()?;
+        config::servers(&spaces.project, &Items::new(&world)).map_err(Failure::failed)
+    };
+    match &args.command {
+        Command::List => list(&spaces.project, &configured()?, report),
+        Command::Refresh { servers, dry_run } => {
+            let wanted = chosen(&configured()?, servers)?;
+            refresh(&spaces.project, &wanted, *dry_run, report)
+        }
+        Command::Serve(serve) => serve::run(serve, &spaces, report),
+    }
+}
+
+fn chosen(configured: &BTreeMap<String, Server>, named: &[String]) -> Result<Vec<Server>, Failure> {
+    if named.is_empty() {
+        return Ok(configured.values().cloned().collect());
+    }
+    let one = |name: &String| {
+        configured.get(name).cloned().ok_or_else(|| {
+            let known: Vec<&str> = configured.keys().map(String::as_str).collect();
+            Failure::usage(format!("no MCP server `{}` is configured", name.escape_debug()))
+                .help(format!("there are: {}", known.join(", ")))
+        })
+    };
+    named.iter().map(one).collect()
+}
+
+fn list(project: &Path, configured: &BTreeMap<String, Server>, report: &Report) -> Result<Exit, Failure> {
+    let mut output = Vec::new();
+    for server in configured.values() {
+        let items = existing(project, server)?.into_keys().map(|file| id(server, &file)).collect();
+        output.push(McpServerOutput { changes: None, error: None, ..described(server, items) });
+    }
+    if report.format() == Format::Json {
+        report.json(&output)?;
+        return Ok(Exit::Fine);
+    }
+    if output.is_empty() {
+        report.note("no MCP server is configured, in `.mcp.json` or `.ai/config/mcp.yaml`");
+    }
+    for server in &output {
+        let count = match server.items.len() {
+            0 => format!("no items; `rye mcp refresh {}` makes them", server.server),
+            1 => "1 item".to_owned(),
+            n => format!("{n} items"),
+        };
+        report.line(&printable(&format!("{}  {}  ({}; {count})", server.server, server.runs, server.origin)))?;
+    }
+    Ok(Exit::Fine)
+}
+
+fn refresh(project: &Path, servers: &[Server], dry_run: bool, report: &Report) -> Result<Exit, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let mut output = Vec::new();
+    let (mut failed, mut differs) = (false, false);
+    for server in servers {
+        report.note(&printable(&format!("{}: {}", server.name, server.describe())));
+        let listed = runtime.block_on(async {
+            let connection = Connection::open(server, project).await.map_err(|e| e.to_string())?;
+            listing::items(server, &connection.definitions().await)
+        });
+        let done = listed.and_then(|files| write(project, server, &files, dry_run).map_err(|e| e.message));
+        let one = match done {
+            Ok((items, changes)) => {
+                differs |= !(changes.added.is_empty() && changes.changed.is_empty() && changes.removed.is_empty());
+                McpServerOutput { changes: Some(changes), error: None, ..described(server, items) }
+            }
+            Err(error) => {
+                failed = true;
+                McpServerOutput { changes: None, error: Some(error), ..described(server, Vec::new()) }
+            }
+        };
+        show(&one, report)?;
+        output.push(one);
+    }
+    if report.format() == Format::Json {
+        report.json(&output)?;
+    }
+    Ok(if failed || (dry_run && differs) { Exit::Failed } else { Exit::Fine })
+}
+
+fn show(server: &McpServerOutput, report: &Report) -> Result<(), Failure> {
+    if report.format() == Format::Json {
+        return Ok(());
+    }
+    if let Some(error) = &server.error {
+        report.note(&printable(&format!("error: {error}")));
+    }
+    let changes = server.changes.iter().flat_map(|c| {
+        let all = [("+", &c.added), ("~", &c.changed), ("-", &c.removed)];
+        all.into_iter().flat_map(|(mark, ids)| ids.iter().map(move |id| format!("{mark} {id}")))
+    });
+    for line in changes {
+        report.line(&line)?;
+    }
+    if server.error.is_none() {
+        report.note(&format!("{}: {} tools", server.server, server.items.len()));
+    }
+    Ok(())
+}
+
+fn described(server: &Server, items: Vec<String>) -> McpServerOutput {
+    McpServerOutput {
+        server: server.name.clone(),
+        runs: server.describe(),
+        origin: server.origin.clone(),
+        items,
+        changes: None,
+        error: None,
+    }
+}
+
+fn folder(server: &Server) -> String {
+    format!(".ai/tools/mcp/{}", server.name)
+}
+
+fn id(server: &Server, file: &str) -> String {
+    format!("mcp/{}/{}", server.name, file.trim_end_matches(".yaml"))
+}
+
+/// The items a server has: file names and texts.
+fn existing(project: &Path, server: &Server) -> Result<BTreeMap<String, String>, Failure> {
+    let mut found = BTreeMap::new();
+    let entries = match fs::read_dir(project.join(folder(server))) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(found),
+        Err(e) => return Err(e.into()),
+    };
+    for entry in entries {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if Path::new(&name).extension().is_some_and(|e| e == "yaml") && entry.file_type()?.is_file() {
+            found.insert(name, fs::read_to_string(entry.path()).unwrap_or_default());
+        }
+    }
+    Ok(found)
+}
+
+/// Brings the items of a server to what it says it has.
+fn write(
+    project: &Path,
+    server: &Server,
+    files: &BTreeMap<String, String>,
+    dry_run: bool,
+) -> Result<(Vec<String>, McpChanges), Failure> {
+    let before = existing(project, server)?;
+    let mut changes = McpChanges::default();
+    let place = project.join(folder(server));
+    if !dry_run {
+        fs::create_dir_all(&place)?;
+    }
+    for (file, text) in files {
+        match before.get(file) {
+            // A signature line of the user's is no difference of the definition.
+            Some(old) if without_signature(old) == text => continue,
+            Some(_) => changes.changed.push(id(server, file)),
+            None => changes.added.push(id(server, file)),
+        }
+        if !dry_run {
+            fs::write(place.join(file), text)?;
+        }
+    }
+    for file in before.keys().filter(|file| !files.contains_key(*file)) {
+        changes.removed.push(id(server, file));
+        if !dry_run {
+            fs::remove_file(place.join(file))?;
+        }
+    }
+    Ok((files.keys().map(|file| id(server, file)).collect(), changes))
+}
+
+fn without_signature(text: &str) -> &str {
+    text.strip_prefix("# rye:signed:").and_then(|rest| rest.split_once('\n')).map_or(text, |(_, rest)| rest)
+}

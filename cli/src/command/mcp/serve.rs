@@ -1,0 +1,68 @@
+//! `rye mcp serve`: rye as an MCP server on stdin and stdout, or on a port of this machine. Nothing else is written to
+//! stdout.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use clap::Args;
+use rye_engine::engine::{Engine, EngineError, EngineOptions, Launch};
+use rye_engine::tool::mcp::serve::{LAST_STEPS, session};
+
+use crate::Failure;
+use crate::call::CallArgs;
+use crate::command::run::compiled;
+use crate::exit::Exit;
+use crate::report::Report;
+use crate::space::Spaces;
+
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Whose permissions, tools and limits the client has
+    #[arg(long, value_name = "ID", default_value = "rye/mcp/session")]
+    directive: String,
+    /// Answer streamable HTTP at this address of this machine instead: `127.0.0.1:8330`, port 0 for any
+    #[arg(long, value_name = "ADDRESS")]
+    http: Option<SocketAddr>,
+    #[command(flatten)]
+    call: CallArgs,
+}
+
+pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+    if let Some(address) = args.http.filter(|address| !address.ip().is_loopback()) {
+        return Err(Failure::usage(format!("`{address}` is no address of this machine alone"))
+            .help("write `127.0.0.1:PORT`; whoever reaches the port has the directive's permissions"));
+    }
+    let compilation = match compiled(&args.directive, &args.call, None, spaces, report)? {
+        Ok(compilation) => compilation,
+        Err(exit) => return Ok(exit),
+    };
+    let mut options = EngineOptions::standard(&spaces.project, spaces.user.as_deref(), rye_stdlib::files())?;
+    let (face, callers) = session(&compilation.plan, options.providers);
+    options.providers = Arc::new(callers);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let ended = runtime.block_on(async {
+        let engine = Engine::open(&spaces.project, options)?;
+        let mut handle = engine.start(&compilation, Launch::default()).await?;
+        report.detail(&format!("thread: {}", handle.thread_id));
+        let speak = async {
+            let Some(address) = args.http else { return face.stdio().await };
+            let listener = tokio::net::TcpListener::bind(address).await.map_err(|e| format!("`{address}`: {e}"))?;
+            let bound = listener.local_addr().map_err(|e| e.to_string())?;
+            report.note(&format!("http://{bound}/mcp"));
+            face.http(listener).await
+        };
+        let spoken = tokio::select! {
+            spoken = speak => spoken,
+            stopped = tokio::signal::ctrl_c() => stopped.map_err(|e| e.to_string()),
+            // The thread's live events have an end when the thread has.
+            () = async { while handle.live.next().await.is_some() {} } => Err("the session's thread is over".to_owned()),
+        };
+        // Dropping the face has told the thread that its client is gone.
+        tokio::time::timeout(LAST_STEPS, handle.join()).await.ok();
+        Ok::<_, EngineError>(spoken)
+    });
+    // The client may hold our input open.
+    runtime.shutdown_background();
+    ended?.map_err(Failure::failed)?;
+    Ok(Exit::Fine)
+}

@@ -1,0 +1,100 @@
+//! `rye new directive|knowledge|tool ID`: a first version of an item in the project, one that checks clean. Never over
+//! another file.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+
+use clap::{Args, ValueEnum};
+use rye_compiler::world::{ItemKind, World};
+use rye_grammar::ItemId;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Failure;
+use crate::args::{Format, Global};
+use crate::exit::Exit;
+use crate::report::Report;
+use crate::space::Spaces;
+
+mod templates;
+
+#[derive(Debug, Args)]
+pub struct NewArgs {
+    #[arg(value_enum, value_name = "TYPE")]
+    kind: Kind,
+    /// Its id: folders and a name, `project/count`
+    #[arg(value_name = "ID")]
+    id: String,
+    /// What a tool is written in
+    #[arg(long, value_enum, value_name = "LANGUAGE", default_value_t = Language::Command)]
+    language: Language,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    Directive,
+    Knowledge,
+    Tool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Language {
+    /// YAML: a program and its arguments
+    Command,
+    /// YAML: a request
+    Http,
+    Python,
+    Javascript,
+    Typescript,
+    Shell,
+}
+
+/// What was made, as `--format json` prints it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct NewOutput {
+    pub item_type: String,
+    pub item_id: String,
+    /// Relative to the project.
+    pub path: String,
+}
+
+pub fn run(args: &NewArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+    let spaces = Spaces::find(global.project.as_deref())?;
+    let written = &args.id;
+    let id = ItemId::parse(written)
+        .map_err(|e| Failure::usage(format!("`{}` is no id: {}", written.escape_debug(), e.reason)))?;
+    let (kind, extension, text) = match args.kind {
+        Kind::Directive => (ItemKind::Directive, "md", templates::directive(&id)),
+        Kind::Knowledge => (ItemKind::Knowledge, "md", templates::knowledge(&id)),
+        Kind::Tool => {
+            let (extension, text) = templates::tool(&id, args.language);
+            (ItemKind::Tool, extension, text)
+        }
+    };
+    // Another extension would be a second file for one id, which no space may have.
+    let found = spaces.open()?.candidates(kind, &id).map_err(|e| Failure::failed(e.to_string()))?;
+    if let Some(first) = found.first().filter(|f| f.space == rye_compiler::world::Space::Project) {
+        return Err(Failure::failed(format!("the project has a {} `{id}` already: `{}`", kind.word(), first.path)));
+    }
+    let path = format!("{}{id}.{extension}", kind.folder());
+    let place = spaces.project.join(&path);
+    if let Some(folder) = place.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    match OpenOptions::new().write(true).create_new(true).open(&place) {
+        Ok(mut file) => file.write_all(text.as_bytes())?,
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+            return Err(Failure::failed(format!("`{path}` is there already")));
+        }
+        Err(e) => return Err(e.into()),
+    }
+    if let Some(below) = found.first() {
+        report.note(&format!("it now stands above the {} space's `{id}`", below.space.word()));
+    }
+    let output = NewOutput { item_type: kind.word().to_owned(), item_id: id.to_string(), path };
+    match report.format() {
+        Format::Json => report.json(&output)?,
+        Format::Human | Format::Plain => report.line(&output.path)?,
+    }
+    Ok(Exit::Fine)
+}

@@ -1,0 +1,70 @@
+//! `rye new` and `rye fetch`: first versions that check clean, searches, copies, and what is never overwritten.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use rye::Place;
+use serde_json::json;
+
+#[test]
+fn first_versions_check_clean_in_every_language() {
+    let place = Place::new();
+    place.fine(&["init"]);
+    assert_eq!(place.fine(&["new", "directive", "team/report"]).trim(), ".ai/directives/team/report.md");
+    assert_eq!(place.fine(&["new", "knowledge", "team/rules"]).trim(), ".ai/knowledge/team/rules.md");
+    for (language, file) in [
+        ("command", "a.yaml"),
+        ("http", "b.yaml"),
+        ("python", "c.py"),
+        ("javascript", "d.mjs"),
+        ("typescript", "e.ts"),
+        ("shell", "f.sh"),
+    ] {
+        let id = format!("team/{}", file.split('.').next().unwrap());
+        let made = place.fine(&["new", "tool", &id, "--language", language]);
+        assert_eq!(made.trim(), format!(".ai/tools/team/{file}"));
+    }
+    // What declares nothing and cannot be called is a module of its neighbours.
+    place.write(".ai/tools/team/helper.py", "def double(n):\n    return 2 * n\n");
+    let (code, checked) = place.json(&["check"]);
+    assert_eq!((code, &checked["summary"]["errors"]), (Some(0), &json!(0)), "{checked}");
+    // Another language would be a second file for the id.
+    let again = place.rye(&["new", "tool", "team/c", "--language", "shell"]);
+    assert_eq!(again.code, Some(1));
+    assert!(again.stderr.contains("already: `.ai/tools/team/c.py`"), "{}", again.stderr);
+    assert_eq!(place.rye(&["new", "tool", "../x"]).code, Some(2));
+}
+
+#[test]
+fn fetch_shows_finds_and_copies() {
+    let place = Place::new();
+    place.fine(&["init"]);
+    place.write(".ai/knowledge/team/rules.md", "---\ntitle: House rules\ntags: [friday]\n---\n\nNever on Friday.\n");
+    place.write(".ai/tools/team/count.py", "__tool_description__ = 'Counts.'\ndef main():\n    pass\n");
+    assert_eq!(place.fine(&["fetch", "knowledge", "team/rules"]).trim(), "Never on Friday.");
+    assert!(place.fine(&["fetch", "tool", "team/count"]).contains("\"description\":\"Counts.\""));
+    let (_, found) = place.json(&["search", "knowledge", "-s", "tags:friday AND \"house rules\""]);
+    assert_eq!((&found["total"], &found["hits"][0]["item_id"]), (&json!(1), &json!("team/rules")));
+    let (_, none) = place.json(&["fetch", "knowledge", "-s", "friday", "--scope", "rye.search.knowledge.rye.*"]);
+    assert_eq!(none["total"], 0);
+    let bad = place.rye(&["fetch", "knowledge", "-s", "\"open"]);
+    assert!(bad.code == Some(1) && bad.stderr.contains("quote that nothing closes"), "{}", bad.stderr);
+    let (code, copied) = place.json(&["fetch", "knowledge", "team/rules", "--copy-to", "user"]);
+    assert_eq!((code, &copied["space"]), (Some(0), &json!("project")));
+    assert_eq!(
+        std::fs::read_to_string(copied["copied_to"].as_str().unwrap()).unwrap(),
+        place.read(".ai/knowledge/team/rules.md")
+    );
+    assert_eq!(place.rye(&["fetch", "knowledge", "team/rules", "--copy-to", "user"]).code, Some(1));
+    assert_eq!(place.rye(&["fetch", "knowledge", "team/rules", "--copy-to", "project"]).code, Some(1));
+    let system = place.fine(&["fetch", "tool", "rye/bash/bash", "--copy-to", "project"]);
+    assert!(system.trim().ends_with(".ai/tools/rye/bash/bash.yaml"));
+    for args in [&["fetch", "tool", "no/such"][..], &["fetch", "tool", "rye/bash/bash", "--copy-to", "project"]] {
+        assert_eq!(place.rye(args).code, Some(1), "{args:?}");
+    }
+    for args in [&["fetch", "tool", "a.b"][..], &["fetch", "tool"], &["fetch", "tool", "a", "-s", "b"]] {
+        assert_eq!(place.rye(args).code, Some(2), "{args:?}");
+    }
+}

@@ -1,0 +1,199 @@
+//! `rye mcp`: servers listed and refreshed, and a run that calls a tool of one.
+
+#![cfg(feature = "mcp")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stderr, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use rye::Place;
+use serde_json::json;
+
+/// One tool; its description is what `about.txt` holds.
+const SERVER: &str = r#"import json, sys
+def send(id, result):
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}) + "\n")
+    sys.stdout.flush()
+for line in sys.stdin:
+    request = json.loads(line)
+    method, id = request.get("method"), request.get("id")
+    if method == "initialize":
+        send(id, {"protocolVersion": request["params"]["protocolVersion"], "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "t", "version": "1"}})
+    elif method == "tools/list":
+        schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+        send(id, {"tools": [{"name": "double.it", "description": open("about.txt").read(), "inputSchema": schema}]})
+    elif method == "tools/call":
+        send(id, {"content": [{"type": "text", "text": str(2 * request["params"]["arguments"]["n"])}]})
+    elif id is not None:
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no"}}) + "\n")
+        sys.stdout.flush()
+"#;
+
+fn place() -> Option<Place> {
+    if std::process::Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("skipped: `python3` is not installed");
+        return None;
+    }
+    let place = Place::new();
+    place.fine(&["init"]);
+    place.write("server.py", SERVER);
+    place.write("about.txt", "Doubles.");
+    place.write(".mcp.json", r#"{"mcpServers": {"my math": {"command": "python3", "args": ["server.py"]}}}"#);
+    Some(place)
+}
+
+#[test]
+fn items_are_made_and_changes_are_shown() {
+    let Some(place) = place() else { return };
+    let (_, listed) = place.json(&["mcp", "list"]);
+    assert_eq!((&listed[0]["server"], &listed[0]["items"]), (&json!("my_math"), &json!([])));
+    let dry = place.rye(&["mcp", "refresh", "--dry-run"]);
+    assert_eq!((dry.code, dry.stdout.trim()), (Some(1), "+ mcp/my_math/double_it"));
+    assert!(!place.project().join(".ai/tools/mcp").exists());
+    assert_eq!(place.fine(&["mcp", "refresh"]).trim(), "+ mcp/my_math/double_it");
+    assert_eq!(place.fine(&["mcp", "refresh", "my_math"]), "");
+    assert_eq!(place.json(&["check"]).0, Some(0));
+    place.write("about.txt", "Steals.");
+    let (code, drift) = place.json(&["mcp", "refresh", "--dry-run"]);
+    assert_eq!((code, &drift[0]["changes"]["changed"]), (Some(1), &json!(["mcp/my_math/double_it"])));
+    assert_eq!(place.rye(&["mcp", "refresh", "other"]).code, Some(2));
+    place.write(".mcp.json", r#"{"mcpServers": {"gone": {"command": "no-such-program"}}}"#);
+    let gone = place.rye(&["mcp", "refresh"]);
+    assert!(gone.code == Some(1) && gone.stderr.contains("cannot be reached"), "{}", gone.stderr);
+    place.write(".mcp.json", "{");
+    assert_eq!(place.rye(&["mcp", "list"]).code, Some(1));
+}
+
+#[test]
+fn a_run_calls_a_tool_of_a_server() {
+    let Some(place) = place() else { return };
+    place.fine(&["mcp", "refresh"]);
+    place.write(
+        ".ai/directives/math.md",
+        "# Math\n\n```xml\n<directive name=\"math\" version=\"1.0.0\">\n<metadata>\n\
+         <permissions><execute><tool>mcp.my_math.*</tool></execute></permissions>\n</metadata>\n</directive>\n```\n\nDouble it.\n",
+    );
+    place.write(
+        "script.yaml",
+        "steps:\n  - tool_calls: [{ name: mcp_my_math_double_it, input: { n: 21 } }]\n  - done\n",
+    );
+    place.fine(&["trust"]);
+    let ran = place.rye(&["run", "math", "--script", "script.yaml", "--events", "--format", "json"]);
+    assert_eq!(ran.code, Some(0), "{}\n{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.contains("42"), "{}", ran.stdout);
+    // Another program under the same name is not started, whatever its items say.
+    place.write(".mcp.json", r#"{"mcpServers": {"my math": {"command": "python3", "args": ["-u", "server.py"]}}}"#);
+    let other = place.rye(&["run", "math", "--script", "script.yaml", "--events", "--format", "json"]);
+    assert!(other.stdout.contains("are not what they were when its tools were listed"), "{}", other.stdout);
+}
+
+#[test]
+fn a_client_calls_what_the_directive_grants() {
+    let place = Place::new();
+    place.fine(&["init"]);
+    place.write(".ai/knowledge/team/rules.md", "Never on Friday.\n");
+    place.write("guest.txt", "Ada\n");
+    let call = |id: u64, name: &str, input: serde_json::Value| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": name, "arguments": input}});
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
+        "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
+    let messages = [
+        hello,
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}),
+        call(3, "rye_fetch", json!({"item_type": "knowledge", "item_id": "team/rules"})),
+        call(4, "rye_file_system_read", json!({"path": "guest.txt"})),
+        call(
+            5,
+            "rye_execute",
+            json!({"item_type": "tool", "item_id": "rye/bash/bash", "parameters": {"command": "id"}}),
+        ),
+        call(6, "no_such_tool", json!({})),
+    ];
+    let mut child = place
+        .command(&["mcp", "serve"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut to = child.stdin.take().unwrap();
+    let from = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut answers = std::collections::BTreeMap::new();
+    let mut lines = std::io::BufRead::lines(from);
+    for message in messages {
+        std::io::Write::write_all(&mut to, format!("{message}\n").as_bytes()).unwrap();
+        let Some(id) = message["id"].as_u64() else { continue };
+        for line in lines.by_ref().take(50) {
+            let line: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
+            if line["id"] == id {
+                answers.insert(id, line);
+                break;
+            }
+        }
+    }
+    drop(to);
+    assert!(child.wait().unwrap().success());
+    assert_eq!(answers[&1]["result"]["serverInfo"]["name"], "rye");
+    let tools = answers[&2]["result"]["tools"].as_array().unwrap();
+    let names: Vec<&str> = tools.iter().filter_map(|t| t["name"].as_str()).collect();
+    assert!(names.contains(&"rye_fetch") && names.contains(&"rye_file_system_read"), "{names:?}");
+    assert!(!names.contains(&"rye_bash_bash") && !names.contains(&"rye_sign"), "{names:?}");
+    assert_eq!(answers[&3]["result"]["content"][0]["text"], "Never on Friday.");
+    assert!(answers[&4]["result"]["content"][0]["text"].as_str().unwrap().contains("Ada"), "{}", answers[&4]);
+    let denied = &answers[&5]["result"];
+    assert_eq!(denied["isError"], true);
+    assert!(
+        denied["content"][0]["text"].as_str().unwrap().contains("missing capability rye.execute.tool.rye.bash.bash")
+    );
+    assert_eq!(answers[&6]["error"]["code"], -32602);
+    let (_, threads) = place.json(&["threads", "list"]);
+    assert!(threads.to_string().contains("rye/mcp/session"), "{threads}");
+}
+
+/// One request on a connection of its own; answers the whole response.
+fn post(address: &str, headers: &[(&str, &str)], body: &str) -> String {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+    let mut request =
+        format!("POST /mcp HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: {}\r\n", body.len());
+    request.push_str("accept: application/json, text/event-stream\r\nconnection: close\r\n");
+    for (name, value) in headers {
+        request.extend([format!("{name}: {value}\r\n")]);
+    }
+    stream.write_all(format!("{request}\r\n{body}").as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    let mut chunk = [0_u8; 4096];
+    // A stream of events stays open; what answers comes first.
+    while let Ok(n @ 1..) = stream.read(&mut chunk) {
+        answer.extend_from_slice(&chunk[..n]);
+        if String::from_utf8_lossy(&answer).contains("serverInfo") {
+            break;
+        }
+    }
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn over_http_only_this_machine_and_its_own_pages() {
+    use std::io::BufRead;
+    let place = Place::new();
+    place.fine(&["init"]);
+    assert_eq!(place.rye(&["mcp", "serve", "--http", "0.0.0.0:0"]).code, Some(2));
+    let mut child =
+        place.command(&["mcp", "serve", "--http", "127.0.0.1:0"]).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let stderr = std::io::BufReader::new(child.stderr.take().unwrap());
+    let url = stderr.lines().map_while(Result::ok).find(|line| line.starts_with("http://")).unwrap();
+    let address = url.trim_start_matches("http://").trim_end_matches("/mcp").to_owned();
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
+        "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}})
+    .to_string();
+    let fine = post(&address, &[("host", &address)], &hello);
+    assert!(fine.starts_with("HTTP/1.1 200") && fine.contains("\"rye\""), "{fine}");
+    let rebound = post(&address, &[("host", "evil.example")], &hello);
+    assert!(rebound.starts_with("HTTP/1.1 4") && !rebound.contains("serverInfo"), "{rebound}");
+    let foreign = post(&address, &[("host", &address), ("origin", "https://evil.example")], &hello);
+    assert!(foreign.starts_with("HTTP/1.1 4") && !foreign.contains("serverInfo"), "{foreign}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

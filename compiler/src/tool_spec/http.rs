@@ -1,0 +1,171 @@
+//! Tools of `kind: http`: one request, declared. The host is written out; only what follows it may be a parameter.
+
+use indexmap::IndexMap;
+use rye_grammar::Span;
+use rye_grammar::data::{Kind, Node};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::read::{Reader, Scope};
+
+/// A request as declared; templates unfilled. See [`super::fill_text`] for the holes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HttpSpec {
+    pub method: Method,
+    /// Holes are percent-encoded when they are filled.
+    pub url: String,
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub headers: IndexMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<HttpBody>,
+}
+
+/// What is sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HttpBody {
+    Text(String),
+    /// A value whose strings are templates; a string that is one hole becomes the parameter itself.
+    Json(Value),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Method {
+    Get,
+    Head,
+    Post,
+    Put,
+    Patch,
+    Delete,
+}
+
+impl Method {
+    pub const ALL: [Self; 6] = [Self::Get, Self::Head, Self::Post, Self::Put, Self::Patch, Self::Delete];
+
+    /// `GET`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+/// Headers that are the connection's business.
+const NOT_FOR_TOOLS: [&str; 8] =
+    ["host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "proxy-authorization"];
+
+/// The request and the host it goes to, in lower case.
+pub(super) fn read(r: &mut Reader, node: &Node, scope: &Scope<'_>) -> Option<(HttpSpec, String)> {
+    let method = method(r, node);
+    let headers = headers(r, node, scope);
+    let body = body(r, node, scope);
+    let Some(url) = r.text(node, "url") else {
+        if node.get("url").is_none() {
+            r.missing(node, "url", "say where the request goes: `url: https://api.example.com/items/{id}`");
+        }
+        return None;
+    };
+    let span = node.get("url").map_or(node.span, |n| n.span);
+    r.template(&url, span, scope);
+    let host = host(r, &url, span)?;
+    Some((HttpSpec { method: method?, url, headers, body }, host))
+}
+
+fn method(r: &mut Reader, node: &Node) -> Option<Method> {
+    let Some(word) = r.text(node, "method") else { return Some(Method::Get) };
+    let found = Method::ALL.into_iter().find(|m| m.word().eq_ignore_ascii_case(&word));
+    if found.is_none() {
+        let span = node.get("method").map_or(node.span, |n| n.span);
+        let help = format!("one of {}", Method::ALL.map(Method::word).join(", "));
+        r.bad(span, format!("there is no method `{word}`"), "unknown", Some(help));
+    }
+    found
+}
+
+/// The host of an address whose beginning, up to the path, is written out.
+fn host(r: &mut Reader, url: &str, span: Span) -> Option<String> {
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    let authority = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    let no_address = format!("`{url}` is no web address");
+    let help = "write it out: `https://api.example.com/path/{parameter}`".to_owned();
+    let Some(authority) = authority.filter(|a| !a.is_empty()) else {
+        r.bad(span, no_address, "not an address", Some(help));
+        return None;
+    };
+    if authority.contains(['{', '}', '$']) {
+        r.bad(span, "the host of a request cannot be a parameter".into(), "chosen by the caller", Some(help));
+        return None;
+    }
+    if authority.contains('@') {
+        let message = "the host of a request holds no user and no password".to_owned();
+        let help = "send it as a header: `Authorization: Bearer ${TOKEN}`".to_owned();
+        r.bad(span, message, "a secret in a file", Some(help));
+        return None;
+    }
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(v6) => v6.split_once(']').map_or((v6, "?"), |(host, rest)| (host, rest.strip_prefix(':').unwrap_or(rest))),
+        None => authority.split_once(':').unwrap_or((authority, "")),
+    };
+    let is_host = !host.is_empty()
+        && host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b':' | b'_'))
+        && (port.is_empty() || port.parse::<u16>().is_ok());
+    if !is_host {
+        r.bad(span, no_address, "not an address", Some(help));
+        return None;
+    }
+    Some(host.to_ascii_lowercase())
+}
+
+fn headers(r: &mut Reader, node: &Node, scope: &Scope<'_>) -> IndexMap<String, String> {
+    let mut out = IndexMap::new();
+    let Some(headers) = node.get("headers") else { return out };
+    if !matches!(headers.kind, Kind::Map(_)) {
+        r.wrong(headers, "headers", "a mapping of names to values");
+        return out;
+    }
+    for entry in headers.entries() {
+        let name = &entry.key.node;
+        let is_token =
+            !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));
+        if !is_token {
+            r.bad(entry.key.span, format!("`{name}` is no header"), "not a header's name", None);
+        } else if NOT_FOR_TOOLS.contains(&name.to_ascii_lowercase().as_str()) {
+            r.bad(entry.key.span, format!("the header `{name}` is not for tools to set"), "set by rye", None);
+        }
+        match &entry.value.kind {
+            Kind::String(value) => {
+                r.template(value, entry.value.span, scope);
+                out.insert(name.clone(), value.clone());
+            }
+            Kind::Number(n) => {
+                out.insert(name.clone(), n.to_string());
+            }
+            Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Map(_) => r.wrong(&entry.value, name, "a string"),
+        }
+    }
+    out
+}
+
+fn body(r: &mut Reader, node: &Node, scope: &Scope<'_>) -> Option<HttpBody> {
+    let body = node.get("body")?;
+    templates(r, body, scope);
+    Some(match &body.kind {
+        Kind::String(text) => HttpBody::Text(text.clone()),
+        Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::List(_) | Kind::Map(_) => HttpBody::Json(body.to_value()),
+    })
+}
+
+fn templates(r: &mut Reader, node: &Node, scope: &Scope<'_>) {
+    match &node.kind {
+        Kind::String(text) => r.template(text, node.span, scope),
+        Kind::List(items) => items.iter().for_each(|item| templates(r, item, scope)),
+        Kind::Map(entries) => entries.iter().for_each(|entry| templates(r, &entry.value, scope)),
+        Kind::Null | Kind::Bool(_) | Kind::Number(_) => {}
+    }
+}

@@ -1,0 +1,174 @@
+//! Tests of tool metadata: what is read, and everything that is wrong at once.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use rye_grammar::SourceId;
+use rye_grammar::data::Entry;
+use rye_grammar::span::Spanned;
+
+use super::*;
+use crate::tool_spec::Method;
+
+/// A node of this value, every span the whole (empty) source.
+fn node(value: &Value) -> Node {
+    let span = Span::new(SourceId(0), 0, 0);
+    let kind = match value {
+        Value::Null => Kind::Null,
+        Value::Bool(b) => Kind::Bool(*b),
+        Value::Number(n) => Kind::Number(n.clone()),
+        Value::String(s) => Kind::String(s.clone()),
+        Value::Array(items) => Kind::List(items.iter().map(node).collect()),
+        Value::Object(map) => {
+            Kind::Map(map.iter().map(|(k, v)| Entry { key: Spanned::new(k.clone(), span), value: node(v) }).collect())
+        }
+    };
+    Node::new(kind, span)
+}
+
+fn tree(value: &Value, script: Option<ScriptShape>) -> ToolTree {
+    ToolTree { signature: None, metadata: node(value), script }
+}
+
+fn yaml(value: &Value) -> ToolTree {
+    tree(value, None)
+}
+
+fn script(language: ToolLanguage, names: &[&str]) -> ScriptShape {
+    ScriptShape { language, names: names.iter().map(|n| (*n).to_owned()).collect() }
+}
+
+fn faults(value: &Value) -> Vec<(ToolFaultCode, String)> {
+    ToolSpec::read(&tree(value, None)).unwrap_err().into_iter().map(|f| (f.code, f.message)).collect()
+}
+
+#[test]
+fn a_command_tool_with_defaults() {
+    let spec = ToolSpec::read(&yaml(&json!({
+        "description": " Counts. ", "kind": "command", "command": ["wc", "-l", "--", "{path}"],
+        "parameters": {"properties": {"path": {"type": "string"}}}, "version": 1,
+    })))
+    .unwrap();
+    assert_eq!(spec.description, "Counts.");
+    assert_eq!(spec.timeout_seconds, DEFAULT_TIMEOUT_SECONDS);
+    assert_eq!(spec.parameters["type"], "object");
+    assert!(!spec.parallel && !spec.idempotent);
+    let ToolKind::Command { argv } = spec.kind else { panic!("a command") };
+    assert_eq!(argv, ["wc", "-l", "--", "{path}"]);
+}
+
+#[test]
+fn everything_wrong_is_said_at_once() {
+    let found = faults(&json!({
+        "descripton": "x", "kind": "command", "command": ["{path}", "{pth}", "{"],
+        "parameters": {"properties": {"path": {}}, "required": ["pat"], "additionalProperties": false},
+        "timeout_seconds": 0, "parallel": "yes", "needs": {"write": ["../x"], "disk": 1},
+    }));
+    let messages: Vec<&str> = found.iter().map(|f| f.1.as_str()).collect();
+    assert_eq!(
+        messages,
+        [
+            "a tool has no key `descripton`",
+            "this tool has no `description`",
+            "`pat` is required but not declared",
+            "the program of a command cannot be a parameter",
+            "`{pth}` is no parameter of this tool",
+            "`{` has a `{` that nothing closes; write `{{` for a brace",
+            "`timeout_seconds` must be a whole number from 1 to 86400",
+            "`parallel` must be `true` or `false`, not a string",
+            "`needs` has no key `disk`",
+            "`../x` does not stay in the project",
+        ]
+    );
+    assert_eq!(found[0].0, ToolFaultCode::UnknownKey);
+    assert_eq!(found[1].0, ToolFaultCode::MissingKey);
+}
+
+#[test]
+fn kinds_do_not_mix_and_must_be_known() {
+    assert_eq!(
+        faults(&json!({"description": "x", "kind": "builtin", "builtin": "read", "command": ["ls"]})),
+        [(ToolFaultCode::BadValue, "a tool of kind `builtin` has no `command`".to_owned())]
+    );
+    assert_eq!(
+        faults(&json!({"description": "x", "kind": "comand"})),
+        [(ToolFaultCode::BadValue, "no tool is of kind `comand`".to_owned())]
+    );
+    assert_eq!(
+        faults(&json!({"description": "x", "kind": "command", "command": "rm -rf {x}"})),
+        [(ToolFaultCode::BadValue, "`command` must be a list, not a string".to_owned())]
+    );
+    assert_eq!(faults(&json!([1]))[0].1, "a tool is a mapping, not a list");
+    assert_eq!(
+        faults(&json!({"description": "x", "kind": "command", "command": ["../../bin/sh"]}))[0].1,
+        "`../../bin/sh` names no program of the project or the path"
+    );
+}
+
+#[test]
+fn scripts_say_how_they_are_called() {
+    let kind = |language, names: &[&str]| {
+        ToolSpec::read(&tree(&json!({"description": "x"}), Some(script(language, names)))).map(|s| s.kind)
+    };
+    let found = |language, entry| Ok(ToolKind::Script { language, entry });
+    assert_eq!(kind(ToolLanguage::Python, &["execute", "main"]), found(ScriptLanguage::Python, ScriptEntry::Execute));
+    assert_eq!(kind(ToolLanguage::Python, &["main"]), found(ScriptLanguage::Python, ScriptEntry::Main));
+    assert_eq!(kind(ToolLanguage::TypeScript, &["default"]), found(ScriptLanguage::TypeScript, ScriptEntry::Execute));
+    assert_eq!(kind(ToolLanguage::Shell, &[]), found(ScriptLanguage::Shell, ScriptEntry::Whole));
+    for language in [ToolLanguage::Python, ToolLanguage::JavaScript] {
+        let faults = kind(language, &["default_", "run"]).unwrap_err();
+        assert_eq!(faults[0].message, "this tool has no `execute`");
+    }
+    let own = json!({"description": "x", "kind": "command", "command": ["sh", "x.sh"]});
+    let spec = ToolSpec::read(&tree(&own, Some(script(ToolLanguage::Shell, &[])))).unwrap();
+    assert!(matches!(spec.kind, ToolKind::Command { .. }));
+}
+
+#[test]
+fn a_request_needs_its_host_and_declares_its_variables() {
+    let good = json!({
+        "description": "x", "kind": "http", "url": "https://API.example.com:8443/v1/{id}?q={q}", "method": "post",
+        "environment": ["API_TOKEN"], "headers": {"Authorization": "Bearer ${API_TOKEN}"}, "body": {"q": "{q}", "n": 1},
+        "parameters": {"properties": {"id": {}, "q": {}}},
+    });
+    let spec = ToolSpec::read(&yaml(&good)).unwrap();
+    assert_eq!(spec.needs.net, ["api.example.com"]);
+    let ToolKind::Http(http) = spec.kind else { panic!("a request") };
+    assert_eq!((http.method, http.headers["Authorization"].as_str()), (Method::Post, "Bearer ${API_TOKEN}"));
+    for (key, value, message) in [
+        ("url", json!("https://{id}.example.com/"), "the host of a request cannot be a parameter"),
+        ("url", json!("https://a@example.com/"), "the host of a request holds no user and no password"),
+        ("url", json!("ftp://example.com/"), "`ftp://example.com/` is no web address"),
+        ("url", json!("https:///x"), "`https:///x` is no web address"),
+        ("url", json!("https://example.com/{idd}"), "`{idd}` is no parameter of this tool"),
+        ("method", json!("FETCH"), "there is no method `FETCH`"),
+        ("headers", json!({"X-A": "${HOME}"}), "`${HOME}` is no variable that this tool declares"),
+        ("headers", json!({"Host": "x"}), "the header `Host` is not for tools to set"),
+        ("headers", json!({"X A": "x"}), "`X A` is no header"),
+        ("body", json!({"a": ["{nope}"]}), "`{nope}` is no parameter of this tool"),
+        ("command", json!(["ls"]), "a tool of kind `http` has no `command`"),
+    ] {
+        let mut bad = good.clone();
+        bad[key] = value;
+        assert_eq!(faults(&bad), [(ToolFaultCode::BadValue, message.to_owned())], "{key}");
+    }
+}
+
+#[test]
+fn settings_and_variables_are_checked() {
+    let base = json!({"description": "x", "kind": "command", "command": ["ls", "${TOKEN}", "{tool_path}"],
+        "environment": ["TOKEN"], "config": {"path": "web/search.yaml", "mode": "first_match"}});
+    let spec = ToolSpec::read(&yaml(&base)).unwrap();
+    assert_eq!(spec.config.unwrap().mode, ConfigMode::FirstMatch);
+    for (key, value, message) in [
+        ("environment", json!(["TOKEN", "LD_PRELOAD"]), "a tool cannot ask for `LD_PRELOAD`"),
+        ("environment", json!(["TOKEN", "A=B"]), "`A=B` names no variable"),
+        ("environment", json!([]), "`${TOKEN}` is no variable that this tool declares"),
+        ("config", json!({"path": "../x"}), "`../x` names no settings: "),
+        ("config", json!({"path": "a", "mode": "merge"}), "settings are not resolved by `merge`"),
+    ] {
+        let mut bad = base.clone();
+        bad[key] = value;
+        let found = faults(&bad);
+        assert!(found.len() == 1 && found[0].1.starts_with(message), "{found:?}");
+    }
+}

@@ -1,0 +1,120 @@
+//! Reads the constants of Python and JavaScript tools from their syntax trees (`language.md` 2). Nothing is imported or
+//! run; a value that is no literal is no value. The compiler gets this through its world, so that the parsers are built
+//! with this crate alone (decision 0005).
+
+mod javascript;
+mod python;
+
+use rye_grammar::data::{Entry, Kind, Node};
+use rye_grammar::tool_header::{Script, ScriptReader, ToolLanguage};
+use rye_grammar::{Parsed, SourceId, Span, Spanned, SyntaxError};
+use serde_json::Number;
+
+/// Bytes of a script. A tool of more keeps its code in modules beside it.
+pub const MAX_SCRIPT: usize = 256 * 1024;
+/// Levels of a literal, as in YAML.
+const MAX_DEPTH: usize = 64;
+/// Values of one literal.
+const MAX_VALUES: usize = 20_000;
+/// Stack for parsers that recurse: enough for a script that is nothing but nesting.
+const STACK: usize = 512 << 20;
+/// Scripts up to this size fit into what any thread has.
+const SMALL: usize = 2 * 1024;
+/// What a small script may need.
+const SMALL_STACK: usize = 8 << 20;
+
+/// The reader of this crate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scripts;
+
+impl ScriptReader for Scripts {
+    fn read(&self, source: SourceId, text: &str, language: ToolLanguage) -> Parsed<Script> {
+        let refuse = |message: String| {
+            let error = SyntaxError::Script {
+                message,
+                span: Span::new(source, 0, 0),
+                label: "not read".into(),
+                help: Some("keep the tool's own file small and put the rest into modules beside it".into()),
+            };
+            Parsed { tree: Script::default(), errors: vec![error] }
+        };
+        if text.len() > MAX_SCRIPT {
+            return refuse(format!("a script of {} bytes is larger than {MAX_SCRIPT}", text.len()));
+        }
+        let is_javascript = matches!(language, ToolLanguage::JavaScript | ToolLanguage::TypeScript);
+        if is_javascript && javascript::is_too_deep(text) {
+            return refuse("the script nests deeper than it could be read".to_owned());
+        }
+        let work = move || match language {
+            ToolLanguage::Python => python::read(source, text),
+            ToolLanguage::JavaScript => javascript::read(source, text, javascript::Dialect::Plain),
+            ToolLanguage::TypeScript => javascript::read(source, text, javascript::Dialect::Typed),
+            ToolLanguage::Yaml | ToolLanguage::Shell => Parsed::clean(Script::default()),
+        };
+        let stack = if text.len() <= SMALL { SMALL_STACK } else { STACK };
+        std::thread::scope(|scope| {
+            // The parsers recurse as deep as the text nests; their own stack is reserved, not used, for ordinary files.
+            let thread = std::thread::Builder::new().stack_size(stack).spawn_scoped(scope, work);
+            match thread.map(std::thread::ScopedJoinHandle::join) {
+                Ok(Ok(read)) => read,
+                Ok(Err(_)) => refuse("the script cannot be read: its parser broke down".to_owned()),
+                Err(error) => refuse(format!("the script cannot be read: {error}")),
+            }
+        })
+    }
+}
+
+/// A syntax error of a script in the house's words.
+fn complaint(source: SourceId, message: &str, span: Span, language: &str) -> SyntaxError {
+    let first = message.lines().next().unwrap_or_default().trim_end_matches('.');
+    let mut chars = first.chars();
+    let lower: String = chars.next().map(|c| c.to_lowercase().chain(chars).collect()).unwrap_or_default();
+    SyntaxError::Script {
+        message: format!("this is no {language}: {lower}"),
+        span: Span { source, ..span },
+        label: "cannot be read".into(),
+        help: None,
+    }
+}
+
+/// Builds values with their places, within bounds.
+struct Literals {
+    source: SourceId,
+    values: usize,
+}
+
+impl Literals {
+    fn new(source: SourceId) -> Self {
+        Self { source, values: 0 }
+    }
+
+    fn span(&self, start: u32, end: u32) -> Span {
+        Span { source: self.source, start, end }
+    }
+
+    /// Counts a value; the place of one too many.
+    fn count(&mut self, depth: usize, span: Span) -> Result<(), Span> {
+        self.values += 1;
+        if depth > MAX_DEPTH || self.values > MAX_VALUES { Err(span) } else { Ok(()) }
+    }
+}
+
+fn entry(key: String, key_span: Span, value: Node, into: &mut Vec<Entry>) -> Result<(), Span> {
+    // What the last of two equal keys means is a run's business.
+    if into.iter().any(|e| e.key.node == key) {
+        return Err(key_span);
+    }
+    into.push(Entry { key: Spanned::new(key, key_span), value });
+    Ok(())
+}
+
+/// A number with its sign; `None` where JSON has none like it.
+fn number(text: &str, negative: bool) -> Option<Kind> {
+    let plain: String = text.chars().filter(|c| *c != '_').collect();
+    let digits = if negative { format!("-{plain}") } else { plain };
+    let whole = digits.parse::<i64>().map(Number::from).or_else(|_| digits.parse::<u64>().map(Number::from));
+    whole.ok().or_else(|| digits.parse::<f64>().ok().and_then(Number::from_f64)).map(Kind::Number)
+}
+
+#[cfg(test)]
+mod tests;

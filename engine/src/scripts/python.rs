@@ -1,0 +1,162 @@
+//! Python: names assigned at the top level of a module, and what can be called there.
+
+use std::collections::BTreeSet;
+
+use ruff_python_ast::{Expr, Mod, Number, Stmt, UnaryOp};
+use ruff_python_parser::{Mode, ParseOptions, parse_unchecked};
+use ruff_text_size::{Ranged, TextRange};
+use rye_grammar::data::{Kind, Node};
+use rye_grammar::tool_header::{Constant, Script};
+use rye_grammar::{Parsed, SourceId, Span, Spanned};
+
+use super::{Literals, complaint, entry, number};
+
+/// Complaints about one file: what follows the first is mostly its echo.
+const MAX_ERRORS: usize = 1;
+
+pub(super) fn read(source: SourceId, text: &str) -> Parsed<Script> {
+    let parsed = parse_unchecked(text, ParseOptions::from(Mode::Module));
+    let at = |range: TextRange| Span { source, start: range.start().into(), end: range.end().into() };
+    let errors: Vec<_> = parsed
+        .errors()
+        .iter()
+        .take(MAX_ERRORS)
+        .map(|e| complaint(source, &e.error.to_string(), at(e.location), "Python"))
+        .collect();
+    let mut script = Script::default();
+    if let Mod::Module(module) = parsed.syntax() {
+        let mut reader = Reader { literals: Literals::new(source), script: &mut script, names: BTreeSet::new() };
+        for statement in &module.body {
+            reader.statement(statement, true);
+        }
+        let names = std::mem::take(&mut reader.names);
+        script.names = names.into_iter().collect();
+    }
+    Parsed { tree: script, errors }
+}
+
+struct Reader<'s> {
+    literals: Literals,
+    script: &'s mut Script,
+    names: BTreeSet<String>,
+}
+
+impl Reader<'_> {
+    /// `certain`: the statement always runs. What an `if` or a `try` assigns is no constant.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "of a foreign enum's statements only these bind a name")]
+    fn statement(&mut self, statement: &Stmt, certain: bool) {
+        match statement {
+            Stmt::Assign(assign) => {
+                for target in &assign.targets {
+                    self.bind(target, &assign.value, certain);
+                }
+            }
+            Stmt::AnnAssign(assign) => {
+                if let Some(value) = &assign.value {
+                    self.bind(&assign.target, value, certain);
+                }
+            }
+            Stmt::AugAssign(assign) => self.bind(&assign.target, &assign.value, false),
+            Stmt::FunctionDef(function) => self.function(function.name.as_str()),
+            Stmt::ClassDef(class) => self.function(class.name.as_str()),
+            Stmt::Import(import) => import.names.iter().for_each(|a| self.alias(a)),
+            Stmt::ImportFrom(import) => import.names.iter().for_each(|a| self.alias(a)),
+            Stmt::If(branch) => {
+                let else_bodies = branch.elif_else_clauses.iter().flat_map(|c| c.body.iter());
+                branch.body.iter().chain(else_bodies).for_each(|s| self.nested(s));
+            }
+            Stmt::Try(block) => {
+                let bodies = block.body.iter().chain(&block.orelse).chain(&block.finalbody);
+                bodies.for_each(|s| self.nested(s));
+            }
+            Stmt::With(block) => block.body.iter().for_each(|s| self.nested(s)),
+            _ => {}
+        }
+    }
+
+    /// One level is enough to find `try: import …` and a constant behind an `if`.
+    fn nested(&mut self, statement: &Stmt) {
+        if !matches!(statement, Stmt::If(_) | Stmt::Try(_) | Stmt::With(_)) {
+            self.statement(statement, false);
+        }
+    }
+
+    fn function(&mut self, name: &str) {
+        self.names.insert(name.to_owned());
+    }
+
+    fn alias(&mut self, alias: &ruff_python_ast::Alias) {
+        self.names.insert(alias.asname.as_ref().unwrap_or(&alias.name).to_string());
+    }
+
+    fn bind(&mut self, target: &Expr, value: &Expr, certain: bool) {
+        let Expr::Name(name) = target else { return };
+        self.names.insert(name.id.to_string());
+        let range = name.range();
+        let span = self.literals.span(range.start().into(), range.end().into());
+        let value = if certain { self.literals.python(value, 0) } else { Err(span) };
+        self.script.constants.push(Constant { name: Spanned::new(name.id.to_string(), span), value });
+    }
+}
+
+impl Literals {
+    fn place(&self, expression: &Expr) -> Span {
+        let range = expression.range();
+        self.span(range.start().into(), range.end().into())
+    }
+
+    /// The value of a literal; else the place of what is none.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "of a foreign enum's expressions only these are literals")]
+    fn python(&mut self, expression: &Expr, depth: usize) -> Result<Node, Span> {
+        let span = self.place(expression);
+        self.count(depth, span)?;
+        let kind = match expression {
+            Expr::StringLiteral(s) => {
+                let text = s.value.to_str();
+                // Between the quotes, where what stands there is the text itself.
+                let inner = Span { start: span.start + 1, end: span.end.saturating_sub(1), ..span };
+                let verbatim = inner.len() == text.len();
+                return Ok(Node::new(Kind::String(text.to_owned()), if verbatim { inner } else { span }));
+            }
+            Expr::BooleanLiteral(b) => Kind::Bool(b.value),
+            Expr::NoneLiteral(_) => Kind::Null,
+            Expr::NumberLiteral(n) => python_number(&n.value, false).ok_or(span)?,
+            Expr::UnaryOp(u) => match (&u.op, &*u.operand) {
+                (UnaryOp::USub, Expr::NumberLiteral(n)) => python_number(&n.value, true).ok_or(span)?,
+                (UnaryOp::UAdd, Expr::NumberLiteral(n)) => python_number(&n.value, false).ok_or(span)?,
+                (UnaryOp::USub | UnaryOp::UAdd | UnaryOp::Not | UnaryOp::Invert, _) => return Err(span),
+            },
+            Expr::List(list) => Kind::List(self.all(&list.elts, depth)?),
+            Expr::Tuple(tuple) => Kind::List(self.all(&tuple.elts, depth)?),
+            Expr::Dict(dict) => {
+                let mut entries = Vec::with_capacity(dict.items.len().min(64));
+                for item in &dict.items {
+                    let Some(key) = &item.key else { return Err(self.place(&item.value)) };
+                    let key_span = self.place(key);
+                    let Expr::StringLiteral(name) = key else { return Err(key_span) };
+                    let value = self.python(&item.value, depth + 1)?;
+                    entry(name.value.to_str().to_owned(), key_span, value, &mut entries)?;
+                }
+                Kind::Map(entries)
+            }
+            _ => return Err(span),
+        };
+        Ok(Node::new(kind, span))
+    }
+
+    fn all(&mut self, items: &[Expr], depth: usize) -> Result<Vec<Node>, Span> {
+        items.iter().map(|item| self.python(item, depth + 1)).collect()
+    }
+}
+
+fn python_number(value: &Number, negative: bool) -> Option<Kind> {
+    match value {
+        // Beyond 64 bits a number would lose digits; better no value than another one.
+        Number::Int(n) => {
+            let kind = number(&n.to_string(), negative)?;
+            matches!(&kind, Kind::Number(n) if n.is_i64() || n.is_u64()).then_some(kind)
+        }
+        Number::Float(f) => serde_json::Number::from_f64(if negative { -f } else { *f }).map(Kind::Number),
+        Number::Complex { .. } => None,
+    }
+}

@@ -1,0 +1,249 @@
+//! `rye/git/*`: what a repository holds, read and never changed. The repository is hostile text: nothing that its
+//! configuration or attributes name is run, no other repository is asked, no path leads out of the project.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::{Answer, Failure, parameters};
+use crate::provider::BoxFuture;
+use crate::tool::process::{self, Exit, Finished, Program, Streams, Wall};
+use crate::tool::{Invocation, Tool, ToolOutcome};
+
+/// Commits shown when nothing is said, and at most.
+const DEFAULT_COMMITS: u32 = 20;
+const MAX_COMMITS: u32 = 500;
+/// Filters of a repository that are switched off one by one; one with more is refused.
+const MAX_FILTERS: usize = 100;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Git {
+    Status,
+    Diff,
+    Log,
+    Show,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    #[serde(default)]
+    path: Option<String>,
+    #[serde(default)]
+    revision: Option<String>,
+    #[serde(default)]
+    staged: Option<bool>,
+    #[serde(default)]
+    stat: Option<bool>,
+    #[serde(default)]
+    limit: Option<u32>,
+}
+
+impl Git {
+    pub const ALL: [Self; 4] = [Self::Status, Self::Diff, Self::Log, Self::Show];
+
+    /// The name in a tool file: `builtin: git_status`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Status => "git_status",
+            Self::Diff => "git_diff",
+            Self::Log => "git_log",
+            Self::Show => "git_show",
+        }
+    }
+
+    async fn act(self, invocation: Invocation) -> Answer {
+        let given: Parameters = parameters(&invocation.parameters)?;
+        let arguments = self.arguments(&given)?;
+        let root = &invocation.project_root;
+        if !root.join(".git").exists() {
+            return Err(Failure("the project is no git repository: it has no `.git`".into()));
+        }
+        let program = |arguments: Vec<OsString>| Program {
+            program: "git".into(),
+            arguments,
+            folder: root.clone(),
+            thread_id: invocation.thread_id.clone(),
+            timeout: invocation.timeout.min(Duration::from_mins(1)),
+            halt: invocation.halt.clone(),
+            // Nothing to write, nobody to reach.
+            wall: Some(Wall::new(root, Vec::new(), &[])),
+            input: Vec::new(),
+            environment: environment(root),
+            streams: Streams::Apart,
+        };
+        // Reading the names of its settings runs nothing; what they could run is then switched off by name.
+        let listed = run(&program(words(&["config", "--list", "--name-only", "-z"]))).await?;
+        let mut all = hardened(&listed.output.text)?;
+        all.extend(arguments);
+        let finished = run(&program(all)).await?;
+        if finished.exit != Exit::Code(0) {
+            let said = finished.errors.text.trim();
+            return Err(Failure(if said.is_empty() {
+                "git failed and did not say why".into()
+            } else {
+                said.to_owned()
+            }));
+        }
+        let text = finished.output.text;
+        Ok(ToolOutcome::ok(if text.is_empty() { self.nothing().to_owned() } else { text }))
+    }
+
+    fn arguments(self, given: &Parameters) -> Result<Vec<OsString>, Failure> {
+        let refuse = |name: &str, given: bool| {
+            if given { Err(Failure(format!("`{name}` has no meaning for {}", self.word()))) } else { Ok(()) }
+        };
+        let mut arguments = match self {
+            Self::Status => {
+                refuse("revision", given.revision.is_some())?;
+                words(&["status", "--porcelain=v1", "--branch", "--ignore-submodules=all", "--no-renames"])
+            }
+            Self::Diff => words(&["diff"]),
+            Self::Log => {
+                let limit = given.limit.unwrap_or(DEFAULT_COMMITS).clamp(1, MAX_COMMITS);
+                let mut all =
+                    words(&["log", "--no-show-signature", "--no-color", "--date=iso-strict", "--no-decorate"]);
+                all.push(format!("--max-count={limit}").into());
+                all.push("--format=%h %ad %an: %s".into());
+                all
+            }
+            Self::Show => words(&["show", "--no-show-signature", "--date=iso-strict", "--no-decorate"]),
+        };
+        if self != Self::Diff {
+            refuse("staged", given.staged.is_some())?;
+        }
+        if self != Self::Log {
+            refuse("limit", given.limit.is_some())?;
+        }
+        if matches!(self, Self::Diff | Self::Show) {
+            arguments.extend(words(&["--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all"]));
+            if given.stat == Some(true) {
+                arguments.push("--stat".into());
+            }
+        } else {
+            refuse("stat", given.stat.is_some())?;
+        }
+        if given.staged == Some(true) {
+            arguments.push("--cached".into());
+        }
+        arguments.push("--end-of-options".into());
+        if let Some(revision) = &given.revision {
+            arguments.push(revision_of(revision)?.into());
+        } else if self == Self::Show {
+            arguments.push("HEAD".into());
+        }
+        arguments.push("--".into());
+        if let Some(path) = &given.path {
+            arguments.push(path_of(path)?.into());
+        }
+        // `status` knows no end of options, and takes no revision that could look like one.
+        if self == Self::Status {
+            arguments.retain(|a| a != "--end-of-options");
+        }
+        Ok(arguments)
+    }
+
+    fn nothing(self) -> &'static str {
+        match self {
+            Self::Status => "[nothing to report]",
+            Self::Diff => "[no difference]",
+            Self::Log => "[no commits]",
+            Self::Show => "[nothing]",
+        }
+    }
+}
+
+fn words(all: &[&str]) -> Vec<OsString> {
+    all.iter().map(OsString::from).collect()
+}
+
+fn revision_of(text: &str) -> Result<String, Failure> {
+    let odd = text.is_empty() || text.starts_with('-') || text.chars().any(char::is_control);
+    if odd { Err(Failure(format!("`{}` names no revision", text.escape_debug()))) } else { Ok(text.to_owned()) }
+}
+
+fn path_of(text: &str) -> Result<String, Failure> {
+    let outside = text.starts_with('/') || text.split('/').any(|s| s == "..") || text.contains('\0') || text.is_empty();
+    if outside {
+        Err(Failure(format!("`{}` is no path inside the project", text.escape_debug())))
+    } else {
+        Ok(text.to_owned())
+    }
+}
+
+/// Options that switch off whatever the repository's configuration could run.
+fn hardened(names: &str) -> Result<Vec<OsString>, Failure> {
+    let mut options = words(&["--no-pager", "--no-optional-locks", "--no-replace-objects", "--literal-pathspecs"]);
+    let fixed = [
+        "core.fsmonitor=false",
+        "core.hooksPath=/dev/null",
+        "core.pager=cat",
+        "core.untrackedCache=false",
+        "core.attributesFile=/dev/null",
+        "core.quotePath=true",
+        "protocol.allow=never",
+        "diff.external=",
+        "log.showSignature=false",
+        "submodule.recurse=false",
+        "gc.auto=0",
+    ];
+    options.extend(fixed.iter().flat_map(|o| words(&["-c", o])));
+    let mut filters: Vec<&str> = Vec::new();
+    for name in names.split('\0') {
+        // Sections are written in any case; what stands between section and key is the filter's name.
+        let Some(rest) = name.get(..7).filter(|s| s.eq_ignore_ascii_case("filter.")).and_then(|_| name.get(7..)) else {
+            continue;
+        };
+        let Some((filter, _)) = rest.rsplit_once('.') else { continue };
+        if !filters.contains(&filter) {
+            filters.push(filter);
+        }
+    }
+    if filters.len() > MAX_FILTERS || filters.iter().any(|f| f.contains('=')) {
+        return Err(Failure("the repository's configuration names filters that cannot be switched off".into()));
+    }
+    for filter in filters {
+        for value in ["clean=", "smudge=", "process=", "required=false"] {
+            options.push("-c".into());
+            options.push(format!("filter.{filter}.{value}").into());
+        }
+    }
+    Ok(options)
+}
+
+/// The user's and the machine's settings do not count, nor does what the repository says of its own place.
+fn environment(root: &Path) -> Vec<(OsString, OsString)> {
+    let fixed = [
+        ("GIT_CONFIG_NOSYSTEM", "1"),
+        ("GIT_CONFIG_GLOBAL", "/dev/null"),
+        ("GIT_CONFIG_COUNT", "1"),
+        ("GIT_CONFIG_KEY_0", "safe.directory"),
+        ("GIT_CONFIG_VALUE_0", "*"),
+        ("GIT_TERMINAL_PROMPT", "0"),
+        ("GIT_OPTIONAL_LOCKS", "0"),
+        ("GIT_NO_LAZY_FETCH", "1"),
+        ("GIT_ALLOW_PROTOCOL", "none"),
+        ("GIT_ATTR_NOSYSTEM", "1"),
+        ("GIT_PAGER", "cat"),
+    ];
+    let mut all: Vec<(OsString, OsString)> =
+        fixed.iter().map(|(n, v)| (OsString::from(n), OsString::from(v))).collect();
+    all.push(("GIT_DIR".into(), root.join(".git").into()));
+    all.push(("GIT_WORK_TREE".into(), root.into()));
+    all
+}
+
+async fn run(program: &Program) -> Result<Finished, Failure> {
+    process::run(program).await.map_err(|e| Failure(format!("git cannot be started: {e}")))
+}
+
+impl Tool for Git {
+    fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
+        Box::pin(async move { self.act(invocation).await.unwrap_or_else(|f| ToolOutcome::error(f.0)) })
+    }
+}
+
+#[cfg(test)]
+mod tests;

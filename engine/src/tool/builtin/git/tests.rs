@@ -1,0 +1,138 @@
+//! Tests of the git tools: what they show, bad input, and repositories that try to run something.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
+
+use std::process::Command;
+
+use rye_grammar::ItemId;
+use serde_json::{Value, json};
+
+use super::*;
+
+struct Repository {
+    dir: tempfile::TempDir,
+}
+
+impl Repository {
+    /// A repository of one commit; `None` where git is not installed.
+    fn new() -> Option<Self> {
+        let r = Self { dir: tempfile::tempdir().unwrap() };
+        if Command::new("git").arg("--version").output().is_err() {
+            eprintln!("skipped: `git` is not installed");
+            return None;
+        }
+        r.git(&["init", "-q", "-b", "main"]);
+        r.write("a.txt", "one\n");
+        r.git(&["add", "."]);
+        r.git(&["-c", "user.name=A", "-c", "user.email=a@b", "commit", "-q", "-m", "First"]);
+        Some(r)
+    }
+
+    fn git(&self, arguments: &[&str]) {
+        let done = Command::new("git").args(arguments).current_dir(self.dir.path()).output().unwrap();
+        assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        std::fs::write(self.dir.path().join(path), text).unwrap();
+    }
+
+    async fn call(&self, tool: Git, parameters: Value) -> (String, bool) {
+        let invocation = Invocation {
+            item_id: ItemId::parse("rye/git/x").unwrap(),
+            parameters,
+            project_root: self.dir.path().to_owned(),
+            thread_id: "t-1".into(),
+            halt: crate::tool::stop::Halt::never(),
+            timeout: Duration::from_secs(30),
+            write: Vec::new(),
+            net: Vec::new(),
+            may_write_item: Vec::new(),
+        };
+        let outcome = tool.run(invocation).await;
+        (outcome.content.as_str().unwrap().to_owned(), outcome.is_error)
+    }
+}
+
+#[tokio::test]
+async fn status_diff_log_and_show() {
+    let Some(r) = Repository::new() else { return };
+    assert_eq!(r.call(Git::Diff, json!({})).await, ("[no difference]".to_owned(), false));
+    r.write("a.txt", "two\n");
+    r.write("b.txt", "new\n");
+    let (status, failed) = r.call(Git::Status, json!({})).await;
+    assert_eq!((status.as_str(), failed), ("## main\n M a.txt\n?? b.txt\n", false));
+    let (diff, _) = r.call(Git::Diff, json!({"path": "a.txt"})).await;
+    assert!(diff.contains("-one\n+two\n"), "{diff}");
+    assert_eq!(r.call(Git::Diff, json!({"staged": true})).await.0, "[no difference]");
+    let (log, _) = r.call(Git::Log, json!({"limit": 1})).await;
+    assert!(log.ends_with(" A: First\n"), "{log}");
+    assert!(r.call(Git::Show, json!({"stat": true})).await.0.contains("a.txt | 1 +"));
+    assert_eq!(r.call(Git::Show, json!({"revision": "HEAD:a.txt"})).await.0, "one\n");
+}
+
+#[tokio::test]
+async fn bad_input_is_refused() {
+    let Some(r) = Repository::new() else { return };
+    for (tool, parameters) in [
+        (Git::Log, json!({"revision": "--output=x"})),
+        (Git::Diff, json!({"revision": "-Ox"})),
+        (Git::Show, json!({"revision": "HEAD\n"})),
+        (Git::Show, json!({"revision": "no-such"})),
+        (Git::Diff, json!({"path": "../x"})),
+        (Git::Diff, json!({"path": "/etc/passwd"})),
+        (Git::Status, json!({"revision": "HEAD"})),
+        (Git::Status, json!({"limit": 3})),
+        (Git::Log, json!({"staged": true})),
+    ] {
+        let (said, failed) = r.call(tool, parameters.clone()).await;
+        assert!(failed && !said.is_empty(), "{parameters}: {said}");
+    }
+    // No pattern, no magic: a path is a path.
+    assert_eq!(r.call(Git::Log, json!({"path": ":(glob)*"})).await.0, "[no commits]");
+    std::fs::remove_dir_all(r.dir.path().join(".git")).unwrap();
+    assert!(r.call(Git::Status, json!({})).await.0.contains("no git repository"));
+}
+
+#[tokio::test]
+async fn nothing_that_a_repository_names_is_run() {
+    let Some(r) = Repository::new() else { return };
+    let trap = r.dir.path().join("trap.sh");
+    let sprung = r.dir.path().join("sprung");
+    std::fs::write(&trap, format!("#!/bin/sh\necho \"$0\" >> {}\ncat\n", sprung.display())).unwrap();
+    Command::new("chmod").arg("+x").arg(&trap).status().unwrap();
+    let trap = trap.to_str().unwrap();
+    for key in [
+        "core.fsmonitor",
+        "core.pager",
+        "core.sshCommand",
+        "diff.external",
+        "diff.bad.command",
+        "diff.bad.textconv",
+        "filter.bad.clean",
+        "filter.bad.smudge",
+        "filter.bad.process",
+        "FILTER.with.dots.clean",
+        "gpg.program",
+        "alias.status",
+        "pager.log",
+        "interactive.diffFilter",
+    ] {
+        r.git(&["config", key, trap]);
+    }
+    r.git(&["config", "log.showSignature", "true"]);
+    r.git(&["config", "core.worktree", "/etc"]);
+    r.write(".gitattributes", "*.txt filter=bad diff=bad\n*.md filter=with.dots\n");
+    r.write("a.txt", "two\n");
+    r.write("c.md", "three\n");
+    for hook in ["post-index-change", "fsmonitor-watchman", "pre-commit"] {
+        let path = r.dir.path().join(".git/hooks").join(hook);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::copy(trap, path).unwrap();
+    }
+    for tool in Git::ALL {
+        let (said, failed) = r.call(tool, json!({})).await;
+        assert!(!failed && !said.contains("passwd"), "{said}");
+    }
+    assert!(!sprung.exists(), "{}", std::fs::read_to_string(&sprung).unwrap_or_default());
+}

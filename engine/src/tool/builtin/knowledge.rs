@@ -1,0 +1,50 @@
+//! `rye/knowledge/write`: a knowledge item of the project, with its metadata. Writing one needs `rye.sign.knowledge.<id>`
+//! like every way to write an item.
+
+use rye_grammar::ItemId;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Answer, Failure, ToolOutcome};
+use crate::tool::confine::{Project, Written};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameters {
+    item_id: String,
+    body: String,
+    #[serde(default)]
+    title: Option<String>,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    tags: Vec<String>,
+}
+
+pub fn run(project: &Project, parameters: &Parameters) -> Answer {
+    let id = ItemId::parse(&parameters.item_id).map_err(|e| Failure(format!("`item_id`: {}", e.reason)))?;
+    if parameters.body.trim().is_empty() {
+        return Err(Failure("`body` is empty".into()));
+    }
+    let mut text = String::from("---\n");
+    // JSON is YAML, on one line, whatever a model wrote into it.
+    let mut field = |key: &str, value: Value| text.extend([key, ": ", &value.to_string(), "\n"]);
+    field("name", json!(id.name()));
+    for (key, value) in [("title", &parameters.title), ("description", &parameters.description)] {
+        if let Some(value) = value {
+            field(key, json!(value));
+        }
+    }
+    if !parameters.tags.is_empty() {
+        field("tags", json!(parameters.tags));
+    }
+    text.push_str("---\n\n");
+    text.push_str(parameters.body.trim_end());
+    text.push('\n');
+    let place = project.locate(&format!(".ai/knowledge/{id}.md"))?;
+    let verb = match project.replace(&place, text.as_bytes(), None)? {
+        Written::Created => "created",
+        Written::Replaced => "replaced",
+    };
+    Ok(ToolOutcome::ok(format!("{verb} knowledge `{id}`, {} bytes", text.len())))
+}

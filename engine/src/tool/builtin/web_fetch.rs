@@ -1,0 +1,73 @@
+//! `rye/web/fetch`: a page of the web as text. Which hosts is for the grant to say (`net` of the `<tool>` pattern).
+
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
+use reqwest::{Method, Url};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{Answer, Failure, parameters};
+use crate::provider::BoxFuture;
+use crate::tool::web::{Request, Web};
+use crate::tool::{Invocation, Tool, ToolOutcome};
+
+mod html;
+
+/// Bytes of a page that are read.
+const MAX_BYTES: usize = 4 << 20;
+
+/// The tool, with the time it has when nothing is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WebFetch {
+    pub timeout: Duration,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    url: String,
+    #[serde(default)]
+    raw: bool,
+}
+
+impl WebFetch {
+    async fn act(&self, invocation: Invocation) -> Answer {
+        let given: Parameters = parameters(&invocation.parameters)?;
+        let url = Url::parse(&given.url).map_err(|e| Failure(format!("`url` is no address: {e}")))?;
+        let accept = HeaderValue::from_static("text/html, text/plain, application/json, */*;q=0.5");
+        let request =
+            Request { method: Method::GET, url, headers: HeaderMap::from_iter([(ACCEPT, accept)]), body: None };
+        let timeout = self.timeout.min(invocation.timeout);
+        let web = Web { hosts: invocation.net, timeout, max_bytes: MAX_BYTES };
+        let answer = web.send(request).await?;
+        let kind = answer.content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let is_text = kind.is_empty()
+            || kind.starts_with("text/")
+            || ["json", "xml", "javascript", "yaml", "toml", "x-sh"].iter().any(|word| kind.contains(word));
+        if !is_text || memchr::memchr(0, answer.body.get(..8192).unwrap_or(&answer.body)).is_some() {
+            let bytes = answer.body.len();
+            return Err(Failure(format!("{} is no text but `{kind}`, {bytes} bytes", answer.url)));
+        }
+        let text = String::from_utf8_lossy(&answer.body);
+        let is_html = kind.contains("html") || (kind.is_empty() && text.trim_start().starts_with('<'));
+        let mut text = if is_html && !given.raw { html::to_text(&text) } else { text.into_owned() };
+        if answer.cut {
+            text.extend([format!("\n[cut: only the first {MAX_BYTES} bytes were read]\n")]);
+        }
+        Ok(ToolOutcome {
+            content: text.into(),
+            is_error: answer.status >= 400,
+            details: json!({"status": answer.status, "url": answer.url.as_str(), "content_type": answer.content_type}),
+        })
+    }
+}
+
+impl Tool for WebFetch {
+    fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
+        Box::pin(async move { self.act(invocation).await.unwrap_or_else(|f| ToolOutcome::error(f.0)) })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,242 @@
+//! A page's text: tags taken off, links and headings kept as Markdown writes them, scripts and styles left out. It reads
+//! any bytes in one pass and is no renderer.
+
+/// Elements whose content is not for readers.
+const SILENT: [&str; 6] = ["script", "style", "noscript", "template", "svg", "head"];
+/// Elements that begin a line.
+const BLOCKS: [&str; 24] = [
+    "p",
+    "div",
+    "br",
+    "li",
+    "ul",
+    "ol",
+    "tr",
+    "table",
+    "section",
+    "article",
+    "header",
+    "footer",
+    "nav",
+    "main",
+    "pre",
+    "blockquote",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "hr",
+    "dd",
+];
+/// Characters of an address that a link shows.
+const MAX_LINK: usize = 300;
+
+/// The text of a page.
+pub(super) fn to_text(html: &str) -> String {
+    let mut out = Text { lines: String::new(), pre: 0 };
+    let mut links: Vec<Option<String>> = Vec::new();
+    let mut rest = html;
+    while let Some(at) = rest.find('<') {
+        let (text, from) = rest.split_at(at);
+        out.push(text);
+        if let Some(comment) = from.strip_prefix("<!--") {
+            rest = comment.split_once("-->").map_or("", |(_, after)| after);
+            continue;
+        }
+        let is_tag = from
+            .get(1..2)
+            .is_some_and(|c| c.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '!' | '?')));
+        if !is_tag {
+            out.push("<");
+            rest = from.get(1..).unwrap_or_default();
+            continue;
+        }
+        let (tag, after) = split_tag(from);
+        rest = after;
+        let closing = tag.starts_with('/');
+        let name: String = tag.trim_start_matches('/').chars().take_while(char::is_ascii_alphanumeric).collect();
+        let name = name.to_ascii_lowercase();
+        if !closing && SILENT.contains(&name.as_str()) && !tag.ends_with('/') {
+            rest = after_closing(rest, &name);
+            continue;
+        }
+        if name == "pre" {
+            out.pre = if closing { out.pre.saturating_sub(1) } else { out.pre + 1 };
+        }
+        if BLOCKS.contains(&name.as_str()) {
+            out.line();
+        }
+        match (name.as_str(), closing) {
+            ("a", false) => {
+                let target = attribute(tag, "href").filter(|h| h.starts_with("http") || h.starts_with('/'));
+                if target.is_some() {
+                    out.raw("[");
+                }
+                links.push(target);
+            }
+            ("a", true) => {
+                if let Some(Some(target)) = links.pop() {
+                    let shown: String = target.chars().take(MAX_LINK).collect();
+                    out.raw(&format!("]({shown})"));
+                }
+            }
+            ("li", false) => out.raw("- "),
+            ("td" | "th", true) => out.raw(" | "),
+            (heading, false) if heading.len() == 2 && heading.starts_with('h') && heading != "hr" => {
+                let level = heading.get(1..).and_then(|n| n.parse().ok()).unwrap_or(1);
+                out.raw(&format!("{} ", "#".repeat(level)));
+            }
+            _ => {}
+        }
+    }
+    out.push(rest);
+    out.finish()
+}
+
+struct Text {
+    lines: String,
+    /// How many `<pre>` are open: there spaces count.
+    pre: usize,
+}
+
+impl Text {
+    /// Text between tags: entities are decoded, and runs of spaces become one.
+    fn push(&mut self, text: &str) {
+        let text = decode(text);
+        if self.pre > 0 {
+            self.lines.push_str(&text);
+            return;
+        }
+        for c in text.chars() {
+            if !c.is_whitespace() {
+                self.lines.push(c);
+            } else if !self.lines.is_empty() && !self.lines.ends_with([' ', '\n']) {
+                self.lines.push(' ');
+            }
+        }
+    }
+
+    fn raw(&mut self, text: &str) {
+        self.lines.push_str(text);
+    }
+
+    fn line(&mut self) {
+        let kept = self.lines.trim_end_matches(' ').len();
+        self.lines.truncate(kept);
+        if !self.lines.is_empty() && !self.lines.ends_with("\n\n") {
+            self.lines.push('\n');
+        }
+    }
+
+    fn finish(self) -> String {
+        let mut text = self.lines.trim().to_owned();
+        text.push('\n');
+        text
+    }
+}
+
+/// The inside of a tag and what follows it; a quoted `>` does not end it.
+fn split_tag(from: &str) -> (&str, &str) {
+    let mut quote = None;
+    for (at, c) in from.char_indices().skip(1) {
+        match (quote, c) {
+            (Some(open), _) if open == c => quote = None,
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '>') => return (from.get(1..at).unwrap_or_default(), from.get(at + 1..).unwrap_or_default()),
+            (Some(_) | None, _) => {}
+        }
+    }
+    // A quote that never closes: the first `>` is the end after all.
+    let inside = from.get(1..).unwrap_or_default();
+    inside.split_once('>').unwrap_or((inside, ""))
+}
+
+/// What follows the closing tag of an element; nothing where it never closes.
+fn after_closing<'a>(text: &'a str, name: &str) -> &'a str {
+    let mut rest = text;
+    while let Some(at) = rest.find("</") {
+        rest = rest.get(at + 2..).unwrap_or_default();
+        if rest.get(..name.len()).is_some_and(|n| n.eq_ignore_ascii_case(name)) {
+            return rest.split_once('>').map_or("", |(_, after)| after);
+        }
+    }
+    ""
+}
+
+fn attribute(tag: &str, wanted: &str) -> Option<String> {
+    let at = tag.to_ascii_lowercase().find(&format!("{wanted}="))?;
+    let value = tag.get(at + wanted.len() + 1..)?;
+    let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
+    let text = match quote {
+        Some(quote) => value.get(1..)?.split(quote).next()?,
+        None => value.split_whitespace().next()?,
+    };
+    Some(decode(text).chars().filter(|c| !c.is_control()).collect())
+}
+
+/// The entities that texts use.
+fn decode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('&') {
+        let (before, from) = rest.split_at(at);
+        out.push_str(before);
+        let entity =
+            from.get(1..).unwrap_or_default().split(';').next().filter(|e| e.len() < 10 && from.len() > e.len() + 1);
+        let decoded = entity.and_then(|e| match e {
+            "amp" => Some('&'),
+            "lt" => Some('<'),
+            "gt" => Some('>'),
+            "quot" => Some('"'),
+            "apos" => Some('\''),
+            "nbsp" => Some(' '),
+            "ndash" => Some('–'),
+            "mdash" => Some('—'),
+            "hellip" => Some('…'),
+            numeric => {
+                let code = numeric.strip_prefix('#')?;
+                let code = match code.strip_prefix(['x', 'X']) {
+                    Some(hex) => u32::from_str_radix(hex, 16).ok()?,
+                    None => code.parse().ok()?,
+                };
+                char::from_u32(code).filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
+            }
+        });
+        if let (Some(c), Some(entity)) = (decoded, entity) {
+            out.push(c);
+            rest = from.get(entity.len() + 2..).unwrap_or_default();
+        } else {
+            out.push('&');
+            rest = from.get(1..).unwrap_or_default();
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_reader_sees() {
+        let page = "<!DOCTYPE html><html><head><title>T</title><script>if (a < b) { x('</p>') }</script></head>\
+            <body><h1>Big &amp; small</h1><p>One\n  <b>two</b> <a href='/x?a=1&amp;b=2'>link &#x41;</a>.</p>\
+            <!-- <p>hidden</p> --><ul><li>a<li>b</ul><pre>  kept\n   so</pre><style>p{}</style>1 < 2 &unknown; & end</body>";
+        let text = to_text(page);
+        assert_eq!(
+            text,
+            "# Big & small\n\nOne two [link A](/x?a=1&b=2).\n\n- a\n- b\n\n  kept\n   so\n1 < 2 &unknown; & end\n"
+        );
+    }
+
+    #[test]
+    fn any_bytes_have_an_end() {
+        for part in ["<", "<a", "<!--", "</", "<script>", "<a href=\"", "&", "&#x", "<pre>", "é<é"] {
+            let text = to_text(&part.repeat(20_000));
+            assert!(text.len() < 400_000);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Tests of the page reader: text, pages, what is refused.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use rye_grammar::ItemId;
+use serde_json::Value;
+
+use super::*;
+use crate::tool::web::tests::{http, serve};
+
+async fn fetch(parameters: Value, net: &[&str]) -> (String, bool) {
+    let invocation = Invocation {
+        item_id: ItemId::parse("rye/web/fetch").unwrap(),
+        parameters,
+        project_root: std::env::temp_dir(),
+        thread_id: "t-1".into(),
+        halt: crate::tool::stop::Halt::never(),
+        timeout: Duration::from_secs(20),
+        write: Vec::new(),
+        net: net.iter().map(|h| (*h).to_owned()).collect(),
+        may_write_item: Vec::new(),
+    };
+    let outcome = WebFetch { timeout: Duration::from_secs(5) }.run(invocation).await;
+    (outcome.content.as_str().unwrap().to_owned(), outcome.is_error)
+}
+
+#[tokio::test]
+async fn pages_as_text() {
+    let page = "<html><body><h2>Hi</h2><script>bad()</script></body></html>";
+    let address = serve(move |request| match request.split(' ').nth(1) {
+        Some("/json") => http("200 OK", &[("content-type", "application/json")], "{\"a\": 1}"),
+        Some("/image") => http("200 OK", &[("content-type", "image/png")], "png"),
+        Some("/gone") => http("410 Gone", &[("content-type", "text/plain")], "gone"),
+        _ => http("200 OK", &[("content-type", "text/html; charset=utf-8")], page),
+    })
+    .await;
+    let get = async |path: &str, raw: bool| {
+        fetch(json!({"url": format!("http://{address}{path}"), "raw": raw}), &["127.0.0.1"]).await
+    };
+    assert_eq!(get("/", false).await, ("## Hi\n".to_owned(), false));
+    assert_eq!(get("/", true).await, (page.to_owned(), false));
+    assert_eq!(get("/json", false).await, ("{\"a\": 1}".to_owned(), false));
+    assert_eq!(get("/gone", false).await, ("gone".to_owned(), true));
+    assert!(get("/image", false).await.0.contains("is no text but `image/png`"));
+}
+
+#[tokio::test]
+async fn bad_input_is_refused() {
+    for (url, said) in [
+        ("no address", "is no address"),
+        ("file:///etc/passwd", "no web address"),
+        ("http://127.0.0.1/", "lies in this machine's own network"),
+        ("http://[::1]/", "lies in this machine's own network"),
+    ] {
+        let (text, failed) = fetch(json!({ "url": url }), &["*"]).await;
+        assert!(failed && text.contains(said), "{url}: {text}");
+    }
+    let (text, failed) = fetch(json!({"url": "http://example.com/"}), &[]).await;
+    assert!(failed && text.starts_with("permission denied"), "{text}");
+    assert!(fetch(json!({"uri": "x"}), &[]).await.1);
+}

@@ -1,0 +1,147 @@
+//! Tools of `kind: http`: one request from a declaration. Parameters are percent-encoded in the address and plain values
+//! in the body; variables of the environment go where the declaration puts them and nowhere else.
+
+use std::time::Duration;
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Url};
+use rye_compiler::tool_spec::{self, Given, Hole, HttpBody, HttpSpec};
+use serde_json::{Map, Value, json};
+
+use super::command::runtime;
+use super::registry::ToolFile;
+use super::web::{Answer, Request, Web};
+use super::{Invocation, Tool, ToolOutcome, environment};
+use crate::provider::BoxFuture;
+
+/// Bytes of an answer that are kept.
+const MAX_BODY: usize = 2 << 20;
+
+/// A request tool, ready to run.
+#[derive(Debug, Clone)]
+pub struct HttpTool {
+    pub http: HttpSpec,
+    pub file: ToolFile,
+    pub timeout: Duration,
+    /// Names of declared variables.
+    pub environment: Vec<String>,
+}
+
+impl Tool for HttpTool {
+    fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
+        Box::pin(async move {
+            let request = match self.request(&invocation) {
+                Ok(request) => request,
+                Err(message) => return ToolOutcome::error(message),
+            };
+            let timeout = self.timeout.min(invocation.timeout);
+            let web = Web { hosts: invocation.net, timeout, max_bytes: MAX_BODY };
+            match web.send(request).await {
+                Ok(answer) => outcome(&answer),
+                Err(message) => ToolOutcome::error(message),
+            }
+        })
+    }
+}
+
+impl HttpTool {
+    fn request(&self, invocation: &Invocation) -> Result<Request, String> {
+        let Value::Object(parameters) = &invocation.parameters else {
+            return Err("the parameters must be an object".into());
+        };
+        let variables = environment::declared(&self.environment);
+        let runtime = runtime(&self.file, invocation);
+        let given = Given { parameters, runtime: &runtime, environment: &variables };
+        let url = tool_spec::fill_text(&self.http.url, given, &encode)
+            .map_err(|e| e.to_string())?
+            .ok_or("a parameter of the address is missing")?;
+        let url = Url::parse(&url).map_err(|e| format!("the address cannot be used: {e}"))?;
+        let mut headers = HeaderMap::new();
+        for (name, template) in &self.http.headers {
+            let filled = tool_spec::fill_text(template, given, &|text| text.to_owned()).map_err(|e| e.to_string())?;
+            // A header whose parameter is missing is left out.
+            let Some(value) = filled else { continue };
+            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("`{name}` is no header"))?;
+            let value = HeaderValue::from_str(&value)
+                .map_err(|_| format!("the header `{name}` would hold characters that no header can carry"))?;
+            headers.insert(name, value);
+        }
+        let body = match &self.http.body {
+            None => None,
+            Some(HttpBody::Text(template)) => tool_spec::fill_text(template, given, &|text| text.to_owned())
+                .map_err(|e| e.to_string())?
+                .map(String::into_bytes),
+            Some(HttpBody::Json(template)) => {
+                headers.entry("content-type").or_insert(HeaderValue::from_static("application/json"));
+                let value = json_body(template, given)?.unwrap_or(Value::Null);
+                Some(value.to_string().into_bytes())
+            }
+        };
+        let method = Method::from_bytes(self.http.method.word().as_bytes()).map_err(|e| e.to_string())?;
+        Ok(Request { method, url, headers, body })
+    }
+}
+
+/// A JSON template, filled: a string that is one hole becomes the parameter itself, one whose parameter is missing is
+/// left out of its list or mapping.
+fn json_body(template: &Value, given: Given<'_>) -> Result<Option<Value>, String> {
+    Ok(match template {
+        Value::String(text) => {
+            let lone = tool_spec::holes(text).map_err(|e| e.to_string())?;
+            if let [Hole::Parameter(name)] = lone.as_slice()
+                && text.len() == name.len() + 2
+                && let Some(value) = given.parameters.get(*name)
+            {
+                return Ok(Some(value.clone()));
+            }
+            tool_spec::fill_text(text, given, &|t| t.to_owned()).map_err(|e| e.to_string())?.map(Value::String)
+        }
+        Value::Array(items) => {
+            let mut out = Vec::with_capacity(items.len());
+            for item in items {
+                out.extend(json_body(item, given)?);
+            }
+            Some(Value::Array(out))
+        }
+        Value::Object(map) => {
+            let mut out = Map::new();
+            for (key, value) in map {
+                if let Some(value) = json_body(value, given)? {
+                    out.insert(key.clone(), value);
+                }
+            }
+            Some(Value::Object(out))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => Some(template.clone()),
+    })
+}
+
+/// Percent-encoding of everything but unreserved characters: a parameter stays inside its place of the address.
+fn encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            out.push(char::from(byte));
+        } else {
+            out.extend([format!("%{byte:02X}")]);
+        }
+    }
+    // A segment of dots alone would be a step up.
+    if !out.is_empty() && out.bytes().all(|b| b == b'.') { out.replace('.', "%2E") } else { out }
+}
+
+fn outcome(answer: &Answer) -> ToolOutcome {
+    let text = String::from_utf8_lossy(&answer.body);
+    let content = match serde_json::from_str::<Value>(&text) {
+        Ok(value) if !answer.cut => value,
+        Ok(_) | Err(_) => Value::String(text.into_owned()),
+    };
+    ToolOutcome {
+        content,
+        is_error: answer.status >= 400,
+        details: json!({"status": answer.status, "content_type": answer.content_type, "cut": answer.cut}),
+    }
+}
+
+#[cfg(test)]
+mod tests;

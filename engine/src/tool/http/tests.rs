@@ -1,0 +1,83 @@
+//! Tests of request tools: what is sent, what comes back, and parameters that try to leave their place.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use rye_compiler::tool_spec::ToolKind;
+use rye_compiler::tool_spec::ToolSpec;
+use rye_grammar::tool_header::{self, ToolLanguage, Unread};
+use rye_grammar::{ItemId, SourceId};
+
+use super::*;
+use crate::tool::web::tests::{http, serve};
+
+fn tool(yaml: &str) -> HttpTool {
+    let parsed = tool_header::parse(SourceId(0), yaml, ToolLanguage::Yaml, &Unread);
+    assert_eq!(parsed.errors, []);
+    let spec = ToolSpec::read(&parsed.tree).unwrap();
+    let ToolKind::Http(http) = spec.kind else { panic!("a request") };
+    let (file, environment) = (ToolFile::default(), spec.environment);
+    HttpTool { http, file, timeout: Duration::from_secs(5), environment }
+}
+
+fn invocation(parameters: Value, net: &[&str]) -> Invocation {
+    Invocation {
+        item_id: ItemId::parse("project/x").unwrap(),
+        parameters,
+        project_root: std::env::temp_dir(),
+        thread_id: "t-1".into(),
+        halt: crate::tool::stop::Halt::never(),
+        timeout: Duration::from_secs(20),
+        write: Vec::new(),
+        net: net.iter().map(|h| (*h).to_owned()).collect(),
+        may_write_item: Vec::new(),
+    }
+}
+
+#[tokio::test]
+async fn a_request_as_declared() {
+    let address =
+        serve(|request| http("200 OK", &[("content-type", "application/json")], &json!({"got": request}).to_string()))
+            .await;
+    let tool = tool(&format!(
+        "description: x\nkind: http\nmethod: POST\nurl: 'http://127.0.0.1:{}/items/{{id}}?q={{q}}'\n\
+         headers: {{ X-Project: '{{note}}', X-Gone: '{{gone}}', X-Path: '${{CARGO_MANIFEST_DIR}}' }}\n\
+         environment: [CARGO_MANIFEST_DIR]\n\
+         body: {{ list: '{{list}}', text: 'n={{n}}', none: '{{gone}}', fixed: 1 }}\n\
+         parameters: {{ properties: {{ id: {{}}, q: {{}}, note: {{}}, gone: {{}}, list: {{}}, n: {{}} }} }}\n",
+        address.port()
+    ));
+    let parameters = json!({"id": "../admin?x=1#y", "q": "a b&c=d", "note": "hi", "list": [1, {"a": "{n}"}], "n": 3});
+    let outcome = tool.run(invocation(parameters, &["127.0.0.1"])).await;
+    assert!(!outcome.is_error, "{outcome:?}");
+    let got = outcome.content["got"].as_str().unwrap();
+    assert!(got.starts_with("POST /items/..%2Fadmin%3Fx%3D1%23y?q=a%20b%26c%3Dd HTTP/1.1\r\n"), "{got}");
+    assert!(got.contains("x-project: hi") && !got.contains("x-gone"), "{got}");
+    assert!(got.contains(&format!("x-path: {}", env!("CARGO_MANIFEST_DIR"))), "{got}");
+    assert!(got.ends_with(r#"{"list":[1,{"a":"{n}"}],"text":"n=3","fixed":1}"#), "{got}");
+}
+
+#[tokio::test]
+async fn bad_calls_are_answered_in_words() {
+    let address = serve(|_| http("404 Not Found", &[], "no such thing")).await;
+    let port = address.port();
+    let yaml = format!(
+        "description: x\nkind: http\nurl: http://127.0.0.1:{port}/{{id}}\nheaders: {{ X-A: '{{a}}' }}\n\
+         parameters: {{ properties: {{ id: {{}}, a: {{}} }} }}\n"
+    );
+    let call = async |parameters: Value, net: &[&str]| tool(&yaml).run(invocation(parameters, net)).await;
+    let missing = call(json!({"id": "x"}), &["127.0.0.1"]).await;
+    assert!(missing.is_error && missing.content == json!("no such thing") && missing.details["status"] == json!(404));
+    assert_eq!(call(json!({}), &["127.0.0.1"]).await.content, json!("a parameter of the address is missing"));
+    let split = call(json!({"id": "x", "a": "1\r\nX-B: 2"}), &["127.0.0.1"]).await;
+    assert!(split.is_error && split.content.as_str().unwrap().contains("no header can carry"), "{split:?}");
+    assert!(call(json!({"id": "x"}), &[]).await.content.as_str().unwrap().starts_with("permission denied"));
+    let unset = tool(
+        "description: x\nkind: http\nurl: http://127.0.0.1/\nenvironment: [RYE__]\n"
+            .replace("RYE__", "NOT_SET_HERE")
+            .as_str(),
+    );
+    assert!(unset.run(invocation(json!({}), &[])).await.is_error);
+    for dots in [".", ".."] {
+        assert!(!encode(dots).contains('.'));
+    }
+}

@@ -1,0 +1,111 @@
+//! Tools of MCP servers. What a plan knows of them are items that `rye mcp refresh` wrote; a server is started at the
+//! first call, and a tool whose definition is no longer the one in its item is not called. Only this module and the
+//! command line's `mcp` name the protocol.
+
+pub mod config;
+mod connection;
+pub mod listing;
+pub mod serve;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
+
+use super::{Invocation, Tool, ToolOutcome};
+use crate::provider::BoxFuture;
+pub use config::Server;
+pub use connection::{Connection, McpError};
+
+/// Time a server has to start and list its tools.
+pub const CONNECT: Duration = Duration::from_secs(30);
+
+/// The servers of a process: one connection each, made at the first call and again after it was lost.
+#[derive(Default)]
+pub struct McpServers {
+    slots: Mutex<BTreeMap<String, Arc<Slot>>>,
+}
+
+/// The connection to one server, if it stands.
+type Slot = Mutex<Option<Arc<Connection>>>;
+
+/// A tool of a server, ready to be called.
+pub struct McpTool {
+    pub servers: Arc<McpServers>,
+    pub server: Server,
+    pub folder: PathBuf,
+    /// The server's own name of it.
+    pub tool: String,
+    /// Of the definition the plan was made with.
+    pub sha256: String,
+    pub timeout: Duration,
+}
+
+impl McpServers {
+    /// The connection to a server, made now if there is none.
+    async fn connection(&self, server: &Server, folder: &std::path::Path) -> Result<Arc<Connection>, McpError> {
+        let slot = {
+            let mut slots = self.slots.lock().await;
+            // Two servers of one name are two servers: what the settings say is part of the key.
+            Arc::clone(slots.entry(server.key()).or_default())
+        };
+        let mut held = slot.lock().await;
+        if let Some(connection) = held.as_ref().filter(|c| !c.is_closed()) {
+            return Ok(Arc::clone(connection));
+        }
+        let connection = Arc::new(Connection::open(server, folder).await?);
+        *held = Some(Arc::clone(&connection));
+        Ok(connection)
+    }
+}
+
+impl Tool for McpTool {
+    fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
+        Box::pin(async move {
+            let timeout = self.timeout.min(invocation.timeout);
+            let until = Instant::now() + timeout.min(Duration::from_hours(24));
+            match timeout_at(until, self.call(invocation.parameters)).await {
+                Ok(Ok(outcome)) => outcome,
+                Ok(Err(error)) => ToolOutcome::error(error.to_string()),
+                Err(_) => ToolOutcome::error(format!(
+                    "the server `{}` did not answer within {} seconds; whether it acted is not known",
+                    self.server.name,
+                    timeout.as_secs_f64()
+                )),
+            }
+        })
+    }
+}
+
+impl McpTool {
+    async fn call(&self, parameters: Value) -> Result<ToolOutcome, McpError> {
+        let connection = self.servers.connection(&self.server, &self.folder).await?;
+        let now = connection.definition(&self.tool).await?;
+        match now {
+            None => return Err(McpError::Gone { server: self.server.name.clone(), tool: self.tool.clone() }),
+            Some(now) if now.sha256 != self.sha256 => {
+                return Err(McpError::Drift { server: self.server.name.clone(), tool: self.tool.clone() });
+            }
+            Some(_) => {}
+        }
+        let answer = connection.call(&self.tool, parameters).await?;
+        Ok(outcome(answer))
+    }
+}
+
+/// A server's answer as the engine's: structured content where there is some, else its text.
+fn outcome(answer: connection::Answer) -> ToolOutcome {
+    let content = answer.structured.unwrap_or_else(|| match serde_json::from_str::<Value>(&answer.text) {
+        Ok(value @ (Value::Object(_) | Value::Array(_))) => value,
+        Ok(_) | Err(_) => Value::String(answer.text),
+    });
+    let details = if answer.left_out == 0 { Value::Null } else { json!({"left_out_parts": answer.left_out}) };
+    ToolOutcome { content, is_error: answer.is_error, details }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! One connection to an MCP server, through the protocol's own crate.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, ContentBlock, Implementation,
+    PaginatedRequestParams, ResourceContents,
+};
+use rmcp::service::{NotificationContext, RunningService};
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
+use rmcp::{ClientHandler, RoleClient, ServiceError, ServiceExt};
+use serde_json::Value;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+use super::config::{Transport, expand};
+use super::listing::Definition;
+use super::{CONNECT, Server};
+
+/// Tools of one server, and pages of their list.
+const MAX_TOOLS: usize = 2_000;
+const MAX_PAGES: usize = 200;
+/// Characters of a server's own words in an error.
+const MAX_WORDS: usize = 500;
+
+/// Why a server could not be used: a sentence for the model, and for the user.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum McpError {
+    #[error("the server `{server}` cannot be reached: {reason}")]
+    Unreachable { server: String, reason: String },
+    #[error("the server `{server}` says: {reason}")]
+    Refused { server: String, reason: String },
+    #[error("the connection to the server `{server}` was lost; whether it acted is not known")]
+    Lost { server: String },
+    #[error("the server `{server}` no longer has a tool `{tool}`; `rye mcp refresh {server}` reads its list anew")]
+    Gone { server: String, tool: String },
+    #[error(
+        "the server `{server}` defines `{tool}` otherwise than when it was listed; `rye mcp refresh {server}` shows the difference"
+    )]
+    Drift { server: String, tool: String },
+}
+
+/// What a call answered.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Answer {
+    pub structured: Option<Value>,
+    pub text: String,
+    pub is_error: bool,
+    /// Parts that are no text: images, sounds.
+    pub left_out: usize,
+}
+
+/// A server that is running, or answering, and what it said it has.
+pub struct Connection {
+    name: String,
+    service: RunningService<RoleClient, Client>,
+    changed: Arc<AtomicBool>,
+    definitions: Mutex<Vec<Definition>>,
+}
+
+/// This side of the protocol: no sampling, no roots, no elicitation; it only notes that the list has changed.
+struct Client {
+    changed: Arc<AtomicBool>,
+}
+
+impl ClientHandler for Client {
+    fn get_info(&self) -> ClientConfig {
+        ClientConfig::new(ClientCapabilities::default(), Implementation::new("rye", env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.changed.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Connection {
+    /// Starts or asks a server, and reads its list of tools. A program runs in `folder`.
+    ///
+    /// # Errors
+    /// [`McpError::Unreachable`] with the reason.
+    pub async fn open(server: &Server, folder: &Path) -> Result<Self, McpError> {
+        let unreachable = |reason: String| McpError::Unreachable { server: server.name.clone(), reason: cut(&reason) };
+        let changed = Arc::new(AtomicBool::new(false));
+        let client = Client { changed: Arc::clone(&changed) };
+        let service = match &server.transport {
+            Transport::Stdio { command, environment } => {
+                let program = program(command, environment, folder).map_err(unreachable)?;
+                let (process, _) = TokioChildProcess::builder(program)
+                    .stderr(Stdio::null())
+                    .spawn()
+                    .map_err(|e| unreachable(e.to_string()))?;
+                timeout(CONNECT, client.serve(process)).await
+            }
+            Transport::Http { url, headers } => {
+                let transport = http(url, headers).map_err(unreachable)?;
+                timeout(CONNECT, client.serve(transport)).await
+            }
+        };
+        let service = service
+            .map_err(|_| unreachable(format!("it did not begin to speak within {} seconds", CONNECT.as_secs())))?
+            .map_err(|e| unreachable(e.to_string()))?;
+        let connection = Self { name: server.name.clone(), service, changed, definitions: Mutex::default() };
+        let listed = timeout(CONNECT, connection.list()).await;
+        let listed = listed.map_err(|_| unreachable("it did not list its tools in time".to_owned()))??;
+        *connection.definitions.lock().await = listed;
+        Ok(connection)
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.service.is_closed() || self.service.is_transport_closed()
+    }
+
+    /// What the server has, as it said last.
+    pub async fn definitions(&self) -> Vec<Definition> {
+        self.definitions.lock().await.clone()
+    }
+
+    /// The definition of one tool; the list is read again where the server said that it has changed.
+    pub(super) async fn definition(&self, tool: &str) -> Result<Option<Definition>, McpError> {
+        let mut known = self.definitions.lock().await;
+        if self.changed.swap(false, Ordering::Relaxed) {
+            *known = self.list().await?;
+        }
+        Ok(known.iter().find(|d| d.name == tool).cloned())
+    }
+
+    async fn list(&self) -> Result<Vec<Definition>, McpError> {
+        let mut all = Vec::new();
+        let mut request: Option<PaginatedRequestParams> = None;
+        for _ in 0..MAX_PAGES {
+            let page = self.service.list_tools(request).await.map_err(|e| self.error(&e))?;
+            for tool in page.tools {
+                let description = tool.description.map(std::borrow::Cow::into_owned).unwrap_or_default();
+                all.push(Definition::new(tool.name.into_owned(), description, (*tool.input_schema).clone()));
+            }
+            if all.len() > MAX_TOOLS {
+                break;
+            }
+            let Some(cursor) = page.next_cursor else { return Ok(all) };
+            request = Some(PaginatedRequestParams::default().with_cursor(Some(cursor)));
+        }
+        let reason = format!("it lists more than {MAX_TOOLS} tools");
+        Err(McpError::Unreachable { server: self.name.clone(), reason })
+    }
+
+    /// Calls a tool. Dropping the future tells the server that nobody waits any more.
+    pub(super) async fn call(&self, tool: &str, parameters: Value) -> Result<Answer, McpError> {
+        let mut request = CallToolRequestParams::new(tool.to_owned());
+        if let Value::Object(arguments) = parameters {
+            request = request.with_arguments(arguments);
+        }
+        let refused = |reason: &str| McpError::Refused { server: self.name.clone(), reason: reason.to_owned() };
+        let result = match self.service.call_tool_once(request).await.map_err(|e| self.error(&e))? {
+            CallToolResponse::Complete(result) => result,
+            CallToolResponse::InputRequired(_) => {
+                return Err(refused("the tool asks for input, which nobody here gives"));
+            }
+            CallToolResponse::Task(_) => return Err(refused("the tool answers by a task, which is not waited for")),
+            _ => return Err(refused("the tool answers in a way that is not known here")),
+        };
+        let mut answer = Answer {
+            structured: result.structured_content,
+            text: String::new(),
+            is_error: result.is_error == Some(true),
+            left_out: 0,
+        };
+        for block in result.content {
+            let text = match block {
+                ContentBlock::Text(text) => text.text,
+                ContentBlock::Resource(resource) => match resource.resource {
+                    ResourceContents::TextResourceContents { text, .. } => text,
+                    ResourceContents::BlobResourceContents { uri, .. } => format!("[binary resource {uri}]"),
+                    _ => "[a resource of another kind]".to_owned(),
+                },
+                ContentBlock::ResourceLink(link) => format!("[resource {}]", link.uri),
+                ContentBlock::Image(image) => {
+                    answer.left_out += 1;
+                    format!("[an image, {}]", image.mime_type)
+                }
+                ContentBlock::Audio(audio) => {
+                    answer.left_out += 1;
+                    format!("[a sound, {}]", audio.mime_type)
+                }
+                _ => {
+                    answer.left_out += 1;
+                    "[a part of another kind]".to_owned()
+                }
+            };
+            if !answer.text.is_empty() {
+                answer.text.push('\n');
+            }
+            answer.text.push_str(&text);
+        }
+        Ok(answer)
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum that grows; the rest speaks for itself")]
+    fn error(&self, error: &ServiceError) -> McpError {
+        let server = self.name.clone();
+        match error {
+            ServiceError::McpError(said) => McpError::Refused { server, reason: cut(&said.message) },
+            ServiceError::TransportClosed | ServiceError::TransportSend(_) => McpError::Lost { server },
+            other => McpError::Refused { server, reason: cut(&other.to_string()) },
+        }
+    }
+}
+
+/// A server's program: what every tool's program gets, and what the settings name.
+fn program(
+    command: &[String],
+    environment: &BTreeMap<String, String>,
+    folder: &Path,
+) -> Result<tokio::process::Command, String> {
+    let command: Vec<String> = command.iter().map(|c| expand(c)).collect::<Result<_, _>>()?;
+    let (name, arguments) = command.split_first().ok_or("no program is named")?;
+    let mut program = tokio::process::Command::new(name);
+    program.args(arguments).current_dir(folder).env_clear();
+    for (name, value) in environment {
+        program.env(name, expand(value)?);
+    }
+    for name in ["PATH", "HOME", "LANG"] {
+        if let Some(value) = std::env::var_os(name) {
+            program.env(name, value);
+        }
+    }
+    program.process_group(0).kill_on_drop(true);
+    Ok(program)
+}
+
+fn http(
+    url: &str,
+    headers: &BTreeMap<String, String>,
+) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
+    // A second installation answers an error, and the first one stays.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::builder()
+        .user_agent(concat!("rye/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(Duration::from_secs(15))
+        // A redirect could carry a header to another host.
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+        .map_err(|e| e.to_string())?;
+    let mut custom = std::collections::HashMap::new();
+    for (name, value) in headers {
+        let bad = || format!("the header `{name}` cannot be sent");
+        let value = HeaderValue::from_str(&expand(value)?).map_err(|_| bad())?;
+        custom.insert(HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?, value);
+    }
+    let config = StreamableHttpClientTransportConfig::with_uri(expand(url)?).custom_headers(custom);
+    Ok(StreamableHttpClientTransport::with_client(client, config))
+}
+
+/// A server's own words, on one line and no longer than one reads.
+fn cut(text: &str) -> String {
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_WORDS).collect();
+    line.trim().to_owned()
+}

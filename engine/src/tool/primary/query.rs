@@ -1,0 +1,385 @@
+//! The language of queries: words, `"phrases"`, `wild*cards`, `field:word`, `AND`, `OR`, `NOT` (or `-`), parentheses. Words side by
+//! side are wished for, not demanded: one is enough, and more of them stand higher. Nothing here knows of items' files.
+
+use rye_compiler::semantics::glob::Glob;
+
+/// Words and phrases of a query.
+const MAX_TERMS: usize = 32;
+/// Levels of parentheses.
+const MAX_DEPTH: usize = 16;
+/// Every further word that is found counts more than any number of repetitions.
+const FURTHER: u32 = 50;
+
+/// A query, read.
+#[derive(Debug)]
+pub enum Query {
+    Term(Term),
+    /// One is enough.
+    Any(Vec<Query>),
+    /// All are demanded.
+    All(Vec<Query>),
+    Not(Box<Query>),
+}
+
+/// A word or phrase, in one field or in any.
+#[derive(Debug)]
+pub struct Term {
+    field: Option<Field>,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    /// Anywhere in the text, inside a word too.
+    Text(String),
+    /// A whole word.
+    Word(Glob),
+}
+
+/// Where a word may stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Field {
+    Name,
+    Category,
+    Title,
+    Description,
+    Tags,
+    Body,
+}
+
+/// The texts of an item, in lower case.
+#[derive(Debug, Default)]
+pub struct Texts {
+    pub name: String,
+    pub category: String,
+    pub title: String,
+    pub description: String,
+    pub tags: String,
+    pub body: String,
+}
+
+impl Field {
+    const ALL: [Self; 6] = [Self::Name, Self::Category, Self::Title, Self::Tags, Self::Description, Self::Body];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::Category => "category",
+            Self::Title => "title",
+            Self::Description => "description",
+            Self::Tags => "tags",
+            Self::Body => "body",
+        }
+    }
+
+    fn of(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|f| f.word() == word).or(match word {
+            "id" => Some(Self::Name),
+            "tag" => Some(Self::Tags),
+            _ => None,
+        })
+    }
+
+    fn text(self, texts: &Texts) -> &str {
+        match self {
+            Self::Name => &texts.name,
+            Self::Category => &texts.category,
+            Self::Title => &texts.title,
+            Self::Description => &texts.description,
+            Self::Tags => &texts.tags,
+            Self::Body => &texts.body,
+        }
+    }
+}
+
+impl Query {
+    /// Reads a query.
+    ///
+    /// # Errors
+    /// A sentence for the model: an open quote or parenthesis, an unknown field, nothing to look for.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let tokens = tokens(&text.to_lowercase(), text)?;
+        if tokens.iter().filter(|t| matches!(t, Token::Term(_))).count() > MAX_TERMS {
+            return Err(format!("`query` holds more than {MAX_TERMS} words"));
+        }
+        let mut parser = Parser { tokens: tokens.into_iter().peekable(), depth: 0 };
+        let query = parser.any()?;
+        if parser.tokens.next().is_some() {
+            return Err("`query` has a `)` that nothing opens".into());
+        }
+        query.ok_or_else(|| "`query` holds no word to look for".into())
+    }
+
+    /// How well an item fits; `None` where it does not.
+    pub fn points(&self, texts: &Texts) -> Option<u32> {
+        match self {
+            Self::Term(term) => Some(term.points(texts)).filter(|p| *p > 0),
+            Self::Any(parts) => {
+                let found: Vec<u32> = parts.iter().filter_map(|p| p.points(texts)).collect();
+                // What is excluded is excluded, however many other words there are.
+                let excluded = parts.iter().any(|p| matches!(p, Self::Not(_)) && p.points(texts).is_none());
+                (!excluded && !found.is_empty()).then(|| sum(&found))
+            }
+            Self::All(parts) => parts.iter().map(|p| p.points(texts)).collect::<Option<Vec<u32>>>().map(|f| sum(&f)),
+            Self::Not(part) => part.points(texts).is_none().then_some(0),
+        }
+    }
+}
+
+fn sum(found: &[u32]) -> u32 {
+    let words = found.iter().filter(|p| **p > 0).count();
+    let further = u32::try_from(words.saturating_sub(1)).unwrap_or(0) * FURTHER;
+    found.iter().sum::<u32>() + further
+}
+
+impl Term {
+    fn points(&self, texts: &Texts) -> u32 {
+        let fields: &[Field] = self.field.as_ref().map_or(&Field::ALL, std::slice::from_ref);
+        fields.iter().map(|field| self.what.points(*field, field.text(texts))).sum()
+    }
+}
+
+impl What {
+    fn points(&self, field: Field, text: &str) -> u32 {
+        let (count, whole) = match self {
+            Self::Text(word) => (text.matches(word.as_str()).take(4).count(), text == word),
+            Self::Word(glob) => (words(text).filter(|w| glob.matches(w)).take(4).count(), glob.matches(text)),
+        };
+        if count == 0 {
+            return 0;
+        }
+        match field {
+            Field::Name if whole => 20,
+            Field::Name => 10,
+            Field::Category => 4,
+            Field::Title => 8,
+            Field::Tags => 6,
+            Field::Description => 5,
+            Field::Body => u32::try_from(count).unwrap_or(0),
+        }
+    }
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| !w.is_empty())
+}
+
+enum Token {
+    Term(Term),
+    And,
+    Or,
+    Not,
+    Open,
+    Close,
+}
+
+/// `lower` is `text` in lower case; operators are told from words by being written in capitals.
+fn tokens(lower: &str, text: &str) -> Result<Vec<Token>, String> {
+    let operators: Vec<&str> = text.split(|c: char| c.is_whitespace() || matches!(c, '(' | ')')).collect();
+    let is_operator = |word: &str| operators.contains(&word);
+    let mut tokens = Vec::new();
+    let mut rest = lower.trim_start();
+    while let Some(first) = rest.chars().next() {
+        match first {
+            '(' | ')' => {
+                tokens.push(if first == '(' { Token::Open } else { Token::Close });
+                rest = rest.get(1..).unwrap_or_default();
+            }
+            '-' | '!' => {
+                tokens.push(Token::Not);
+                rest = rest.get(1..).unwrap_or_default();
+            }
+            '"' => {
+                let (phrase, after) = quoted(rest)?;
+                tokens.extend(phrase_of(phrase, None));
+                rest = after;
+            }
+            _ => {
+                let end = rest.find(|c: char| c.is_whitespace() || matches!(c, '(' | ')' | '"')).unwrap_or(rest.len());
+                let (word, after) = rest.split_at(end);
+                rest = after;
+                match word {
+                    "and" if is_operator("AND") => tokens.push(Token::And),
+                    "or" if is_operator("OR") => tokens.push(Token::Or),
+                    "not" if is_operator("NOT") => tokens.push(Token::Not),
+                    "|" | "||" => tokens.push(Token::Or),
+                    "&" | "&&" | "+" => tokens.push(Token::And),
+                    word => {
+                        if let Some((name, value)) =
+                            word.split_once(':').filter(|(n, _)| n.chars().all(char::is_alphabetic))
+                        {
+                            let field = Field::of(name).ok_or_else(|| {
+                                let known: Vec<&str> = Field::ALL.map(Field::word).to_vec();
+                                format!("`query`: there is no field `{name}`; there are {}", known.join(", "))
+                            })?;
+                            if value.is_empty() && rest.starts_with('"') {
+                                let (phrase, after) = quoted(rest)?;
+                                tokens.extend(phrase_of(phrase, Some(field)));
+                                rest = after;
+                            } else {
+                                terms(value, Some(field), &mut tokens);
+                            }
+                        } else {
+                            terms(word, None, &mut tokens);
+                        }
+                    }
+                }
+            }
+        }
+        rest = rest.trim_start();
+    }
+    Ok(tokens)
+}
+
+fn quoted(from: &str) -> Result<(&str, &str), String> {
+    from.get(1..)
+        .and_then(|inside| inside.split_once('"'))
+        .ok_or_else(|| "`query` has a quote that nothing closes".into())
+}
+
+fn phrase_of(phrase: &str, field: Option<Field>) -> Option<Token> {
+    let text = phrase.split_whitespace().collect::<Vec<_>>().join(" ");
+    if text.is_empty() { None } else { Some(Token::Term(Term { field, what: What::Text(text) })) }
+}
+
+/// A word as written: one pattern where it has wildcards, else its parts between punctuation.
+fn terms(word: &str, field: Option<Field>, into: &mut Vec<Token>) {
+    if word.contains(['*', '?']) && word.chars().any(char::is_alphanumeric) {
+        into.push(Token::Term(Term { field, what: What::Word(Glob::new(word)) }));
+        return;
+    }
+    for part in word.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|p| !p.is_empty()) {
+        into.push(Token::Term(Term { field, what: What::Text(part.to_owned()) }));
+    }
+}
+
+struct Parser {
+    tokens: std::iter::Peekable<std::vec::IntoIter<Token>>,
+    depth: usize,
+}
+
+impl Parser {
+    /// Words side by side and `OR`: the loosest.
+    fn any(&mut self) -> Result<Option<Query>, String> {
+        let mut parts = Vec::new();
+        loop {
+            match self.tokens.peek() {
+                None | Some(Token::Close) => break,
+                Some(Token::Or) => {
+                    self.tokens.next();
+                }
+                Some(Token::And | Token::Not | Token::Open | Token::Term(_)) => parts.extend(self.all()?),
+            }
+        }
+        Ok(joined(parts, Query::Any))
+    }
+
+    fn all(&mut self) -> Result<Option<Query>, String> {
+        let mut parts: Vec<Query> = self.one()?.into_iter().collect();
+        while matches!(self.tokens.peek(), Some(Token::And)) {
+            self.tokens.next();
+            parts.extend(self.one()?);
+        }
+        Ok(joined(parts, Query::All))
+    }
+
+    fn one(&mut self) -> Result<Option<Query>, String> {
+        let mut negated = false;
+        while matches!(self.tokens.peek(), Some(Token::Not)) {
+            self.tokens.next();
+            negated = !negated;
+        }
+        let inner = match self.tokens.peek() {
+            Some(Token::Open) => {
+                self.tokens.next();
+                self.depth += 1;
+                if self.depth > MAX_DEPTH {
+                    return Err(format!("`query` nests more than {MAX_DEPTH} deep"));
+                }
+                let inside = self.any()?;
+                if !matches!(self.tokens.next(), Some(Token::Close)) {
+                    return Err("`query` has a `(` that nothing closes".into());
+                }
+                self.depth -= 1;
+                inside
+            }
+            Some(Token::Term(_)) => {
+                self.tokens.next().and_then(|t| if let Token::Term(t) = t { Some(Query::Term(t)) } else { None })
+            }
+            Some(Token::And | Token::Or | Token::Not | Token::Close) | None => None,
+        };
+        Ok(inner.map(|q| if negated { Query::Not(Box::new(q)) } else { q }))
+    }
+}
+
+fn joined(mut parts: Vec<Query>, join: impl Fn(Vec<Query>) -> Query) -> Option<Query> {
+    if parts.len() > 1 { Some(join(parts)) } else { parts.pop() }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn item() -> Texts {
+        Texts {
+            name: "deploy_staging".into(),
+            category: "team/ops".into(),
+            title: "how to deploy".into(),
+            description: "puts a build on staging".into(),
+            tags: "release cloud".into(),
+            body: "first build it. then push the build to the cloud.".into(),
+        }
+    }
+
+    fn points(query: &str) -> Option<u32> {
+        Query::read(query).unwrap().points(&item())
+    }
+
+    #[test]
+    fn words_are_wished_for_and_operators_demand() {
+        assert!(points("deploy").is_some() && points("deploy nothing").is_some());
+        assert!(points("deploy staging") > points("deploy nothing"));
+        assert!(points("deploy AND staging").is_some() && points("deploy AND nothing").is_none());
+        assert!(points("nothing OR (deploy AND NOT moon)").is_some());
+        assert!(points("deploy -cloud").is_none() && points("deploy NOT cloud").is_none());
+        assert!(points("-moon").is_some() && points("NOT NOT deploy").is_some());
+        // In small letters they are words like any other.
+        assert!(points("nothing and deploy").is_some() && points("or").is_none());
+    }
+
+    #[test]
+    fn phrases_wildcards_and_fields() {
+        assert!(points("\"push the  build\"").is_some() && points("\"build the push\"").is_none());
+        assert!(
+            points("rel*").is_some()
+                && points("*ease").is_some()
+                && points("cl?ud").is_some()
+                && points("clo?").is_none()
+        );
+        assert!(points("tags:cloud").is_some() && points("title:cloud").is_none());
+        assert!(points("title:\"how to\" AND category:ops").is_some());
+        assert!(points("id:deploy_staging") > points("id:deploy"));
+        assert!(points("name:deploy*").is_some());
+    }
+
+    #[test]
+    fn bad_queries_are_answered_in_words() {
+        for (query, said) in [
+            ("", "no word"),
+            ("()", "no word"),
+            ("AND", "no word"),
+            ("-", "no word"),
+            ("\"open", "quote that nothing closes"),
+            ("(a", "`(` that nothing closes"),
+            ("a)", "`)` that nothing opens"),
+            ("colour:red", "no field `colour`; there are name"),
+        ] {
+            assert!(Query::read(query).unwrap_err().contains(said), "{query}");
+        }
+        assert!(Query::read(&"(".repeat(100_000)).is_err());
+        assert!(Query::read(&"a ".repeat(100)).is_err());
+        assert!(Query::read(&"- ".repeat(100_000)).is_err());
+        assert!(points("* ? c++").is_some());
+    }
+}

@@ -1,0 +1,165 @@
+//! Tools that are their own program: Python, JavaScript, TypeScript, shell. The bytes that were read for the plan are the
+//! bytes that run: they go in with the parameters, and the file is not opened again. What it prints is a log, what it
+//! answers is JSON.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rye_compiler::tool_spec::{ScriptEntry, ScriptLanguage};
+use serde_json::{Value, json};
+
+use super::command::{end_line, exit_details};
+use super::process::{self, Exit, Finished, Program, Streams, Wall};
+use super::registry::ToolFile;
+use super::{Invocation, Tool, ToolOutcome, environment};
+use crate::provider::BoxFuture;
+
+const PYTHON: &str = include_str!("script/run.py");
+const JAVASCRIPT: &str = include_str!("script/run.mjs");
+/// The source comes first, up to a zero byte; what is left of the input are the parameters.
+const SHELL: &str = "IFS= read -r -d '' RYE_SOURCE; eval \"$RYE_SOURCE\"";
+/// Bytes of a parameter that a shell script also gets as a variable; longer ones are on its input alone.
+const MAX_VARIABLE: usize = 64 * 1024;
+/// Bytes of the log that a failure shows.
+const MAX_LOG: usize = 8 * 1024;
+
+/// A script, ready to run.
+#[derive(Debug, Clone)]
+pub struct ScriptTool {
+    pub language: ScriptLanguage,
+    pub entry: ScriptEntry,
+    pub file: ToolFile,
+    pub timeout: Duration,
+    /// Names of declared variables.
+    pub environment: Vec<String>,
+}
+
+impl Tool for ScriptTool {
+    fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
+        Box::pin(async move {
+            let program = match self.program(&invocation) {
+                Ok(program) => program,
+                Err(message) => return ToolOutcome::error(message),
+            };
+            match process::run(&program).await {
+                Ok(finished) => self.outcome(&finished, program.timeout),
+                Err(e) => ToolOutcome::error(format!("`{}` cannot be started: {e}", program.program.display())),
+            }
+        })
+    }
+}
+
+impl ScriptTool {
+    fn program(&self, invocation: &Invocation) -> Result<Program, String> {
+        let path = self.file.path.clone().unwrap_or_else(|| PathBuf::from(&*self.file.item_path));
+        let mut variables: Vec<(OsString, OsString)> =
+            environment::declared(&self.environment).into_iter().map(|(n, v)| (n.into(), v.into())).collect();
+        let entry = match self.entry {
+            ScriptEntry::Execute => "execute",
+            ScriptEntry::Main | ScriptEntry::Whole => "main",
+        };
+        let bundle = |typescript: bool| {
+            let given = json!({
+                "source": &*self.file.text,
+                "path": path.to_string_lossy(),
+                "params": invocation.parameters,
+                "project_path": invocation.project_root.to_string_lossy(),
+                "entry": entry,
+                "typescript": typescript,
+            });
+            given.to_string().into_bytes()
+        };
+        let (program, arguments, input): (&str, Vec<OsString>, Vec<u8>) = match self.language {
+            ScriptLanguage::Python => {
+                let arguments = ["-X", "utf8", "-B", "-c", PYTHON].map(OsString::from).to_vec();
+                ("python3", arguments, bundle(false))
+            }
+            ScriptLanguage::JavaScript | ScriptLanguage::TypeScript => {
+                let arguments = ["--no-warnings", "--input-type=module", "-e", JAVASCRIPT].map(OsString::from).to_vec();
+                ("node", arguments, bundle(self.language == ScriptLanguage::TypeScript))
+            }
+            ScriptLanguage::Shell => {
+                if self.file.text.contains('\0') {
+                    return Err("the script holds a zero byte".into());
+                }
+                variables.extend(shell_variables(&invocation.parameters));
+                let mut input = self.file.text.as_bytes().to_vec();
+                input.push(0);
+                input.extend(invocation.parameters.to_string().bytes());
+                ("bash", vec!["-c".into(), SHELL.into(), path.into_os_string()], input)
+            }
+        };
+        Ok(Program {
+            program: program.into(),
+            arguments,
+            folder: invocation.project_root.clone(),
+            thread_id: invocation.thread_id.clone(),
+            timeout: self.timeout.min(invocation.timeout),
+            halt: invocation.halt.clone(),
+            wall: Some(Wall::new(&invocation.project_root, invocation.write.clone(), &invocation.net)),
+            input,
+            environment: variables,
+            streams: Streams::Apart,
+        })
+    }
+
+    fn outcome(&self, finished: &Finished, timeout: Duration) -> ToolOutcome {
+        let mut details = exit_details(finished);
+        let log = tail(finished.errors.text.trim_end(), MAX_LOG);
+        if finished.exit != Exit::Code(0) {
+            let parts = [finished.output.text.trim_end(), log, &end_line(finished, timeout)];
+            let text: Vec<&str> = parts.into_iter().filter(|p| !p.is_empty()).collect();
+            return ToolOutcome { content: Value::String(text.join("\n")), is_error: true, details };
+        }
+        if finished.output.dropped > 0 && self.entry == ScriptEntry::Execute {
+            let total = finished.output.total;
+            return ToolOutcome::error(format!(
+                "the tool answered {total} bytes, more than are kept; let it answer less"
+            ));
+        }
+        if !log.is_empty()
+            && let Some(map) = details.as_object_mut()
+        {
+            map.insert("log".into(), json!(log));
+        }
+        let answer = finished.output.text.trim();
+        let content = match serde_json::from_str::<Value>(answer) {
+            Ok(value) => value,
+            Err(_) if self.entry == ScriptEntry::Execute => {
+                return ToolOutcome::error(format!("the tool answered no JSON: {}", tail(answer, MAX_LOG)));
+            }
+            Err(_) if answer.is_empty() => Value::String(log.to_owned()),
+            Err(_) => Value::String(finished.output.text.clone()),
+        };
+        ToolOutcome { is_error: says_failure(&content), content, details }
+    }
+}
+
+/// `{"success": false}` and `{"status": "error"}` are how tools say that they failed.
+pub(super) fn says_failure(content: &Value) -> bool {
+    content.get("success") == Some(&Value::Bool(false))
+        || content.get("status").and_then(Value::as_str) == Some("error")
+}
+
+/// `RYE_PARAM_name` for every parameter whose name a variable can have.
+fn shell_variables(parameters: &Value) -> Vec<(OsString, OsString)> {
+    let mut variables = BTreeMap::new();
+    for (name, value) in parameters.as_object().into_iter().flatten() {
+        let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        let text = if let Value::String(s) = value { s.clone() } else { value.to_string() };
+        if is_name && !value.is_null() && text.len() <= MAX_VARIABLE && !text.contains('\0') {
+            variables.insert(format!("RYE_PARAM_{name}"), text);
+        }
+    }
+    variables.into_iter().map(|(n, v)| (n.into(), v.into())).collect()
+}
+
+fn tail(text: &str, most: usize) -> &str {
+    let start = (text.len().saturating_sub(most)..=text.len()).find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+    text.get(start..).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

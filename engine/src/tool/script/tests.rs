@@ -1,0 +1,202 @@
+//! Tools in each language: good, slow, crashing, flooding, lying. A language that is not installed is said and skipped.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stderr, reason = "tests")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rye_compiler::tool_spec::{ToolKind, ToolSpec};
+use rye_grammar::tool_header::{self, ToolLanguage};
+use rye_grammar::{ItemId, SourceId};
+
+use super::*;
+use crate::scripts::Scripts;
+use crate::tool::registry::Registry;
+
+/// A project with one tool in it.
+struct Project {
+    dir: tempfile::TempDir,
+}
+
+impl Project {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    async fn call(&self, name: &str, text: &str, parameters: Value) -> ToolOutcome {
+        self.call_within(name, text, parameters, Duration::from_secs(30)).await
+    }
+
+    async fn call_within(&self, name: &str, text: &str, parameters: Value, timeout: Duration) -> ToolOutcome {
+        let item_path = format!(".ai/tools/project/{name}");
+        let path = self.dir.path().join(&item_path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        let parsed = tool_header::parse(SourceId(0), text, ToolLanguage::of_path(name).unwrap(), &Scripts);
+        assert_eq!(parsed.errors, []);
+        let spec = ToolSpec::read(&parsed.tree).unwrap();
+        assert!(matches!(spec.kind, ToolKind::Script { .. }));
+        let file =
+            ToolFile { path: Some(path), item_path: item_path.into(), text: Arc::from(text), ..ToolFile::default() };
+        let prepared = Registry::standard().prepare(&spec, &file).unwrap();
+        prepared.run(invocation(self.dir.path(), parameters, timeout)).await
+    }
+}
+
+fn invocation(root: &Path, parameters: Value, timeout: Duration) -> Invocation {
+    Invocation {
+        item_id: ItemId::parse("project/x").unwrap(),
+        parameters,
+        project_root: root.to_owned(),
+        thread_id: "t-1".into(),
+        halt: crate::tool::stop::Halt::never(),
+        timeout,
+        write: Vec::new(),
+        net: Vec::new(),
+        may_write_item: Vec::new(),
+    }
+}
+
+fn has(program: &str) -> bool {
+    let found = std::process::Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success());
+    if !found {
+        eprintln!("skipped: `{program}` is not installed");
+    }
+    found
+}
+
+fn text(outcome: &ToolOutcome) -> &str {
+    outcome.content.as_str().unwrap_or_default()
+}
+
+const OPEN: &str = "CONFIG_SCHEMA = {'type': 'object'}\n__tool_description__ = 'x'\n";
+
+#[tokio::test]
+async fn python_good_in_every_form() {
+    if !has("python3") {
+        return;
+    }
+    let p = Project::new();
+    std::fs::create_dir_all(p.dir.path().join(".ai/tools/project")).unwrap();
+    std::fs::write(p.dir.path().join(".ai/tools/project/beside.py"), "def double(n):\n    return 2 * n\n").unwrap();
+    let sync = format!(
+        "{OPEN}from beside import double\nprint('log', flush=True)\n\
+        def execute(params, project_path):\n    import os\n    os.system('echo child')\n    \
+        return {{'n': double(params['n']), 'at': project_path, 'é': None}}\n"
+    );
+    let outcome = p.call("good.py", &sync, json!({"n": 21})).await;
+    assert_eq!(outcome.content, json!({"n": 42, "at": p.dir.path().to_str().unwrap(), "é": null}), "{outcome:?}");
+    assert_eq!((outcome.is_error, &outcome.details["log"]), (false, &json!("log\nchild")));
+    assert!(!p.dir.path().join(".ai/tools/project/__pycache__").exists());
+    let later =
+        format!("{OPEN}import asyncio\nasync def execute(params):\n    await asyncio.sleep(0)\n    return [1]\n");
+    assert_eq!(p.call("later.py", &later, json!({})).await.content, json!([1]));
+    let main = format!("{OPEN}import json, sys\ndef main():\n    print(json.dumps(json.load(sys.stdin)['a']))\n");
+    assert_eq!(p.call("main.py", &main, json!({"a": {"b": 1}})).await.content, json!({"b": 1}));
+    let failed = format!("{OPEN}def execute(params, project_path):\n    return {{'success': False, 'error': 'no'}}\n");
+    assert!(p.call("failed.py", &failed, json!({})).await.is_error);
+}
+
+#[tokio::test]
+async fn python_crashing_lying_and_slow() {
+    if !has("python3") {
+        return;
+    }
+    let p = Project::new();
+    let crash = format!("{OPEN}def execute(params, project_path):\n    raise ValueError('not today')\n");
+    let outcome = p.call("crash.py", &crash, json!({})).await;
+    assert!(outcome.is_error && text(&outcome).contains("ValueError: not today"), "{outcome:?}");
+    assert!(text(&outcome).ends_with("[exit code 1]"));
+    let odd = format!("{OPEN}def execute(params, project_path):\n    return {{1, 2}}\n");
+    assert!(text(&p.call("odd.py", &odd, json!({})).await).contains("not JSON serializable"));
+    let lies =
+        format!("{OPEN}import os\ndef execute(params, project_path):\n    os.write(1, b'[1]')\n    os._exit(0)\n");
+    let outcome = p.call("lies.py", &lies, json!({})).await;
+    assert!(outcome.is_error && text(&outcome).contains("no JSON"), "{outcome:?}");
+    let slow = format!("{OPEN}import time\ndef execute(params, project_path):\n    time.sleep(60)\n");
+    let outcome = p.call_within("slow.py", &slow, json!({}), Duration::from_secs(3)).await;
+    assert!(outcome.is_error && text(&outcome).contains("[stopped: not done after 3 s]"), "{outcome:?}");
+    let flood =
+        format!("{OPEN}def execute(params, project_path):\n    print('x' * 3_000_000)\n    return 'y' * 3_000_000\n");
+    let outcome = p.call("flood.py", &flood, json!({})).await;
+    assert!(outcome.is_error && text(&outcome).contains("more than are kept"), "{}", text(&outcome).len());
+    let told = format!("{OPEN}import os\ndef execute(params, project_path):\n    return sorted(os.environ)\n");
+    let outcome = p.call("told.py", &told, json!({})).await;
+    let names: Vec<&str> = outcome.content.as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(!names.iter().any(|n| n.contains("CARGO") || n.contains("KEY")), "{names:?}");
+}
+
+#[tokio::test]
+async fn what_was_read_is_what_runs() {
+    if !has("python3") {
+        return;
+    }
+    let p = Project::new();
+    let path = p.dir.path().join(".ai/tools/project/t.py");
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, "raise SystemExit('exchanged')").unwrap();
+    let file = ToolFile {
+        path: Some(path),
+        item_path: ".ai/tools/project/t.py".into(),
+        text: "def execute(params, project_path):\n    return 'planned'\n".into(),
+        ..ToolFile::default()
+    };
+    let (language, entry, timeout) = (ScriptLanguage::Python, ScriptEntry::Execute, Duration::from_secs(30));
+    let tool = ScriptTool { language, entry, file, timeout, environment: Vec::new() };
+    assert_eq!(tool.run(invocation(p.dir.path(), json!({}), timeout)).await.content, json!("planned"));
+}
+
+const JS: &str = "export const __tool_description__ = 'x';\nexport const CONFIG_SCHEMA = { type: 'object' };\n";
+
+#[tokio::test]
+async fn javascript_in_every_form() {
+    if !has("node") {
+        return;
+    }
+    let p = Project::new();
+    std::fs::create_dir_all(p.dir.path().join(".ai/tools/project")).unwrap();
+    std::fs::write(p.dir.path().join(".ai/tools/project/beside.mjs"), "export const double = (n) => 2 * n;\n").unwrap();
+    let good = format!(
+        "{JS}import {{ double }} from './beside.mjs';\nconsole.log('log');\n\
+        export async function execute(params, root) {{ return {{ n: double(params.n), root }} }}\n"
+    );
+    let outcome = p.call("good.mjs", &good, json!({"n": 21})).await;
+    assert_eq!(outcome.content, json!({"n": 42, "root": p.dir.path().to_str().unwrap()}), "{outcome:?}");
+    assert_eq!(outcome.details["log"], json!("log"));
+    let main = format!(
+        "{JS}export async function main() {{ let t = ''; for await (const c of process.stdin) t += c; console.log(JSON.parse(t).a) }}\n"
+    );
+    assert_eq!(p.call("main.js", &main, json!({"a": "é"})).await.content, json!("é\n"));
+    let crash = format!("{JS}export default function () {{ throw new Error('not today') }}\n");
+    let outcome = p.call("crash.js", &crash, json!({})).await;
+    assert!(outcome.is_error && text(&outcome).contains("not today"), "{outcome:?}");
+    let hang = format!("{JS}export function execute() {{ return new Promise(() => setInterval(() => 0, 1000)) }}\n");
+    let outcome = p.call_within("hang.js", &hang, json!({}), Duration::from_secs(3)).await;
+    assert!(outcome.is_error && text(&outcome).contains("[stopped"), "{outcome:?}");
+    let typed = format!("{JS}export function execute(params: {{ n: number }}): number {{ return params.n + 1 }}\n");
+    let outcome = p.call("typed.ts", &typed, json!({"n": 1})).await;
+    let too_old = text(&outcome).contains("TypeScript tools need node 22.13 or newer");
+    assert!(outcome.content == json!(2) || too_old, "{outcome:?}");
+}
+
+#[tokio::test]
+async fn shell_scripts_get_variables_and_input() {
+    let p = Project::new();
+    let head = "#!/bin/bash\n# rye: {description: x, parameters: {properties: {a: {type: string}, n: {}}}}\n";
+    let good = format!("{head}echo \"$RYE_PARAM_a|$RYE_PARAM_n\"; cat; echo; echo \"$0\"; pwd\n");
+    let outcome = p.call("good.sh", &good, json!({"a": "x; $(id) `id`\n\"", "n": [1]})).await;
+    let root = p.dir.path().canonicalize().unwrap();
+    let want = format!(
+        "x; $(id) `id`\n\"|[1]\n{{\"a\":\"x; $(id) `id`\\n\\\"\",\"n\":[1]}}\n{}/.ai/tools/project/good.sh\n{}\n",
+        p.dir.path().display(),
+        root.display()
+    );
+    assert_eq!((text(&outcome), outcome.is_error), (want.as_str(), false));
+    let json_answer = format!("{head}echo '{{\"status\": \"error\", \"error\": \"no\"}}'\n");
+    assert!(p.call("json.sh", &json_answer, json!({})).await.is_error);
+    let crash = format!("{head}set -eu\necho before\nfalse\necho after\n");
+    let outcome = p.call("crash.sh", &crash, json!({})).await;
+    assert_eq!((text(&outcome), outcome.is_error), ("before\n[exit code 1]", true));
+    let refused = p.call("good.sh", &good, json!({"a": 1})).await;
+    assert_eq!(text(&refused), "`a` must be string, not 1");
+}

@@ -1,2 +1,0 @@
-__tool_description__ = "Count lines."
-CONFIG_SCHEMA = {"type": "object"}

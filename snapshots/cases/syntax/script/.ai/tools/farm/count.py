@@ -1,0 +1,4 @@
+__tool_description__ = "Counts the sheep of a field."
+
+def execute(params, project_path:
+    return 3
