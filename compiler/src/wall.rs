@@ -10,9 +10,9 @@ use crate::semantics::capability::CapabilitySet;
 use crate::tool_spec::ToolKind;
 
 /// Tools that are compiled in and touch files through handles of the project's folder.
-const FILE_TOOLS: [&str; 6] = ["read", "write", "edit", "ls", "glob", "grep"];
+const FILE_TOOLS: [&str; 7] = ["read", "write", "edit", "ls", "glob", "grep", "knowledge_write"];
 /// Those that start programs.
-const PROCESS_TOOLS: [&str; 1] = ["bash"];
+const PROCESS_TOOLS: [&str; 5] = ["bash", "git_status", "git_diff", "git_log", "git_show"];
 
 /// The wall of one tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -42,11 +42,10 @@ impl WallKind {
     pub fn of(kind: &ToolKind) -> Self {
         match kind {
             ToolKind::Command { .. } | ToolKind::Script { .. } => Self::Process,
-            // A server's program runs outside of any wall: it is the user's own, by trust of its items.
-            ToolKind::Http(_) | ToolKind::Mcp { .. } => Self::Engine,
             ToolKind::Builtin { name } if PROCESS_TOOLS.contains(&name.as_str()) => Self::Process,
             ToolKind::Builtin { name } if FILE_TOOLS.contains(&name.as_str()) => Self::Files,
-            ToolKind::Builtin { .. } => Self::Engine,
+            // A server's program runs outside of any wall: it is the user's own, by trust of its items.
+            ToolKind::Builtin { .. } | ToolKind::Http(_) | ToolKind::Mcp { .. } => Self::Engine,
         }
     }
 

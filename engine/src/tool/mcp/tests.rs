@@ -73,7 +73,7 @@ impl Setup {
         Some(Self { dir, servers: Arc::default() })
     }
 
-    fn server(&self, mode: &str) -> Server {
+    fn server(mode: &str) -> Server {
         let environment = BTreeMap::from([("MODE".to_owned(), mode.to_owned())]);
         let command = vec!["python3".to_owned(), "server.py".to_owned()];
         Server {
@@ -85,13 +85,13 @@ impl Setup {
     }
 
     async fn listed(&self) -> Vec<listing::Definition> {
-        Connection::open(&self.server(""), self.dir.path()).await.unwrap().definitions().await
+        Connection::open(&Self::server(""), self.dir.path()).await.unwrap().definitions().await
     }
 
     async fn call(&self, tool: &str, sha256: &str, parameters: Value, timeout: Duration) -> ToolOutcome {
         let tool = McpTool {
             servers: Arc::clone(&self.servers),
-            server: self.server(""),
+            server: Self::server(""),
             folder: self.dir.path().to_owned(),
             tool: tool.to_owned(),
             sha256: sha256.to_owned(),
@@ -158,9 +158,9 @@ async fn a_changed_definition_is_not_called() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_that_misbehave_are_unreachable() {
     let Some(s) = Setup::new() else { return };
-    let endless = Connection::open(&s.server("endless"), s.dir.path()).await.err().unwrap();
+    let endless = Connection::open(&Setup::server("endless"), s.dir.path()).await.err().unwrap();
     assert!(endless.to_string().contains("more than 2000 tools"), "{endless}");
-    let mut nothing = s.server("");
+    let mut nothing = Setup::server("");
     nothing.transport =
         config::Transport::Stdio { command: vec!["no-such-program".into()], environment: BTreeMap::new() };
     assert!(matches!(Connection::open(&nothing, s.dir.path()).await, Err(McpError::Unreachable { .. })));
@@ -174,7 +174,7 @@ async fn servers_that_misbehave_are_unreachable() {
 async fn listings_are_items_and_nothing_is_cut() {
     let Some(s) = Setup::new() else { return };
     let listed = s.listed().await;
-    let files = listing::items(&s.server(""), &listed).unwrap();
+    let files = listing::items(&Setup::server(""), &listed).unwrap();
     assert_eq!(files.keys().collect::<Vec<_>>(), ["math_add.yaml", "say.yaml"]);
     let mut world = MapWorld::new();
     for (name, text) in &files {
@@ -185,9 +185,9 @@ async fn listings_are_items_and_nothing_is_cut() {
     assert_eq!(tool.spec.description, listed[0].description);
     assert!(tool.spec.description.len() > 2000);
     let twice = [listed[0].clone(), listing::Definition::new("math/add".into(), String::new(), serde_json::Map::new())];
-    assert!(listing::items(&s.server(""), &twice).unwrap_err().contains("are both `math_add`"));
+    assert!(listing::items(&Setup::server(""), &twice).unwrap_err().contains("are both `math_add`"));
     let odd = listing::Definition::new("x".into(), "d".into(), json!({"type": "array"}).as_object().unwrap().clone());
-    assert!(listing::items(&s.server(""), &[odd]).unwrap_err().contains("cannot be used"));
+    assert!(listing::items(&Setup::server(""), &[odd]).unwrap_err().contains("cannot be used"));
 }
 
 fn configured(json: Option<&str>, yaml: Option<&str>) -> Result<BTreeMap<String, Server>, String> {
