@@ -151,7 +151,7 @@ pub trait World {
     /// What the project holds beside items, sorted: the folders directly in `.ai/`, the files there, and the files in
     /// the folders of the kinds that are no items.
     fn strays(&self) -> Result<Vec<Stray>, WorldError>;
-    /// Who reads the constants of Python and JavaScript tools: pure, from the text alone (decision 0005).
+    /// Who reads the constants of Python and JavaScript tools: pure, from the text alone (decision 0006).
     fn scripts(&self) -> &dyn ScriptReader;
 }
 

@@ -1,6 +1,6 @@
 //! Reads the constants of Python and JavaScript tools from their syntax trees (`language.md` 2). Nothing is imported or
 //! run; a value that is no literal is no value. The compiler gets this through its world, so that the parsers are built
-//! with this crate alone (decision 0005).
+//! with this crate alone (decision 0006).
 
 mod javascript;
 mod python;

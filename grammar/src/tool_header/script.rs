@@ -1,5 +1,5 @@
 //! The constants by which a Python or JavaScript tool declares itself: their names, and what becomes of values that are
-//! not constant. Who reads the syntax tree is given from outside: the parsers are heavy (decision 0005).
+//! not constant. Who reads the syntax tree is given from outside: the parsers are heavy (decision 0006).
 
 use crate::Parsed;
 use crate::data::{Entry, Kind, Node};
