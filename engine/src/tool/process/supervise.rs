@@ -112,6 +112,9 @@ async fn watch(program: &OsString, arguments: &[OsString]) -> io::Result<ExitSta
     rustix::process::set_child_subreaper(Some(getpid()))?;
     // The group is asked to end before it is told to; the helper outlives the asking.
     let _asked = signal(SignalKind::terminate())?;
+    // The owner's end orphans this group, and the kernel hangs up on an orphaned group in which something is stopped: the
+    // sweep stops what it ends.
+    let _hung_up = signal(SignalKind::hangup())?;
     let owner = rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 3)?;
     let mut owner = pipe::Receiver::from_owned_fd(owner)?;
     let length = owner.read_u64_le().await?;
