@@ -150,8 +150,16 @@ async fn perform(
 ) -> Result<(), DriveError> {
     // A wait ends with any letter; a call ends with a kill alone.
     let interruptible = matches!(effect, Effect::Sleep { .. } | Effect::Ask { .. });
+    let mut parts = split(effect);
+    if parts.len() == 1
+        && let Some(part) = parts.pop()
+    {
+        // One alone needs no task of its own.
+        let performed = driver.perform(thread.step(part));
+        return alone(thread, driver, control, performed, interruptible, settled).await;
+    }
     let mut running = JoinSet::new();
-    for part in split(effect) {
+    for part in parts {
         let (driver, step) = (Arc::clone(driver), thread.step(part));
         running.spawn(async move { driver.perform(step).await });
     }
@@ -165,11 +173,7 @@ async fn perform(
                 }
             }
             Some(post) = control.next() => {
-                let letter = if let Post::Letter { letter, .. } = &post { Some(letter.clone()) } else { None };
-                settled.extend(receive(thread, driver, post));
-                thread.journal.flush(true).await?;
-                discard(driver, settled).await;
-                if letter == Some(Letter::Kill) || (interruptible && letter.is_some()) {
+                if interrupts(thread, driver, post, interruptible, settled).await? {
                     running.shutdown().await;
                     return Ok(());
                 }
@@ -177,6 +181,45 @@ async fn perform(
         }
     }
     Ok(())
+}
+
+/// The same for an effect that is no group: dropping it ends it.
+async fn alone(
+    thread: &mut Thread,
+    driver: &Arc<dyn Driver>,
+    control: &mut Control,
+    mut performed: BoxFuture<'_, Result<Signal, DriveError>>,
+    interruptible: bool,
+    settled: &mut Vec<String>,
+) -> Result<(), DriveError> {
+    loop {
+        tokio::select! {
+            done = &mut performed => {
+                thread.take(done?);
+                return Ok(());
+            }
+            Some(post) = control.next() => {
+                if interrupts(thread, driver, post, interruptible, settled).await? {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// Records what came while an effect is under way; answers whether that ends it.
+async fn interrupts(
+    thread: &mut Thread,
+    driver: &Arc<dyn Driver>,
+    post: Post,
+    interruptible: bool,
+    settled: &mut Vec<String>,
+) -> Result<bool, DriveError> {
+    let letter = if let Post::Letter { letter, .. } = &post { Some(letter.clone()) } else { None };
+    settled.extend(receive(thread, driver, post));
+    thread.journal.flush(true).await?;
+    discard(driver, settled).await;
+    Ok(letter == Some(Letter::Kill) || (interruptible && letter.is_some()))
 }
 
 /// Records a letter and hands it on to living children; answers the id of a file that can go once this is durable.

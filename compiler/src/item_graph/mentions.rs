@@ -18,7 +18,7 @@ pub struct Mention {
 }
 
 static CALLS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r#"\b(item_id|directive_name|item_type)["'`]?\s*[=:]\s*["'`]([A-Za-z0-9_/-]+)["'`]"#).ok()
+    Regex::new(r#"(?-u:\b)(item_id|directive_name|item_type)["'`]?\s*[=:]\s*["'`]([A-Za-z0-9_/-]+)["'`]"#).ok()
 });
 
 /// How far apart an `item_type` and its `item_id` may stand.
@@ -29,6 +29,10 @@ pub fn mentions(directive: &Directive) -> Vec<Mention> {
     let body = &directive.body;
     // A body that a `<process>` was joined to has no places of its own.
     let exact = body.span.len() == body.node.len();
+    // Most bodies name nothing, and need no expression for it.
+    if !["item_id", "directive_name"].iter().any(|key| body.node.contains(key)) {
+        return Vec::new();
+    }
     let Some(calls) = CALLS.as_ref() else { return Vec::new() };
     let found: Vec<(usize, usize, &str, &str)> = calls
         .captures_iter(&body.node)

@@ -22,7 +22,7 @@ const THREAD_DIRECTIVE: &str = "rye/agent/threads/thread_directive";
 
 /// Arguments as they are written in prose, Python and JSON.
 static ARGUMENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r#"\b(item_type|item_id|directive_name)["']?\s*[=:]\s*(?:"([^"\n]*)"|'([^'\n]*)')"#).ok()
+    Regex::new(r#"(?-u:\b)(item_type|item_id|directive_name)["']?\s*[=:]\s*(?:"([^"\n]*)"|'([^'\n]*)')"#).ok()
 });
 
 /// Tools by the name a model calls them by, made at the first question.

@@ -80,19 +80,32 @@ impl Journal {
             return Err(DriveError::Lost("the transcript".into()));
         };
         let (events, objects) = (std::mem::take(&mut self.pending), Arc::clone(&self.objects));
+        if !sync {
+            // Nothing is waited for: the bytes go to the system's memory, which is quicker than to another thread.
+            let written = write(&mut transcript, &objects, &events);
+            return self.written(transcript, events, written);
+        }
         let work = move || {
-            let mut written = write(&mut transcript, &objects, &events);
-            if sync && written.is_ok() {
-                written = transcript.sync();
-            }
+            let written = write(&mut transcript, &objects, &events).and_then(|()| transcript.sync());
             (transcript, events, written)
         };
         let (transcript, events, written) =
             tokio::task::spawn_blocking(work).await.map_err(|lost| DriveError::Lost(lost.to_string()))?;
+        self.written(transcript, events, written)?;
+        self.dirty = false;
+        Ok(())
+    }
+
+    /// Takes the transcript back, and tells those who watch.
+    fn written(
+        &mut self,
+        transcript: Transcript,
+        events: Vec<Event>,
+        written: Result<(), StoreError>,
+    ) -> Result<(), DriveError> {
         self.synced = transcript.barrier();
         self.transcript = Some(transcript);
         written?;
-        self.dirty &= !sync;
         for event in events {
             self.outlet.emit(Live::Event { thread: self.thread.clone(), event: Arc::new(event) });
         }

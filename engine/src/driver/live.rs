@@ -64,6 +64,12 @@ impl Outlet {
 }
 
 impl LiveEvents {
+    /// Hands the watching over to somebody else; here nothing is seen any more.
+    #[must_use]
+    pub fn take(&mut self) -> Self {
+        std::mem::replace(self, channel().1)
+    }
+
     /// What happens next; `None` once the thread and everything it started are over.
     pub async fn next(&mut self) -> Option<Live> {
         let live = self.receiver.recv().await?;

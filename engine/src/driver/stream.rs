@@ -1,7 +1,7 @@
 //! The pieces of a reply on their way to `live.jsonl`, for those who watch from another process: gathered for a moment,
 //! written together, gone when the attempt ends. Whoever is too slow loses pieces, and is told how many.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -57,11 +57,18 @@ pub(crate) struct Stream {
 }
 
 struct Shared {
-    disk: Arc<dyn Disk>,
     thread: ThreadId,
     turn: u64,
     attempt: u32,
     gathered: Mutex<Gathered>,
+    file: Mutex<File>,
+}
+
+/// The file, while somebody writes to it.
+struct File {
+    live: Live,
+    /// The attempt has ended: nothing more is written.
+    is_over: bool,
 }
 
 #[derive(Default)]
@@ -69,12 +76,13 @@ struct Gathered {
     pieces: Vec<Piece>,
     bytes: usize,
     dropped: u64,
+    /// Something was taken to be written.
+    begun: bool,
 }
 
 impl Stream {
     pub fn new(disk: Arc<dyn Disk>, thread: ThreadId, turn: u64, attempt: u32) -> Self {
-        let shared = Shared { disk, thread, turn, attempt, gathered: Mutex::default() };
-        Self { shared: Arc::new(shared), writer: Mutex::default() }
+        Self { shared: Arc::new(Shared::new(disk, thread, turn, attempt)), writer: Mutex::default() }
     }
 
     /// Takes a piece. Never waits.
@@ -91,17 +99,39 @@ impl Stream {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(writer) = writer else { return };
         writer.abort();
-        // One that was writing finishes that first; nothing else is worth knowing of it.
-        writer.await.ok();
-        let (disk, thread) = (Arc::clone(&self.shared.disk), self.shared.thread.clone());
-        let cut = tokio::task::spawn_blocking(move || Live::new(disk, &thread).cut()).await;
-        if let Ok(Err(error)) = cut {
+        if !self.shared.close() {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        // Waits for the one that is writing.
+        let cut = tokio::task::spawn_blocking(move || {
+            let mut file = shared.file();
+            file.is_over = true;
+            file.live.cut()
+        });
+        if let Ok(Err(error)) = cut.await {
             tracing::warn!(thread = %self.shared.thread, %error, "live.jsonl stays");
         }
     }
 }
 
 impl Shared {
+    fn new(disk: Arc<dyn Disk>, thread: ThreadId, turn: u64, attempt: u32) -> Self {
+        let file = Mutex::new(File { live: Live::new(disk, &thread), is_over: false });
+        Self { thread, turn, attempt, gathered: Mutex::default(), file }
+    }
+
+    fn file(&self) -> MutexGuard<'_, File> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing more is taken; answers whether anything was.
+    fn close(&self) -> bool {
+        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        gathered.pieces.clear();
+        gathered.begun
+    }
+
     fn gather(&self, delta: &Delta) {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         let gathered = &mut *gathered;
@@ -129,8 +159,11 @@ impl Shared {
     }
 
     fn take(&self) -> Vec<Streamed> {
+        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        let begun = gathered.begun || !gathered.pieces.is_empty();
         let Gathered { pieces, dropped, .. } =
-            std::mem::take(&mut *self.gathered.lock().unwrap_or_else(PoisonError::into_inner));
+            std::mem::replace(&mut *gathered, Gathered { begun, ..Gathered::default() });
+        drop(gathered);
         let (turn, attempt) = (self.turn, self.attempt);
         let mut dropped = Some(dropped);
         let line = |piece| Streamed { turn, attempt, piece, dropped: dropped.take().unwrap_or(0) };
@@ -140,7 +173,6 @@ impl Shared {
 
 /// Writes what has gathered, again and again, until it is told that the attempt is over.
 async fn write(shared: Arc<Shared>) {
-    let mut begun = false;
     loop {
         tokio::time::sleep(MOMENT).await;
         let pieces = shared.take();
@@ -148,14 +180,9 @@ async fn write(shared: Arc<Shared>) {
             continue;
         }
         let of = Arc::clone(&shared);
-        let fresh = !std::mem::replace(&mut begun, true);
         let append = move || {
-            let mut live = Live::new(Arc::clone(&of.disk), &of.thread);
-            if fresh {
-                // What an earlier attempt left behind.
-                live.cut()?;
-            }
-            live.append(&pieces)
+            let mut file = of.file();
+            if file.is_over { Ok(()) } else { file.live.append(&pieces) }
         };
         match tokio::task::spawn_blocking(append).await {
             Ok(Ok(())) => {}
@@ -172,8 +199,7 @@ mod tests {
     use crate::store::disk::SimulatedDisk;
 
     fn shared() -> Shared {
-        let thread = ThreadId::parse("a-1").unwrap();
-        Shared { disk: Arc::new(SimulatedDisk::new()), thread, turn: 1, attempt: 0, gathered: Mutex::default() }
+        Shared::new(Arc::new(SimulatedDisk::new()), ThreadId::parse("a-1").unwrap(), 1, 0)
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::machine::trailing::{ceiling, trailing};
 use crate::machine::{Fact, Signal, State, apply};
 use crate::message::Message;
 use crate::store::uuid::uuid;
-use crate::store::{Answered, Change, LedgerStep, RowUpdate, StoreError, Transcript, mailbox, transcript};
+use crate::store::{self, Answered, Change, LedgerStep, RowUpdate, StoreError, Transcript, mailbox, transcript};
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
@@ -64,6 +64,8 @@ impl Inner {
         }
         let (engine, id, out) = (Arc::clone(self), thread.clone(), Arc::clone(&outlet));
         let fold = move || {
+            // What streamed in when it was cut off counts no more.
+            store::Live::new(Arc::clone(&engine.disk), &id).cut()?;
             let folded = engine.fold(&id, out)?;
             if let Some((thread, _)) = &folded {
                 engine.admit(&thread.plan)?;

@@ -88,7 +88,10 @@ impl Registry {
     /// no half of one, and of two that make it one is first.
     fn make(disk: &Arc<dyn Disk>, path: &Path) -> Result<(), StoreError> {
         let temporary = temporary_beside(path);
-        Self::open_at(Arc::clone(disk), &temporary)?.fill()?;
+        let memory = backend::Memory::default();
+        let database = Builder::new().create_with_backend(memory.clone()).map_err(failed("making it"))?;
+        Self::over(Arc::clone(disk), Opened::Write(database)).fill()?;
+        memory.store(&**disk, &temporary)?;
         match disk.rename_new(&temporary, path) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -107,8 +110,7 @@ impl Registry {
             Some(file) => FileBackend::new(file).and_then(|file| builder().create_with_backend(file)),
             None => Builder::new().create_with_backend(backend::DiskBackend::open(Arc::clone(&disk), path)?),
         };
-        let database = Opened::Write(database.map_err(failed("opening it"))?);
-        Ok(Self { disk, database, writing: Mutex::default(), commits: AtomicU64::new(0) })
+        Ok(Self::over(disk, Opened::Write(database.map_err(failed("opening it"))?)))
     }
 
     /// Opens the registry to read; `None` if there is none and no thread either. Where every process that wrote it has died, it must be
@@ -124,12 +126,15 @@ impl Registry {
             return if there { Self::open(disk).map(Some) } else { nothing(&*disk) };
         };
         let Ok(database) = open_shared(file) else { return Self::open(disk).map(Some) };
-        let database = Opened::Read(database);
-        let registry = Self { disk, database, writing: Mutex::default(), commits: AtomicU64::new(0) };
+        let registry = Self::over(disk, Opened::Read(database));
         match registry.format()? {
             None => nothing(&*registry.disk),
             Some(found) => supported(found).map(|()| Some(registry)),
         }
+    }
+
+    fn over(disk: Arc<dyn Disk>, database: Opened) -> Self {
+        Self { disk, database, writing: Mutex::default(), commits: AtomicU64::new(0) }
     }
 
     /// Transactions this process has committed.

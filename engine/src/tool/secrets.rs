@@ -11,17 +11,17 @@ use serde_json::Value;
 /// What a shape is called, and its expression.
 const SHAPES: [(&str, &str); 12] = [
     ("private key", r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\z)"),
-    ("Anthropic key", r"\bsk-ant-[A-Za-z0-9_-]{20,}"),
-    ("API key", r"\bsk-(?:proj-|or-v1-|svcacct-)?[A-Za-z0-9_-]{20,}"),
-    ("Stripe key", r"\b[rs]k_live_[A-Za-z0-9]{20,}"),
-    ("GitHub token", r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{22,})"),
-    ("GitLab token", r"\bglpat-[A-Za-z0-9_-]{20,}"),
-    ("AWS key id", r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
-    ("Google key", r"\bAIza[0-9A-Za-z_-]{35}"),
-    ("Slack token", r"\bxox[abeprs]-[A-Za-z0-9-]{10,}"),
-    ("Hugging Face token", r"\bhf_[A-Za-z0-9]{30,}"),
-    ("registry token", r"\b(?:npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_-]{50,})"),
-    ("JSON web token", r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
+    ("Anthropic key", r"(?-u:\b)sk-ant-[A-Za-z0-9_-]{20,}"),
+    ("API key", r"(?-u:\b)sk-(?:proj-|or-v1-|svcacct-)?[A-Za-z0-9_-]{20,}"),
+    ("Stripe key", r"(?-u:\b)[rs]k_live_[A-Za-z0-9]{20,}"),
+    ("GitHub token", r"(?-u:\b)(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{22,})"),
+    ("GitLab token", r"(?-u:\b)glpat-[A-Za-z0-9_-]{20,}"),
+    ("AWS key id", r"(?-u:\b)(?:AKIA|ASIA)[0-9A-Z]{16}(?-u:\b)"),
+    ("Google key", r"(?-u:\b)AIza[0-9A-Za-z_-]{35}"),
+    ("Slack token", r"(?-u:\b)xox[abeprs]-[A-Za-z0-9-]{10,}"),
+    ("Hugging Face token", r"(?-u:\b)hf_[A-Za-z0-9]{30,}"),
+    ("registry token", r"(?-u:\b)(?:npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_-]{50,})"),
+    ("JSON web token", r"(?-u:\b)eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
 ];
 /// Parts of a variable's name that make its value a secret.
 const NAMES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];

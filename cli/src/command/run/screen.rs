@@ -1,18 +1,17 @@
 //! Where what happens is shown: a thread of its own that prints, so that a reader who is slow or gone holds nothing up.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc;
 use std::time::Duration;
 
-use rye_engine::driver::Live;
+use rye_compiler::plan::Asked;
+use rye_engine::driver::{Live, LiveEvents};
+use rye_engine::event::EventBody;
 use rye_engine::thread::RunResult;
-use tokio::sync::oneshot;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
 
 use super::json::Json;
 use super::people::People;
-use crate::Failure;
 use crate::args::Format;
 use crate::report::Report;
 
@@ -28,101 +27,101 @@ pub trait Show: Send {
 }
 
 enum Message {
-    Live(Live),
     Note(String),
     End(Box<RunResult>),
 }
 
 pub struct Screen {
-    sender: mpsc::Sender<Message>,
-    done: oneshot::Receiver<Option<io::Error>>,
-    /// What is not printed yet.
-    waiting: Arc<AtomicUsize>,
-    /// Pieces of replies that were not shown, because the reader is slow.
-    dropped: AtomicU64,
+    sender: mpsc::UnboundedSender<Message>,
+    shown: oneshot::Receiver<Shown>,
+}
+
+/// What is known once everything is shown.
+#[derive(Debug, Default)]
+pub struct Shown {
+    /// Why not all of it could be.
+    pub trouble: Option<io::Error>,
+    /// What the thread asked last.
+    pub asked: Option<Asked>,
 }
 
 const MOMENT: Duration = Duration::from_millis(500);
-/// Pieces of a reply are left out while more than this waits to be printed.
-const BACKLOG: usize = 1024;
 
 impl Screen {
-    pub fn start(report: &Report, events: bool) -> Result<Self, Failure> {
-        Self::with(match report.format() {
+    /// Starts to show what happens. `runtime` is where it happens.
+    pub fn start(report: &Report, events: bool, live: LiveEvents, runtime: &Handle) -> io::Result<Self> {
+        let show: Box<dyn Show> = match report.format() {
             Format::Json => Box::new(Json::new(events)),
             Format::Human | Format::Plain => Box::new(People::new(report, events)),
-        })
+        };
+        Self::with(show, live, runtime)
     }
 
     /// Shows nothing.
-    pub fn dark() -> Result<Self, Failure> {
-        Self::with(Box::new(Dark))
+    pub fn dark(live: LiveEvents, runtime: &Handle) -> io::Result<Self> {
+        Self::with(Box::new(Dark), live, runtime)
     }
 
-    fn with(mut show: Box<dyn Show>) -> Result<Self, Failure> {
-        let (sender, receiver) = mpsc::channel();
-        let (tell, done) = oneshot::channel();
-        let waiting = Arc::new(AtomicUsize::new(0));
-        let left = Arc::clone(&waiting);
+    fn with(mut show: Box<dyn Show>, live: LiveEvents, runtime: &Handle) -> io::Result<Self> {
+        let (sender, messages) = mpsc::unbounded_channel();
+        let (tell, shown) = oneshot::channel();
+        let runtime = runtime.clone();
         std::thread::Builder::new().name("screen".to_owned()).spawn(move || {
-            let trouble = print(&receiver, &left, &mut *show);
+            // Printing may block: nothing else runs on this thread.
+            let all = runtime.block_on(print(live, messages, &mut *show));
             // Whoever waited may have given up.
-            tell.send(trouble).ok();
+            tell.send(all).ok();
         })?;
-        Ok(Self { sender, done, waiting, dropped: AtomicU64::new(0) })
-    }
-
-    pub fn live(&self, live: Live) {
-        if matches!(live, Live::Delta { .. }) && self.waiting.load(Ordering::Relaxed) > BACKLOG {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
-            return;
-        }
-        self.send(Message::Live(live));
+        Ok(Self { sender, shown })
     }
 
     pub fn note(&self, text: &str) {
-        self.send(Message::Note(text.to_owned()));
+        self.sender.send(Message::Note(text.to_owned())).ok();
     }
 
-    /// Says how much of what streamed in was not shown; `before` is what did not even come here.
-    pub fn dropped(&self, before: u64) {
-        let dropped = self.dropped.load(Ordering::Relaxed).saturating_add(before);
-        if dropped > 0 {
-            self.note(&format!("{dropped} pieces of replies were not shown as they came: the reader was too slow"));
-        }
-    }
-
-    /// Shows the end, and waits until everything is shown; answers why something could not be.
-    pub async fn end(self, result: RunResult) -> Option<io::Error> {
-        self.send(Message::End(Box::new(result)));
+    /// Shows the end, and waits until everything is shown.
+    pub async fn end(self, result: RunResult) -> Shown {
+        self.sender.send(Message::End(Box::new(result))).ok();
         drop(self.sender);
-        self.done.await.ok().flatten()
-    }
-
-    fn send(&self, message: Message) {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        self.sender.send(message).ok();
+        self.shown.await.unwrap_or_default()
     }
 }
 
-fn print(receiver: &mpsc::Receiver<Message>, waiting: &AtomicUsize, show: &mut dyn Show) -> Option<io::Error> {
-    let mut trouble = None;
-    loop {
-        let message = match receiver.recv_timeout(MOMENT) {
-            Ok(message) => message,
-            Err(mpsc::RecvTimeoutError::Timeout) => {
-                show.idle();
-                continue;
-            }
-            Err(mpsc::RecvTimeoutError::Disconnected) => return trouble,
-        };
-        waiting.fetch_sub(1, Ordering::Relaxed);
-        match message {
-            Message::Live(live) => show.live(&live),
-            Message::Note(text) => show.note(&text),
-            Message::End(result) => trouble = show.end(*result),
+async fn print(mut live: LiveEvents, mut messages: mpsc::UnboundedReceiver<Message>, show: &mut dyn Show) -> Shown {
+    let mut shown = Shown::default();
+    let (mut end, mut is_open, mut is_quiet) = (None, true, true);
+    let mut moments = tokio::time::interval(MOMENT);
+    while is_open || end.is_none() {
+        tokio::select! {
+            biased;
+            next = live.next(), if is_open => match next {
+                Some(live) => {
+                    is_quiet = false;
+                    shown.asked = asked(&live).or(shown.asked);
+                    show.live(&live);
+                }
+                None => is_open = false,
+            },
+            message = messages.recv(), if end.is_none() => match message {
+                Some(Message::Note(text)) => show.note(&text),
+                Some(Message::End(result)) => end = Some(result),
+                // Nobody wants to see the end.
+                None => return shown,
+            },
+            _ = moments.tick() => if std::mem::replace(&mut is_quiet, true) { show.idle() },
         }
     }
+    let dropped = live.dropped();
+    if dropped > 0 {
+        show.note(&format!("{dropped} pieces of replies were not shown as they came: the reader was too slow"));
+    }
+    shown.trouble = end.and_then(|result| show.end(*result));
+    shown
+}
+
+fn asked(live: &Live) -> Option<Asked> {
+    let Live::Event { event, .. } = live else { return None };
+    if let EventBody::ApprovalAsked(asked) = &event.body { Some(asked.asked) } else { None }
 }
 
 /// Nobody looks: the transcript has it all.

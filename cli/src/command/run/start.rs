@@ -72,20 +72,25 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
         options.asker = ask::terminal(report.format(), spaces.trust());
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let screen = if how.detached || how.silent { Screen::dark()? } else { Screen::start(report, how.events)? };
     let ended = runtime.block_on(async {
         let engine = Engine::open(&spaces.project, options)?;
-        let handle = begin(&engine, start).await?;
+        let mut handle = begin(&engine, start).await?;
+        let live = handle.live.take();
+        let screen = if how.detached || how.silent {
+            Screen::dark(live, runtime.handle())
+        } else {
+            Screen::start(report, how.events, live, runtime.handle())
+        };
         if how.detached {
-            let line = detach::announcement(&handle.thread_id);
+            let announcement = detach::announcement(&handle.thread_id);
             // Whoever asked may be gone; the thread runs all the same.
-            writeln!(std::io::stdout().lock(), "{line}").ok();
+            writeln!(std::io::stdout().lock(), "{announcement}").ok();
         }
-        Ok::<Exit, EngineError>(watch::to_the_end(&engine, handle, screen, report).await)
+        Ok::<Exit, Failure>(watch::to_the_end(&engine, handle, screen?, report).await)
     });
     // Whoever reads our output may never take the rest of it.
     runtime.shutdown_background();
-    Ok(ended?)
+    ended
 }
 
 async fn begin(engine: &Engine, start: Start) -> Result<Handle, EngineError> {

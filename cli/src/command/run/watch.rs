@@ -1,10 +1,8 @@
 //! From a started thread to its end, and to the end of everything it started: what happens goes to the screen, Ctrl-C to
 //! every thread of the process.
 
-use rye_compiler::plan::Asked;
-use rye_engine::driver::Live;
 use rye_engine::engine::{Engine, Handle};
-use rye_engine::event::{EventBody, Letter};
+use rye_engine::event::Letter;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::ending::exit;
@@ -12,7 +10,7 @@ use super::screen::Screen;
 use crate::exit::Exit;
 use crate::report::Report;
 
-pub async fn to_the_end(engine: &Engine, mut handle: Handle, screen: Screen, report: &Report) -> Exit {
+pub async fn to_the_end(engine: &Engine, handle: Handle, screen: Screen, report: &Report) -> Exit {
     let mut stops = match Stops::new(engine) {
         Ok(stops) => stops,
         Err(error) => {
@@ -20,20 +18,6 @@ pub async fn to_the_end(engine: &Engine, mut handle: Handle, screen: Screen, rep
             Stops { signals: None, engine, asked: 0 }
         }
     };
-    let mut asked = None;
-    loop {
-        tokio::select! {
-            live = handle.live.next() => match live {
-                Some(live) => {
-                    asked = last_asked(&live).or(asked);
-                    screen.live(live);
-                }
-                None => break,
-            },
-            stop = stops.next() => if stops.pass_on(stop, &screen) { return Exit::Cancelled },
-        }
-    }
-    screen.dropped(handle.live.dropped());
     let result = loop {
         tokio::select! {
             result = handle.join() => break result,
@@ -47,24 +31,22 @@ pub async fn to_the_end(engine: &Engine, mut handle: Handle, screen: Screen, rep
             stop = stops.next() => if stops.pass_on(stop, &screen) { return Exit::Cancelled },
         }
     }
-    let exit = exit(&result, asked);
+    let (ended, so_far) = (result.clone(), exit(&result, None));
     tokio::select! {
-        trouble = screen.end(result) => match trouble {
-            // Who does not want to read on is no trouble.
-            Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                report.note(&format!("the result cannot be written: {error}"));
-                if exit == Exit::Fine { Exit::Failed } else { exit }
+        shown = screen.end(result) => {
+            let exit = exit(&ended, shown.asked);
+            match shown.trouble {
+                // Who does not want to read on is no trouble.
+                Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                    report.note(&format!("the result cannot be written: {error}"));
+                    if exit == Exit::Fine { Exit::Failed } else { exit }
+                }
+                Some(_) | None => exit,
             }
-            Some(_) | None => exit,
-        },
+        }
         // The thread is over; only its reader is not.
-        () = stops.next() => exit,
+        () = stops.next() => so_far,
     }
-}
-
-fn last_asked(live: &Live) -> Option<Asked> {
-    let Live::Event { event, .. } = live else { return None };
-    if let EventBody::ApprovalAsked(asked) = &event.body { Some(asked.asked) } else { None }
 }
 
 /// Ctrl-C and what else asks a process to end.

@@ -12,7 +12,7 @@ use cap_std::fs::{Dir, File, OpenOptions};
 
 use super::{Access, Counters, Disk, DiskCounters, Entry, Held};
 
-/// Unsynced files kept open at most: thousands of threads live in one process of 1,024 descriptors.
+/// Files kept open at most: thousands of threads live in one process of 1,024 descriptors.
 const OPEN_FILES: usize = 256;
 
 /// Files below one folder of the real disk.
@@ -20,66 +20,82 @@ const OPEN_FILES: usize = 256;
 pub struct RealDisk {
     root: Dir,
     counters: DiskCounters,
-    unsynced: Mutex<Unsynced>,
+    written: Mutex<Written>,
 }
 
-/// Files written since their last sync stay open until it: the kernel reports a failed write-back to the descriptors
-/// that were open when it happened, and to nobody who opens the file later.
+/// Files written to stay open, at least until they are synced: the kernel reports a failed write-back to the descriptors
+/// that were open when it happened, and to nobody who opens the file later. After that, because more is often to come.
 #[derive(Debug, Default)]
-struct Unsynced {
-    files: BTreeMap<PathBuf, (u64, Arc<File>)>,
+struct Written {
+    files: BTreeMap<PathBuf, Open>,
     /// Grows with each file kept, so that the smallest is the oldest.
     next: u64,
     /// Files that could not be synced when their descriptor was needed: their next sync fails.
     failed: BTreeSet<PathBuf>,
 }
 
+#[derive(Debug)]
+struct Open {
+    file: Arc<File>,
+    age: u64,
+    is_synced: bool,
+}
+
 impl RealDisk {
     /// The disk below `root`, an existing folder.
     pub fn open(root: &Path) -> io::Result<Self> {
         let root = Dir::open_ambient_dir(root, ambient_authority())?;
-        Ok(Self { root, counters: DiskCounters::default(), unsynced: Mutex::default() })
+        Ok(Self { root, counters: DiskCounters::default(), written: Mutex::default() })
     }
 
-    fn unsynced(&self) -> MutexGuard<'_, Unsynced> {
+    fn written(&self) -> MutexGuard<'_, Written> {
         // The maps are whole between any two statements that can panic.
-        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn writable(&self, path: &Path, create: bool) -> io::Result<Arc<File>> {
-        if let Some((_, file)) = self.unsynced().files.get(path) {
-            return Ok(Arc::clone(file));
+        if let Some(open) = self.written().files.get(path) {
+            return Ok(Arc::clone(&open.file));
         }
         self.root.open_with(path, OpenOptions::new().read(true).write(true).create(create)).map(Arc::new)
     }
 
-    /// Remembers a file that was written to until it is synced.
+    /// Remembers a file that is written to.
     fn keep(&self, path: &Path, file: Arc<File>) {
-        let mut unsynced = self.unsynced();
-        if unsynced.files.contains_key(path) {
+        let mut written = self.written();
+        if let Some(open) = written.files.get_mut(path) {
+            open.is_synced = false;
             return;
         }
-        if unsynced.files.len() >= OPEN_FILES {
-            let oldest = unsynced.files.iter().min_by_key(|(_, (age, _))| *age).map(|(path, _)| path.clone());
-            if let Some(oldest) = oldest
-                && let Some((_, file)) = unsynced.files.remove(&oldest)
-                && file.sync_data().is_err()
+        if written.files.len() >= OPEN_FILES {
+            // One that owes nothing goes first.
+            let oldest = written.files.iter().min_by_key(|(_, open)| (!open.is_synced, open.age));
+            if let Some(oldest) = oldest.map(|(path, _)| path.clone())
+                && let Some(open) = written.files.remove(&oldest)
+                && !open.is_synced
+                && open.file.sync_data().is_err()
             {
-                unsynced.failed.insert(oldest);
+                written.failed.insert(oldest);
             }
         }
-        let age = unsynced.next;
-        unsynced.next += 1;
-        unsynced.files.insert(path.to_path_buf(), (age, file));
+        let age = written.next;
+        written.next += 1;
+        written.files.insert(path.to_path_buf(), Open { file, age, is_synced: false });
     }
 
-    fn forget(&self, path: &Path) -> Option<Arc<File>> {
-        self.unsynced().files.remove(path).map(|(_, file)| file)
+    fn forget(&self, path: &Path) {
+        self.written().files.remove(path);
     }
 }
 
 impl Disk for RealDisk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        // Who reads the whole of it looks at what has this name now; so does whoever writes to it after that.
+        let mut written = self.written();
+        if written.files.get(path).is_some_and(|open| open.is_synced) {
+            written.files.remove(path);
+        }
+        drop(written);
         self.root.read(path)
     }
 
@@ -150,14 +166,18 @@ impl Disk for RealDisk {
 
     fn sync(&self, path: &Path) -> io::Result<()> {
         self.counters.sync();
-        if self.unsynced().failed.contains(path) {
+        let mut written = self.written();
+        if written.failed.contains(path) {
             return Err(io::Error::other("an earlier write did not reach the device"));
         }
-        let file = match self.forget(path) {
-            Some(file) => file,
-            None => Arc::new(self.root.open(path)?),
-        };
-        file.sync_data()
+        let file = written.files.get_mut(path).map(|open| {
+            // Whoever writes meanwhile takes this back.
+            open.is_synced = true;
+            Arc::clone(&open.file)
+        });
+        drop(written);
+        let file = file.map_or_else(|| self.root.open(path).map(Arc::new), Ok)?;
+        file.sync_data().inspect_err(|_| self.forget(path))
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {

@@ -1,15 +1,18 @@
-//! The registry's file on a disk without shared files (the simulated one): the database's own I/O through [`Disk`], so
-//! that a crash can be aimed between any two of its writes. One process, one opening.
+//! Where the database keeps its bytes when that is not a file it shares with others: in memory, while a new registry is
+//! made, and on a disk without shared files (the simulated one), so that a crash can be aimed between any two of its writes.
 
+use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redb::StorageBackend;
 
 use crate::store::StoreError;
 use crate::store::disk::Disk;
 
+/// The database's own I/O through [`Disk`]. One process, one opening.
 #[derive(Debug)]
 pub struct DiskBackend {
     disk: Arc<dyn Disk>,
@@ -49,5 +52,139 @@ impl StorageBackend for DiskBackend {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.disk.write_at(&self.path, offset, data)
+    }
+}
+
+/// The bytes of a registry that is being made. Most of them are zero, and take no place.
+#[derive(Debug, Clone, Default)]
+pub struct Memory(Arc<Mutex<Sparse>>);
+
+#[derive(Debug, Default)]
+struct Sparse {
+    length: u64,
+    /// By number; one that is missing is all zeros.
+    pages: BTreeMap<u64, Vec<u8>>,
+}
+
+/// Bytes of a page.
+const PAGE: usize = 4096;
+const PAGE_BYTES: u64 = PAGE as u64;
+
+impl Memory {
+    /// Writes to a new file what the database has written, whole once it is closed. Synced.
+    pub fn store(self, disk: &dyn Disk, path: &Path) -> Result<(), StoreError> {
+        let Sparse { length, pages } = std::mem::take(&mut *self.sparse());
+        disk.create(path, b"").map_err(StoreError::io("create", path))?;
+        let write = || {
+            disk.truncate(path, length)?;
+            for (number, bytes) in &pages {
+                let at = number * PAGE_BYTES;
+                let end = usize::try_from(length.saturating_sub(at)).unwrap_or(usize::MAX).min(bytes.len());
+                disk.write_at(path, at, bytes.get(..end).unwrap_or_default())?;
+            }
+            disk.sync(path)
+        };
+        write().map_err(StoreError::io("write to", path))
+    }
+
+    fn sparse(&self) -> MutexGuard<'_, Sparse> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The parts that a range of bytes has in each page: the page's number, where in it, and where in the range.
+fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
+    let mut done = 0_usize;
+    std::iter::from_fn(move || {
+        let left = length.checked_sub(done).filter(|left| *left > 0)?;
+        let at = offset + done as u64;
+        let begin = usize::try_from(at % PAGE_BYTES).ok()?;
+        let part = left.min(PAGE - begin);
+        let own = done..done + part;
+        done += part;
+        Some((at / PAGE_BYTES, begin..begin + part, own))
+    })
+}
+
+impl StorageBackend for Memory {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.sparse().length)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let sparse = self.sparse();
+        inside(offset, out.len(), sparse.length)?;
+        out.fill(0);
+        for (number, there, here) in parts(offset, out.len()) {
+            let page = sparse.pages.get(&number).and_then(|page| page.get(there));
+            if let (Some(page), Some(out)) = (page, out.get_mut(here)) {
+                out.copy_from_slice(page);
+            }
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        let mut sparse = self.sparse();
+        sparse.length = length;
+        sparse.pages.retain(|number, _| number * PAGE_BYTES < length);
+        if let Some(page) = sparse.pages.get_mut(&(length / PAGE_BYTES)) {
+            // What is cut off does not come back.
+            let end = usize::try_from(length % PAGE_BYTES).unwrap_or(0);
+            page.get_mut(end..).unwrap_or_default().fill(0);
+        }
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut sparse = self.sparse();
+        inside(offset, data.len(), sparse.length)?;
+        for (number, there, here) in parts(offset, data.len()) {
+            let page = sparse.pages.entry(number).or_insert_with(|| vec![0; PAGE]);
+            if let (Some(page), Some(data)) = (page.get_mut(there), data.get(here)) {
+                page.copy_from_slice(data);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn inside(offset: u64, bytes: usize, length: u64) -> io::Result<()> {
+    let end = offset.checked_add(bytes as u64);
+    if end.is_some_and(|end| end <= length) { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::store::disk::SimulatedDisk;
+
+    #[test]
+    fn what_is_written_is_read_and_stored_and_the_rest_is_zero() {
+        let memory = Memory::default();
+        memory.set_len(3 * PAGE_BYTES + 10).unwrap();
+        memory.write(PAGE_BYTES - 2, b"abcd").unwrap();
+        memory.write(3 * PAGE_BYTES + 8, b"zz").unwrap();
+        memory.write(2 * PAGE_BYTES + 5, b"gone").unwrap();
+        memory.set_len(2 * PAGE_BYTES + 5).unwrap();
+        memory.set_len(3 * PAGE_BYTES + 10).unwrap();
+        memory.write(3 * PAGE_BYTES + 8, b"zz").unwrap();
+        assert!(memory.write(3 * PAGE_BYTES + 9, b"zz").is_err());
+        assert!(memory.read(u64::MAX, &mut [0; 2]).is_err());
+        let mut found = [1; 6];
+        memory.read(PAGE_BYTES - 3, &mut found).unwrap();
+        assert_eq!(&found, b"\0abcd\0");
+
+        let (disk, path) = (SimulatedDisk::new(), Path::new("made"));
+        memory.store(&disk, path).unwrap();
+        let bytes = disk.read(path).unwrap();
+        assert_eq!(bytes.len() as u64, 3 * PAGE_BYTES + 10);
+        let set: Vec<usize> = bytes.iter().enumerate().filter(|(_, byte)| **byte != 0).map(|(at, _)| at).collect();
+        assert_eq!(set, [4094, 4095, 4096, 4097, 12296, 12297]);
     }
 }

@@ -74,13 +74,41 @@ fn more_unsynced_files_than_may_be_open_are_written_all_the_same() {
         for path in &paths {
             disk.append(path, round * 2, b"ab").unwrap();
         }
-        assert_eq!(disk.unsynced().files.len(), OPEN_FILES);
+        assert_eq!(disk.written().files.len(), OPEN_FILES);
     }
     for path in &paths {
         disk.sync(path).unwrap();
         assert_eq!(disk.read(path).unwrap(), b"ababab");
     }
-    assert!(disk.unsynced().files.is_empty());
+    assert!(disk.written().files.values().all(|open| open.is_synced));
+}
+
+#[test]
+fn a_file_that_owes_nothing_is_closed_before_one_that_does() {
+    let (_folder, disk) = disk();
+    let (first, second) = (Path::new("first"), Path::new("second"));
+    for path in [first, second] {
+        disk.append(path, 0, b"ab").unwrap();
+    }
+    disk.sync(second).unwrap();
+    for n in 2..=OPEN_FILES {
+        disk.append(&PathBuf::from(format!("log-{n}")), 0, b"ab").unwrap();
+    }
+    let open = |path| disk.written().files.get(path).map(|open| open.is_synced);
+    assert_eq!((open(first), open(second)), (Some(false), None));
+}
+
+#[test]
+fn a_file_that_was_replaced_is_found_again_by_whoever_reads_it_first() {
+    let (folder, disk) = disk();
+    let path = Path::new("log");
+    disk.append(path, 0, b"ab").unwrap();
+    disk.sync(path).unwrap();
+    std::fs::write(folder.path().join("other"), "abc").unwrap();
+    std::fs::rename(folder.path().join("other"), folder.path().join("log")).unwrap();
+    assert_eq!(disk.read(path).unwrap(), b"abc");
+    disk.append(path, 3, b"d").unwrap();
+    assert_eq!(std::fs::read(folder.path().join("log")).unwrap(), b"abcd");
 }
 
 #[test]
@@ -88,7 +116,7 @@ fn a_write_that_failed_behind_our_back_fails_the_next_sync() {
     let (_folder, disk) = disk();
     let path = Path::new("log");
     disk.append(path, 0, b"ab").unwrap();
-    disk.unsynced().failed.insert(path.to_path_buf());
+    disk.written().failed.insert(path.to_path_buf());
     assert!(disk.sync(path).is_err());
     assert!(disk.sync(path).is_err());
 }
