@@ -14,6 +14,7 @@ mod model;
 mod palette;
 mod plan;
 mod report;
+mod spawn;
 mod suggest;
 mod syntax;
 
@@ -36,6 +37,7 @@ pub use palette::PaletteError;
 pub use plan::PlanError;
 pub use report::Report;
 pub(crate) use report::clean;
+pub use spawn::SpawnError;
 pub use suggest::closest;
 
 /// One thing that is wrong, or worth a look.
@@ -63,6 +65,8 @@ pub enum Diagnostic {
     Palette(#[from] PaletteError),
     #[error(transparent)]
     Model(#[from] ModelError),
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
     #[error(transparent)]
     Plan(#[from] PlanError),
 }
@@ -143,6 +147,7 @@ impl Diagnostic {
             Self::Config(e) => e,
             Self::Palette(e) => e,
             Self::Model(e) => e,
+            Self::Spawn(e) => e,
             Self::Plan(e) => e,
         }
     }

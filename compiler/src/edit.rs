@@ -1,13 +1,15 @@
 //! Changes to the texts of items that keep what they mean: repairs of what a diagnostic names (`rye check --fix`), and
-//! the one layout of a directive's metadata (`rye fmt`). Pure: who writes files is not here.
+//! the one layout of a directive's metadata, of YAML and of knowledge (`rye fmt`). Pure: who writes files is not here.
 
 mod aliases;
+mod data;
 mod fix;
 mod format;
 mod layout;
 
 use std::ops::Range;
 
+pub use data::{format_data, format_knowledge};
 pub use fix::{Fix, fix};
 pub use format::{Formatted, Refused, format, old_names};
 

@@ -165,7 +165,8 @@ pub fn audit(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Dia
     let (limits, model) = (limits?, model?);
     affordable(composed, &model, &limits, built.palette.tokens(), diagnostics);
     unpriced::check(composed, &model, &limits, &[], diagnostics);
-    Some(Audit { limits, model })
+    let opening = built.palette.tokens().saturating_add(opening(composed));
+    Some(Audit { limits, model, opening })
 }
 
 /// What a plan without inputs or a parent would have resolved.
@@ -173,6 +174,8 @@ pub fn audit(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Dia
 pub struct Audit {
     pub limits: Limits,
     pub model: PlannedModel,
+    /// Tokens that its first request has for certain.
+    pub opening: u64,
 }
 
 /// The palette without the return tool, and where each tool comes from.

@@ -15,7 +15,7 @@ mod limit;
 mod prefix;
 pub mod settings;
 mod shadow;
-mod starts;
+mod spawn;
 mod stray;
 mod told;
 mod vacuous;
@@ -150,7 +150,8 @@ pub fn check_composed(shared: &Shared<'_, '_>, composed: &Composed, found: &mut 
     check.capabilities.own(shared, composed, &mut check.found);
     check.capabilities.against_base(composed, &mut check.found);
     interface::holes(composed, &mut check.found);
-    check.starts.add(items, composed, &mut check.found);
+    check.spawns.add(composed, &spawn::BodyStarts::default(), None);
+    check.spawns.proofs(items, &mut check.found);
     found.append(check.found);
 }
 
@@ -181,7 +182,7 @@ struct Check<'i, 'w> {
     interface: interface::InputUses,
     context: context::SuppressionUses,
     capabilities: capability::Reach,
-    starts: starts::Starts,
+    spawns: spawn::Spawns,
     settings: settings::Told,
     knowledge: knowledge_use::KnowledgeUses,
     continuations: continuation::Continuations,
@@ -199,7 +200,7 @@ impl<'i, 'w> Check<'i, 'w> {
             interface: interface::InputUses::default(),
             context: context::SuppressionUses::default(),
             capabilities: capability::Reach::default(),
-            starts: starts::Starts::default(),
+            spawns: spawn::Spawns::default(),
             settings: settings::Told::default(),
             knowledge: knowledge_use::KnowledgeUses::default(),
             continuations: continuation::Continuations::default(),
@@ -262,20 +263,19 @@ impl<'i, 'w> Check<'i, 'w> {
             }
             self.capabilities.against_base(composed, &mut self.found);
             // A world without any provider plans nothing.
-            if self.lowering.catalog().has_any()
-                && let Some(audit) = audit(&self.lowering, composed, &mut self.found)
-            {
-                let may_start = starts::may_start(composed);
-                vacuous::check(composed, &audit.limits, &audit.model, may_start, &mut self.found);
+            let audit = self.lowering.catalog().has_any().then(|| audit(&self.lowering, composed, &mut self.found));
+            let audit = audit.flatten();
+            if let Some(audit) = &audit {
+                vacuous::check(composed, audit, spawn::may_start(composed), &mut self.found);
                 self.continuations.add(self.items, composed, &audit.limits, &audit.model);
                 self.prefixes.add(composed, &audit.model, &mut self.found);
             }
             interface::holes(composed, &mut self.found);
             self.interface.add(self.items, composed);
-            self.starts.add(self.items, composed, &mut self.found);
             self.hooks.add(composed, &launch);
             self.knowledge.add(composed);
-            self.told.check(self.items, composed, &mut self.found);
+            let started = self.told.check(self.items, composed, &mut self.found);
+            self.spawns.add(composed, &started, audit.as_ref());
             self.context.add(composed);
             sources.extend(composed.chain.iter().map(|d| d.file.source));
         }
@@ -310,6 +310,7 @@ impl<'i, 'w> Check<'i, 'w> {
         self.context.finish(self.items, &mut self.found);
         self.knowledge.finish(self.items, &mut self.found);
         self.continuations.finish(self.items, &mut self.found);
+        self.spawns.finish(self.items, &mut self.found);
         shadow::check(self.items, &mut self.found);
         let mut read = self.lowering.diagnostics();
         read.retain(|d| !matches!(d, Diagnostic::Config(error) if self.settings.knows(error)));

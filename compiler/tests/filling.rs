@@ -111,3 +111,11 @@ fn a_trace_names_what_was_read() {
     let read: Vec<(&str, &Found)> = readings.iter().map(|r| (r.path.as_str(), &r.found)).collect();
     assert_eq!(read, [("gone", &Found::Absent), ("cost.turns", &Found::Value(json!(3)))]);
 }
+
+#[test]
+fn a_bad_pattern_is_found_in_a_dead_branch() {
+    for text in ["false && model matches '['", "true || model matches '(?<'", "any == 1 && !(a matches '*')"] {
+        let read = parse_line(HERE, text, 0).map_err(|_| ()).and_then(|expr| Condition::compile(&expr).map_err(|_| ()));
+        assert!(read.is_err(), "{text}");
+    }
+}

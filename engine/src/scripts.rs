@@ -69,6 +69,9 @@ fn complaint(source: SourceId, message: &str, span: Span, language: &str) -> Syn
     let first = message.lines().next().unwrap_or_default().trim_end_matches('.');
     let mut chars = first.chars();
     let lower: String = chars.next().map(|c| c.to_lowercase().chain(chars).collect()).unwrap_or_default();
+    // A parser may quote what it found as it found it.
+    let shown = |c: char| if c.is_control() { format!("U+{:04X}", u32::from(c)) } else { c.to_string() };
+    let lower: String = lower.chars().map(shown).collect();
     SyntaxError::Script {
         message: format!("this is no {language}: {lower}"),
         span: Span { source, ..span },

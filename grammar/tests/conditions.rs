@@ -219,3 +219,16 @@ fn spans_survive_quotes_and_escapes() {
     assert_eq!(text.get(error("when").range()), Some("="));
     assert!(text.get(error("fold").range()).unwrap().starts_with("a\n"));
 }
+
+#[test]
+fn path_segments_are_names_or_plain_numbers() {
+    for text in ["a", "_a.b-c.D_1", "list.0.10", "a.in.not"] {
+        assert_eq!(condition::parse_path(SOURCE, text, 0).unwrap().to_string(), text);
+    }
+    for text in ["", ".", "a.", ".a", "a..b", "a.01", "a.1x", "a b", "-a", "a.-b", "a[0]", "ä"] {
+        assert!(condition::parse_path(SOURCE, text, 0).is_err(), "{text:?}");
+    }
+    // In a line `-` is an operator, and words are keys after a dot.
+    assert_eq!(show(&read("a-b == 1").unwrap()), show(&read("a - b == 1").unwrap()));
+    assert_eq!(show(&read("a.in.not == true").unwrap()), "(a.in.not == true)");
+}

@@ -5,7 +5,7 @@ use rye_grammar::data::{Kind, Node};
 use rye_grammar::directive::{self, DirectiveTree};
 use rye_grammar::knowledge::{self, KnowledgeFormat, KnowledgeTree};
 use rye_grammar::tool_header::{self, Constant, Script, ScriptReader, ToolLanguage};
-use rye_grammar::{Parsed, SourceId, Span, Spanned, SyntaxError, hooks, xml, yaml};
+use rye_grammar::{ItemId, Parsed, SourceId, Span, Spanned, SyntaxError, hooks, xml, yaml};
 use serde_json::{Value, json};
 
 const SOURCE: SourceId = SourceId(0);
@@ -321,5 +321,18 @@ fn hooks_gone_wrong() {
         let parsed = hooks_of(xml);
         assert_eq!(codes(&parsed.errors), ["syntax::xml"], "{xml}");
         assert!(parsed.errors.first().unwrap().to_string().contains(message), "{xml}: {:?}", parsed.errors);
+    }
+}
+
+#[test]
+fn a_text_that_is_an_id_is_its_own_spelling() {
+    for text in ["a", "rye/agent/core/base", "A-b_9/0"] {
+        let id = ItemId::parse(text).unwrap();
+        assert_eq!((id.as_str(), id.dotted()), (text, text.replace('/', ".")));
+    }
+    for text in
+        ["", "/", "/a", "a/", "a//b", ".", "..", "a/./b", "a/../b", "a.b", "a/b.md", "a b", "ä", "a\\b", "C:/a", "a\0"]
+    {
+        assert!(ItemId::parse(text).is_err(), "{text:?}");
     }
 }

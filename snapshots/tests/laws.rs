@@ -6,6 +6,6 @@ mod laws {
     pub mod codes;
     pub mod house;
     pub mod page;
-    pub mod security;
+    pub mod shown;
     pub mod standard;
 }

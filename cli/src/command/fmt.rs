@@ -1,10 +1,12 @@
-//! `rye fmt [PATH…]`: the metadata of directives in its layout. With `--check`, only what would change.
+//! `rye fmt [PATH…]`: the metadata of directives and knowledge, and YAML files, in their layout. With `--check`, only what would
+//! change.
 
 use std::path::PathBuf;
 
 use clap::Args;
-use rye_compiler::edit::{Refused, format};
+use rye_compiler::edit::{Formatted, Refused, format, format_data, format_knowledge};
 use rye_compiler::world::{ItemKind, Space, World};
+use rye_grammar::knowledge::KnowledgeFormat;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -18,7 +20,7 @@ use crate::space::Spaces;
 
 #[derive(Debug, Args)]
 pub struct FmtArgs {
-    /// Directives: files, folders or ids; without one, all of the project
+    /// Files, folders or ids; without one, all of the project
     #[arg(value_name = "PATH|ID")]
     paths: Vec<PathBuf>,
     /// Change nothing; show what would change, and fail if anything would
@@ -49,14 +51,15 @@ pub fn run(args: &FmtArgs, global: &Global, report: &Report) -> Result<Exit, Fai
     let mut output = FmtOutput { changed: Vec::new(), skipped: Vec::new(), files: 0 };
     let mut rewrites = Vec::new();
     let mut broken = false;
-    for entry in world.list(ItemKind::Directive).map_err(|error| Failure::failed(error.to_string()))? {
+    for (kind, entry) in entries(&world)? {
         if entry.space != Space::Project || !selected(&narrowed, &entry.path) {
             continue;
         }
+        let Some(layout) = layout(kind, &entry.path) else { continue };
         output.files += 1;
         let file = entry.path.to_string();
         let skip = |because: String| SkippedOutput { file: file.clone(), because };
-        let found = world.candidates(ItemKind::Directive, &entry.id).map_err(|error| error.to_string());
+        let found = world.candidates(kind, &entry.id).map_err(|error| error.to_string());
         let located = found.map(|all| all.into_iter().find(|located| located.space == Space::Project));
         let text = located.and_then(|located| {
             let bytes = located.map(|located| located.bytes).unwrap_or_default();
@@ -70,7 +73,7 @@ pub fn run(args: &FmtArgs, global: &Global, report: &Report) -> Result<Exit, Fai
                 continue;
             }
         };
-        match format(&text) {
+        match layout(&text) {
             Ok(formatted) if formatted.text == text => {}
             Ok(formatted) => rewrites.push(Rewrite { path: file, before: text, after: formatted.text }),
             Err(refused) => {
@@ -100,6 +103,30 @@ pub fn run(args: &FmtArgs, global: &Global, report: &Report) -> Result<Exit, Fai
     }
     let failed = broken || (args.check && !output.changed.is_empty());
     Ok(if failed { Exit::Failed } else { Exit::Fine })
+}
+
+/// Every item there is, by kind. Exports of threads are nobody's to lay out.
+fn entries(world: &dyn World) -> Result<Vec<(ItemKind, Entry)>, Failure> {
+    let mut all = Vec::new();
+    for kind in ItemKind::ALL {
+        let list = world.list(kind).map_err(|error| Failure::failed(error.to_string()))?;
+        let is_export = |entry: &Entry| kind == ItemKind::Knowledge && entry.id.as_str().starts_with("agent/threads/");
+        all.extend(list.into_iter().filter(|entry| !is_export(entry)).map(|entry| (kind, entry)));
+    }
+    Ok(all)
+}
+
+type Layout = fn(&str) -> Result<Formatted, Refused>;
+
+/// How a file is laid out; `None` for scripts.
+fn layout(kind: ItemKind, path: &str) -> Option<Layout> {
+    let is_yaml = path.ends_with(".yaml") || path.ends_with(".yml");
+    match kind {
+        ItemKind::Directive => Some(format),
+        ItemKind::Knowledge if is_yaml => Some(|text| format_knowledge(text, KnowledgeFormat::Yaml)),
+        ItemKind::Knowledge => Some(|text| format_knowledge(text, KnowledgeFormat::Markdown)),
+        ItemKind::Tool | ItemKind::Config => is_yaml.then_some(format_data as Layout),
+    }
 }
 
 fn selected(narrowed: &Narrow, path: &str) -> bool {

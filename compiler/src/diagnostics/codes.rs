@@ -38,6 +38,7 @@ codes! {
     "compiler" "model": "unknown" "unpriced";
     "compiler" "palette": "collision" "describes-ungranted" "dropped" "name" "undescribed";
     "compiler" "plan": "not-total" "unbounded" "ungated" "unreachable";
+    "compiler" "spawn": "cycle" "exceeds-parent" "no-budget" "no-children" "unknown-output";
     "grammar" "syntax": "capability" "condition" "constant" "fence" "reference" "script" "template" "xml" "yaml";
 }
 

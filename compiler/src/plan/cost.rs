@@ -60,6 +60,16 @@ impl Prices {
         ])
     }
 
+    /// Turns that an amount pays for whatever happens, the one that ends it included: `output` tokens a reply, the prompt
+    /// never below `opening` tokens, and `cached` of them read from the cache where that is cheaper. `None` where a turn
+    /// costs nothing, and beyond what can be counted.
+    pub fn turns_within(&self, spend: Nanos, opening: u64, cached: u64, output: u64) -> Option<u64> {
+        let plain = self.cost(&Tokens { input: opening, output, ..Tokens::default() })?;
+        let rest = opening.saturating_sub(cached);
+        let cached = self.cost(&Tokens { cache_read: cached, input: rest, output, cache_write: 0 })?;
+        u64::try_from(spend.0.checked_div(plain.min(cached).0)?.max(0)).ok()?.checked_add(1)
+    }
+
     /// The most an attempt can cost, the largest amount where it cannot be counted. A provider may write the whole
     /// prompt to its cache, which can be dearer than reading it as input.
     pub fn worst_case(&self, input: u64, output: u64) -> Nanos {

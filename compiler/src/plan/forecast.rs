@@ -190,14 +190,9 @@ impl Plan {
     /// is only begun while what is left pays for its worst case.
     fn affordable_turns(&self, first: &Weight, prefix: &Prefix) -> Option<u64> {
         let prices = self.model.prices?;
-        let cached = prefix.per_thread;
-        let rest = first.input().saturating_sub(cached);
-        let least = prices.cost(&Tokens { cache_read: cached, input: rest, output: 1, cache_write: 0 })?;
-        let plain = prices.cost(&Tokens { input: first.input(), output: 1, ..Tokens::default() })?;
-        let least = least.min(plain).0;
         let needed = self.model.worst_case(first.input(), self.least_output()).0;
         let left = Nanos::from_u64(self.limits.spend).0.checked_sub(needed).filter(|left| *left >= 0)?;
-        u64::try_from(left.checked_div(least)?.saturating_add(1)).ok()
+        prices.turns_within(Nanos(left), first.input(), prefix.per_thread, 1)
     }
 
     /// Whether a reply can have a successor at all.

@@ -8,7 +8,7 @@ use rye_grammar::ItemId;
 use rye_grammar::condition::Segment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use super::render::json::{CallReport, CourseReport, PlanReport, render};
 use super::{Field, FieldType};
@@ -18,6 +18,7 @@ use crate::diagnostics::Diagnostics;
 use crate::item::Items;
 use crate::lower::interface::fields;
 use crate::resolve::{Inputs, Launch};
+use crate::semantics::condition::{Samples, around};
 use crate::world::World;
 
 /// More combinations than that are not gone through.
@@ -144,7 +145,7 @@ fn values(all: &[Composed], declared: &IndexMap<String, Field>) -> (BTreeMap<Str
             };
             let Some(field) = declared.get(name).filter(|_| root == "inputs") else { continue };
             let list = values.entry(name.clone()).or_default();
-            list.extend(samples.values.into_iter().filter(|_| deeper.is_empty()));
+            list.extend(candidates(&samples, field.kind).into_iter().filter(|_| deeper.is_empty()));
             if samples.open || !deeper.is_empty() {
                 open.insert(name.clone());
             }
@@ -170,6 +171,27 @@ fn values(all: &[Composed], declared: &IndexMap<String, Field>) -> (BTreeMap<Str
         });
     }
     (values, open.into_iter().collect())
+}
+
+/// The values that stand for all that an input can be where only these literals count.
+fn candidates(samples: &Samples, kind: FieldType) -> Vec<Value> {
+    let whole = kind == FieldType::Integer;
+    let numbers = samples.numbers().filter(|_| whole || kind == FieldType::Number);
+    let mut values = match numbers {
+        Some(numbers) => around(&numbers, whole).into_iter().filter_map(json).collect(),
+        None => samples.values.clone(),
+    };
+    // What contains an element is a list of it, what contains a text is that text.
+    for part in &samples.parts {
+        values.extend([Value::Array(vec![part.clone()]), part.clone()]);
+    }
+    values
+}
+
+/// A number as a person writes it: `3`, not `3.0`.
+fn json(number: f64) -> Option<Value> {
+    let written = number.to_string();
+    written.parse::<i64>().map(Value::from).ok().or_else(|| Number::from_f64(number).map(Value::Number))
 }
 
 /// Any value that no condition names.

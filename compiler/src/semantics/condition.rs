@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::facts::Facts;
 use super::value::Type;
 pub use domain::{Domain, Effort};
-pub use samples::Samples;
+pub use samples::{Samples, around};
 
 /// A condition ready to be evaluated: patterns compiled, constants folded. It cannot fail any more.
 #[derive(Debug, Clone)]

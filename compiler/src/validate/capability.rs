@@ -213,7 +213,7 @@ fn can_begin_with(pattern: &str, head: &str) -> bool {
 }
 
 /// The common case without automata: the base has the same pattern, or `prefix*` over what the pattern begins with.
-fn plainly_covered(base: &Permissions, pattern: &str) -> bool {
+pub(super) fn plainly_covered(base: &Permissions, pattern: &str) -> bool {
     let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
     base.grants.iter().any(|grant| {
         let wide = grant.pattern.0.as_str();

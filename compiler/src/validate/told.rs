@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use rye_grammar::{ItemId, Span};
 
+use super::spawn::{BodyStarts, Start, Starter};
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, ItemError, closest};
 use crate::item::{Directive, Items};
@@ -32,9 +33,10 @@ pub struct Told {
 }
 
 impl Told {
-    /// The leaf's own body.
-    pub fn check(&mut self, items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
-        let Some(leaf) = composed.leaf() else { return };
+    /// The leaf's own body; answers the directives that it starts.
+    pub fn check(&mut self, items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) -> BodyStarts {
+        let mut starts = BodyStarts::default();
+        let Some(leaf) = composed.leaf() else { return starts };
         let body = leaf.body.node.as_str();
         for (at, _) in body.match_indices("rye_") {
             let before = body.get(..at).and_then(|b| b.chars().next_back());
@@ -48,12 +50,20 @@ impl Told {
             let primary = name.strip_prefix("rye_").and_then(Primary::parse);
             if let Some(primary) = primary.filter(|_| called) {
                 for call in calls(primary, after) {
-                    judge(items, composed, &call, span(leaf, at + end + call.at, call.id.len()), found);
+                    let span = span(leaf, at + end + call.at, call.id.len());
+                    starts.note(items, &call, span);
+                    judge(items, composed, &call, span, found);
                 }
             } else if primary.is_none() && (called || before == Some('`')) {
                 self.by_name(items, composed, name, span(leaf, at, name.len()), found);
+                if let Some(call) = started(name, after).filter(|_| called) {
+                    let span = span(leaf, at + end + call.at, call.id.len());
+                    starts.note(items, &call, span);
+                    judge(items, composed, &call, span, found);
+                }
             }
         }
+        starts
     }
 
     fn by_name(&mut self, items: &Items<'_>, composed: &Composed, name: &str, span: Span, found: &mut Diagnostics) {
@@ -81,6 +91,34 @@ struct Call {
     id: String,
     /// Where the id begins, from the opening parenthesis.
     at: usize,
+    /// By the thread tool, which takes limits beside the inputs.
+    by_tool: bool,
+}
+
+impl BodyStarts {
+    fn note(&mut self, items: &Items<'_>, call: &Call, span: Span) {
+        if call.kind != ItemType::Directive || call.primary != Primary::Execute {
+            return;
+        }
+        match ItemId::parse(&call.id) {
+            Ok(to) if items.exists(ItemKind::Directive, &to) => {
+                self.named.push(Start { to, span, by: Starter::Body { free: call.by_tool } });
+            }
+            Ok(_) | Err(_) => self.open = true,
+        }
+    }
+}
+
+/// What a call of the thread tool by its own name starts.
+fn started(name: &str, after: &str) -> Option<Call> {
+    let is_tool = name.strip_prefix("rye_").is_some_and(|n| n == "agent_threads_thread_directive");
+    let pattern = ARGUMENT.as_ref().filter(|_| is_tool)?;
+    let value = pattern.captures_iter(parenthesised(after)).find_map(|found| {
+        found.get(1).filter(|name| name.as_str() == "directive_name")?;
+        found.get(2).or_else(|| found.get(3))
+    })?;
+    let (id, at) = (value.as_str().to_owned(), value.start());
+    Some(Call { primary: Primary::Execute, kind: ItemType::Directive, id, at, by_tool: true })
 }
 
 /// The items that the arguments behind a primary's name are about.
@@ -104,8 +142,9 @@ fn calls(primary: Primary, after: &str) -> Vec<Call> {
         }
     }
     let is_start = item.as_ref().is_some_and(|(id, _)| id == THREAD_DIRECTIVE);
-    let item = kind.zip(item).map(|(kind, (id, at))| Call { primary, kind, id, at });
-    let started = started.filter(|_| is_start).map(|(id, at)| Call { primary, kind: ItemType::Directive, id, at });
+    let item = kind.zip(item).map(|(kind, (id, at))| Call { primary, kind, id, at, by_tool: false });
+    let started =
+        started.filter(|_| is_start).map(|(id, at)| Call { primary, kind: ItemType::Directive, id, at, by_tool: true });
     item.into_iter().chain(started).collect()
 }
 

@@ -4,16 +4,19 @@
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, LimitError};
 use crate::hook::{HookAction, HookPoint};
-use crate::plan::{PlannedModel, Prices};
-use crate::semantics::limits::Limits;
+use crate::lower::{Audit, LEAST_OUTPUT};
+use crate::plan::Prices;
 use crate::semantics::money::Nanos;
 use crate::world::ItemKind;
 
 /// Attempts that are added to a turn's price when one has failed and was billed; more of them than any retry allows.
 const ATTEMPTS: u64 = 16;
 
+/// Output tokens of a reply that has a successor: it calls a tool by its name, with an id and arguments.
+const LEAST_CALL: u64 = 20;
+
 /// Tells about the limits that the leaf itself declares. `may_start` says whether it may start other directives.
-pub fn check(composed: &Composed, limits: &Limits, model: &PlannedModel, may_start: bool, found: &mut Diagnostics) {
+pub fn check(composed: &Composed, audit: &Audit, may_start: bool, found: &mut Diagnostics) {
     let Some(leaf) = composed.leaf().filter(|leaf| !leaf.limits.is_empty()) else { return };
     // A hook may lift a limit or go on in spite of it; one of the infrastructure never answers.
     let steered = composed.hooks.iter().any(|hook| {
@@ -23,7 +26,7 @@ pub fn check(composed: &Composed, limits: &Limits, model: &PlannedModel, may_sta
         return;
     }
     for limit in &leaf.limits {
-        let Some(because) = never(&limit.name.node, limits, model, may_start) else { continue };
+        let Some(because) = never(&limit.name.node, audit, may_start) else { continue };
         found.push(LimitError::NeverBinds {
             name: limit.name.node.clone(),
             because,
@@ -44,7 +47,8 @@ fn steers(event: HookPoint, action: Option<&HookAction>) -> bool {
 }
 
 /// Why a limit is never reached.
-fn never(name: &str, limits: &Limits, model: &PlannedModel, may_start: bool) -> Option<String> {
+fn never(name: &str, audit: &Audit, may_start: bool) -> Option<String> {
+    let (limits, model) = (&audit.limits, &audit.model);
     let alone = "nothing here grants it to start another directive".to_owned();
     let turn = model.context_window.saturating_add(model.output(limits.output));
     match name {
@@ -52,6 +56,19 @@ fn never(name: &str, limits: &Limits, model: &PlannedModel, may_start: bool) -> 
         "depth" if limits.depth > 0 && !may_start => Some(alone),
         "spawns" if limits.spawns > 0 && limits.depth == 0 => Some("`depth` 0 lets it have no children".to_owned()),
         "depth" if limits.depth > 0 && limits.spawns == 0 => Some("`spawns` 0 lets it have no children".to_owned()),
+        "turns" => {
+            // A fallback may cost less.
+            let prices = model.prices.filter(|p| *p != Prices::NONE && model.fallback.is_none())?;
+            // A turn is begun only while what is left pays for its worst case; that case without its prompt.
+            let last = prices.worst_case(0, model.output(limits.output).min(LEAST_OUTPUT));
+            let left = Nanos(limits.spend.0.saturating_sub(last.0).max(0));
+            let most = prices.turns_within(left, audit.opening, audit.opening, LEAST_CALL)?;
+            // Tokens are an estimate, and a text can have half as many more characters for each.
+            (most.saturating_add(most / 2) < limits.turns).then(|| {
+                let what = format!("of {} turns at most {most} are affordable", limits.turns);
+                format!("{what} with a `spend` of {} and `{}`", limits.spend, model.id)
+            })
+        }
         "output" if limits.output > model.max_output => {
             Some(format!("`{}` answers with at most {} tokens", model.id, model.max_output))
         }

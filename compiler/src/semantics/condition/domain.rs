@@ -4,7 +4,8 @@
 use rye_grammar::condition::Path;
 use serde_json::{Number, Value};
 
-use super::{Comparison, Condition, Node, Verdict};
+use super::samples::around;
+use super::{Condition, Verdict};
 use crate::semantics::facts::{Facts, Lookup};
 
 /// What a fact can be.
@@ -28,9 +29,6 @@ impl Default for Effort {
         Self(1 << 20)
     }
 }
-
-/// Numbers beyond this are not told apart by every kind of number, so that nothing is concluded from them.
-const EXACT: f64 = 9_007_199_254_740_992.0;
 
 impl Condition {
     /// As [`Condition::evaluate`], with each unknown fact that has a domain tried at all its values. What cannot be
@@ -92,11 +90,11 @@ impl Condition {
             Domain::Values(values) => return Some(values).filter(|v| !v.is_empty()),
             Domain::Number { whole, least, optional } => (whole, least, optional),
         };
-        let mut against = Vec::new();
-        if !compared(&self.root, path, &mut against) {
+        let samples = self.samples().into_iter().find(|samples| samples.path == *path)?;
+        if samples.open || !samples.parts.is_empty() {
             return None;
         }
-        let mut numbers = around(&against, whole);
+        let mut numbers = around(&samples.numbers()?, whole);
         numbers.push(least.map_or(0.0, f64::from));
         numbers.retain(|n| least.is_none_or(|least| *n >= f64::from(least)));
         numbers.sort_by(f64::total_cmp);
@@ -114,71 +112,6 @@ impl Condition {
 fn stands_alone(path: &Path, all: &[&Path]) -> bool {
     let related = |other: &&&Path| other.segments.iter().zip(&path.segments).all(|(a, b)| a == b);
     all.iter().filter(related).count() == 1
-}
-
-/// Each of these numbers, and one of every stretch between them.
-fn around(against: &[f64], whole: bool) -> Vec<f64> {
-    if whole {
-        return against.iter().flat_map(|n| [n.floor() - 1.0, n.floor(), n.floor() + 1.0]).collect();
-    }
-    let mut sorted = against.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let between =
-        sorted.windows(2).filter_map(|pair| if let [a, b] = pair { Some(f64::midpoint(*a, *b)) } else { None });
-    let ends = sorted.first().map(|n| n - 1.0).into_iter().chain(sorted.last().map(|n| n + 1.0));
-    // Half way from 0 stands for what lies between a lower bound and the first of them.
-    let low = sorted.first().map(|n| n / 2.0);
-    between.chain(ends).chain(low).chain(sorted.iter().copied()).collect()
-}
-
-/// Collects the numbers that a path is compared with; false where it is used in any other way.
-fn compared(node: &Node, path: &Path, against: &mut Vec<f64>) -> bool {
-    match node {
-        Node::Compare { op, left, right } => {
-            let is_path = |side: &Node| matches!(side, Node::Path(p) if p == path);
-            let other = match (is_path(left), is_path(right)) {
-                (true, true) => return false,
-                (true, false) => right,
-                (false, true) => left,
-                (false, false) => return compared(left, path, against) && compared(right, path, against),
-            };
-            match (op, other.as_ref()) {
-                (Comparison::In, Node::Literal(Value::Array(values))) if is_path(left) => {
-                    values.iter().all(|value| number(value, against))
-                }
-                (Comparison::In, Node::List(nodes)) if is_path(left) => {
-                    nodes.iter().all(|node| matches!(node, Node::Literal(value) if number(value, against)))
-                }
-                (
-                    Comparison::Eq
-                    | Comparison::Ne
-                    | Comparison::Lt
-                    | Comparison::Lte
-                    | Comparison::Gt
-                    | Comparison::Gte,
-                    Node::Literal(value),
-                ) => number(value, against),
-                // Another fact, or something computed.
-                _ => false,
-            }
-        }
-        Node::Literal(_) | Node::Path(_) | Node::Exists(_) => true,
-        Node::Not(inner) => compared(inner, path, against),
-        Node::All(nodes) | Node::Any(nodes) => nodes.iter().all(|node| compared(node, path, against)),
-        Node::List(_) | Node::Length(_) | Node::Negate(_) | Node::Matches { .. } | Node::Arithmetic { .. } => {
-            let mut paths = Vec::new();
-            super::collect(node, &mut paths);
-            !paths.contains(&path)
-        }
-    }
-}
-
-/// Takes a number in; anything else that a number is compared with decides the same way for all of them.
-fn number(value: &Value, against: &mut Vec<f64>) -> bool {
-    let Value::Number(number) = value else { return true };
-    let Some(number) = number.as_f64().filter(|n| n.abs() < EXACT) else { return false };
-    against.push(number);
-    true
 }
 
 #[cfg(test)]

@@ -6,13 +6,43 @@ use serde_json::Value;
 
 use super::{Comparison, Condition, Node};
 
-/// A path that a condition reads and the values that stand beside it.
+/// A path that a condition reads and what it is held against.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Samples {
     pub path: Path,
+    /// Literals that it is compared with, or has to be one of.
     pub values: Vec<Value>,
-    /// A pattern, an expression or another path decides too: the values alone may not show everything.
+    /// Literals that are looked for in it.
+    pub parts: Vec<Value>,
+    /// A pattern, an expression or another path decides too: the literals alone may not show everything.
     pub open: bool,
+}
+
+impl Samples {
+    /// The numbers it is compared with; anything else decides the same way for all of them. `None` beyond what every
+    /// kind of number tells apart.
+    pub fn numbers(&self) -> Option<Vec<f64>> {
+        let numbers = self.values.iter().filter_map(|value| if let Value::Number(n) = value { Some(n) } else { None });
+        numbers.map(|n| n.as_f64().filter(|n| n.abs() < EXACT)).collect()
+    }
+}
+
+/// Numbers beyond this are not told apart by every kind of number, so that nothing is concluded from them.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// Each of these numbers, and one of every stretch between them.
+pub fn around(against: &[f64], whole: bool) -> Vec<f64> {
+    if whole {
+        return against.iter().flat_map(|n| [n.floor() - 1.0, n.floor(), n.floor() + 1.0]).collect();
+    }
+    let mut sorted = against.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let between =
+        sorted.windows(2).filter_map(|pair| if let [a, b] = pair { Some(f64::midpoint(*a, *b)) } else { None });
+    let ends = sorted.first().map(|n| n - 1.0).into_iter().chain(sorted.last().map(|n| n + 1.0));
+    // Half way from 0 stands for what lies between a lower bound and the first of them.
+    let low = sorted.first().map(|n| n / 2.0);
+    between.chain(ends).chain(low).chain(sorted.iter().copied()).collect()
 }
 
 impl Condition {
@@ -21,7 +51,7 @@ impl Condition {
         let mut all: Vec<Samples> = self
             .paths()
             .into_iter()
-            .map(|path| Samples { path: path.clone(), values: Vec::new(), open: false })
+            .map(|path| Samples { path: path.clone(), values: Vec::new(), parts: Vec::new(), open: false })
             .collect();
         walk(&self.root, &mut all);
         all
@@ -44,7 +74,8 @@ fn walk(node: &Node, all: &mut Vec<Samples>) {
             open(right, all);
         }
         Node::Compare { op, left, right } => match (left.as_ref(), right.as_ref()) {
-            (Node::Path(path), other) | (other, Node::Path(path)) => compared(*op, path, other, all),
+            (Node::Path(path), other) => compared(*op, path, true, other, all),
+            (other, Node::Path(path)) => compared(*op, path, false, other, all),
             (left, right) => {
                 open(left, all);
                 open(right, all);
@@ -53,37 +84,49 @@ fn walk(node: &Node, all: &mut Vec<Samples>) {
     }
 }
 
-fn compared(op: Comparison, path: &Path, other: &Node, all: &mut Vec<Samples>) {
-    let mut values = Vec::new();
-    if !literals(other, &mut values) {
+/// `first`: the path stands before the operator.
+fn compared(op: Comparison, path: &Path, first: bool, other: &Node, all: &mut Vec<Samples>) {
+    let mut literals_of = Vec::new();
+    let known = literals(other, &mut literals_of);
+    if !known {
         open(other, all);
-        if let Some(samples) = all.iter_mut().find(|s| s.path == *path) {
-            samples.open = true;
-        }
+    }
+    let Some(samples) = all.iter_mut().find(|s| s.path == *path) else { return };
+    if !known {
+        samples.open = true;
         return;
     }
-    let mut beside = Vec::new();
-    for value in values {
-        match (op, &value) {
-            (Comparison::In, Value::Array(items)) => beside.extend(items.iter().cloned()),
-            // What contains an element is a list of it, what contains a text is that text.
-            (Comparison::Contains, _) => beside.extend([Value::Array(vec![value.clone()]), value]),
-            (_, Value::Number(number)) => {
-                if let Some(whole) = number.as_i64() {
-                    beside.extend(
-                        [whole.checked_sub(1), Some(whole), whole.checked_add(1)]
-                            .into_iter()
-                            .flatten()
-                            .map(Value::from),
-                    );
-                } else {
-                    beside.push(value);
-                }
+    let whole = |values: Vec<Value>| match (other, values) {
+        (Node::List(_), values) => vec![Value::Array(values)],
+        (_, values) => values,
+    };
+    match op {
+        Comparison::In if first && matches!(other, Node::List(_)) => extend(&mut samples.values, literals_of),
+        Comparison::In if first => match literals_of.pop() {
+            Some(Value::Array(items)) => extend(&mut samples.values, items),
+            // A text in a text: any part of it.
+            other => {
+                extend(&mut samples.values, other);
+                samples.open = true;
             }
-            (_, _) => beside.push(value),
+        },
+        Comparison::Contains if !first => {
+            extend(&mut samples.values, whole(literals_of));
+            samples.open = true;
+        }
+        Comparison::In | Comparison::Contains => extend(&mut samples.parts, whole(literals_of)),
+        Comparison::Eq | Comparison::Ne | Comparison::Lt | Comparison::Lte | Comparison::Gt | Comparison::Gte => {
+            extend(&mut samples.values, whole(literals_of));
         }
     }
-    add(all, path, beside);
+}
+
+fn extend(known: &mut Vec<Value>, values: impl IntoIterator<Item = Value>) {
+    for value in values {
+        if !known.contains(&value) {
+            known.push(value);
+        }
+    }
 }
 
 /// The literals that a node is made of; false where it is more than that.
@@ -119,10 +162,7 @@ fn open(node: &Node, all: &mut Vec<Samples>) {
 }
 
 fn add(all: &mut [Samples], path: &Path, values: impl IntoIterator<Item = Value>) {
-    let Some(samples) = all.iter_mut().find(|s| s.path == *path) else { return };
-    for value in values {
-        if !samples.values.contains(&value) {
-            samples.values.push(value);
-        }
+    if let Some(samples) = all.iter_mut().find(|s| s.path == *path) {
+        extend(&mut samples.values, values);
     }
 }

@@ -1,0 +1,115 @@
+//! `spawn::*`: directives that start others which they cannot, or not as it was meant.
+
+use rye_grammar::Span;
+use thiserror::Error;
+
+use super::{Label, Problem, Severity, did_you_mean, label, list};
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SpawnError {
+    /// `circle` begins and ends with the same directive; `spans` are the places that name each next one.
+    #[error("{}, and only the default of `depth` ends that", told(circle))]
+    Cycle { circle: Vec<String>, spans: Vec<Span> },
+    /// `capability` is a shortest one that the child grants and the parent does not.
+    #[error("`{parent}` starts `{child}`, which grants `{capability}`, and `{parent}` may not do that")]
+    ExceedsParent { parent: String, child: String, capability: String, span: Span, grant: Span, granted: Span },
+    /// `limit` is `depth` or `spawns`.
+    #[error("`{parent}` starts `{child}`, and its `{limit}` of 0 lets it have no children")]
+    NoChildren { parent: String, child: String, limit: &'static str, span: Span, limit_span: Option<Span> },
+    /// Amounts are decimal dollars. `above` starts the parent with so little, where the parent's own limit would do.
+    #[error("`{child}` asks for {asked}, and `{parent}` never has more than {most} for it{}", above.as_ref().map(|(id, _)| format!(" when `{id}` starts it")).unwrap_or_default())]
+    NoBudget {
+        parent: String,
+        child: String,
+        asked: String,
+        most: String,
+        span: Span,
+        asked_span: Option<Span>,
+        above: Option<(String, Span)>,
+    },
+    /// `children` are the directives that the body starts.
+    #[error("no directive that `{parent}` starts has an output `{name}`")]
+    UnknownOutput {
+        parent: String,
+        name: String,
+        children: Vec<String>,
+        span: Span,
+        suggestion: Option<String>,
+        declared: Vec<String>,
+    },
+}
+
+fn told(circle: &[String]) -> String {
+    match circle {
+        [one, _] => format!("`{one}` starts itself"),
+        [ids @ .., _] => format!("{} start each other", list(ids)),
+        [] => String::new(),
+    }
+}
+
+impl Problem for SpawnError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Cycle { .. } => "spawn::cycle",
+            Self::ExceedsParent { .. } => "spawn::exceeds-parent",
+            Self::NoChildren { .. } => "spawn::no-children",
+            Self::NoBudget { .. } => "spawn::no-budget",
+            Self::UnknownOutput { .. } => "spawn::unknown-output",
+        }
+    }
+
+    fn severity(&self) -> Severity {
+        Severity::Warning
+    }
+
+    fn help(&self) -> Option<String> {
+        match self {
+            Self::Cycle { .. } => {
+                Some("say how deep it may go with `<limits depth=\"…\"/>` in one of them, or let one of them do the work itself".into())
+            }
+            Self::ExceedsParent { parent, child, .. } => Some(format!(
+                "the call will be refused when the child makes it: grant it in `{parent}` too, or ask for less in `{child}`"
+            )),
+            Self::NoChildren { limit, child, .. } => {
+                Some(format!("raise `{limit}`, or do not ask for `{child}`: the call will be refused"))
+            }
+            Self::NoBudget { above, parent, child, .. } => {
+                let first = above.as_ref().map_or(parent, |(id, _)| id);
+                Some(format!(
+                    "raise `spend` in `{first}`, or lower it in `{child}`; a child that names no `spend` gets what is left"
+                ))
+            }
+            Self::UnknownOutput { suggestion, declared, children, .. } => did_you_mean(suggestion.as_ref(), || {
+                Some(if declared.is_empty() {
+                    format!("{} has no outputs: its answer is its text, `result`", list(children))
+                } else {
+                    format!("declared: {}", list(declared))
+                })
+            }),
+        }
+    }
+
+    fn labels(&self) -> Vec<Label> {
+        match self {
+            Self::Cycle { circle, spans } => {
+                let next = circle.iter().skip(1);
+                next.zip(spans).map(|(id, span)| label(*span, format!("starts `{id}`"))).collect()
+            }
+            Self::ExceedsParent { parent, child, span, grant, granted, .. } => vec![
+                label(*span, format!("`{child}` is started here")),
+                label(*grant, "this will be refused"),
+                label(*granted, format!("all that `{parent}` has")),
+            ],
+            Self::NoChildren { span, limit_span, .. } => {
+                let limit = limit_span.iter().map(|span| label(*span, "no children"));
+                std::iter::once(label(*span, "will be refused")).chain(limit).collect()
+            }
+            Self::NoBudget { span, asked_span, above, parent, .. } => {
+                let asked = asked_span.iter().map(|span| label(*span, "asked for here"));
+                let above = above.iter().map(|(_, span)| label(*span, format!("`{parent}` is started here")));
+                std::iter::once(label(*span, "will be refused")).chain(asked).chain(above).collect()
+            }
+            Self::UnknownOutput { span, .. } => vec![label(*span, "nothing returns this")],
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The layout of YAML files and of the metadata of knowledge: no blanks at the ends of lines, no heaps of empty lines, one newline
+//! at the end, old words for primaries replaced. Comments, order, quotes, indentation and every text stay as they are.
+
+use std::ops::Range;
+
+use rye_grammar::data::{Kind, Node};
+use rye_grammar::knowledge::{self, KnowledgeFormat};
+use rye_grammar::{SourceId, signature, yaml};
+
+use super::{Edit, Formatted, Refused, apply};
+
+/// The source that a text has when nobody else looks at it.
+const ALONE: SourceId = SourceId(0);
+
+/// A YAML file in its layout: settings, hooks, a tool.
+///
+/// # Errors
+/// The file cannot be read without errors, is signed, or says something that its layout would change.
+pub fn format_data(text: &str) -> Result<Formatted, Refused> {
+    if signature::parse(ALONE, text).is_some() {
+        return Err(Refused::Signed);
+    }
+    let before = read(text)?;
+    let laid_out = laid_out(text, &before);
+    let words = old_words(&laid_out, &read(&laid_out)?);
+    let now = apply(&laid_out, &words);
+    let is_same = renamed(before.to_value()) == renamed(read(&now)?.to_value());
+    if is_same { Ok(Formatted { text: now }) } else { Err(Refused::Unsafe) }
+}
+
+/// A knowledge file in its layout. Its body is nobody's to lay out.
+///
+/// # Errors
+/// As of [`format_data`].
+pub fn format_knowledge(text: &str, format: KnowledgeFormat) -> Result<Formatted, Refused> {
+    let parsed = knowledge::parse(ALONE, text, format);
+    if parsed.tree.signature.is_some() {
+        return Err(Refused::Signed);
+    }
+    if !parsed.errors.is_empty() {
+        return Err(Refused::Broken);
+    }
+    // The whole of such a file is injected.
+    if format == KnowledgeFormat::Yaml {
+        return Ok(Formatted { text: ended(text) });
+    }
+    let mut now = text.to_owned();
+    if let Some(metadata) = &parsed.tree.metadata {
+        let range = metadata.span.range();
+        let edits = blanks(text, range.clone(), metadata);
+        now = apply(text, &edits);
+    }
+    let now = ended(&now);
+    let again = knowledge::parse(ALONE, &now, format);
+    let metadata = |node: &Option<Node>| node.as_ref().map(Node::to_value);
+    let is_same = again.errors.is_empty()
+        && metadata(&again.tree.metadata) == metadata(&parsed.tree.metadata)
+        && again.tree.body.node == parsed.tree.body.node;
+    if is_same { Ok(Formatted { text: now }) } else { Err(Refused::Unsafe) }
+}
+
+fn read(text: &str) -> Result<Node, Refused> {
+    let parsed = yaml::parse(ALONE, text);
+    if parsed.errors.is_empty() { Ok(parsed.tree) } else { Err(Refused::Broken) }
+}
+
+fn laid_out(text: &str, node: &Node) -> String {
+    let now = apply(text, &blanks(text, 0..text.len(), node));
+    // A text at the very end may be one that keeps its newlines.
+    let ended = ended(&now);
+    if yaml::parse(ALONE, &ended).tree.to_value() == node.to_value() { ended } else { now }
+}
+
+/// One newline at the end, and none in a file that says nothing.
+fn ended(text: &str) -> String {
+    let end = text.trim_end_matches(['\n', '\r', ' ', '\t']);
+    if end.is_empty() { String::new() } else { format!("{end}\n") }
+}
+
+/// Blanks before line ends and all but one of several empty lines, outside of texts of more than one line.
+fn blanks(text: &str, within: Range<usize>, node: &Node) -> Vec<Edit> {
+    let mut texts = Vec::new();
+    long_texts(text, node, &mut texts);
+    let mut edits = Vec::new();
+    let (mut at, mut empty) = (0, 0);
+    for line in text.split_inclusive('\n') {
+        let (start, end) = (at, at + line.len());
+        at = end;
+        let is_inside = start >= within.start && end <= within.end;
+        let touches = |of: &Range<usize>| of.start < end && start < of.end;
+        if !is_inside || texts.iter().any(touches) {
+            empty = 0;
+            continue;
+        }
+        let content = line.trim_end_matches('\n');
+        let kept = content.trim_end();
+        empty = if kept.is_empty() { empty + 1 } else { 0 };
+        if empty > 1 {
+            edits.push(Edit::new(start..end, ""));
+        } else if kept.len() < content.len() {
+            edits.push(Edit::new(start + kept.len()..start + content.len(), ""));
+        }
+    }
+    edits
+}
+
+/// Where the texts stand that go over several lines, each with the line that ends it.
+fn long_texts(text: &str, node: &Node, found: &mut Vec<Range<usize>>) {
+    match &node.kind {
+        Kind::Null | Kind::Bool(_) | Kind::Number(_) => {}
+        Kind::String(_) => {
+            let range = node.span.range();
+            if text.get(range.clone()).is_some_and(|t| t.contains('\n')) {
+                let end =
+                    text.get(range.end..).and_then(|rest| rest.find('\n')).map_or(text.len(), |at| range.end + at);
+                found.push(range.start..end);
+            }
+        }
+        Kind::List(items) => items.iter().for_each(|item| long_texts(text, item, found)),
+        Kind::Map(entries) => entries.iter().for_each(|entry| long_texts(text, &entry.value, found)),
+    }
+}
+
+/// `primary: load` and `primary: search` have a better word.
+fn old_words(text: &str, node: &Node) -> Vec<Edit> {
+    let mut edits = Vec::new();
+    let mut open = vec![node];
+    while let Some(node) = open.pop() {
+        open.extend(node.items());
+        for entry in node.entries() {
+            open.push(&entry.value);
+            let is_old = entry.key.node == "primary" && matches!(entry.value.as_str(), Some("load" | "search"));
+            // Quoted or with an anchor, it is left to its author.
+            if is_old && text.get(entry.value.span.range()) == entry.value.as_str() {
+                edits.push(Edit::new(entry.value.span.range(), "fetch"));
+            }
+        }
+    }
+    edits
+}
+
+fn renamed(value: serde_json::Value) -> serde_json::Value {
+    use serde_json::Value;
+    match value {
+        Value::Array(items) => items.into_iter().map(renamed).collect(),
+        Value::Object(entries) => {
+            let entry = |(key, value): (String, Value)| {
+                let is_old = key == "primary" && matches!(value.as_str(), Some("load" | "search"));
+                (key, if is_old { Value::from("fetch") } else { renamed(value) })
+            };
+            entries.into_iter().map(entry).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn yaml_keeps_its_comments_its_order_and_its_texts() {
+        let loose = "# one  \nhooks:   # two\n\n\n\n  - id: a  \n    action: { primary: load, item_id: 'x  ' }\n    text: |\n      kept  \n\n\n      kept too\n    b: \"two\n\n\n      lines\"  \n\n\n";
+        let tight = "# one\nhooks:   # two\n\n  - id: a\n    action: { primary: fetch, item_id: 'x  ' }\n    text: |\n      kept  \n\n\n      kept too\n    b: \"two\n\n\n      lines\"\n";
+        let once = format_data(loose).unwrap().text;
+        // The line that ends a quoted text of several lines is part of it.
+        assert!(once == tight || once == tight.replace("lines\"\n", "lines\"  \n"), "{once:?}");
+        assert_eq!(format_data(&once).unwrap().text, once);
+        assert_eq!(format_data("a: [").err(), Some(Refused::Broken));
+        let signed = format!("# rye:signed:2026-02-14T00:27:54Z:{}:x:0011223344556677\na: 1\n", "0".repeat(64));
+        assert_eq!(format_data(&signed).err(), Some(Refused::Signed));
+    }
+
+    #[test]
+    fn a_text_that_keeps_its_newlines_keeps_them() {
+        for text in ["a: |+\n  b\n\n\n", "a: >+\n  b\n\n", "- |+\n  x\n\n\n- y\n"] {
+            let now = format_data(text).unwrap().text;
+            assert_eq!(read(&now).unwrap().to_value(), read(text).unwrap().to_value(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn knowledge_keeps_its_body() {
+        let loose = "---\nname: Note   \n\n\n\ntags: [a]\n---\n\nA line with a break  \nand more\n\n\n\nlast   \n\n";
+        let tight = "---\nname: Note\n\ntags: [a]\n---\n\nA line with a break  \nand more\n\n\n\nlast\n";
+        assert_eq!(format_knowledge(loose, KnowledgeFormat::Markdown).unwrap().text, tight);
+        assert_eq!(format_knowledge(tight, KnowledgeFormat::Markdown).unwrap().text, tight);
+        assert_eq!(format_knowledge("a: b", KnowledgeFormat::Yaml).unwrap().text, "a: b\n");
+        assert_eq!(format_knowledge("", KnowledgeFormat::Markdown).unwrap().text, "");
+    }
+}

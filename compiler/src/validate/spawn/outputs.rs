@@ -1,0 +1,65 @@
+//! Outputs of children that a body reads: `result.outputs.url`, `${outputs.url}`, `outputs["url"]`. Only where every child
+//! that the body starts is named there, so that nothing else could have returned it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use regex::Regex;
+use rye_grammar::{ItemId, Span};
+
+use super::{Link, Starter};
+use crate::diagnostics::{Diagnostics, SpawnError, closest};
+
+static READ: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r#"(?:(?:\$\{|[A-Za-z0-9_\])]\.)outputs\.([A-Za-z_][A-Za-z0-9_]*))|outputs\[["']([A-Za-z_][A-Za-z0-9_]*)["']\]"#)
+        .ok()
+});
+
+/// What stands behind the dot of a file's name.
+const EXTENSIONS: [&str; 9] = ["csv", "html", "json", "log", "md", "toml", "txt", "yaml", "yml"];
+
+pub fn check(nodes: &BTreeMap<ItemId, Vec<Link>>, found: &mut Diagnostics) {
+    for (parent, links) in nodes {
+        for link in links.iter().filter(|link| !link.open) {
+            let children: BTreeSet<&ItemId> =
+                link.starts.iter().filter(|s| matches!(s.by, Starter::Body { .. })).map(|s| &s.to).collect();
+            let Some(known) = children.iter().map(|id| nodes.get(*id)).collect::<Option<Vec<_>>>() else { continue };
+            if known.is_empty() {
+                continue;
+            }
+            let of = |link: &Link| link.chain.iter().flat_map(|l| l.outputs.keys().cloned()).collect::<Vec<_>>();
+            let declared: BTreeSet<String> = known.into_iter().flatten().flat_map(of).collect();
+            let own = of(link);
+            for (name, span) in reads(link) {
+                if declared.contains(&name) || own.contains(&name) {
+                    continue;
+                }
+                found.push(SpawnError::UnknownOutput {
+                    parent: parent.to_string(),
+                    suggestion: closest(&name, declared.iter().map(String::as_str)),
+                    name,
+                    children: children.iter().map(ToString::to_string).collect(),
+                    span,
+                    declared: declared.iter().cloned().collect(),
+                });
+            }
+        }
+    }
+}
+
+/// Every output that the leaf's body names, with its place; nothing where the body's text is not what stands in the file.
+fn reads(link: &Link) -> Vec<(String, Span)> {
+    let (Some(leaf), Some(read)) = (link.chain.last(), READ.as_ref()) else { return Vec::new() };
+    let body = &leaf.body;
+    if body.span.len() != body.node.len() || !body.node.contains("outputs") {
+        return Vec::new();
+    }
+    let names = read.captures_iter(&body.node).filter_map(|found| found.get(1).or_else(|| found.get(2)));
+    names
+        .filter(|name| !EXTENSIONS.contains(&name.as_str()))
+        .map(|name| {
+            let at = body.span.range().start;
+            (name.as_str().to_owned(), Span::new(body.span.source, at + name.start(), at + name.end()))
+        })
+        .collect()
+}

@@ -1,0 +1,110 @@
+//! Child ⊆ parent: what a started directive is granted and would still be refused, because the thread that starts it may
+//! not do it (`language.md` 7 and 9). And starts that a limit of 0 refuses.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rye_grammar::{ItemId, Span};
+
+use super::super::capability::plainly_covered;
+use super::{Link, Start, Starter};
+use crate::diagnostics::{Diagnostic, Diagnostics, HookError, SpawnError};
+use crate::item::Permissions;
+use crate::semantics::capability::{CapabilitySet, ItemType, Primary, Request};
+use crate::semantics::glob::{Coverage, covers};
+
+/// What was asked before: the two `<permissions>`, and what a hook grants besides.
+type Pair<'n> = (Span, Span, &'n [String]);
+/// The grant of the child that exceeds, and a capability that it grants.
+type Excess = Option<(Span, String)>;
+
+/// Every edge; of several routes one example is enough.
+pub fn check(nodes: &BTreeMap<ItemId, Vec<Link>>, found: &mut Diagnostics) {
+    let mut proved: BTreeMap<Pair<'_>, Excess> = BTreeMap::new();
+    let mut told: BTreeSet<Span> = BTreeSet::new();
+    for (parent, links) in nodes {
+        for (link, start) in links.iter().flat_map(|link| link.starts.iter().map(move |start| (link, start))) {
+            let Some(children) = nodes.get(&start.to).filter(|_| !told.contains(&start.span)) else { continue };
+            let problem = no_children(parent, link, start);
+            let problem = problem.or_else(|| exceeds(parent, link, start, children, &mut proved));
+            if let Some(problem) = problem {
+                told.insert(start.span);
+                found.push(problem);
+            }
+        }
+    }
+}
+
+fn no_children(parent: &ItemId, link: &Link, start: &Start) -> Option<Diagnostic> {
+    let limits = link.limits?;
+    let limit = if limits.spawns == 0 {
+        "spawns"
+    } else if limits.depth == 0 {
+        "depth"
+    } else {
+        return None;
+    };
+    let (parent, child) = (parent.to_string(), start.to.to_string());
+    let limit_span = link.limit_span(limit);
+    Some(SpawnError::NoChildren { parent, child, limit, span: start.span, limit_span }.into())
+}
+
+fn exceeds<'n>(
+    parent: &ItemId,
+    link: &'n Link,
+    start: &'n Start,
+    children: &'n [Link],
+    proved: &mut BTreeMap<Pair<'n>, Excess>,
+) -> Option<Diagnostic> {
+    // What no link grants is the spawning thread's to say.
+    let own = link.permissions()?;
+    let extra: &[String] = match &start.by {
+        Starter::Hook { grants, .. } => grants,
+        // That the call itself is not granted is told where the body is read.
+        Starter::Body { free } if !free && !is_allowed(own, &start.to) => return None,
+        Starter::Body { .. } => &[],
+    };
+    // On whatever route the child goes.
+    let mut excess = None;
+    for child in children {
+        let sets = child.permissions()?;
+        let key = (own.span, sets.span, extra);
+        let one = proved.entry(key).or_insert_with(|| first_excess(own, extra, sets));
+        excess = excess.or(Some(one.clone()?));
+    }
+    let (grant, capability) = excess?;
+    let (span, granted) = (start.span, own.span);
+    Some(match &start.by {
+        Starter::Hook { id, .. } => HookError::StartsMore {
+            id: id.clone(),
+            started: start.to.to_string(),
+            thread: parent.to_string(),
+            capability,
+            span,
+            grant,
+            granted: Some(granted),
+        }
+        .into(),
+        Starter::Body { .. } => {
+            let (parent, child) = (parent.to_string(), start.to.to_string());
+            SpawnError::ExceedsParent { parent, child, capability, span, grant, granted }.into()
+        }
+    })
+}
+
+fn is_allowed(own: &Permissions, child: &ItemId) -> bool {
+    let request =
+        Request { primary: Primary::Execute, item_type: ItemType::Directive, item_id: Some(child), space: None };
+    let grants = CapabilitySet::new(own.grants.iter().map(|g| g.pattern.0.as_str()));
+    grants.first_match(&request.capability()).is_some()
+}
+
+fn first_excess(own: &Permissions, extra: &[String], child: &Permissions) -> Excess {
+    let allowed: Vec<&str> =
+        own.grants.iter().map(|g| g.pattern.0.as_str()).chain(extra.iter().map(String::as_str)).collect();
+    let mut exceeding = child.grants.iter().filter(|grant| !plainly_covered(own, &grant.pattern.0));
+    exceeding.find_map(|grant| match covers(&allowed, &grant.pattern.0) {
+        Coverage::Covered => None,
+        Coverage::Counterexample(capability) => Some((grant.span, capability)),
+        Coverage::TooComplex => Some((grant.span, grant.pattern.0.clone())),
+    })
+}

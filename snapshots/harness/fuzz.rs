@@ -1,0 +1,82 @@
+//! Every parser as a function of bytes, for whatever makes bytes up: libFuzzer (`fuzz/`), the mutation loop of `bin/soup`, the
+//! replay of the corpus, noise. A target panics where the parser does, or where what it says cannot be shown. What a
+//! parser should answer is for other tests.
+
+mod documents;
+pub mod mutate;
+mod small;
+mod streams;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A parser under test.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// The name of its corpus and of its file in `fuzz/fuzz_targets`.
+    pub name: &'static str,
+    pub run: fn(&[u8]),
+}
+
+/// All of them, sorted by name.
+pub const TARGETS: [Target; 24] = [
+    Target { name: "capability", run: small::capability },
+    Target { name: "condition_line", run: small::condition_line },
+    Target { name: "condition_mapping", run: small::condition_mapping },
+    Target { name: "config", run: documents::config },
+    Target { name: "directive", run: documents::directive },
+    Target { name: "eval", run: small::eval },
+    Target { name: "format", run: documents::format },
+    Target { name: "glob", run: small::glob },
+    Target { name: "hooks_xml", run: documents::hooks_xml },
+    Target { name: "hooks_yaml", run: documents::hooks_yaml },
+    Target { name: "inputs", run: small::inputs },
+    Target { name: "item_id", run: small::item_id },
+    Target { name: "javascript", run: documents::javascript },
+    Target { name: "knowledge", run: documents::knowledge },
+    Target { name: "path", run: small::path },
+    Target { name: "project", run: documents::project },
+    Target { name: "python", run: documents::python },
+    Target { name: "script", run: streams::script },
+    Target { name: "signature", run: small::signature },
+    Target { name: "stream", run: streams::stream },
+    Target { name: "template", run: small::template },
+    Target { name: "tool", run: documents::tool },
+    Target { name: "transcript", run: streams::transcript },
+    Target { name: "xml", run: documents::xml },
+];
+
+/// The target of that name.
+pub fn target(name: &str) -> Option<Target> {
+    TARGETS.into_iter().find(|target| target.name == name)
+}
+
+/// For `fuzz/`: runs the target of that name, which there is.
+pub fn run(name: &str, bytes: &[u8]) {
+    match target(name) {
+        Some(target) => (target.run)(bytes),
+        None => panic!("there is no target `{name}`"),
+    }
+}
+
+/// Where the seeds of a target are.
+pub fn corpus(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(name)
+}
+
+/// The seeds of a target, by file name.
+///
+/// # Errors
+/// A folder that cannot be read.
+pub fn seeds(name: &str) -> Result<Vec<(String, Vec<u8>)>, String> {
+    let folder = corpus(name);
+    let told = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let mut seeds = Vec::new();
+    for entry in fs::read_dir(&folder).map_err(told)? {
+        let path = entry.map_err(told)?.path();
+        let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        seeds.push((file, fs::read(&path).map_err(told)?));
+    }
+    seeds.sort();
+    Ok(seeds)
+}

@@ -1,0 +1,127 @@
+//! Whole files, and whole projects of them.
+
+use rye_compiler::compile::{Request, compile};
+use rye_compiler::edit::{Formatted, Refused, format as format_directive, format_data, format_knowledge};
+use rye_compiler::world::Space;
+use rye_engine::scripts::Scripts;
+use rye_grammar::knowledge::KnowledgeFormat;
+use rye_grammar::tool_header::{ScriptReader, ToolLanguage};
+use rye_grammar::{
+    ItemId, SourceId, directive as directives, hooks, knowledge as items, tool_header, xml as elements, yaml,
+};
+
+use super::small::{shown, text};
+use crate::harness::case::check;
+use crate::harness::space::standard_library;
+
+const SOURCE: SourceId = SourceId(0);
+/// Bytes of a project; what a single file of any size does, the other targets ask.
+const MOST: usize = 20_000;
+
+pub fn config(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    let parsed = yaml::parse(SOURCE, text);
+    shown(text, &parsed.errors);
+    let _ = parsed.tree.to_value();
+}
+
+pub fn directive(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    shown(text, &directives::parse(SOURCE, text).errors);
+}
+
+pub fn knowledge(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    for format in [KnowledgeFormat::Markdown, KnowledgeFormat::Yaml] {
+        shown(text, &items::parse(SOURCE, text, format).errors);
+    }
+}
+
+pub fn tool(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    for language in [ToolLanguage::Yaml, ToolLanguage::Shell] {
+        shown(text, &tool_header::parse(SOURCE, text, language, &tool_header::Unread).errors);
+    }
+}
+
+pub fn python(bytes: &[u8]) {
+    script(bytes, &[ToolLanguage::Python]);
+}
+
+pub fn javascript(bytes: &[u8]) {
+    script(bytes, &[ToolLanguage::JavaScript, ToolLanguage::TypeScript]);
+}
+
+fn script(bytes: &[u8], languages: &[ToolLanguage]) {
+    let Some(text) = text(bytes) else { return };
+    for language in languages {
+        shown(text, &Scripts.read(SOURCE, text, *language).errors);
+        shown(text, &tool_header::parse(SOURCE, text, *language, &Scripts).errors);
+    }
+}
+
+pub fn xml(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    shown(text, &elements::parse(SOURCE, text, 0..text.len()).errors);
+}
+
+pub fn hooks_xml(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    let parsed = elements::parse(SOURCE, text, 0..text.len());
+    shown(text, &parsed.errors);
+    if let Some(element) = &parsed.tree {
+        shown(text, &hooks::from_xml(element).errors);
+    }
+}
+
+/// A hook file among the standard library's, checked.
+pub fn hooks_yaml(bytes: &[u8]) {
+    let Some(text) = text(bytes).filter(|text| text.len() < MOST) else { return };
+    whole(&[(".ai/config/agent/hooks.yaml", text)]);
+}
+
+/// Laying out twice is laying out once, and changes no plan.
+pub fn format(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    let layouts: [fn(&str) -> Result<Formatted, Refused>; 3] =
+        [format_directive, format_data, |text| format_knowledge(text, KnowledgeFormat::Markdown)];
+    for layout in layouts {
+        let Ok(once) = layout(text) else { continue };
+        let Ok(twice) = layout(&once.text) else { panic!("what was laid out cannot be laid out again") };
+        assert_eq!(twice.text, once.text);
+    }
+}
+
+/// Files, each behind a line `@@ path`, checked, and the first directive of them planned.
+pub fn project(bytes: &[u8]) {
+    let Some(text) = text(bytes).filter(|text| text.len() < MOST) else { return };
+    let mut files: Vec<(&str, &str)> = Vec::new();
+    for part in text.split("@@ ").skip(1) {
+        let Some((path, content)) = part.split_once('\n') else { continue };
+        if path.starts_with(".ai/") && path.len() < 200 {
+            files.push((path, content));
+        }
+    }
+    whole(&files);
+}
+
+fn whole(files: &[(&str, &str)]) {
+    let mut world = standard_library();
+    for (path, content) in files {
+        world.insert(Space::Project, path, content.as_bytes().to_vec());
+    }
+    let (diagnostics, sources) = check(&world);
+    for diagnostic in diagnostics.iter() {
+        let places = diagnostic.labels();
+        for label in &places {
+            let inside = sources.get(label.span.source).is_some_and(|s| s.text.get(label.span.range()).is_some());
+            assert!(inside, "{}: {label:?} lies outside", diagnostic.code());
+        }
+        assert!(!diagnostic.message().ends_with('.'), "{}", diagnostic.message());
+    }
+    let id = files.iter().find_map(|(path, _)| path.strip_prefix(".ai/directives/")?.strip_suffix(".md"));
+    let Some(id) = id.and_then(|id| ItemId::parse(id).ok()) else { return };
+    let request = Request::new(id);
+    let (one, two) = (compile(&world, &request), compile(&world, &request));
+    assert_eq!(one.value.map(|c| c.plan_id), two.value.map(|c| c.plan_id), "two plans of one project");
+}

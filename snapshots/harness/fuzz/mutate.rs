@@ -1,0 +1,120 @@
+//! Bytes made of other bytes: flipped, cut, doubled, put together, and words that mean something strewn in. The same number
+//! gives the same bytes. Knows nothing of what was reached; libFuzzer does.
+
+/// Numbers that look thrown (`splitmix64`).
+#[derive(Debug, Clone)]
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Below `n`; 0 where `n` is 0.
+    pub fn below(&mut self, n: usize) -> usize {
+        let n = n as u64;
+        self.next().checked_rem(n).and_then(|r| usize::try_from(r).ok()).unwrap_or(0)
+    }
+}
+
+/// The largest input made.
+const MOST: usize = 64 * 1024;
+
+/// Words of the languages, and what has broken parsers before.
+const WORDS: [&str; 48] = [
+    "```xml\n",
+    "```\n",
+    "<directive name=\"a\">",
+    "</directive>",
+    "<hooks>",
+    "<hook id=\"h\" event=\"thread_started\">",
+    "<when>",
+    "]]>",
+    "<![CDATA[",
+    "&lt;",
+    "&#x0;",
+    "---\n",
+    "- ",
+    ": ",
+    "{",
+    "}",
+    "[",
+    "]",
+    "&a ",
+    "*a",
+    "<<: ",
+    "|\n ",
+    "\"",
+    "'",
+    "\\",
+    "${",
+    "${a || \"",
+    "$${",
+    "{input:",
+    "|",
+    "||",
+    "&&",
+    "!",
+    "== ",
+    "in ",
+    "exists(",
+    "-9223372036854775808",
+    "18446744073709551616",
+    "1e400",
+    "\u{0}",
+    "\u{feff}",
+    "\u{202e}",
+    "é",
+    "\r\n",
+    "data: ",
+    "\n\n",
+    "event: ",
+    "rye.*.",
+];
+
+/// A few steps away from one of the seeds.
+pub fn mutate(seeds: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
+    let mut bytes = seeds.get(dice.below(seeds.len())).cloned().unwrap_or_default();
+    for _ in 0..=dice.below(6) {
+        let at = dice.below(bytes.len() + 1);
+        let to = (at + dice.below(24)).min(bytes.len());
+        match dice.below(7) {
+            0 => {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte ^= 1 << dice.below(8);
+                }
+            }
+            1 => drop(bytes.drain(at..to)),
+            2 => {
+                let word = WORDS.get(dice.below(WORDS.len())).copied().unwrap_or_default();
+                bytes.splice(at..at, word.bytes());
+            }
+            3 => {
+                let part = bytes.get(at..to).unwrap_or_default().repeat(1 + dice.below(8));
+                bytes.splice(at..at, part);
+            }
+            4 => bytes.truncate(at),
+            5 => {
+                let other = seeds.get(dice.below(seeds.len())).map(Vec::as_slice).unwrap_or_default();
+                let from = dice.below(other.len() + 1);
+                let part = other.get(from..(from + dice.below(64)).min(other.len())).unwrap_or_default();
+                bytes.splice(at..to, part.iter().copied());
+            }
+            _ => {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte = u8::try_from(dice.below(256)).unwrap_or(0);
+                }
+            }
+        }
+        bytes.truncate(MOST);
+    }
+    bytes
+}

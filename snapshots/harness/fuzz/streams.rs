@@ -1,0 +1,52 @@
+//! What comes from outside while a thread runs: the streams of the four wires, scripts, lines of a record.
+
+use rye_engine::event::EventBody;
+use rye_engine::provider::scripted::Script;
+use rye_engine::provider::sse::Parser;
+use rye_engine::provider::wire::Decode;
+use rye_engine::provider::{anthropic, gemini, openai_chat, openai_responses};
+
+use super::small::text;
+
+/// Through the parser of events, cut in two ways, into every decoder: what is read does not depend on where it was cut.
+pub fn stream(bytes: &[u8]) {
+    decoded::<anthropic::Decoder>(bytes);
+    decoded::<openai_chat::Decoder>(bytes);
+    decoded::<openai_responses::Decoder>(bytes);
+    decoded::<gemini::Decoder>(bytes);
+}
+
+fn decoded<D: Decode + Default>(bytes: &[u8]) {
+    let whole = read::<D>(bytes, bytes.len().max(1));
+    assert_eq!(whole, read::<D>(bytes, 7), "what a reply is depends on where its stream was cut");
+}
+
+fn read<D: Decode + Default>(bytes: &[u8], at_once: usize) -> String {
+    let (mut parser, mut decoder) = (Parser::new(64 * 1024), D::default());
+    for chunk in bytes.chunks(at_once) {
+        let Ok(events) = parser.push(chunk) else { return "refused".into() };
+        for event in &events {
+            decoder.push(event);
+        }
+    }
+    let usage = decoder.usage();
+    format!("{usage:?} {:?}", decoder.finish())
+}
+
+pub fn script(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    if let Err(error) = Script::parse(text) {
+        assert!(!error.to_string().is_empty());
+    }
+}
+
+/// One event as it stands in a record: what is read is written the same way again.
+pub fn transcript(bytes: &[u8]) {
+    let Ok(event) = serde_json::from_slice::<EventBody>(bytes) else { return };
+    let Ok(written) = serde_json::to_string(&event) else { panic!("an event that was read cannot be written") };
+    let again: EventBody = match serde_json::from_str(&written) {
+        Ok(again) => again,
+        Err(error) => panic!("an event that was written cannot be read: {error}"),
+    };
+    assert_eq!(again, event);
+}

@@ -1,0 +1,60 @@
+//! The seeds of every fuzz target, replayed, and a few steps around each: no parser panics over them, and each target is
+//! where libFuzzer looks for it.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::path::Path;
+
+use rye_snapshots::fuzz::mutate::{Dice, mutate};
+use rye_snapshots::fuzz::{TARGETS, Target, seeds};
+
+/// Inputs made of the seeds of a target, beside the seeds themselves.
+const AROUND: usize = 400;
+/// Of a target that checks a project over the whole standard library each time.
+const AROUND_PROJECTS: usize = 40;
+
+#[test]
+fn every_seed_is_survived_and_what_is_near_it() {
+    for target in &TARGETS {
+        let seeds = seeds(target.name).unwrap();
+        assert!(seeds.len() >= 3, "{} has {} seeds", target.name, seeds.len());
+        for (_, bytes) in &seeds {
+            (target.run)(bytes);
+        }
+        around(target, &seeds.into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>());
+    }
+}
+
+fn around(target: &Target, seeds: &[Vec<u8>]) {
+    let mut dice = Dice::new(7);
+    let count = if matches!(target.name, "project" | "hooks_yaml") { AROUND_PROJECTS } else { AROUND };
+    for _ in 0..count {
+        let input = mutate(seeds, &mut dice);
+        let survived = std::panic::catch_unwind(|| (target.run)(&input)).is_ok();
+        assert!(survived, "{} panics over {:?}", target.name, String::from_utf8_lossy(&input));
+    }
+}
+
+#[test]
+fn every_target_has_its_file_and_its_corpus() {
+    assert!(TARGETS.is_sorted_by_key(|target| target.name));
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz");
+    let names = |folder: &str, ending: &str| {
+        let mut names: Vec<String> = fs::read_dir(fuzz.join(folder))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().to_string_lossy().trim_end_matches(ending).to_owned())
+            .collect();
+        names.sort();
+        names
+    };
+    let targets: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
+    assert_eq!(names("fuzz_targets", ".rs"), targets);
+    assert_eq!(names("corpus", ""), targets);
+    let manifest = fs::read_to_string(fuzz.join("Cargo.toml")).unwrap();
+    for target in targets {
+        let file = fs::read_to_string(fuzz.join(format!("fuzz_targets/{target}.rs"))).unwrap();
+        assert!(file.contains(&format!("run(\"{target}\", data)")), "{target}");
+        assert!(manifest.contains(&format!("path = \"fuzz_targets/{target}.rs\"")), "{target}");
+    }
+}

@@ -1,0 +1,64 @@
+//! Pages that say what shows each of their sentences: every case, test and file that the last column of a table names is there.
+
+use std::fs;
+
+use super::house::{root, sources};
+
+/// What there is to be named.
+struct There {
+    sources: Vec<String>,
+}
+
+impl There {
+    fn look() -> Self {
+        let folders = ["grammar", "compiler", "engine", "cli", "snapshots"];
+        let files = folders.iter().flat_map(|folder| sources(&root().join(folder), ".rs"));
+        Self { sources: files.map(|path| fs::read_to_string(path).unwrap()).collect() }
+    }
+
+    /// A case (`topic/name`), a file of this repository, a test.
+    fn has(&self, name: &str) -> bool {
+        if name.contains('/') {
+            let case = root().join("snapshots/cases").join(name).join("expected.snap");
+            return case.is_file() || root().join(name).is_file();
+        }
+        let (function, named) = (format!("fn {name}("), format!("(\"{name}\""));
+        self.sources.iter().any(|text| text.contains(&function) || text.contains(&named))
+    }
+}
+
+/// The rows of a page from a heading on, without the heads of the tables.
+fn rows<'p>(page: &'p str, from: &str) -> Vec<&'p str> {
+    let (_, after) = page.split_once(from).unwrap();
+    let lines: Vec<&str> = after.lines().collect();
+    let is_head = |at: usize| lines.get(at + 1).is_some_and(|next| next.starts_with("|---"));
+    let of_table = |(_, line): &(usize, &&str)| line.starts_with('|') && !line.starts_with("|---");
+    lines.iter().enumerate().filter(of_table).filter(|(at, _)| !is_head(*at)).map(|(_, line)| *line).collect()
+}
+
+fn missing(page: &str, from: &str, least: usize) -> Vec<String> {
+    let text = fs::read_to_string(root().join(page)).unwrap();
+    let rows = rows(&text, from);
+    assert!(rows.len() > least, "the law must see the rows it judges: {}", rows.len());
+    let there = There::look();
+    let mut missing = Vec::new();
+    for row in rows {
+        let shown_by = row.trim_end_matches('|').rsplit(" | ").next().unwrap_or_default();
+        let names: Vec<&str> = shown_by.split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty(), "nothing shows `{row}`");
+        missing.extend(names.into_iter().filter(|name| !there.has(name)).map(|name| format!("{name}: {row}")));
+    }
+    missing
+}
+
+#[test]
+fn every_row_of_the_threat_table_names_what_is_there() {
+    let missing = missing("docs/security.md", "## Threats and their tests", 25);
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+#[test]
+fn every_sentence_of_the_language_names_what_shows_it() {
+    let missing = missing("docs/sentences.md", "# Every sentence", 130);
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}

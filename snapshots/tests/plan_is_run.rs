@@ -1,0 +1,218 @@
+//! Plan = run, for two hundred generated projects: what reaches the model first, the name of the plan a thread is bound to and
+//! the tools it is given are the plan's; the same bytes where nothing is left open, the same bytes around the holes that
+//! only a run can fill where something is. Children too. What a prompt should hold is for the cases to show.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "plan_is_run/generator.rs"]
+mod generator;
+#[path = "plan_is_run/shape.rs"]
+mod shape;
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use generator::{Project, project};
+use rye_compiler::compile::{Compilation, Parent, Request, compile};
+use rye_compiler::diagnostics::Diagnostic;
+use rye_compiler::plan::prompt::Known;
+use rye_compiler::plan::{Pending, Plan, PlannedModel};
+use rye_engine::clock::JumpingClock;
+use rye_engine::engine::{Engine, EngineOptions, Launch, OpenWorld, Providers};
+use rye_engine::event::{EventBody, Head};
+use rye_engine::message::{Turn, text_of};
+use rye_engine::provider::scripted::{Script, Scripted};
+use rye_engine::provider::{self, BoxFuture, CallError, Delta, Provider, Reply};
+use rye_engine::threads::Threads;
+use rye_engine::trust::Trust;
+use rye_grammar::ItemId;
+use shape::fits;
+
+const PROJECTS: u64 = 200;
+const AT_ONCE: usize = 4;
+/// 2026-01-01, in milliseconds since 1970.
+const BEGIN: i64 = 1_767_225_600_000;
+
+/// What happened over all projects, so that nobody tests two hundred times nothing.
+#[derive(Default, Debug)]
+struct Seen {
+    threads: usize,
+    children: usize,
+    /// Openings without a hole, and with one.
+    whole: usize,
+    open: usize,
+    routed: usize,
+}
+
+impl Seen {
+    fn add(&mut self, other: &Self) {
+        self.threads += other.threads;
+        self.children += other.children;
+        self.whole += other.whole;
+        self.open += other.open;
+        self.routed += other.routed;
+    }
+}
+
+/// A script that notes what it is asked.
+struct Noting {
+    script: Scripted,
+    asked: Mutex<Vec<provider::Request>>,
+}
+
+impl Provider for Noting {
+    fn call<'a>(
+        &'a self,
+        request: &'a provider::Request,
+        live: &'a (dyn Fn(Delta) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Reply, CallError>> {
+        self.asked.lock().unwrap().push(request.clone());
+        self.script.call(request, live)
+    }
+}
+
+struct Everywhere(Arc<Noting>);
+
+impl Providers for Everywhere {
+    fn connect(&self, _: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
+        Ok(Arc::clone(&self.0) as Arc<dyn Provider>)
+    }
+}
+
+#[test]
+fn two_hundred_projects_run_as_they_are_planned() {
+    let mut seen = Seen::default();
+    // Most of the time is waiting for the disk.
+    std::thread::scope(|scope| {
+        let part = |first: u64| {
+            move || {
+                let mut seen = Seen::default();
+                for seed in (first..PROJECTS).step_by(AT_ONCE) {
+                    play(seed, &project(seed), &mut seen);
+                }
+                seen
+            }
+        };
+        let parts: Vec<_> = (0..AT_ONCE as u64).map(|first| scope.spawn(part(first))).collect();
+        for part in parts {
+            seen.add(&part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+    });
+    assert!(seen.threads >= 250 && seen.children >= 50, "{seen:?}");
+    assert!(seen.whole >= 50 && seen.open >= 50 && seen.routed >= 10, "{seen:?}");
+}
+
+fn play(seed: u64, made: &Project, seen: &mut Seen) {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().canonicalize().unwrap();
+    for (path, text) in &made.files {
+        let path = place.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let script = Scripted::new(Script::parse(&made.script).unwrap());
+    let noting = Arc::new(Noting { script, asked: Mutex::default() });
+    let mut options = EngineOptions::trusting(&place, None, rye_stdlib::files(), Trust::Everything).unwrap();
+    options.clock = Arc::new(JumpingClock::starting_at(BEGIN));
+    options.asker = None;
+    options.providers = Arc::new(Everywhere(Arc::clone(&noting)));
+    let world = Arc::clone(&options.world);
+    let request = Request::new(ItemId::parse("main").unwrap()).with_inputs(made.inputs.clone());
+    let planned = planned(seed, &world, &request);
+    // The same files come to the same plan.
+    if seed % 8 == 0 {
+        assert_eq!(planned.plan_id, self::planned(seed, &world, &request).plan_id, "{seed}");
+    }
+    run(&place, options, &planned);
+
+    let threads = Threads::open(&place).unwrap();
+    let list = threads.list().unwrap();
+    assert!(!list.is_empty(), "{seed}: nothing ran");
+    for listed in &list {
+        let events = threads.transcript(&listed.row.id).unwrap();
+        let Head { opened: Some(opened), plan_id: Some(plan_id), .. } = Head::of(&events) else {
+            panic!("{seed}: {} never began", listed.row.id)
+        };
+        let parent = opened.parent.as_ref().map(|link| bounds(&threads, &link.thread_id));
+        let compilation = match parent {
+            None => planned.clone(),
+            Some(parent) => {
+                seen.children += 1;
+                let directive = ItemId::parse(&opened.directive).unwrap();
+                let mut request = Request::new(directive).with_inputs(opened.inputs.clone());
+                request.parent = Some(parent);
+                self::planned(seed, &world, &request)
+            }
+        };
+        assert_eq!(plan_id, compilation.plan_id, "{seed}: {} is bound to another plan", listed.row.id);
+        let id = listed.row.id.to_string();
+        let asked = noting.asked.lock().unwrap();
+        let first = asked.iter().find(|request| request.cue.thread == id).unwrap_or_else(|| {
+            let ended = events.iter().find(|e| matches!(e.body, EventBody::Ended(_)));
+            panic!("{seed}: {id} asked nothing: {ended:?}")
+        });
+        sent(seed, &compilation.plan, first, seen);
+    }
+}
+
+fn planned(seed: u64, world: &OpenWorld, request: &Request) -> Compilation {
+    let world = (world)().unwrap();
+    let compiled = compile(&*world, request);
+    let why = || compiled.diagnostics.iter().map(Diagnostic::message).collect::<Vec<_>>().join("\n");
+    compiled.value.clone().unwrap_or_else(|| panic!("{seed}: {} does not compile: {}", request.directive, why()))
+}
+
+fn bounds(threads: &Threads, parent: &str) -> Parent {
+    let id = rye_engine::thread_id::ThreadId::parse(parent).unwrap();
+    threads.parent(&id).unwrap().unwrap().bounds()
+}
+
+fn run(place: &Path, options: EngineOptions, planned: &Compilation) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let engine = Engine::open(place, options).unwrap();
+        engine.start(planned, Launch::default()).await.unwrap().join().await;
+    });
+}
+
+/// A first request against the plan it was made from.
+fn sent(seed: u64, plan: &Plan, first: &provider::Request, seen: &mut Seen) {
+    seen.threads += 1;
+    seen.routed += usize::from(plan.route.is_some());
+    let names = |tools: &[provider::ToolDefinition]| -> Vec<(String, String, String)> {
+        tools.iter().map(|t| (t.name.clone(), t.description.clone(), t.schema.to_string())).collect()
+    };
+    let palette: Vec<(String, String, String)> =
+        plan.palette.iter().map(|t| (t.name.clone(), t.description.clone(), t.schema.to_string())).collect();
+    assert_eq!(names(&first.tools), palette, "{seed}: {} has other tools", plan.directive);
+    let [Turn::User { content }, ..] = first.turns.as_slice() else { panic!("{seed}: no user's turn comes first") };
+    let message = text_of(content);
+    let layers = plan.prompt.system.iter().chain(&plan.prompt.first_message);
+    if layers
+        .clone()
+        .any(|l| l.depends || rye_compiler::plan::prompt::pending(std::slice::from_ref(l)).next().is_some())
+    {
+        seen.open += 1;
+    } else {
+        seen.whole += 1;
+        let opening = plan.prompt.open(&mut Nothing);
+        assert_eq!((&first.system, &message), (&opening.system, &opening.message), "{seed}: {}", plan.directive);
+    }
+    fits(&plan.prompt, &first.system, &message).unwrap_or_else(|why| {
+        panic!("{seed}: {}: {why}\nsystem: {}\nmessage: {message}", plan.directive, first.system)
+    });
+}
+
+/// A plan without a hole asks for nothing.
+struct Nothing;
+
+impl Known for Nothing {
+    fn text(&mut self, hole: &Pending) -> String {
+        panic!("there is a hole: {}", hole.marker())
+    }
+
+    fn fires(&mut self, hook: &str) -> bool {
+        panic!("`{hook}` depends")
+    }
+}

@@ -1,0 +1,256 @@
+//! Projects out of a number: chains, routes, conditions, hooks of both spellings, inputs, suppression, holes and children,
+//! thrown together so that each compiles. The same number gives the same project. What comes of them is not its business.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+
+/// A project and how it is run.
+pub struct Project {
+    /// Path inside the project, and text.
+    pub files: Vec<(String, String)>,
+    /// Of the directive `main`.
+    pub inputs: Map<String, Value>,
+    /// `docs/scripted.md`.
+    pub script: String,
+}
+
+/// Numbers that look thrown (`splitmix64`).
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1))
+    }
+
+    /// Below `n`, which is above 0.
+    pub fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((z ^ (z >> 31)) % n as u64).unwrap()
+    }
+
+    /// Once in `n` throws.
+    pub fn once_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    pub fn one_of<'t>(&mut self, of: &[&'t str]) -> &'t str {
+        of[self.below(of.len())]
+    }
+}
+
+const NOTES: usize = 6;
+
+const WORDS: [&str; 16] = [
+    "amber",
+    "birch",
+    "`code`",
+    "dänisch",
+    "</directive>",
+    "ember",
+    "${thread_id}",
+    "$${",
+    "\\{input:topic}",
+    "<b>",
+    "ōsaka",
+    "\"quoted\"",
+    "100 %",
+    "a\tb",
+    "</Note>",
+    "last",
+];
+
+/// Conditions in both spellings: what is known of them, what only a run knows, what is always and never so.
+const CONDITIONS: [&str; 14] = [
+    "'directive == \"main\"'",
+    "'directive != \"main\"'",
+    "'inputs.topic == \"tea\"'",
+    "'inputs.count >= 3 || !(inputs.topic contains \"e\")'",
+    "'exists(inputs.topic) && length(inputs.topic) > 3'",
+    "'model matches \"^claude\"'",
+    "'category == \"\" or category == \"parts\"'",
+    "'limits.turns > 5 && limits.spend <= 0.5'",
+    "'depth > 0'",
+    "'thread_id contains \"main\"'",
+    "{ path: directive, op: in, value: [main, other] }",
+    "{ any: [ { path: inputs.count, op: gt, value: 4 }, { path: directive, value: helper } ] }",
+    "{ not: { path: inputs.topic, op: exists } }",
+    "{ all: [ { path: capabilities_summary, op: exists }, { path: parent_thread_id, op: exists, value: false } ] }",
+];
+
+/// The conditions that every event has the facts for.
+const ANYWHERE: usize = 8;
+
+pub fn project(seed: u64) -> Project {
+    let dice = &mut Dice::new(seed);
+    let mut files: Vec<(String, String)> = (0..NOTES).map(|n| note(dice, n)).collect();
+    let has_child = dice.once_in(2);
+    let has_outputs = dice.once_in(3);
+    let links = 1 + dice.below(4);
+    for link in 0..links - 1 {
+        let parent = match link.checked_sub(1) {
+            Some(above) => format!("parts/base{above}"),
+            None if dice.once_in(2) => "rye/agent/core/base".to_owned(),
+            None => String::new(),
+        };
+        files.push(directive(dice, &format!("parts/base{link}"), &parent, "", "Never sent."));
+    }
+    files.push(directive(dice, "parts/other", "", "", "Never sent either."));
+    let parent = links.checked_sub(2).map(|above| format!("parts/base{above}")).unwrap_or_default();
+    let mut interface = String::from(
+        "  <inputs>\n    <input name=\"topic\" type=\"string\" required=\"true\">what about</input>\n    \
+         <input name=\"count\" type=\"integer\" default=\"2\">how many</input>\n    \
+         <input name=\"spare\" type=\"string\">perhaps</input>\n  </inputs>\n",
+    );
+    if has_outputs {
+        interface.push_str(
+            "  <outputs><output name=\"answer\" type=\"string\" required=\"true\">what was found</output></outputs>\n",
+        );
+    }
+    let body = format!(
+        "Write {{input:count}} lines about {{input:topic}} {}\nand {{input:spare?}}, {{input:spare:or nothing}} {}",
+        sentence(dice),
+        sentence(dice)
+    );
+    files.push(directive(dice, "main", &parent, &interface, &body));
+    let helper = format!("Help a little. {}", sentence(dice));
+    let above = if dice.once_in(2) { "parts/other" } else { "" };
+    files.push(directive(dice, "helper", above, "", &helper));
+    files.push((".ai/config/agent/hooks.yaml".into(), hooks(dice)));
+    files.push(("plain.txt".into(), format!("{}\n", sentence(dice))));
+    let mut inputs = Map::from_iter([(
+        "topic".to_owned(),
+        json!(dice.one_of(&["tea", "${turn}", "</directive> {input:count}", "ß"])),
+    )]);
+    if dice.once_in(2) {
+        inputs.insert("count".into(), json!(dice.below(7)));
+    }
+    if dice.once_in(3) {
+        inputs.insert("spare".into(), json!(sentence(dice)));
+    }
+    Project { files, inputs, script: script(has_child, has_outputs) }
+}
+
+fn sentence(dice: &mut Dice) -> String {
+    let words: Vec<&str> = (0..2 + dice.below(6)).map(|_| dice.one_of(&WORDS)).collect();
+    // A fallback that begins with what is a hole anywhere else is text here as well.
+    words.join(" ")
+}
+
+fn note(dice: &mut Dice, n: usize) -> (String, String) {
+    let name = if dice.once_in(3) { "name: Note\n" } else { "" };
+    let holes = [
+        "${directive}",
+        "${inputs.topic}",
+        "${thread_id}",
+        "${nothing.here || \"none\"}",
+        "${inputs.count || \"many\"}",
+        "{input:topic}",
+        "",
+    ];
+    let text = format!("Note {n}: {} {} {}", sentence(dice), dice.one_of(&holes), dice.one_of(&holes));
+    (format!(".ai/knowledge/notes/n{n}.md"), format!("---\n{name}description: Note {n}.\n---\n\n{text}\n"))
+}
+
+fn directive(dice: &mut Dice, id: &str, parent: &str, interface: &str, body: &str) -> (String, String) {
+    let name = id.rsplit('/').next().unwrap();
+    let extends = if parent.is_empty() { String::new() } else { format!(" extends=\"{parent}\"") };
+    let mut metadata = String::new();
+    if !dice.once_in(4) {
+        metadata.push_str("    <context>");
+        for place in ["system", "before", "after"] {
+            for _ in 0..dice.below(3) {
+                let _ = write!(metadata, "<{place}>notes/n{}</{place}>", dice.below(NOTES));
+            }
+        }
+        if dice.once_in(3) {
+            let _ = write!(
+                metadata,
+                "<suppress>{}</suppress>",
+                dice.one_of(&["notes/n1", "notes/n4", "hook0", "hook3", "rye/agent/core/Identity"])
+            );
+        }
+        // The library's own text about a thread has holes in every thread.
+        if matches!(name, "main" | "helper") && !dice.once_in(3) {
+            metadata.push_str("<suppress>ctx_environment</suppress>");
+        }
+        metadata.push_str("</context>\n");
+    }
+    if name == "main" {
+        metadata.push_str("    <permissions><execute><directive>helper</directive><tool>rye.file-system.read</tool></execute><fetch><knowledge>notes.*</knowledge></fetch></permissions>\n    <nudge>never</nudge>\n");
+    } else if dice.once_in(4) {
+        metadata.push_str("    <permissions><execute><tool>rye.file-system.read</tool></execute></permissions>\n");
+    }
+    if dice.once_in(4) {
+        let _ = writeln!(metadata, "    <limits turns=\"{}\" spend=\"0.2\"/>", 4 + dice.below(8));
+    }
+    if dice.once_in(3) {
+        let _ = writeln!(
+            metadata,
+            "    <hooks><hook id=\"own_{name}\" event=\"thread_started\" position=\"{}\" wrap=\"{}\"><when>{}</when><fetch item_type=\"knowledge\" item_id=\"notes/n{}\"/></hook></hooks>",
+            dice.one_of(&["before", "after"]),
+            dice.one_of(&["true", "false"]),
+            dice.one_of(&["true", "directive contains \"a\"", "depth == 0", "limits.turns &lt; 9"]),
+            dice.below(NOTES),
+        );
+    }
+    let text = format!(
+        "# {name}\n\n```xml\n<directive name=\"{name}\" version=\"1.0.0\"{extends}>\n  <metadata>\n    <description>The {name}.</description>\n{metadata}  </metadata>\n{interface}</directive>\n```\n\n{body}\n"
+    );
+    (format!(".ai/directives/{id}.md"), text)
+}
+
+fn hooks(dice: &mut Dice) -> String {
+    let mut text = String::from("hooks:\n");
+    if dice.once_in(3) {
+        let condition = dice.one_of(&["'inputs.topic == \"tea\"'", "'directive == \"helper\"'", "'inputs.count > 2'"]);
+        let _ = write!(
+            text,
+            "  - id: route\n    event: resolve_extends\n    condition: {condition}\n    action: {{ set_extends: parts/other }}\n"
+        );
+    }
+    for n in 0..1 + dice.below(6) {
+        let event = dice.one_of(&["thread_started", "thread_started", "build_system_prompt", "thread_continued"]);
+        let _ =
+            write!(text, "  - id: hook{n}\n    event: {event}\n    position: {}\n", dice.one_of(&["before", "after"]));
+        if dice.once_in(3) {
+            let _ = writeln!(text, "    layer: {}", dice.one_of(&["0", "1", "2.5", "3"]));
+        }
+        if dice.once_in(3) {
+            text.push_str("    wrap: false\n");
+        }
+        if !dice.once_in(3) {
+            let known = if event == "thread_started" { CONDITIONS.len() } else { ANYWHERE };
+            let _ = writeln!(text, "    condition: {}", CONDITIONS[dice.below(known)]);
+        }
+        if event == "thread_started" && dice.once_in(4) {
+            text.push_str("    action: { primary: execute, item_type: tool, item_id: rye/file-system/read, params: { path: plain.txt } }\n");
+        } else {
+            let _ = writeln!(
+                text,
+                "    action: {{ primary: fetch, item_type: knowledge, item_id: notes/n{} }}",
+                dice.below(NOTES)
+            );
+        }
+    }
+    text
+}
+
+fn script(has_child: bool, has_outputs: bool) -> String {
+    let mut text = String::from("threads:\n  helper:\n    - Helped.\n    - Helped again.\n  main:\n");
+    if has_child {
+        text.push_str(
+            "    - tool_calls:\n        - { name: rye_execute, input: { item_type: directive, item_id: helper } }\n",
+        );
+    }
+    if has_outputs {
+        text.push_str(
+            "    - tool_calls:\n        - { name: rye_directive_return, input: { status: success, answer: found } }\n",
+        );
+    }
+    text.push_str("    - Done.\n    - Done again.\nsteps:\n  - Done.\n");
+    text
+}
