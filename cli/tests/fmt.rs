@@ -49,3 +49,21 @@ fn the_examples_and_the_starter_are_laid_out() {
     let done = place.rye(&["fmt", "--check"]);
     assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
 }
+
+#[test]
+fn yaml_and_knowledge_keep_their_comments_and_lose_their_blanks() {
+    let place = Place::new();
+    let hooks = "# all of them  \nhooks:\n\n\n\n  - { id: a, event: thread_started, action: { primary: load, item_type: knowledge, item_id: n } }   \n";
+    place.write(".ai/config/agent/hooks.yaml", hooks);
+    place.write(".ai/knowledge/n.md", "---\nname: Note  \n---\n\nA line  \nof two.\n\n\n");
+    place.write(".ai/knowledge/agent/threads/x/y.md", "An export.  \n\n\n");
+    let check = place.rye(&["fmt", "--check"]);
+    assert_eq!(check.code, Some(1), "{}", check.stdout);
+    let (code, done) = place.json(&["fmt"]);
+    assert_eq!((code, done["files"].as_u64()), (Some(0), Some(2)));
+    let tidy = "# all of them\nhooks:\n\n  - { id: a, event: thread_started, action: { primary: fetch, item_type: knowledge, item_id: n } }\n";
+    assert_eq!(place.read(".ai/config/agent/hooks.yaml"), tidy);
+    assert_eq!(place.read(".ai/knowledge/n.md"), "---\nname: Note\n---\n\nA line  \nof two.\n");
+    assert_eq!(place.read(".ai/knowledge/agent/threads/x/y.md"), "An export.  \n\n\n");
+    assert_eq!(place.rye(&["fmt", "--check"]).code, Some(0));
+}

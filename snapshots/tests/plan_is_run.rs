@@ -82,28 +82,28 @@ impl Providers for Everywhere {
 
 #[test]
 fn two_hundred_projects_run_as_they_are_planned() {
-    let mut seen = Seen::default();
+    let mut counts = Seen::default();
     // Most of the time is waiting for the disk.
     std::thread::scope(|scope| {
         let part = |first: u64| {
             move || {
-                let mut seen = Seen::default();
+                let mut counts = Seen::default();
                 for seed in (first..PROJECTS).step_by(AT_ONCE) {
-                    play(seed, &project(seed), &mut seen);
+                    play(seed, &project(seed), &mut counts);
                 }
-                seen
+                counts
             }
         };
         let parts: Vec<_> = (0..AT_ONCE as u64).map(|first| scope.spawn(part(first))).collect();
         for part in parts {
-            seen.add(&part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            counts.add(&part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
     });
-    assert!(seen.threads >= 250 && seen.children >= 50, "{seen:?}");
-    assert!(seen.whole >= 50 && seen.open >= 50 && seen.routed >= 10, "{seen:?}");
+    assert!(counts.threads >= 250 && counts.children >= 50, "{counts:?}");
+    assert!(counts.whole >= 50 && counts.open >= 50 && counts.routed >= 10, "{counts:?}");
 }
 
-fn play(seed: u64, made: &Project, seen: &mut Seen) {
+fn play(seed: u64, made: &Project, counts: &mut Seen) {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().canonicalize().unwrap();
     for (path, text) in &made.files {
@@ -121,7 +121,7 @@ fn play(seed: u64, made: &Project, seen: &mut Seen) {
     let request = Request::new(ItemId::parse("main").unwrap()).with_inputs(made.inputs.clone());
     let planned = planned(seed, &world, &request);
     // The same files come to the same plan.
-    if seed % 8 == 0 {
+    if seed.is_multiple_of(8) {
         assert_eq!(planned.plan_id, self::planned(seed, &world, &request).plan_id, "{seed}");
     }
     run(&place, options, &planned);
@@ -138,7 +138,7 @@ fn play(seed: u64, made: &Project, seen: &mut Seen) {
         let compilation = match parent {
             None => planned.clone(),
             Some(parent) => {
-                seen.children += 1;
+                counts.children += 1;
                 let directive = ItemId::parse(&opened.directive).unwrap();
                 let mut request = Request::new(directive).with_inputs(opened.inputs.clone());
                 request.parent = Some(parent);
@@ -152,7 +152,7 @@ fn play(seed: u64, made: &Project, seen: &mut Seen) {
             let ended = events.iter().find(|e| matches!(e.body, EventBody::Ended(_)));
             panic!("{seed}: {id} asked nothing: {ended:?}")
         });
-        sent(seed, &compilation.plan, first, seen);
+        sent(seed, &compilation.plan, first, counts);
     }
 }
 
@@ -177,9 +177,9 @@ fn run(place: &Path, options: EngineOptions, planned: &Compilation) {
 }
 
 /// A first request against the plan it was made from.
-fn sent(seed: u64, plan: &Plan, first: &provider::Request, seen: &mut Seen) {
-    seen.threads += 1;
-    seen.routed += usize::from(plan.route.is_some());
+fn sent(seed: u64, plan: &Plan, first: &provider::Request, counts: &mut Seen) {
+    counts.threads += 1;
+    counts.routed += usize::from(plan.route.is_some());
     let names = |tools: &[provider::ToolDefinition]| -> Vec<(String, String, String)> {
         tools.iter().map(|t| (t.name.clone(), t.description.clone(), t.schema.to_string())).collect()
     };
@@ -193,9 +193,9 @@ fn sent(seed: u64, plan: &Plan, first: &provider::Request, seen: &mut Seen) {
         .clone()
         .any(|l| l.depends || rye_compiler::plan::prompt::pending(std::slice::from_ref(l)).next().is_some())
     {
-        seen.open += 1;
+        counts.open += 1;
     } else {
-        seen.whole += 1;
+        counts.whole += 1;
         let opening = plan.prompt.open(&mut Nothing);
         assert_eq!((&first.system, &message), (&opening.system, &opening.message), "{seed}: {}", plan.directive);
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use rye_compiler::edit::{Formatted, Refused, format, format_data, format_knowledge};
-use rye_compiler::world::{ItemKind, Space, World};
+use rye_compiler::world::{Entry, ItemKind, Space, World};
 use rye_grammar::knowledge::KnowledgeFormat;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -120,7 +120,7 @@ type Layout = fn(&str) -> Result<Formatted, Refused>;
 
 /// How a file is laid out; `None` for scripts.
 fn layout(kind: ItemKind, path: &str) -> Option<Layout> {
-    let is_yaml = path.ends_with(".yaml") || path.ends_with(".yml");
+    let is_yaml = matches!(path.rsplit_once('.'), Some((_, "yaml" | "yml")));
     match kind {
         ItemKind::Directive => Some(format),
         ItemKind::Knowledge if is_yaml => Some(|text| format_knowledge(text, KnowledgeFormat::Yaml)),

@@ -80,10 +80,12 @@ pub fn hooks_yaml(bytes: &[u8]) {
     whole(&[(".ai/config/agent/hooks.yaml", text)]);
 }
 
-/// Laying out twice is laying out once, and changes no plan.
+type Layout = fn(&str) -> Result<Formatted, Refused>;
+
+/// Laying out twice is laying out once.
 pub fn format(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
-    let layouts: [fn(&str) -> Result<Formatted, Refused>; 3] =
+    let layouts: [Layout; 3] =
         [format_directive, format_data, |text| format_knowledge(text, KnowledgeFormat::Markdown)];
     for layout in layouts {
         let Ok(once) = layout(text) else { continue };
@@ -108,7 +110,7 @@ pub fn project(bytes: &[u8]) {
 fn whole(files: &[(&str, &str)]) {
     let mut world = standard_library();
     for (path, content) in files {
-        world.insert(Space::Project, path, content.as_bytes().to_vec());
+        world.insert(Space::Project, path, content);
     }
     let (diagnostics, sources) = check(&world);
     for diagnostic in diagnostics.iter() {

@@ -212,7 +212,7 @@ fn hooks(dice: &mut Dice) -> String {
             "  - id: route\n    event: resolve_extends\n    condition: {condition}\n    action: {{ set_extends: parts/other }}\n"
         );
     }
-    for n in 0..1 + dice.below(6) {
+    for n in 0..=dice.below(6) {
         let event = dice.one_of(&["thread_started", "thread_started", "build_system_prompt", "thread_continued"]);
         let _ =
             write!(text, "  - id: hook{n}\n    event: {event}\n    position: {}\n", dice.one_of(&["before", "after"]));
