@@ -189,6 +189,7 @@ fn a_missing_key_names_its_variable_and_the_way_without_one() {
     let done = place.rye(&["run", "hello", "--model", "anthropic/fast"]);
     assert_eq!(done.code, Some(1), "{}", done.stderr);
     assert!(done.stderr.contains("ANTHROPIC_API_KEY") && done.stderr.contains("scripted"), "{}", done.stderr);
+    assert!(done.stderr.contains("error: authentication: no key for provider"), "{}", done.stderr);
 }
 
 #[test]

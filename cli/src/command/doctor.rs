@@ -25,6 +25,7 @@ use crate::args::{Format, Global};
 use crate::exit::Exit;
 use crate::report::{Report, printable};
 use crate::space::{self, Spaces};
+use crate::view::count;
 
 #[derive(Debug, Args)]
 pub struct DoctorArgs {}
@@ -199,10 +200,10 @@ impl Findings {
         if refused.is_empty() {
             self.fine(
                 "signing",
-                format!("`signing.require` is `{policy}`; {signed} files are signed, all of them rightly"),
+                format!("`signing.require` is `{policy}`; {} signed, all of them rightly", are(signed)),
             );
         } else {
-            let text = format!("{} files are never read: {}", refused.len(), shown(&refused));
+            let text = format!("{} never read: {}", are(refused.len()), shown(&refused));
             self.wrong("signing", text, Some("`rye verify` says why; `rye sign` signs what you meant to change"));
         }
     }
@@ -213,11 +214,12 @@ impl Findings {
         let missing = trust.now().and_then(|now| Ok(now.missing(&all)?.len()));
         match missing {
             Ok(0) => {
-                let text = format!("{} things that this project executes by itself, all trusted", all.len());
+                let text =
+                    format!("{} that this project executes by itself, all trusted", count_of(all.len(), "thing"));
                 self.fine("trust", text);
             }
             Ok(count) => {
-                let text = format!("this project would execute {count} things that you do not trust yet");
+                let text = format!("this project would execute {} that you do not trust yet", count_of(count, "thing"));
                 self.add("trust", State::Note, text, Some("`rye trust --list` shows them, `rye trust` allows them"));
             }
             Err(error) => self.wrong("trust", error.to_string(), None),
@@ -238,7 +240,7 @@ impl Findings {
     fn store(&mut self, spaces: &Spaces) {
         let read = Threads::open(&spaces.project).and_then(|threads| threads.list());
         match read {
-            Ok(threads) => self.fine("store", format!("{} threads in .ai/state", threads.len())),
+            Ok(threads) => self.fine("store", format!("{} in .ai/state", count_of(threads.len(), "thread"))),
             Err(error) => {
                 let fix = "nothing else may hold `.ai/state`; where the registry is lost, threads are read from their records";
                 self.wrong("store", format!("the record of threads cannot be read: {error}"), Some(fix));
@@ -248,7 +250,12 @@ impl Findings {
 
     fn project(&mut self, world: &dyn World) {
         let report = check(world, &Selection::All);
-        let text = format!("{} errors and {} warnings in {} files", report.errors(), report.warnings(), report.files);
+        let text = format!(
+            "{} and {} in {}",
+            count_of(report.errors(), "error"),
+            count_of(report.warnings(), "warning"),
+            count_of(report.files, "file")
+        );
         if report.errors() > 0 {
             self.wrong("project", text, Some("`rye check` shows them"));
         } else {
@@ -335,4 +342,12 @@ fn show(findings: Vec<Finding>, walls: Vec<WallOutput>, report: &Report) -> Resu
         report.line(&printable(&text))?;
     }
     Ok(())
+}
+
+fn count_of(n: usize, one: &str) -> String {
+    count(n as u64, one)
+}
+
+fn are(files: usize) -> String {
+    if files == 1 { "1 file is".to_owned() } else { format!("{files} files are") }
 }

@@ -192,7 +192,7 @@ pub fn built_in() -> Value {
             {"id": "quota_exceeded", "category": "permanent",
              "match": code("(?i)quota|billing|insufficient_(funds|credit|balance)|credit_balance|payment_required")},
             {"id": "authentication", "category": "permanent",
-             "match": code("(?i)authentication|invalid_api_key|api_key_invalid|unauthorized|unauthenticated|permission_(denied|error)|forbidden|account_(deactivated|suspended|disabled)")},
+             "match": code("(?i)authentication|missing_key|invalid_api_key|api_key_invalid|unauthorized|unauthenticated|permission_(denied|error)|forbidden|account_(deactivated|suspended|disabled)")},
             {"id": "rate_limited", "category": "rate_limited", "match": "status == 429"},
             {"id": "overloaded", "category": "transient", "match": "status == 529"},
             {"id": "request_conflict", "category": "transient", "match": "status in [408, 409, 425]"},
