@@ -2,7 +2,7 @@
 // inspector's command line. Prints one line a scenario and `N passed, N failed` at the end.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -12,6 +12,9 @@ const RYE = process.argv[2];
 const HERE = dirname(fileURLToPath(import.meta.url));
 const bin = (name) => join(HERE, "node_modules/.bin", name);
 const TIME_LIMIT_MS = 120_000;
+
+/** Where a server's own code lies, which its wall has to let it read. */
+const needs = { read: [join(HERE, "node_modules")] };
 
 function project(servers, directive, script) {
   const root = realpathSync(mkdtempSync(join(tmpdir(), "rye-mcp-")));
@@ -54,8 +57,11 @@ async function fine(root, args) {
   return done.stdout;
 }
 
-/** Lists, trusts, runs; answers the events of the run. */
+/** Trusts the server, lists, trusts the tools, runs; answers the events of the run. */
 async function called(root, server, wanted) {
+  const refused = await run(root, RYE, ["mcp", "refresh", server]);
+  assert.equal(refused.code, 5, refused.stderr);
+  await fine(root, ["trust"]);
   const made = await fine(root, ["mcp", "refresh", server]);
   for (const id of wanted) assert.match(made, new RegExp(`^\\+ mcp/${server}/${id}$`, "m"));
   await fine(root, ["check"]);
@@ -88,7 +94,7 @@ const EVERYTHING = (server) =>
 const SCENARIOS = {
   "server-everything over stdio": async () => {
     const root = project(
-      () => ({ every: { command: "node", args: [bin("mcp-server-everything"), "stdio"] } }),
+      () => ({ every: { command: "node", args: [bin("mcp-server-everything"), "stdio"], needs } }),
       "<tool>mcp.every.echo</tool><tool>mcp.every.get-sum</tool>",
       () => EVERYTHING("every").replaceAll("get-sum", "get_sum"),
     );
@@ -120,16 +126,21 @@ const SCENARIOS = {
   },
   "server-filesystem over stdio": async () => {
     const root = project(
-      (root) => ({ files: { command: "node", args: [bin("mcp-server-filesystem"), root] } }),
-      "<tool>mcp.files.read_text_file</tool>",
+      (root) => ({ files: { command: "node", args: [bin("mcp-server-filesystem"), root, "/etc"], needs } }),
+      "<tool>mcp.files.read_text_file</tool><tool>mcp.files.write_file</tool>",
       (root) =>
         "steps:\n" +
         `  - tool_calls: [{ name: mcp_files_read_text_file, input: { path: ${JSON.stringify(join(root, "note.txt"))} } }]\n` +
-        "  - tool_calls: [{ name: mcp_files_read_text_file, input: { path: /etc/passwd } }]\n  - done\n",
+        "  - tool_calls: [{ name: mcp_files_read_text_file, input: { path: /usr/lib/os-release } }]\n" +
+        "  - tool_calls: [{ name: mcp_files_read_text_file, input: { path: /etc/shadow } }]\n" +
+        `  - tool_calls: [{ name: mcp_files_write_file, input: { path: ${JSON.stringify(join(root, "new.txt"))}, content: x } }]\n  - done\n`,
     );
     const events = await called(root, "files", ["read_text_file", "write_file"]);
     assert.match(events, /the note/);
+    // What the server itself refuses, and what it would do if its wall let it.
     assert.match(events, /Access denied/);
+    assert.equal(events.match(/EACCES: permission denied/g)?.length, 2, events);
+    assert.ok(!existsSync(join(root, "new.txt")));
     return root;
   },
   "the inspector against rye mcp serve": async () => {

@@ -48,6 +48,15 @@ fn items_are_made_and_changes_are_shown() {
     let Some(place) = place() else { return };
     let (_, listed) = place.json(&["mcp", "list"]);
     assert_eq!((&listed[0]["server"], &listed[0]["items"]), (&json!("my_math"), &json!([])));
+    // Nothing of a project is started before its user says so.
+    let asked = place.rye(&["mcp", "refresh"]);
+    assert_eq!(asked.code, Some(5), "{}", asked.stderr);
+    assert!(
+        asked.stderr.contains("server my_math  starts the MCP server `my_math`: python3 server.py"),
+        "{}",
+        asked.stderr
+    );
+    place.fine(&["trust"]);
     let dry = place.rye(&["mcp", "refresh", "--dry-run"]);
     assert_eq!((dry.code, dry.stdout.trim()), (Some(1), "+ mcp/my_math/double_it"));
     assert!(!place.project().join(".ai/tools/mcp").exists());
@@ -59,6 +68,8 @@ fn items_are_made_and_changes_are_shown() {
     assert_eq!((code, &drift[0]["changes"]["changed"]), (Some(1), &json!(["mcp/my_math/double_it"])));
     assert_eq!(place.rye(&["mcp", "refresh", "other"]).code, Some(2));
     place.write(".mcp.json", r#"{"mcpServers": {"gone": {"command": "no-such-program"}}}"#);
+    assert_eq!(place.rye(&["mcp", "refresh"]).code, Some(5));
+    place.fine(&["trust"]);
     let gone = place.rye(&["mcp", "refresh"]);
     assert!(gone.code == Some(1) && gone.stderr.contains("cannot be reached"), "{}", gone.stderr);
     place.write(".mcp.json", "{");
@@ -68,6 +79,7 @@ fn items_are_made_and_changes_are_shown() {
 #[test]
 fn a_run_calls_a_tool_of_a_server() {
     let Some(place) = place() else { return };
+    place.fine(&["trust"]);
     place.fine(&["mcp", "refresh"]);
     place.write(
         ".ai/directives/math.md",
@@ -82,8 +94,14 @@ fn a_run_calls_a_tool_of_a_server() {
     let ran = place.rye(&["run", "math", "--script", "script.yaml", "--events", "--format", "json"]);
     assert_eq!(ran.code, Some(0), "{}\n{}", ran.stdout, ran.stderr);
     assert!(ran.stdout.contains("42"), "{}", ran.stdout);
+    // The server's program is a file of the project: a change of it asks again.
+    place.write("server.py", &format!("{SERVER}\n"));
+    assert_eq!(place.rye(&["run", "math", "--script", "script.yaml"]).code, Some(5));
+    place.write("server.py", SERVER);
     // Another program under the same name is not started, whatever its items say.
     place.write(".mcp.json", r#"{"mcpServers": {"my math": {"command": "python3", "args": ["-u", "server.py"]}}}"#);
+    assert_eq!(place.rye(&["run", "math", "--script", "script.yaml"]).code, Some(5));
+    place.fine(&["trust"]);
     let other = place.rye(&["run", "math", "--script", "script.yaml", "--events", "--format", "json"]);
     assert!(other.stdout.contains("are not what they were when its tools were listed"), "{}", other.stdout);
 }

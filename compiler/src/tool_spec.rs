@@ -50,8 +50,32 @@ pub enum ToolKind {
     /// One request.
     Http(HttpSpec),
     /// A tool of an MCP server, under the server's own name. `sha256` is of its definition when it was listed,
-    /// `server_sha256` of what the settings said then of how the server is reached.
-    Mcp { server: String, tool: String, sha256: String, server_sha256: String },
+    /// `server_sha256` of what the settings said then of how the server is reached; `runs` says the same for people.
+    Mcp { server: String, tool: String, sha256: String, server_sha256: String, runs: String, wall: ServerWall },
+}
+
+/// What stands between an MCP server and the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServerWall {
+    /// It is asked over the net: nothing is started here.
+    Net,
+    /// Its program runs behind the wall of every tool's program.
+    Process,
+    /// Its program may do whatever the user may: its settings say `wall: none`.
+    None,
+}
+
+impl ServerWall {
+    pub const ALL: [Self; 3] = [Self::Net, Self::Process, Self::None];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Net => "net",
+            Self::Process => "process",
+            Self::None => "none",
+        }
+    }
 }
 
 /// What runs a script.

@@ -14,7 +14,7 @@ use crate::item::{Items, Tool};
 use crate::lower::HookTrace;
 use crate::plan::{Place, Plan, PlannedModel};
 use crate::semantics::hook_point;
-use crate::tool_spec::{ToolKind, holes};
+use crate::tool_spec::{ServerWall, ToolKind, holes};
 use crate::world::{ItemKind, Space};
 
 pub use workspace::of_workspace;
@@ -57,6 +57,8 @@ pub struct Executes {
 pub enum ExecutesKind {
     Hook,
     Tool,
+    /// An MCP server; only the command line lists these, for their settings are no item.
+    Server,
     Provider,
     Risk,
 }
@@ -66,6 +68,7 @@ impl ExecutesKind {
         match self {
             Self::Hook => "hook",
             Self::Tool => "tool",
+            Self::Server => "server",
             Self::Provider => "provider",
             Self::Risk => "risk",
         }
@@ -140,7 +143,7 @@ pub fn of_tool(tool: &Tool, sha256: String, sources: &Sources) -> Option<Execute
         ToolKind::Script { .. } => ("runs its own code".to_owned(), Vec::new()),
         ToolKind::Http(_) if spec.environment.is_empty() => return None,
         ToolKind::Http(http) => (format!("sends requests to {}", http.url), Vec::new()),
-        ToolKind::Mcp { server, .. } => (format!("starts or asks the MCP server `{server}`"), Vec::new()),
+        ToolKind::Mcp { server, runs, wall, .. } => (of_server(server, runs, *wall), Vec::new()),
     };
     Some(Executes {
         kind: ExecutesKind::Tool,
@@ -150,6 +153,15 @@ pub fn of_tool(tool: &Tool, sha256: String, sources: &Sources) -> Option<Execute
         programs,
         place: sources.get(file.source).map(|source| Place { file: source.path.to_string(), line: 1, column: 1 }),
     })
+}
+
+/// What becomes of an MCP server, for people.
+pub fn of_server(server: &str, runs: &str, wall: ServerWall) -> String {
+    match wall {
+        ServerWall::Net => format!("asks the MCP server `{server}` at {runs}"),
+        ServerWall::Process => format!("starts the MCP server `{server}`: {runs}"),
+        ServerWall::None => format!("starts the MCP server `{server}` with NO WALL: {runs}"),
+    }
 }
 
 /// Whether a hook runs only where the project is trusted: a file of the project makes it execute or sign.
@@ -237,7 +249,7 @@ fn subjects(plan: &Plan, kind: ItemKind, ids: &[&str]) -> Vec<Subject> {
 }
 
 /// On one line, without anything that could steer a terminal. What is long enough to hide something says how long.
-fn line(text: &str) -> String {
+pub fn line(text: &str) -> String {
     let text = clean(text, "\u{fffd}").replace('\t', " ");
     if text.chars().count() <= LONGEST {
         return text;

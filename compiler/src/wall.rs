@@ -7,10 +7,12 @@ use crate::item::Items;
 use crate::plan::{Grant, PaletteTool, Plan};
 use crate::primary::{ItemType, Primary, capability};
 use crate::semantics::capability::CapabilitySet;
-use crate::tool_spec::ToolKind;
+use crate::tool_spec::{ServerWall, ToolKind};
 
 /// Tools that are compiled in and touch files through handles of the project's folder.
 const FILE_TOOLS: [&str; 7] = ["read", "write", "edit", "ls", "glob", "grep", "knowledge_write"];
+/// Those that send requests.
+const REQUEST_TOOLS: [&str; 1] = ["web_fetch"];
 /// Those that start programs.
 const PROCESS_TOOLS: [&str; 5] = ["bash", "git_status", "git_diff", "git_log", "git_show"];
 
@@ -22,7 +24,8 @@ pub struct ToolWall {
     pub kind: WallKind,
     /// Folders of the project that its process may write, beside its own scratch folder.
     pub write: Vec<String>,
-    /// Hosts that are granted; with any, the whole network is open: kernels do not tell hosts apart.
+    /// Hosts that are granted. The engine's own requests go nowhere else; for a process any of them opens the whole
+    /// network: kernels do not tell hosts apart.
     pub net: Vec<String>,
 }
 
@@ -33,8 +36,12 @@ pub enum WallKind {
     Engine,
     /// Files of the project, through handles.
     Files,
+    /// Requests that the engine sends, to granted hosts alone.
+    Requests,
     /// A process of its own, in a sandbox.
     Process,
+    /// The program of an MCP server whose settings say `wall: none`: it may do whatever the user may.
+    None,
 }
 
 impl WallKind {
@@ -42,10 +49,16 @@ impl WallKind {
     pub fn of(kind: &ToolKind) -> Self {
         match kind {
             ToolKind::Command { .. } | ToolKind::Script { .. } => Self::Process,
+            ToolKind::Http(_) => Self::Requests,
+            ToolKind::Builtin { name } if REQUEST_TOOLS.contains(&name.as_str()) => Self::Requests,
             ToolKind::Builtin { name } if PROCESS_TOOLS.contains(&name.as_str()) => Self::Process,
             ToolKind::Builtin { name } if FILE_TOOLS.contains(&name.as_str()) => Self::Files,
-            // A server's program runs outside of any wall: it is the user's own, by trust of its items.
-            ToolKind::Builtin { .. } | ToolKind::Http(_) | ToolKind::Mcp { .. } => Self::Engine,
+            ToolKind::Mcp { wall, .. } => match wall {
+                ServerWall::Net => Self::Requests,
+                ServerWall::Process => Self::Process,
+                ServerWall::None => Self::None,
+            },
+            ToolKind::Builtin { .. } => Self::Engine,
         }
     }
 
@@ -53,7 +66,9 @@ impl WallKind {
         match self {
             Self::Engine => "engine",
             Self::Files => "files",
+            Self::Requests => "requests",
             Self::Process => "process",
+            Self::None => "none",
         }
     }
 }
@@ -64,10 +79,17 @@ pub fn of_plan(items: &Items<'_>, plan: &Plan) -> Vec<ToolWall> {
 }
 
 fn of_tool(items: &Items<'_>, grants: &[Grant], tool: &PaletteTool) -> ToolWall {
-    let spec = tool.item_id.as_ref().and_then(|id| items.tool(id));
-    let kind = spec.as_ref().map_or(WallKind::Engine, |found| WallKind::of(&found.spec.kind));
+    let found = tool.item_id.as_ref().and_then(|id| items.tool(id));
+    let kind = found.as_ref().map_or(WallKind::Engine, |found| WallKind::of(&found.spec.kind));
     let mut wall = ToolWall { name: tool.name.clone(), kind, write: Vec::new(), net: Vec::new() };
-    if let (WallKind::Process, Some(id)) = (kind, &tool.item_id) {
+    let (Some(found), Some(id)) = (found, &tool.item_id) else { return wall };
+    if matches!(found.spec.kind, ToolKind::Mcp { .. }) {
+        // A server has one wall, whichever of its tools is called: what its settings say, which grants must name.
+        wall.write.clone_from(&found.spec.needs.write);
+        wall.net.clone_from(&found.spec.needs.net);
+        return wall;
+    }
+    if matches!(kind, WallKind::Process | WallKind::Requests) {
         let wanted = capability(Primary::Execute, ItemType::Tool, Some(id));
         for grant in grants {
             if CapabilitySet::new([grant.pattern.clone()]).first_match(&wanted).is_some() {
@@ -87,10 +109,16 @@ impl std::fmt::Display for ToolWall {
             WallKind::Files => f.write_str("files of the project, through handles"),
             WallKind::Process => {
                 let write = if self.write.is_empty() { "nothing".to_owned() } else { self.write.join(", ") };
-                let net =
-                    if self.net.is_empty() { "none".to_owned() } else { format!("open, for {}", self.net.join(", ")) };
-                write!(f, "a process; reads the project, writes {write} of it; network {net}")
+                let net = if self.net.is_empty() {
+                    "no network".to_owned()
+                } else {
+                    format!("the WHOLE network, for the sake of {}", self.net.join(", "))
+                };
+                write!(f, "a process; reads the project, writes {write} of it; {net}")
             }
+            WallKind::Requests if self.net.is_empty() => f.write_str("requests of the engine; no host is granted"),
+            WallKind::Requests => write!(f, "requests of the engine, to {} alone", self.net.join(", ")),
+            WallKind::None => f.write_str("NO WALL: a server's program, which may do whatever you may"),
         }
     }
 }
@@ -101,25 +129,35 @@ mod tests {
     use crate::compile::tests::plain;
     use crate::compile::tests::world::stdlib;
 
+    fn server(wall: &str) -> String {
+        format!("description: d\nkind: mcp\nserver: s\ntool: t\nsha256: x\nserver_sha256: y\nruns: z\nwall: {wall}\n")
+    }
+
     #[test]
     fn each_tool_has_its_wall_and_grants_open_it() {
         let directive = "# A\n\n```xml\n<directive name=\"a\" version=\"1\"><metadata><description>d</description>\
             <model provider=\"scripted\" tier=\"fast\"/><permissions><execute><tool write=\"out/,src\">rye.bash.*</tool>\
-            <tool net=\"example.test\">rye.bash.bash</tool><tool>rye.file-system.read</tool><tool>mine</tool></execute>\
+            <tool net=\"example.test\">rye.bash.bash</tool><tool>rye.file-system.read</tool><tool>mine</tool>\
+            <tool net=\"a.test\">rye.web.*</tool><tool>mcp.*</tool></execute>\
             <acknowledge risk=\"unrestricted\">y</acknowledge></permissions></metadata></directive>\n```\n\nGo.\n";
         let world = stdlib()
             .project(".ai/directives/a.md", directive)
-            .project(".ai/tools/mine.yaml", "description: d\nkind: command\ncommand: [ls]\n");
+            .project(".ai/tools/mine.yaml", "description: d\nkind: command\ncommand: [ls]\n")
+            .project(".ai/tools/mcp/s/a.yaml", &server("process\nneeds: {write: [notes/]}"))
+            .project(".ai/tools/mcp/s/b.yaml", &server("none"));
         let compilation = plain(&world, "a");
         let mut told: Vec<String> = compilation.walls.iter().map(|wall| format!("{}: {wall}", wall.name)).collect();
         told.sort();
         assert_eq!(
             told,
             [
-                "mine: a process; reads the project, writes nothing of it; network none",
-                "rye_bash_bash: a process; reads the project, writes out/, src of it; network open, for example.test",
+                "mcp_s_a: a process; reads the project, writes notes/ of it; no network",
+                "mcp_s_b: NO WALL: a server's program, which may do whatever you may",
+                "mine: a process; reads the project, writes nothing of it; no network",
+                "rye_bash_bash: a process; reads the project, writes out/, src of it; the WHOLE network, for the sake of example.test",
                 "rye_execute: the engine itself",
                 "rye_file_system_read: files of the project, through handles",
+                "rye_web_fetch: requests of the engine, to a.test alone",
             ]
         );
     }

@@ -1,6 +1,9 @@
 //! Programs under the helper: this test's own binary is started again as one.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+#[cfg(feature = "mcp")]
+#[path = "supervise/tools.rs"]
+mod tools;
 #[path = "supervise/walls.rs"]
 mod walls;
 
@@ -31,6 +34,13 @@ fn main() -> ExitCode {
         walls::walled(project, write, net, command);
         return ExitCode::SUCCESS;
     }
+    #[cfg(feature = "mcp")]
+    if let [_, first, project, write, net, file, parameters] = arguments.as_slice()
+        && first == tools::TOOL
+    {
+        tools::call(project, write, net, file, parameters);
+        return ExitCode::SUCCESS;
+    }
     let trials = [
         ("ends as the program ends", ends_as_the_program_ends as fn()),
         ("passes both streams and no input", passes_both_streams_and_no_input),
@@ -42,7 +52,10 @@ fn main() -> ExitCode {
         ("survives a helper that was stopped", survives_a_stopped_helper),
         ("ends all when nobody waits any more", ends_all_when_nobody_waits_any_more),
     ];
-    let trials = trials.into_iter().chain(walls::TESTS).map(|(name, test)| {
+    let trials = trials.into_iter().chain(walls::TESTS);
+    #[cfg(feature = "mcp")]
+    let trials = trials.chain(tools::TESTS);
+    let trials = trials.map(|(name, test)| {
         Trial::test(name, move || {
             test();
             Ok::<(), Failed>(())
@@ -69,6 +82,12 @@ fn done(command: &str, timeout: Duration) -> Finished {
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// For what reads and writes in tasks of its own.
+#[cfg(feature = "mcp")]
+fn many() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
 fn is_alive(pid: &str) -> bool {

@@ -6,7 +6,6 @@ use clap::Args;
 use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::item::Items;
 use rye_compiler::model;
-use rye_compiler::trust::of_workspace;
 use rye_compiler::validate::{Selection, check};
 use rye_compiler::wall::WallKind;
 use rye_compiler::world::{ItemKind, Space, World};
@@ -20,6 +19,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::keys::keys;
+use super::trust::everything;
 use crate::Failure;
 use crate::args::{Format, Global};
 use crate::exit::Exit;
@@ -60,7 +60,7 @@ pub enum State {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WallOutput {
     pub tool: String,
-    /// `engine`, `files` or `process`.
+    /// `engine`, `files`, `requests`, `process` or `none`.
     pub kind: &'static str,
     pub text: String,
 }
@@ -209,7 +209,7 @@ impl Findings {
     }
 
     fn trust(&mut self, world: &DiskWorld, spaces: &Spaces) {
-        let all = of_workspace(world);
+        let all = everything(world, spaces);
         let trust = spaces.trust();
         let missing = trust.now().and_then(|now| Ok(now.missing(&all)?.len()));
         match missing {
@@ -289,7 +289,12 @@ fn tools(world: &dyn World, offers: Offers) -> Vec<WallOutput> {
         let text = match kind {
             WallKind::Engine => "the engine itself; nothing of the machine is touched".to_owned(),
             WallKind::Files => "files of the project alone, through handles of its folder".to_owned(),
+            WallKind::Requests => "requests of the engine, to granted hosts alone; nothing of the machine".to_owned(),
             WallKind::Process => process(offers),
+            WallKind::None => {
+                "NO WALL: the program of an MCP server whose settings say `wall: none`; it may do whatever you may"
+                    .to_owned()
+            }
         };
         let space = if tool.file.space == Space::System { "" } else { tool.file.space.word() };
         let name = if space.is_empty() { tool.file.id.to_string() } else { format!("{} ({space})", tool.file.id) };
@@ -302,7 +307,11 @@ fn process(offers: Offers) -> String {
     if offers.landlock == 0 {
         return "a process of its own without a wall: this kernel has none".to_owned();
     }
-    let sockets = if offers.sockets { "no sockets unless `net` is granted" } else { "the network is open" };
+    let sockets = if offers.sockets {
+        "no network unless `net` is granted, and then all of it, whichever host is named"
+    } else {
+        "the network is open"
+    };
     format!(
         "a process behind Landlock {}: reads the project and the system, writes what `write` grants; {sockets}",
         offers.landlock

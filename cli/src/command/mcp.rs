@@ -7,10 +7,13 @@ use std::path::Path;
 
 use clap::{Args, Subcommand};
 use rye_compiler::item::Items;
+use rye_compiler::tool_spec::ServerWall;
+use rye_compiler::trust::Executes;
 use rye_engine::tool::mcp::{Connection, Server, config, listing};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::trust;
 use crate::Failure;
 use crate::args::{Format, Global};
 use crate::exit::Exit;
@@ -50,6 +53,8 @@ pub struct McpServerOutput {
     pub runs: String,
     /// `.mcp.json` or `.ai/config/mcp.yaml`.
     pub origin: String,
+    /// `net`: asked, not started; `process`: behind a wall; `none`: it may do whatever the user may.
+    pub wall: &'static str,
     /// Ids of its items.
     pub items: Vec<String>,
     /// Ids that `refresh` made, changed and removed.
@@ -69,14 +74,14 @@ pub struct McpChanges {
 
 pub fn run(args: &McpArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
     let spaces = Spaces::find(global.project.as_deref())?;
-    let configured = || {
-        let world = spaces.open()?;
-        config::servers(&spaces.project, &Items::new(&world)).map_err(Failure::failed)
-    };
+    let world = spaces.open()?;
+    let configured = || config::servers(&spaces.project, &Items::new(&world)).map_err(Failure::failed);
     match &args.command {
         Command::List => list(&spaces.project, &configured()?, report),
         Command::Refresh { servers, dry_run } => {
             let wanted = chosen(&configured()?, servers)?;
+            let starts: Vec<Executes> = wanted.iter().filter_map(Server::executes).collect();
+            trust::ensure(&starts, &world, &spaces, report)?;
             refresh(&spaces.project, &wanted, *dry_run, report)
         }
         Command::Serve(serve) => serve::run(serve, &spaces, report),
@@ -116,7 +121,11 @@ fn list(project: &Path, configured: &BTreeMap<String, Server>, report: &Report) 
             1 => "1 item".to_owned(),
             n => format!("{n} items"),
         };
-        report.line(&printable(&format!("{}  {}  ({}; {count})", server.server, server.runs, server.origin)))?;
+        let wall = match server.wall {
+            "none" => "; NO WALL",
+            _ => "",
+        };
+        report.line(&printable(&format!("{}  {}  ({}{wall}; {count})", server.server, server.runs, server.origin)))?;
     }
     Ok(Exit::Fine)
 }
@@ -127,6 +136,9 @@ fn refresh(project: &Path, servers: &[Server], dry_run: bool, report: &Report) -
     let (mut failed, mut differs) = (false, false);
     for server in servers {
         report.note(&printable(&format!("{}: {}", server.name, server.describe())));
+        if server.wall() == ServerWall::None {
+            report.note(&format!("{}: without a wall, it may do whatever you may", server.name));
+        }
         let listed = runtime.block_on(async {
             let connection = Connection::open(server, project).await.map_err(|e| e.to_string())?;
             listing::items(server, &connection.definitions().await)
@@ -176,6 +188,7 @@ fn described(server: &Server, items: Vec<String>) -> McpServerOutput {
         server: server.name.clone(),
         runs: server.describe(),
         origin: server.origin.clone(),
+        wall: server.wall().word(),
         items,
         changes: None,
         error: None,

@@ -1,7 +1,7 @@
 //! `rye run ID`: compiles a directive and runs its plan; `rye run --resume THREAD` goes on with a thread. What happens
 //! is shown while it happens, what came of it at the end.
 
-mod ask;
+pub mod ask;
 pub mod detach;
 mod ending;
 mod json;
@@ -38,6 +38,7 @@ use crate::lockfile;
 use crate::report::Report;
 use crate::report::diagnostic::DiagnosticOutput;
 use crate::space::Spaces;
+use ask::Unattended;
 use start::{How, Start};
 
 pub use detach::DetachOutput;
@@ -82,6 +83,10 @@ pub struct RunArgs {
     detach: bool,
     #[arg(long, hide = true)]
     detached: bool,
+    /// What becomes of a call that the table of risks wants a person's word for, where there is no terminal to ask at;
+    /// else what `approvals.unattended` of the settings says
+    #[arg(long, value_enum, value_name = "WAY")]
+    unattended: Option<Unattended>,
     /// Show every event: with `--format json` one JSON object a line before the result
     #[arg(long)]
     events: bool,
@@ -122,7 +127,8 @@ pub fn run(args: &RunArgs, global: &Global, report: &Report) -> Result<Exit, Fai
         (None, None) => return Err(Failure::usage("name a directive, or a thread with `--resume`")),
     };
     let script = args.script.as_deref();
-    let how = How { events: args.events, script, detached: args.detached, silent: false };
+    let unattended = args.unattended;
+    let how = How { events: args.events, script, detached: args.detached, unattended, ..How::default() };
     start::drive(start, how, &spaces, report)
 }
 

@@ -22,7 +22,7 @@ use crate::command::plan::NoPlanOutput;
 use crate::command::providers::{ProviderTestOutput, ProvidersOutput};
 use crate::command::run::{DetachOutput, EventOutput, RunOutput};
 use crate::command::threads::{
-    ListOutput, ProveOutput, RepairOutput, SearchOutput, ShowOutput, TranscriptOutput, WaitOutput,
+    ApprovalsOutput, ListOutput, ProveOutput, RepairOutput, SearchOutput, ShowOutput, TranscriptOutput, WaitOutput,
 };
 use crate::command::why::WhyOutput;
 use crate::exit::Exit;
@@ -38,6 +38,7 @@ pub struct SchemaArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
+    Approvals,
     Assert,
     Check,
     Detach,
@@ -74,6 +75,7 @@ enum Output {
 impl Output {
     fn schema(self) -> Schema {
         match self {
+            Self::Approvals => schema_for!(ApprovalsOutput),
             Self::Assert => schema_for!(AssertOutput),
             Self::Plan => schema_for!(PlanReport),
             Self::Proof => schema_for!(ProveOutput),

@@ -2,6 +2,7 @@
 //! runs it.
 
 mod act;
+mod approvals;
 mod approve;
 mod book;
 mod chain;
@@ -24,6 +25,7 @@ use crate::exit::Exit;
 use crate::report::Report;
 use crate::space::Spaces;
 
+pub use approvals::ApprovalsOutput;
 pub use book::Book;
 pub use chain::SearchOutput;
 pub use list::{CostOutput, ListOutput};
@@ -61,6 +63,8 @@ enum ThreadsCommand {
     Kill(act::StopArgs),
     /// Say something to a thread that runs
     Steer(act::SteerArgs),
+    /// The queue of threads that wait for somebody's word, and what each asks for
+    Approvals(approvals::ApprovalsArgs),
     /// Answer a thread that waits for an approval or stands at a limit
     Approve(approve::ApproveArgs),
     /// Go on with a thread: one that was cut off as it was, one that is over with a new message
@@ -101,6 +105,7 @@ pub fn run(args: &ThreadsArgs, global: &Global, report: &Report) -> Result<Exit,
         ThreadsCommand::Cancel(args) => act::cancel(args, book, spaces, report),
         ThreadsCommand::Kill(args) => act::kill(args, book, spaces, report),
         ThreadsCommand::Steer(args) => act::steer(args, book, report),
+        ThreadsCommand::Approvals(args) => approvals::run(args, book, report),
         ThreadsCommand::Approve(args) => approve::run(args, book, spaces, report),
         ThreadsCommand::Resume(args) => go_on::resume(args, spaces, report),
         ThreadsCommand::Handoff(args) => go_on::handoff(args, book, spaces, report),

@@ -38,7 +38,7 @@ pub struct TrustOutput {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ExecutesOutput {
-    /// `hook`, `tool`, `provider` or `risk`.
+    /// `hook`, `tool`, `server`, `provider` or `risk`.
     pub kind: &'static str,
     pub name: String,
     /// What would happen.
@@ -57,7 +57,7 @@ pub fn run(args: &TrustArgs, global: &Global, report: &Report) -> Result<Exit, F
         let there = trust.forget()?;
         report.note(if there { "nothing of this project is trusted any more" } else { "nothing was trusted" });
     }
-    let all = of_workspace(&spaces.open()?);
+    let all = everything(&spaces.open()?, &spaces);
     if !args.list && !args.revoke && !spaces.own {
         trust.allow(&all)?;
     }
@@ -66,6 +66,25 @@ pub fn run(args: &TrustArgs, global: &Global, report: &Report) -> Result<Exit, F
         report.note("trusted as it is now; a change asks again, `rye trust --revoke` takes it back");
     }
     Ok(Exit::Fine)
+}
+
+/// What the project's items would execute, and the MCP servers that its settings name.
+pub fn everything(world: &dyn World, spaces: &Spaces) -> Vec<Executes> {
+    let mut all = of_workspace(world);
+    all.extend(servers(world, spaces));
+    all
+}
+
+/// MCP servers of the project; none where their settings cannot be read, which whoever uses one is told.
+#[cfg(feature = "mcp")]
+fn servers(world: &dyn World, spaces: &Spaces) -> Vec<Executes> {
+    let configured = rye_engine::tool::mcp::config::servers(&spaces.project, &rye_compiler::item::Items::new(world));
+    configured.unwrap_or_default().values().filter_map(rye_engine::tool::mcp::Server::executes).collect()
+}
+
+#[cfg(not(feature = "mcp"))]
+fn servers(_: &dyn World, _: &Spaces) -> Vec<Executes> {
+    Vec::new()
 }
 
 fn show(all: &[Executes], now: &Trusted<'_>, spaces: &Spaces, report: &Report) -> Result<(), Failure> {
@@ -127,11 +146,15 @@ pub fn ensure(planned: &[Executes], world: &dyn World, spaces: &Spaces, report: 
     }
     let trust = spaces.trust();
     let now = trust.now()?;
-    if now.missing(planned)?.is_empty() {
+    // A tool of a server is as much to be trusted as the server.
+    let belongs = |server: &Executes| planned.iter().any(|one| one.name.starts_with(&format!("mcp/{}/", server.name)));
+    let mut planned = planned.to_vec();
+    planned.extend(servers(world, spaces).into_iter().filter(belongs));
+    if now.missing(&planned)?.is_empty() {
         return Ok(());
     }
     // What was planned comes from this look at the folder, so it is asked about even where the folder has changed since.
-    let mut all = of_workspace(world);
+    let mut all = everything(world, spaces);
     all.extend(planned.iter().filter(|one| !all.contains(one)).cloned().collect::<Vec<_>>());
     let missing: Vec<Executes> = now.missing(&all)?.into_iter().cloned().collect();
     let shown: Vec<String> = missing.iter().map(|one| format!("  {}", told(one))).collect();

@@ -140,6 +140,11 @@ impl<'w> Items<'w> {
         self.candidates(ItemKind::Config, id).into_iter().next().and_then(|located| self.parse_yaml(located))
     }
 
+    /// A settings file of every space that has it, the highest first, none laid on another.
+    pub fn config_of_each(&self, id: &ItemId) -> Vec<Node> {
+        self.candidates(ItemKind::Config, id).into_iter().filter_map(|located| self.parse_yaml(located)).collect()
+    }
+
     /// [`Items::config`] by text; `None` also where the text is no id.
     pub fn config_named(&self, name: &str) -> Option<Arc<Node>> {
         self.config(&ItemId::parse(name).ok()?)

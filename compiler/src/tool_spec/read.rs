@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::argv::{self, Hole, RUNTIME};
 use super::{
     ConfigMode, ConfigSource, DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS, Needs, RESOLVED_CONFIG, ScriptEntry,
-    ScriptLanguage, ToolFault, ToolFaultCode, ToolKind, ToolSpec, http,
+    ScriptLanguage, ServerWall, ToolFault, ToolFaultCode, ToolKind, ToolSpec, http,
 };
 
 /// Keys of every tool; those from `name` on are for readers.
@@ -36,7 +36,7 @@ const KINDS: [(&str, &[&str]); 4] = [
     ("builtin", &["builtin"]),
     ("command", &["command"]),
     ("http", &["method", "url", "headers", "body"]),
-    ("mcp", &["server", "tool", "sha256", "server_sha256"]),
+    ("mcp", &["server", "tool", "sha256", "server_sha256", "runs", "wall"]),
 ];
 
 /// Variables that no tool file may ask for: they change what every program is, or are given already.
@@ -193,19 +193,29 @@ impl Reader {
                 Some(ToolKind::Http(spec))
             }
             "mcp" => {
-                let mut all = ["server", "tool", "sha256", "server_sha256"].map(|key| {
+                let mut all = ["server", "tool", "sha256", "server_sha256", "runs", "wall"].map(|key| {
                     let text = self.text(node, key);
                     if text.is_none() && node.get(key).is_none() {
                         self.missing(node, key, "`rye mcp refresh` writes these files");
                     }
                     text
                 });
-                let [server, tool, sha256, server_sha256] = &mut all;
+                let [server, tool, sha256, server_sha256, runs, wall] = &mut all;
+                let word = wall.take()?;
+                let Some(wall) = ServerWall::ALL.into_iter().find(|wall| wall.word() == word) else {
+                    let known = ServerWall::ALL.map(ServerWall::word);
+                    let span = node.get("wall").map_or(node.span, |wall| wall.span);
+                    let help = Some(did_you_mean(&word, &known));
+                    self.bad(span, format!("no server stands behind `{word}`"), "unknown wall", help);
+                    return None;
+                };
                 Some(ToolKind::Mcp {
                     server: server.take()?,
                     tool: tool.take()?,
                     sha256: sha256.take()?,
                     server_sha256: server_sha256.take()?,
+                    runs: runs.take()?,
+                    wall,
                 })
             }
             other => {

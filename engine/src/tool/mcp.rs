@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
+use super::process::{Bounded, KEPT};
 use super::{Invocation, Tool, ToolOutcome};
 use crate::provider::BoxFuture;
 pub use config::Server;
@@ -97,13 +98,28 @@ impl McpTool {
     }
 }
 
-/// A server's answer as the engine's: structured content where there is some, else its text.
+/// A server's answer as the engine's: structured content where there is some, else its text. Of a flood its start and its
+/// end are kept, as of any program's.
 fn outcome(answer: connection::Answer) -> ToolOutcome {
-    let content = answer.structured.unwrap_or_else(|| match serde_json::from_str::<Value>(&answer.text) {
-        Ok(value @ (Value::Object(_) | Value::Array(_))) => value,
-        Ok(_) | Err(_) => Value::String(answer.text),
-    });
-    let details = if answer.left_out == 0 { Value::Null } else { json!({"left_out_parts": answer.left_out}) };
+    let whole = answer.structured.as_ref().map_or(answer.text.len(), |content| content.to_string().len());
+    let mut details = serde_json::Map::new();
+    if answer.left_out > 0 {
+        details.insert("left_out_parts".into(), json!(answer.left_out));
+    }
+    let content = if whole > 2 * KEPT {
+        let text = answer.structured.map_or(answer.text, |content| content.to_string());
+        let mut kept = Bounded::new(KEPT);
+        kept.push(text.as_bytes());
+        let kept = kept.finish();
+        details.insert("dropped_bytes".into(), json!(kept.dropped));
+        Value::String(kept.text)
+    } else {
+        answer.structured.unwrap_or_else(|| match serde_json::from_str::<Value>(&answer.text) {
+            Ok(value @ (Value::Object(_) | Value::Array(_))) => value,
+            Ok(_) | Err(_) => Value::String(answer.text),
+        })
+    };
+    let details = if details.is_empty() { Value::Null } else { Value::Object(details) };
     ToolOutcome { content, is_error: answer.is_error, details }
 }
 

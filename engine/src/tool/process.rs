@@ -1,6 +1,7 @@
 //! Runs one program for a tool: own process group, the input it is given and no other, a declared environment, bounded
 //! output, a time, and an end of the whole group whatever happens. What it may touch is the business of its [`wall`].
 
+mod attend;
 mod bounded;
 mod feed;
 mod group;
@@ -20,6 +21,7 @@ use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
 use super::stop::{Halt, PATIENCE};
+pub use attend::{Attended, Held, Log, Server, attend};
 pub use bounded::{Bounded, Kept};
 use group::Group;
 pub use supervise::supervise_if_asked;
@@ -30,7 +32,7 @@ pub const GRACE: Duration = Duration::from_secs(3);
 /// How long output is still read once the program itself has ended.
 const DRAIN: Duration = Duration::from_millis(250);
 /// Bytes of output kept from its start, and as many from its end.
-const KEPT: usize = 512 * 1024;
+pub const KEPT: usize = 512 * 1024;
 
 /// A program to run.
 #[derive(Debug, Clone)]
@@ -93,16 +95,16 @@ pub async fn run(program: &Program) -> io::Result<Finished> {
     let scratch = program.wall.as_ref().map(|_| Scratch::new()).transpose()?;
     let wall = program.wall.clone().map(|wall| Wall { scratch: scratch.as_ref().map(|s| s.0.clone()), ..wall });
     // The helper reads its owner's pipe: the input first, and then nothing, without an end while we hold ours.
-    let (mut command, input, owner) = if let Some((helper, first)) = supervise::helped(&program.program, wall.as_ref())?
-    {
-        let (theirs, ours) = io::pipe()?;
-        let mut command = tokio::process::Command::new(helper);
-        command.args(first);
-        (command, Stdio::from(theirs), Some(ours))
-    } else {
-        let input = if program.input.is_empty() { Stdio::null() } else { Stdio::piped() };
-        (tokio::process::Command::new(&program.program), input, None)
-    };
+    let (mut command, input, owner) =
+        if let Some((helper, first)) = supervise::helped(supervise::Talk::Once, &program.program, wall.as_ref())? {
+            let (theirs, ours) = io::pipe()?;
+            let mut command = tokio::process::Command::new(helper);
+            command.args(first);
+            (command, Stdio::from(theirs), Some(ours))
+        } else {
+            let input = if program.input.is_empty() { Stdio::null() } else { Stdio::piped() };
+            (tokio::process::Command::new(&program.program), input, None)
+        };
     let (mut errors, error_writer) = errors_of(program.streams, &writer)?;
     command
         .args(&program.arguments)

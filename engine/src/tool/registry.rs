@@ -145,10 +145,14 @@ impl Registry {
             }
             ToolKind::Http(http) => Arc::new(HttpTool { http: http.clone(), file: file.clone(), timeout, environment }),
             #[cfg(feature = "mcp")]
-            ToolKind::Mcp { server, tool, sha256, server_sha256 } => {
+            ToolKind::Mcp { server, tool, sha256, server_sha256, runs, wall } => {
                 let configured =
                     file.server.clone().ok_or_else(|| RegistryError::UnknownServer { server: server.clone() })?;
-                if configured.sha256() != *server_sha256 {
+                // What a person was shown is what is started.
+                let needs = configured.needs();
+                let shown = *runs == configured.describe() && *wall == configured.wall();
+                let granted = needs.write == spec.needs.write && needs.net == spec.needs.net;
+                if configured.sha256() != *server_sha256 || !shown || !granted {
                     return Err(RegistryError::OtherServer { server: server.clone() });
                 }
                 Arc::new(super::mcp::McpTool {

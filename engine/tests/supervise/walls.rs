@@ -14,6 +14,9 @@ use rye_engine::tool::process::{Program, Wall, offers, run};
 /// Makes this binary run one command behind a wall: `__walled PROJECT WRITE NET COMMAND`; `WRITE` parted by commas.
 pub const WALLED: &str = "__walled";
 
+/// Programs of the system alone: those of a home folder are not in the home that is made here.
+pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
 pub const TESTS: [(&str, fn()); 12] = [
     ("wall: nothing outside the project is read", nothing_outside_is_read),
     ("wall: nothing is written ungranted", nothing_is_written_ungranted),
@@ -50,12 +53,12 @@ pub fn walled(project: &str, write: &str, net: &str, command: &str) {
 }
 
 /// A machine in a folder: a home with secrets, a user space, a project with its law.
-struct Machine {
+pub struct Machine {
     folder: tempfile::TempDir,
 }
 
 impl Machine {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let machine = Self { folder: tempfile::tempdir().unwrap() };
         for (path, text) in [
             ("home/.ssh/id_ed25519", "the secret key"),
@@ -85,17 +88,23 @@ impl Machine {
         machine
     }
 
-    fn at(&self, path: &str) -> PathBuf {
+    pub fn at(&self, path: &str) -> PathBuf {
         self.folder.path().canonicalize().unwrap().join(path)
     }
 
     /// The output of a command behind a wall with these grants.
     fn run(&self, write: &str, net: &str, command: &str) -> String {
         let project = self.at("project");
+        self.own(&[WALLED, project.to_str().unwrap(), write, net, command])
+    }
+
+    /// What this binary says when it is started in this machine with these arguments.
+    pub fn own(&self, arguments: &[&str]) -> String {
         let own = std::env::current_exe().unwrap();
         let done = Command::new(own)
-            .args([WALLED, project.to_str().unwrap(), write, net, command])
+            .args(arguments)
             .env("HOME", self.at("home"))
+            .env("PATH", PATH)
             .env("RYE_USER_SPACE", self.at("user"))
             .env("SECRET_API_KEY", "sk-of-the-owner")
             .stdin(Stdio::null())
@@ -110,7 +119,7 @@ impl Machine {
 }
 
 /// Whether this kernel has what a test is about; says so where it has not.
-fn is_offered(landlock: u8, sockets: bool) -> bool {
+pub fn is_offered(landlock: u8, sockets: bool) -> bool {
     let offers = offers();
     let enough = offers.landlock >= landlock && (offers.sockets || !sockets);
     if !enough {

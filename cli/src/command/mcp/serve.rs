@@ -9,7 +9,9 @@ use rye_engine::engine::{Engine, EngineError, EngineOptions, Launch};
 use rye_engine::tool::mcp::serve::{LAST_STEPS, session};
 
 use crate::Failure;
+use crate::args::Format;
 use crate::call::CallArgs;
+use crate::command::run::ask::{self, Unattended};
 use crate::command::run::compiled;
 use crate::exit::Exit;
 use crate::report::Report;
@@ -39,6 +41,12 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Report) -> Result<Exit, F
     let mut options = EngineOptions::standard(&spaces.project, spaces.user.as_deref(), rye_stdlib::files())?;
     let (face, callers) = session(&compilation.plan, options.providers);
     options.providers = Arc::new(callers);
+    // Its input is the client's, and a suspended session answers nobody.
+    let unattended = match Unattended::of_settings(&spaces.open()?) {
+        Unattended::Allow => Unattended::Allow,
+        Unattended::Queue | Unattended::Deny => Unattended::Deny,
+    };
+    options.asker = ask::asker(Format::Json, spaces.trust(), unattended, []);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let ended = runtime.block_on(async {
         let engine = Engine::open(&spaces.project, options)?;

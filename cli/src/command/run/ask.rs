@@ -1,24 +1,94 @@
-//! Asking the person at the terminal what a thread may do. What is remembered is a capability with a scope, this thread or
-//! this project, never "always".
+//! Asking a person what a thread may do: at the terminal, or where nobody is there by leaving the thread in the queue that
+//! `rye threads approvals` lists. What is remembered is a capability with a scope, this thread or this project, never
+//! "always".
 
 use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use clap::ValueEnum;
+use rye_compiler::item::Items;
 use rye_compiler::plan::Asked;
+use rye_compiler::world::World;
 use rye_engine::engine::Asker;
 use rye_engine::event::Approval;
 use rye_engine::provider::BoxFuture;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::trust::Trust;
+use rye_grammar::ItemId;
+use rye_grammar::data::Node;
 
 use crate::args::Format;
 use crate::report::printable;
 
-/// The person at the terminal; `None` where nobody is.
-pub fn terminal(format: Format, trust: Trust) -> Option<Arc<dyn Asker>> {
-    let somebody = format == Format::Human && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    somebody.then(|| Arc::new(Terminal { asking: Arc::default(), trust }) as Arc<dyn Asker>)
+/// What becomes of a call that the table of risks wants a person's word for, where nobody can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, ValueEnum)]
+pub enum Unattended {
+    /// It passes: check has warned of it
+    #[default]
+    Allow,
+    /// The thread is suspended before it and waits for `rye threads approve`
+    Queue,
+    /// It is refused, and the thread goes on
+    Deny,
+}
+
+impl Unattended {
+    /// What the settings say (`approvals.unattended` of `agent/agent`): of the spaces the strictest, so that a project can
+    /// ask for more than its user does, never for less.
+    pub fn of_settings(world: &dyn World) -> Self {
+        let items = Items::new(world);
+        let said = |node: &Node| {
+            let word = node.get("approvals")?.get("unattended")?.as_str()?;
+            Self::from_str(word, false).ok()
+        };
+        let id = ItemId::parse("agent/agent").ok();
+        let nodes = id.map(|id| items.config_of_each(&id)).unwrap_or_default();
+        nodes.iter().filter_map(said).max().unwrap_or_default()
+    }
+}
+
+/// The person at the terminal, or what stands for one; `None` where everything passes. `given` is what a person has said
+/// for the rest of a thread already.
+pub fn asker(
+    format: Format,
+    trust: Trust,
+    unattended: Unattended,
+    given: impl IntoIterator<Item = Grant>,
+) -> Option<Arc<dyn Asker>> {
+    let given: BTreeSet<Grant> = given.into_iter().collect();
+    if format == Format::Human && std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
+        return Some(Arc::new(Terminal { asking: Arc::new(Mutex::new(given)), trust }));
+    }
+    let otherwise = match unattended {
+        Unattended::Queue => Approval::Suspended,
+        Unattended::Deny => Approval::Refused,
+        Unattended::Allow => return None,
+    };
+    Some(Arc::new(Nobody { given, trust, otherwise }))
+}
+
+/// Nobody is there: what was allowed before counts, anything else gets the same answer.
+struct Nobody {
+    given: BTreeSet<Grant>,
+    trust: Trust,
+    otherwise: Approval,
+}
+
+impl Asker for Nobody {
+    fn ask<'a>(&'a self, thread: &'a ThreadId, asked: Asked, what: &'a str) -> BoxFuture<'a, Approval> {
+        let answer = match (asked, Grant::asked(thread, what)) {
+            // What a limit needs is a higher one, and only a person has it.
+            (Asked::Limit, _) => Approval::Suspended,
+            (Asked::Call, Some(grant)) if is_given(&self.given, &self.trust, &grant) => Approval::Approved,
+            (Asked::Call, _) => self.otherwise,
+        };
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+fn is_given(given: &BTreeSet<Grant>, trust: &Trust, grant: &Grant) -> bool {
+    given.contains(grant) || trust.now().is_ok_and(|now| now.allows(&grant.capability))
 }
 
 /// Asks one question at a time.
@@ -31,9 +101,17 @@ struct Terminal {
 
 /// A capability that a thread was given by hand.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Grant {
-    thread: String,
-    capability: String,
+pub struct Grant {
+    pub thread: String,
+    pub capability: String,
+}
+
+impl Grant {
+    /// What is asked for, of `rye.execute.tool.rye.bash.bash with {…}`.
+    pub fn asked(thread: &ThreadId, what: &str) -> Option<Self> {
+        let (capability, _) = what.split_once(" with ")?;
+        Some(Self { thread: thread.to_string(), capability: capability.to_owned() })
+    }
 }
 
 impl Asker for Terminal {
@@ -42,15 +120,13 @@ impl Asker for Terminal {
             Asked::Call => format!("{thread} asks to use {what}. Allow it?"),
             Asked::Limit => format!("{thread} is at a limit: {what}. Go on?"),
         };
-        // `rye.execute.tool.rye.bash.bash with {…}`
-        let capability = what.split_once(" with ").filter(|_| asked == Asked::Call).map(|parts| parts.0.to_owned());
-        let grant = capability.map(|capability| Grant { thread: thread.to_string(), capability });
+        let grant = Grant::asked(thread, what).filter(|_| asked == Asked::Call);
         let (turn, trust) = (Arc::clone(&self.asking), self.trust.clone());
         Box::pin(async move {
             let answer = tokio::task::spawn_blocking(move || {
                 let mut given = turn.lock().unwrap_or_else(PoisonError::into_inner);
                 let Some(grant) = grant else { return put(&question, "[y/N]").approval() };
-                if given.contains(&grant) || trust.now().is_ok_and(|now| now.allows(&grant.capability)) {
+                if is_given(&given, &trust, &grant) {
                     return Approval::Approved;
                 }
                 let answer = put(&question, "[y/N; t: in this thread, p: in this project]");
@@ -113,8 +189,29 @@ fn put(question: &str, answers: &str) -> Answer {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_nobody_is_only_what_was_given_before_passes() {
+        let (thread, other) = (ThreadId::parse("a-1").unwrap(), ThreadId::parse("a-2").unwrap());
+        let bash = "rye.execute.tool.rye.bash.bash with {\"command\":\"ls\"}";
+        let given = Grant::asked(&thread, bash).unwrap();
+        assert_eq!(given.capability, "rye.execute.tool.rye.bash.bash");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for (unattended, otherwise) in [(Unattended::Queue, Approval::Suspended), (Unattended::Deny, Approval::Refused)]
+        {
+            let nobody = asker(Format::Json, Trust::Nothing, unattended, [given.clone()]).unwrap();
+            let ask = |thread: &ThreadId, asked, what: &str| runtime.block_on(nobody.ask(thread, asked, what));
+            assert_eq!(ask(&thread, Asked::Call, bash), Approval::Approved);
+            assert_eq!(ask(&other, Asked::Call, bash), otherwise);
+            assert_eq!(ask(&thread, Asked::Call, "rye.execute.tool.rye.bash.other with {}"), otherwise);
+            assert_eq!(ask(&thread, Asked::Call, "nothing that is understood"), otherwise);
+            assert_eq!(ask(&thread, Asked::Limit, "turns"), Approval::Suspended);
+        }
+        assert!(asker(Format::Json, Trust::Nothing, Unattended::Allow, []).is_none());
+    }
 
     #[test]
     fn only_a_clear_yes_is_one() {

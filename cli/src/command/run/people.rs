@@ -324,7 +324,15 @@ impl People {
         writeln!(err, "{style}{word}{style:#}  {}  {DIM}{}{DIM:#}", cost(&result.cost), result.thread_id).ok();
         let cut_off = result.error.as_ref().is_some_and(|error| error.code == "engine_failed");
         if cut_off || matches!(result.status, Status::Created | Status::Running | Status::Suspended) {
-            writeln!(err, "  help: `rye run --resume {}` goes on", result.thread_id).ok();
+            let then = if result.status == Status::Suspended {
+                format!(
+                    "`rye threads approve {0}` lets it go on, `rye threads approve {0} --deny` without",
+                    result.thread_id
+                )
+            } else {
+                format!("`rye run --resume {}` goes on", result.thread_id)
+            };
+            writeln!(err, "  help: {then}").ok();
         }
     }
 }

@@ -12,9 +12,11 @@ use rye_engine::process::lead_session;
 use rye_engine::session::below::ParentThread;
 use rye_engine::thread_id::ThreadId;
 
+use super::ask::{self, Grant, Unattended};
 use super::screen::Screen;
-use super::{ask, detach, script, watch};
+use super::{detach, script, watch};
 use crate::Failure;
+use crate::args::Format;
 use crate::exit::Exit;
 use crate::report::Report;
 use crate::space::Spaces;
@@ -57,6 +59,10 @@ pub struct How<'a> {
     pub detached: bool,
     /// Nothing is shown: it only comes to its end.
     pub silent: bool,
+    /// What becomes of calls that somebody has to allow, where nobody is; `None`: what the settings say.
+    pub unattended: Option<Unattended>,
+    /// A capability that a person has allowed for the rest of the thread.
+    pub given: Option<&'a Grant>,
 }
 
 /// Runs it to its end, and everything that it starts.
@@ -66,11 +72,16 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
     if let Some(file) = how.script {
         options.providers = Arc::new(script::Played::read(file)?);
     }
+    // Who left the terminal cannot be asked at it.
+    let format = if how.detached { Format::Json } else { report.format() };
     if how.detached {
         lead_session()?;
-    } else {
-        options.asker = ask::terminal(report.format(), spaces.trust());
     }
+    let unattended = match how.unattended {
+        Some(unattended) => unattended,
+        None => Unattended::of_settings(&spaces.open()?),
+    };
+    options.asker = ask::asker(format, spaces.trust(), unattended, how.given.cloned());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let ended = runtime.block_on(async {
         let engine = Engine::open(&spaces.project, options)?;

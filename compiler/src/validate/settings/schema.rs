@@ -138,15 +138,26 @@ pub const FILES: &[File] = &[
     File {
         id: "agent/agent",
         about: "The agent system as a whole.",
-        shape: Shape::Map(&[key(
-            "signing",
-            Shape::Map(&[key(
-                "require",
-                Shape::OneOf(&["none", "shared", "all"]),
-                "which files have to be signed; `shared`: those installed from elsewhere",
-            )]),
-            "signatures",
-        )]),
+        shape: Shape::Map(&[
+            key(
+                "signing",
+                Shape::Map(&[key(
+                    "require",
+                    Shape::OneOf(&["none", "shared", "all"]),
+                    "which files have to be signed; `shared`: those installed from elsewhere",
+                )]),
+                "signatures",
+            ),
+            key(
+                "approvals",
+                Shape::Map(&[key(
+                    "unattended",
+                    Shape::OneOf(&["allow", "queue", "deny"]),
+                    "unacknowledged risky calls where nobody can be asked; the strictest of the spaces counts",
+                )]),
+                "a person's word",
+            ),
+        ]),
     },
     File { id: "agent/assertions", about: "Properties that `rye assert` proves.", shape: Shape::Elsewhere },
     File {

@@ -11,7 +11,7 @@ use rye_compiler::primary::{FetchRequest, ItemType, SignRequest};
 #[cfg(feature = "mcp")]
 use rye_compiler::tool_spec::ToolKind;
 use rye_compiler::tool_spec::{ConfigMode, ToolSpec};
-use rye_compiler::trust::of_tool;
+use rye_compiler::trust::{Executes, of_tool};
 use rye_compiler::world::{ItemKind, Recording, Space, World};
 use rye_grammar::ItemId;
 use serde_json::Value;
@@ -24,6 +24,7 @@ use crate::machine::Fact;
 use crate::machine::gate::{Allowed, Call, Dispatch};
 use crate::machine::signal::{Answer, ToolFinished};
 use crate::session::blocking;
+use crate::tool::environment::provider_keys;
 use crate::tool::guard::{DEFAULT_MAX_BYTES, guard, is_kept_whole};
 #[cfg(feature = "mcp")]
 use crate::tool::mcp;
@@ -146,8 +147,18 @@ impl Embedded {
                 };
                 let tool = tool.ok_or_else(complaint)?;
                 let sha256 = world.sha256(ItemKind::Tool, &wanted, tool.file.space).unwrap_or_default();
-                let executes = of_tool(&tool, sha256, &items.sources());
-                let missing = |now: Trusted<'_>| now.missing(executes.as_slice()).map(|missing| missing.len());
+                #[cfg(feature = "mcp")]
+                let server = match &tool.spec.kind {
+                    ToolKind::Mcp { server, .. } => mcp::config::servers(&project, &items)?.remove(server),
+                    ToolKind::Builtin { .. }
+                    | ToolKind::Command { .. }
+                    | ToolKind::Script { .. }
+                    | ToolKind::Http(_) => None,
+                };
+                let mut executes: Vec<Executes> = of_tool(&tool, sha256, &items.sources()).into_iter().collect();
+                #[cfg(feature = "mcp")]
+                executes.extend(server.as_ref().and_then(mcp::Server::executes));
+                let missing = |now: Trusted<'_>| now.missing(&executes).map(|missing| missing.len());
                 match engine.trust.now().and_then(missing) {
                     Ok(0) => {}
                     Ok(_) => return Err(format!(
@@ -157,14 +168,6 @@ impl Embedded {
                     Err(error) => return Err(error.to_string()),
                 }
                 let config = settings(&items, &tool.spec);
-                #[cfg(feature = "mcp")]
-                let server = match &tool.spec.kind {
-                    ToolKind::Mcp { server, .. } => mcp::config::servers(&project, &items)?.remove(server),
-                    ToolKind::Builtin { .. }
-                    | ToolKind::Command { .. }
-                    | ToolKind::Script { .. }
-                    | ToolKind::Http(_) => None,
-                };
                 let text = items.sources().get(tool.file.source).map(|s| Arc::clone(&s.text)).unwrap_or_default();
                 Ok(Found {
                     spec: Arc::clone(&tool.spec),
@@ -172,6 +175,7 @@ impl Embedded {
                     path: Arc::clone(&tool.file.path),
                     text,
                     config,
+                    is_looked_at_again: executes.iter().any(|one| !one.programs.is_empty()),
                     #[cfg(feature = "mcp")]
                     server,
                 })
@@ -182,13 +186,13 @@ impl Embedded {
             #[cfg(feature = "mcp")]
             let file = ToolFile { server: found.server, ..file };
             let prepared = self.engine.tools.prepare(&found.spec, &file).map_err(|e| e.to_string())?;
-            Ok(prepared.with_config(found.config))
+            let tool = Arc::new(prepared.with_config(found.config));
+            if !found.is_looked_at_again {
+                self.keep_tool(id, &tool);
+            }
+            Ok(tool)
         });
-        Ok(prepared.map(|tool| {
-            let tool = Arc::new(tool);
-            self.keep_tool(id, &tool);
-            tool
-        }))
+        Ok(prepared)
     }
 
     pub(super) async fn fetch(&self, request: FetchRequest) -> Result<ToolOutcome, DriveError> {
@@ -246,6 +250,8 @@ struct Found {
     path: Arc<str>,
     text: Arc<str>,
     config: Option<Value>,
+    /// It names files of the project: whether those are still what was trusted is asked before every call.
+    is_looked_at_again: bool,
     #[cfg(feature = "mcp")]
     server: Option<mcp::Server>,
 }
@@ -265,13 +271,11 @@ fn no_provider_keys(items: &Items<'_>, spec: &ToolSpec) -> Result<(), String> {
     if spec.environment.is_empty() {
         return Ok(());
     }
-    for entry in items.list(ItemKind::Config).iter().filter(|e| e.id.as_str().starts_with("agent/providers/")) {
-        let key = items.config(&entry.id).and_then(|node| Some(node.get("key_env")?.as_str()?.to_owned()));
-        if let Some(key) = key.filter(|key| spec.environment.contains(key)) {
-            return Err(format!("`{key}` holds a provider's key; no tool gets it"));
-        }
+    let keys = provider_keys(items);
+    match spec.environment.iter().find(|name| keys.contains(*name)) {
+        Some(key) => Err(format!("`{key}` holds a provider's key; no tool gets it")),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// What a thread reads while it runs is what its plan was made from.

@@ -1,17 +1,22 @@
 //! Which MCP servers there are: `.mcp.json` of the project and `.ai/config/mcp.yaml` of the three spaces. Settings of a
 //! name in `mcp.yaml` stand above those of `.mcp.json`. Nothing is started here; `${NAME}` is filled when it is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
 use rye_compiler::item::Items;
-use rye_compiler::plan::hex;
+use rye_compiler::plan::{Place, hex};
+use rye_compiler::tool_spec::ServerWall;
+use rye_compiler::trust::{Executes, ExecutesKind, Subject, line, of_server};
+use rye_compiler::world::ItemKind;
 use rye_grammar::data::{Kind, Node};
-use rye_grammar::{SourceId, yaml};
+use rye_grammar::{SourceId, Sources, yaml};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+
+use crate::tool::environment::provider_keys;
 
 /// Bytes of `.mcp.json`.
 const MAX_FILE: u64 = 1 << 20;
@@ -26,18 +31,33 @@ pub struct Server {
     pub transport: Transport,
     #[serde(rename = "timeout_seconds", serialize_with = "seconds")]
     pub timeout: Duration,
-    /// `.mcp.json`, or the space of the settings file.
+    /// `.mcp.json`, or the settings file.
     pub origin: String,
+    /// A file of the project says so: it is started only where the user trusts it.
+    pub of_project: bool,
+    /// Variables it asks for that hold a provider's key: with any, it is not started.
+    pub keys: Vec<String>,
 }
 
 /// How a server is reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
-    /// A program that speaks on its input and output.
-    Stdio { command: Vec<String>, environment: BTreeMap<String, String> },
+    /// A program that speaks on its input and output, behind a wall with these openings; `None`: behind no wall at all.
+    Stdio { command: Vec<String>, environment: BTreeMap<String, String>, wall: Option<Openings> },
     /// Streamable HTTP.
     Http { url: String, headers: BTreeMap<String, String> },
+}
+
+/// What the wall of a server's program lets through. Every grant of one of its tools has to name all of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Openings {
+    /// Folders of the project that it may write.
+    pub write: Vec<String>,
+    /// Hosts it is for; with any, the whole network is open to it.
+    pub net: Vec<String>,
+    /// Places of the machine that it may read beside the project: absolute, or below `~/`. Trust shows them; no grant can.
+    pub read: Vec<String>,
 }
 
 fn seconds<S: serde::Serializer>(value: &Duration, to: S) -> Result<S::Ok, S::Error> {
@@ -56,18 +76,76 @@ impl Server {
         format!("{self:?}")
     }
 
-    /// What would be started or asked, for a person to judge: `npx -y server` or an address.
+    /// What would be started or asked, for a person to judge: `npx -y server`, or an address, and which variables of the
+    /// environment it is given.
     pub fn describe(&self) -> String {
-        match &self.transport {
-            Transport::Stdio { command, .. } => command.join(" "),
+        let mut text = match &self.transport {
+            Transport::Stdio { command, .. } => command.iter().map(|part| quoted(part)).collect::<Vec<_>>().join(" "),
             Transport::Http { url, .. } => url.clone(),
+        };
+        if let Transport::Stdio { wall: Some(Openings { read, .. }), .. } = &self.transport
+            && !read.is_empty()
+        {
+            text.push_str(", reading ");
+            text.push_str(&read.join(", "));
+        }
+        let variables = self.variables();
+        if !variables.is_empty() {
+            let names: Vec<&str> = variables.iter().map(String::as_str).collect();
+            text.push_str(", given ");
+            text.push_str(&names.join(", "));
+            text.push_str(" of the environment");
+        }
+        text
+    }
+
+    /// Names of the variables that its templates ask for.
+    pub fn variables(&self) -> BTreeSet<String> {
+        let (lone, map): (Vec<&String>, _) = match &self.transport {
+            Transport::Stdio { command, environment, .. } => (command.iter().collect(), environment),
+            Transport::Http { url, headers } => (vec![url], headers),
+        };
+        let holes = |text: &String| -> Vec<String> {
+            let inside = text.split("${").skip(1).filter_map(|from| from.split_once('}'));
+            inside.map(|(hole, _)| hole.split_once(":-").map_or(hole, |(name, _)| name).to_owned()).collect()
+        };
+        lone.into_iter().chain(map.values()).flat_map(holes).collect()
+    }
+
+    /// What stands between it and this machine.
+    pub fn wall(&self) -> ServerWall {
+        match &self.transport {
+            Transport::Http { .. } => ServerWall::Net,
+            Transport::Stdio { wall: Some(_), .. } => ServerWall::Process,
+            Transport::Stdio { wall: None, .. } => ServerWall::None,
         }
     }
 
-    /// The host of a server on the net.
-    pub fn host(&self) -> Option<String> {
-        let Transport::Http { url, .. } = &self.transport else { return None };
-        reqwest::Url::parse(url).ok()?.host_str().map(|h| h.trim_matches(['[', ']']).to_owned())
+    /// What trust is asked for before it is started or asked; `None` where the user's own files say so.
+    pub fn executes(&self) -> Option<Executes> {
+        self.of_project.then(|| Executes {
+            kind: ExecutesKind::Server,
+            name: self.name.clone(),
+            what: line(&of_server(&self.name, &self.describe(), self.wall())),
+            subjects: vec![Subject { kind: ItemKind::Config, id: format!("mcp:{}", self.name), sha256: self.sha256() }],
+            programs: match &self.transport {
+                Transport::Stdio { command, .. } => command.clone(),
+                Transport::Http { .. } => Vec::new(),
+            },
+            place: Some(Place { file: self.origin.clone(), line: 1, column: 1 }),
+        })
+    }
+
+    /// What grants of its tools have to name: the host that is asked, or what its program may touch.
+    pub fn needs(&self) -> Openings {
+        match &self.transport {
+            Transport::Http { url, .. } => {
+                let url = reqwest::Url::parse(url).ok();
+                let host = url.as_ref().and_then(reqwest::Url::host_str).map(|h| h.trim_matches(['[', ']']).to_owned());
+                Openings { net: host.into_iter().collect(), ..Openings::default() }
+            }
+            Transport::Stdio { wall, .. } => wall.clone().unwrap_or_default(),
+        }
     }
 }
 
@@ -77,13 +155,14 @@ impl Server {
 /// A sentence for the user: a file that cannot be read, a server that says nothing, two of one name.
 pub fn servers(project: &Path, items: &Items<'_>) -> Result<BTreeMap<String, Server>, String> {
     let mut all = BTreeMap::new();
+    let keys = provider_keys(items);
     if let Some(text) = mcp_json(project)? {
         let parsed = yaml::parse(SourceId(0), &text);
         if let Some(error) = parsed.errors.first() {
             return Err(format!("`.mcp.json` cannot be read: {error}"));
         }
         if let Some(node) = parsed.tree.get("mcpServers") {
-            read(node, ".mcp.json", &mut all)?;
+            read(node, ".mcp.json", &|_| true, &mut all)?;
         }
     }
     if let Some(node) = items.config_named("mcp") {
@@ -92,11 +171,27 @@ pub fn servers(project: &Path, items: &Items<'_>) -> Result<BTreeMap<String, Ser
         }
         if let Some(servers) = node.get("servers") {
             let mut own = BTreeMap::new();
-            read(servers, ".ai/config/mcp.yaml", &mut own)?;
+            // A server that the project changes anything of is the project's.
+            let of_project = |node: &Node| is_of_project(&items.sources(), node);
+            read(servers, ".ai/config/mcp.yaml", &of_project, &mut own)?;
             all.extend(own);
         }
     }
+    for server in all.values_mut() {
+        server.keys = server.variables().into_iter().filter(|name| keys.contains(name)).collect();
+    }
     Ok(all)
+}
+
+/// Whether a file of the project wrote any of a setting: those of the other spaces are named after their space.
+fn is_of_project(sources: &Sources, node: &Node) -> bool {
+    let own =
+        sources.get(node.span.source).is_none_or(|s| !s.path.starts_with("user:") && !s.path.starts_with("system:"));
+    own || match &node.kind {
+        Kind::Map(entries) => entries.iter().any(|entry| is_of_project(sources, &entry.value)),
+        Kind::List(items) => items.iter().any(|item| is_of_project(sources, item)),
+        Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::String(_) => false,
+    }
 }
 
 /// The text of `.mcp.json`; `None` where there is none.
@@ -116,7 +211,12 @@ fn mcp_json(project: &Path) -> Result<Option<String>, String> {
     Ok(Some(text))
 }
 
-fn read(node: &Node, origin: &str, into: &mut BTreeMap<String, Server>) -> Result<(), String> {
+fn read(
+    node: &Node,
+    origin: &str,
+    of_project: &dyn Fn(&Node) -> bool,
+    into: &mut BTreeMap<String, Server>,
+) -> Result<(), String> {
     if !matches!(node.kind, Kind::Map(_)) {
         return Err(format!("{origin}: the servers are a mapping of names, not {}", node.describe()));
     }
@@ -124,7 +224,8 @@ fn read(node: &Node, origin: &str, into: &mut BTreeMap<String, Server>) -> Resul
         let written = &entry.key.node;
         let name = super::listing::segment(written).ok_or_else(|| format!("{origin}: a server has no name"))?;
         let fault = |what: &str| format!("{origin}: server `{}`: {what}", written.escape_debug());
-        let server = one(&entry.value, name.clone(), origin).map_err(|what| fault(&what))?;
+        let mut server = one(&entry.value, name.clone(), origin).map_err(|what| fault(&what))?;
+        server.of_project = of_project(&entry.value);
         if into.insert(name.clone(), server).is_some() {
             return Err(fault(&format!(
                 "another one is called `{name}` too, once other characters are written as `_`"
@@ -135,7 +236,7 @@ fn read(node: &Node, origin: &str, into: &mut BTreeMap<String, Server>) -> Resul
 }
 
 fn one(node: &Node, name: String, origin: &str) -> Result<Server, String> {
-    const KEYS: [&str; 11] = [
+    const KEYS: [&str; 13] = [
         "type",
         "command",
         "args",
@@ -147,6 +248,8 @@ fn one(node: &Node, name: String, origin: &str) -> Result<Server, String> {
         "timeout",
         "description",
         "disabled",
+        "needs",
+        "wall",
     ];
     if !matches!(node.kind, Kind::Map(_)) {
         return Err(format!("is a mapping, not {}", node.describe()));
@@ -179,7 +282,7 @@ fn one(node: &Node, name: String, origin: &str) -> Result<Server, String> {
                 return Err("`command` names no program".into());
             }
             let environment = map(node.get("env").or_else(|| node.get("environment")), "env")?;
-            Transport::Stdio { command: all, environment }
+            Transport::Stdio { command: all, environment, wall: openings(node)? }
         }
         (None, Some(url)) => {
             if node.get("type").and_then(Node::as_str) == Some("sse") {
@@ -188,11 +291,47 @@ fn one(node: &Node, name: String, origin: &str) -> Result<Server, String> {
             if !url.starts_with("https://") && !url.starts_with("http://") {
                 return Err(format!("`{url}` is no web address"));
             }
+            // What a variable holds must not decide whom a grant is for.
+            let authority =
+                url.split("://").nth(1).and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
+            if authority.contains("${") || !reqwest::Url::parse(url).is_ok_and(|url| url.has_host()) {
+                return Err(format!("the host of `{url}` has to be written out"));
+            }
             Transport::Http { url: url.to_owned(), headers: map(node.get("headers"), "headers")? }
         }
         (None, None) => return Err("has neither a `command` nor a `url`".into()),
     };
-    Ok(Server { name, transport, timeout, origin: origin.to_owned() })
+    Ok(Server { name, transport, timeout, origin: origin.to_owned(), of_project: true, keys: Vec::new() })
+}
+
+/// `wall: none`, or `needs: { write: [out/], net: [example.com] }` in the wall.
+fn openings(node: &Node) -> Result<Option<Openings>, String> {
+    let needs = node.get("needs");
+    match node.get("wall").map(|wall| wall.as_str().unwrap_or_default()) {
+        Some("none") if needs.is_some() => {
+            return Err("without a wall it needs nothing granted: keep `wall` or `needs`".into());
+        }
+        Some("none") => return Ok(None),
+        Some("process") | None => {}
+        Some(_) => return Err("`wall` is `process` or `none`".into()),
+    }
+    let Some(needs) = needs else { return Ok(Some(Openings::default())) };
+    let known = |key: &str| matches!(key, "read" | "write" | "net");
+    if !matches!(needs.kind, Kind::Map(_)) || needs.entries().iter().any(|e| !known(&e.key.node)) {
+        return Err("`needs` is a mapping with `read`, `write` and `net`".into());
+    }
+    let list = |key: &str| needs.get(key).map_or(Ok(Vec::new()), |node| strings(node, key));
+    let openings = Openings { write: list("write")?, net: list("net")?, read: list("read")? };
+    if openings.read.iter().any(|path| !(path.starts_with('/') || path.starts_with("~/"))) {
+        return Err("`read` names places of the machine, from `/` or `~/`; the project is readable anyway".into());
+    }
+    Ok(Some(openings))
+}
+
+/// A part of a command as a person can tell it from its neighbours.
+fn quoted(part: &str) -> String {
+    let plain = !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:@=+,${}%^~".contains(c));
+    if plain { part.to_owned() } else { serde_json::Value::from(part).to_string() }
 }
 
 fn strings(node: &Node, key: &str) -> Result<Vec<String>, String> {

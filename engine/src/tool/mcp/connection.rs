@@ -1,8 +1,8 @@
 //! One connection to an MCP server, through the protocol's own crate.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::process::Stdio;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,19 +10,21 @@ use std::time::Duration;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, ContentBlock, Implementation,
-    PaginatedRequestParams, ResourceContents,
+    PaginatedRequestParams, ProtocolVersion, ResourceContents,
 };
 use rmcp::service::{NotificationContext, RunningService};
+use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use rmcp::{ClientHandler, RoleClient, ServiceError, ServiceExt};
+use rye_compiler::tool_spec::ServerWall;
 use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use super::config::{Transport, expand};
+use super::config::{Openings, Transport, expand};
 use super::listing::Definition;
 use super::{CONNECT, Server};
+use crate::tool::process::{Attended, Held, Server as Program, Wall, attend};
 
 /// Tools of one server, and pages of their list.
 const MAX_TOOLS: usize = 2_000;
@@ -63,6 +65,8 @@ pub struct Connection {
     service: RunningService<RoleClient, Client>,
     changed: Arc<AtomicBool>,
     definitions: Mutex<Vec<Definition>>,
+    /// The server's program, where it has one: it ends with this.
+    _held: Option<Held>,
 }
 
 /// This side of the protocol: no sampling, no roots, no elicitation; it only notes that the list has changed.
@@ -72,7 +76,10 @@ struct Client {
 
 impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
-        ClientConfig::new(ClientCapabilities::default(), Implementation::new("rye", env!("CARGO_PKG_VERSION")))
+        let own = Implementation::new("rye", env!("CARGO_PKG_VERSION"));
+        // The newest version that begins with the exchange this side begins with.
+        ClientConfig::new(ClientCapabilities::default(), own)
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
@@ -89,24 +96,35 @@ impl Connection {
         let unreachable = |reason: String| McpError::Unreachable { server: server.name.clone(), reason: cut(&reason) };
         let changed = Arc::new(AtomicBool::new(false));
         let client = Client { changed: Arc::clone(&changed) };
+        if let Some(key) = server.keys.first() {
+            return Err(unreachable(format!("it asks for `{key}`, which holds a provider's key; no server gets it")));
+        }
+        let mut running = None;
         let service = match &server.transport {
-            Transport::Stdio { command, environment } => {
-                let program = program(command, environment, folder).map_err(unreachable)?;
-                let (process, _) = TokioChildProcess::builder(program)
-                    .stderr(Stdio::null())
-                    .spawn()
-                    .map_err(|e| unreachable(e.to_string()))?;
-                timeout(CONNECT, client.serve(process)).await
+            Transport::Stdio { command, environment, wall } => {
+                let program = program(command, environment, wall.as_ref(), folder).map_err(unreachable)?;
+                let Attended { output, input, log, held } =
+                    attend(&program).map_err(|e| unreachable(format!("`{}`: {e}", program.program.display())))?;
+                running = Some((log, held));
+                timeout(CONNECT, client.serve((output, input))).await
             }
             Transport::Http { url, headers } => {
                 let transport = http(url, headers).map_err(unreachable)?;
                 timeout(CONNECT, client.serve(transport)).await
             }
         };
-        let service = service
-            .map_err(|_| unreachable(format!("it did not begin to speak within {} seconds", CONNECT.as_secs())))?
-            .map_err(|e| unreachable(e.to_string()))?;
-        let connection = Self { name: server.name.clone(), service, changed, definitions: Mutex::default() };
+        // What it said when it failed tells more than that it said nothing more.
+        let why = |reason: String| match running.as_ref().map(|(log, _)| log.text()).filter(|said| !said.is_empty()) {
+            Some(said) => unreachable(format!("{reason}{}; it said: {}", behind(server), last(&said))),
+            None => unreachable(format!("{reason}{}", behind(server))),
+        };
+        let service = match service {
+            Ok(service) => service.map_err(|e| why(e.to_string()))?,
+            Err(_) => return Err(why(format!("it did not begin to speak within {} seconds", CONNECT.as_secs()))),
+        };
+        let held = running.map(|(_, held)| held);
+        let connection =
+            Self { name: server.name.clone(), service, changed, definitions: Mutex::default(), _held: held };
         let listed = timeout(CONNECT, connection.list()).await;
         let listed = listed.map_err(|_| unreachable("it did not list its tools in time".to_owned()))??;
         *connection.definitions.lock().await = listed;
@@ -216,22 +234,54 @@ impl Connection {
 fn program(
     command: &[String],
     environment: &BTreeMap<String, String>,
+    wall: Option<&Openings>,
     folder: &Path,
-) -> Result<tokio::process::Command, String> {
+) -> Result<Program, String> {
     let command: Vec<String> = command.iter().map(|c| expand(c)).collect::<Result<_, _>>()?;
     let (name, arguments) = command.split_first().ok_or("no program is named")?;
-    let mut program = tokio::process::Command::new(name);
-    program.args(arguments).current_dir(folder).env_clear();
+    let mut variables: BTreeMap<OsString, OsString> = BTreeMap::new();
     for (name, value) in environment {
-        program.env(name, expand(value)?);
+        variables.insert(name.into(), expand(value)?.into());
     }
     for name in ["PATH", "HOME", "LANG"] {
         if let Some(value) = std::env::var_os(name) {
-            program.env(name, value);
+            variables.insert(name.into(), value);
         }
     }
-    program.process_group(0).kill_on_drop(true);
-    Ok(program)
+    Ok(Program {
+        // A program of the project is named by a path from its root; any other is looked up on the path.
+        program: if name.contains('/') { folder.join(name).into_os_string() } else { name.into() },
+        arguments: arguments.iter().map(OsString::from).collect(),
+        folder: folder.to_owned(),
+        wall: wall.map(|openings| Wall {
+            read: openings.read.iter().filter_map(|path| from_home(path)).collect(),
+            ..Wall::new(folder, openings.write.clone(), &openings.net)
+        }),
+        environment: variables.into_iter().collect(),
+    })
+}
+
+/// A place of the machine, `~/` filled in.
+fn from_home(path: &str) -> Option<PathBuf> {
+    match path.strip_prefix("~/") {
+        Some(below) => std::env::var_os("HOME").map(|home| PathBuf::from(home).join(below)),
+        None => Some(path.into()),
+    }
+}
+
+/// What the user may not think of when a server that works elsewhere does not here.
+fn behind(server: &Server) -> &'static str {
+    match server.wall() {
+        ServerWall::Net | ServerWall::None => "",
+        ServerWall::Process => {
+            " (it runs behind a wall: `needs: { net: [HOST], write: [FOLDER/], read: [/PLACE] }` in its settings opens it, `wall: none` takes it away)"
+        }
+    }
+}
+
+/// The last line that says something.
+fn last(log: &str) -> &str {
+    log.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
 }
 
 fn http(

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::Server;
+use super::config::Openings;
 
 /// A tool as a server defines it.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,10 +50,13 @@ impl Definition {
             format!("tool: {}", json!(self.name)),
             format!("sha256: {}", json!(self.sha256)),
             format!("server_sha256: {}", json!(server.sha256())),
+            format!("runs: {}", json!(server.describe())),
+            format!("wall: {}", server.wall().word()),
             format!("timeout_seconds: {}", server.timeout.as_secs()),
         ];
-        if let Some(host) = server.host() {
-            lines.push(format!("needs: {{ net: [{}] }}", json!(host)));
+        let Openings { write, net, read: _ } = server.needs();
+        if !(write.is_empty() && net.is_empty()) {
+            lines.push(format!("needs: {}", json!({"write": write, "net": net})));
         }
         lines.push(format!("parameters: {}", Value::Object(schema)));
         lines.join("\n") + "\n"

@@ -99,7 +99,10 @@ impl Face {
     /// # Errors
     /// No more connections can be taken.
     pub async fn http(self, listener: TcpListener) -> Result<(), String> {
-        let config = StreamableHttpServerConfig::default().enforce_origin_validation();
+        let port = listener.local_addr().map_err(|e| e.to_string())?.port();
+        // Its own pages, of which there are none: whatever another page sends names another origin.
+        let own = ["127.0.0.1", "localhost", "[::1]"].map(|host| format!("http://{host}:{port}"));
+        let config = StreamableHttpServerConfig::default().enforce_origin_validation().with_allowed_origins(own);
         // Sessions live in tasks of their own; they end with this future.
         let _ends = config.cancellation_token.clone().drop_guard();
         let sessions = Arc::new(LocalSessionManager::default());

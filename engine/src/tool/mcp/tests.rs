@@ -78,9 +78,11 @@ impl Setup {
         let command = vec!["python3".to_owned(), "server.py".to_owned()];
         Server {
             name: "test".into(),
-            transport: config::Transport::Stdio { command, environment },
+            transport: config::Transport::Stdio { command, environment, wall: None },
             timeout: Duration::from_secs(20),
             origin: ".mcp.json".into(),
+            of_project: true,
+            keys: Vec::new(),
         }
     }
 
@@ -162,9 +164,10 @@ async fn servers_that_misbehave_are_unreachable() {
     assert!(endless.to_string().contains("more than 2000 tools"), "{endless}");
     let mut nothing = Setup::server("");
     nothing.transport =
-        config::Transport::Stdio { command: vec!["no-such-program".into()], environment: BTreeMap::new() };
+        config::Transport::Stdio { command: vec!["no-such-program".into()], environment: BTreeMap::new(), wall: None };
     assert!(matches!(Connection::open(&nothing, s.dir.path()).await, Err(McpError::Unreachable { .. })));
-    nothing.transport = config::Transport::Stdio { command: vec!["true".into()], environment: BTreeMap::new() };
+    nothing.transport =
+        config::Transport::Stdio { command: vec!["true".into()], environment: BTreeMap::new(), wall: None };
     assert!(matches!(Connection::open(&nothing, s.dir.path()).await, Err(McpError::Unreachable { .. })));
     nothing.transport = config::Transport::Http { url: "http://127.0.0.1:9/mcp".into(), headers: BTreeMap::new() };
     assert!(matches!(Connection::open(&nothing, s.dir.path()).await, Err(McpError::Unreachable { .. })));
@@ -209,9 +212,9 @@ fn settings_of_both_files() {
     let yaml = "servers:\n  web: { command: [local], timeout_seconds: 5 }\n";
     let all = configured(Some(json), Some(yaml)).unwrap();
     assert_eq!(all.keys().collect::<Vec<_>>(), ["every_thing", "web"]);
-    assert_eq!(all["every_thing"].describe(), "npx -y x");
+    assert_eq!(all["every_thing"].describe(), "npx -y x, given B of the environment");
     assert_eq!((all["web"].describe().as_str(), all["web"].timeout.as_secs()), ("local", 5));
-    assert_eq!(configured(Some(json), None).unwrap()["web"].host().as_deref(), Some("a.example"));
+    assert_eq!(configured(Some(json), None).unwrap()["web"].needs().net, ["a.example"]);
     assert_eq!(configured(None, None), Ok(BTreeMap::new()));
     for (json, yaml, said) in [
         (Some("{"), None, "cannot be read"),
@@ -220,6 +223,15 @@ fn settings_of_both_files() {
         (Some(r#"{"mcpServers": {"a b": {"command": "x"}, "a_b": {"command": "y"}}}"#), None, "is called `a_b` too"),
         (Some(r#"{"mcpServers": {"a": {"url": "ftp://x"}}}"#), None, "no web address"),
         (Some(r#"{"mcpServers": {"a": {"url": "https://x/sse", "type": "sse"}}}"#), None, "old HTTP+SSE transport"),
+        (Some(r#"{"mcpServers": {"a": {"url": "https://a.example${X}/mcp"}}}"#), None, "has to be written out"),
+        (None, Some("servers: { a: { command: [x], wall: low } }"), "`wall` is `process` or `none`"),
+        (None, Some("servers: { a: { command: [x], wall: none, needs: { net: [b] } } }"), "keep `wall` or `needs`"),
+        (
+            None,
+            Some("servers: { a: { command: [x], needs: { reads: [b] } } }"),
+            "a mapping with `read`, `write` and `net`",
+        ),
+        (None, Some("servers: { a: { command: [x], needs: { read: [b] } } }"), "places of the machine"),
         (None, Some("server: {}"), "no key `server`"),
         (None, Some("servers: { a: { comand: x } }"), "unknown key `comand`"),
         (None, Some("servers: { a: { command: [] } }"), "names no program"),

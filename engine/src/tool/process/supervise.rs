@@ -25,6 +25,8 @@ use super::wall::{self, Wall};
 
 /// The first argument that makes a process the helper.
 const ARGUMENT: &str = "__supervise";
+/// The same for a program that is spoken with: its input does not end before its owner does.
+const ATTEND: &str = "__attend";
 /// The first argument that makes a process raise its wall and become a program.
 const CONFINE: &str = "__confine";
 /// Processes of one program, and how often they are counted once there are many on the machine.
@@ -39,6 +41,20 @@ const ROUNDS: usize = 64;
 /// The code of a program that could not be started, as shells give it.
 const NOT_STARTED: u8 = 127;
 
+/// Bytes that a program leaves unread before it counts as one that never reads.
+const MOST_UNREAD: usize = 32 << 20;
+/// How long a program has to end by itself once nobody speaks with it any more.
+const FAREWELL: Duration = Duration::from_millis(400);
+
+/// How a program is spoken with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Talk {
+    /// It is given its input at once, and then nothing.
+    Once,
+    /// For as long as it runs.
+    Stream,
+}
+
 static HELPER: OnceLock<OsString> = OnceLock::new();
 
 /// To be called first in `main`. In a process started as the helper it does the helper's work and answers its exit
@@ -46,9 +62,10 @@ static HELPER: OnceLock<OsString> = OnceLock::new();
 pub fn supervise_if_asked() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
-        Some(first) if first == ARGUMENT => {
+        Some(first) if first == ARGUMENT || first == ATTEND => {
+            let talk = if first == ATTEND { Talk::Stream } else { Talk::Once };
             let (wall, program) = (arguments.next(), arguments.next());
-            return Some(helper(wall, program, &arguments.collect::<Vec<_>>()));
+            return Some(helper(talk, wall, program, &arguments.collect::<Vec<_>>()));
         }
         Some(first) if first == CONFINE => {
             let (wall, program) = (arguments.next(), arguments.next());
@@ -67,11 +84,19 @@ fn own_binary() -> OsString {
 }
 
 /// The program to start and what comes before the tool's own arguments.
-pub(super) fn helped(program: &OsString, wall: Option<&Wall>) -> io::Result<Option<(OsString, [OsString; 3])>> {
+pub(super) fn helped(
+    talk: Talk,
+    program: &OsString,
+    wall: Option<&Wall>,
+) -> io::Result<Option<(OsString, [OsString; 3])>> {
     let Some(helper) = HELPER.get() else { return Ok(None) };
     // Empty = no wall.
     let wall = wall.map(serde_json::to_string).transpose()?.unwrap_or_default();
-    Ok(Some((helper.clone(), [ARGUMENT.into(), wall.into(), program.clone()])))
+    let first = match talk {
+        Talk::Once => ARGUMENT,
+        Talk::Stream => ATTEND,
+    };
+    Ok(Some((helper.clone(), [first.into(), wall.into(), program.clone()])))
 }
 
 /// Raises the wall, then becomes the program. Only returns where that failed.
@@ -89,7 +114,7 @@ fn become_confined(wall: Option<OsString>, program: Option<OsString>, arguments:
     ExitCode::from(NOT_STARTED)
 }
 
-fn helper(wall: Option<OsString>, program: Option<OsString>, arguments: &[OsString]) -> ExitCode {
+fn helper(talk: Talk, wall: Option<OsString>, program: Option<OsString>, arguments: &[OsString]) -> ExitCode {
     let (Some(wall), Some(mut program)) = (wall, program) else { return ExitCode::from(NOT_STARTED) };
     let mut arguments = arguments.to_vec();
     if !wall.is_empty() {
@@ -97,7 +122,7 @@ fn helper(wall: Option<OsString>, program: Option<OsString>, arguments: &[OsStri
         arguments.splice(..0, confine);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let ended = runtime.and_then(|runtime| runtime.block_on(watch(&program, &arguments)));
+    let ended = runtime.and_then(|runtime| runtime.block_on(watch(talk, &program, &arguments)));
     match ended {
         Ok(status) => leave(status),
         Err(e) => {
@@ -107,7 +132,7 @@ fn helper(wall: Option<OsString>, program: Option<OsString>, arguments: &[OsStri
     }
 }
 
-async fn watch(program: &OsString, arguments: &[OsString]) -> io::Result<ExitStatus> {
+async fn watch(talk: Talk, program: &OsString, arguments: &[OsString]) -> io::Result<ExitStatus> {
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(getpid()))?;
     // The group is asked to end before it is told to; the helper outlives the asking.
@@ -117,20 +142,30 @@ async fn watch(program: &OsString, arguments: &[OsString]) -> io::Result<ExitSta
     let _hung_up = signal(SignalKind::hangup())?;
     let owner = rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 3)?;
     let mut owner = pipe::Receiver::from_owned_fd(owner)?;
-    let length = owner.read_u64_le().await?;
     let mut input = Vec::new();
-    (&mut owner).take(length).read_to_end(&mut input).await?;
-    let from = if input.is_empty() { Stdio::null() } else { Stdio::piped() };
+    if talk == Talk::Once {
+        let length = owner.read_u64_le().await?;
+        (&mut owner).take(length).read_to_end(&mut input).await?;
+    }
+    let from = if talk == Talk::Once && input.is_empty() { Stdio::null() } else { Stdio::piped() };
     let mut child = tokio::process::Command::new(program).args(arguments).stdin(from).spawn()?;
     let stdin = child.stdin.take();
     let mut nothing = [0_u8; 1];
     let mut counting = tokio::time::interval(COUNTING);
     let mut tasks = Tasks::new();
-    let mut gone = Box::pin(owner_gone(&mut owner, stdin, input));
+    let mut gone = Box::pin(async {
+        match talk {
+            Talk::Once => owner_gone(&mut owner, stdin, input).await,
+            Talk::Stream => relay(&mut owner, stdin).await,
+        }
+    });
     let status = loop {
         tokio::select! {
             status = child.wait() => break status?,
             () = &mut gone => {
+                if talk == Talk::Stream {
+                    tokio::time::timeout(FAREWELL, child.wait()).await.ok();
+                }
                 end_all();
                 // Only reached where this process was spared by its own signal.
                 return child.wait().await;
@@ -169,6 +204,42 @@ async fn owner_gone(owner: &mut pipe::Receiver, stdin: Option<ChildStdin>, input
         }
     }
     owner.read_exact(&mut nothing).await.ok();
+}
+
+/// Hands on whatever the owner says, until it says no more: then the program's input ends too. What the program does not
+/// read is held, so that it cannot hide its owner's end.
+async fn relay(owner: &mut pipe::Receiver, mut stdin: Option<ChildStdin>) {
+    let mut held: VecDeque<u8> = VecDeque::new();
+    let mut chunk = vec![0_u8; 64 * 1024];
+    loop {
+        let wants = stdin.is_some() && !held.is_empty();
+        tokio::select! {
+            read = owner.read(&mut chunk) => match read {
+                Ok(0) | Err(_) => break,
+                Ok(_) if held.len() > MOST_UNREAD => break,
+                Ok(read) => held.extend(chunk.get(..read).unwrap_or_default()),
+            },
+            wrote = hand_on(&mut stdin, &held), if wants => match wrote {
+                Ok(wrote) => { held.drain(..wrote); }
+                // It reads no more; what it still says is its own business.
+                Err(_) => { stdin = None; held.clear(); }
+            },
+        }
+        if stdin.is_none() {
+            held.clear();
+        }
+    }
+    if let Some(mut stdin) = stdin {
+        held.make_contiguous();
+        tokio::time::timeout(FAREWELL, stdin.write_all(held.as_slices().0)).await.ok();
+    }
+}
+
+async fn hand_on(stdin: &mut Option<ChildStdin>, held: &VecDeque<u8>) -> io::Result<usize> {
+    match stdin {
+        Some(stdin) => stdin.write(held.as_slices().0).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Ends everything, this process included.

@@ -25,6 +25,8 @@ pub struct Wall {
     pub project: PathBuf,
     /// The user's `.ai`: readable, keys and trust excepted.
     pub user: Option<PathBuf>,
+    /// Other places of the machine that may be read: settings of an MCP server name them.
+    pub read: Vec<PathBuf>,
     /// Folders from the project's root that may be written, as far as the law does not reach into them.
     pub write: Vec<String>,
     /// Whether any host may be reached. The kernel does not tell hosts apart.
@@ -66,7 +68,8 @@ impl Offers {
 impl Wall {
     /// For a tool of a project, with what its grants name.
     pub fn new(project: &Path, write: Vec<String>, net: &[String]) -> Self {
-        Self { project: project.to_path_buf(), user: user_items(), write, net: !net.is_empty(), scratch: None }
+        let (project, read) = (project.to_path_buf(), Vec::new());
+        Self { project, user: user_items(), read, write, net: !net.is_empty(), scratch: None }
     }
 }
 

@@ -48,13 +48,14 @@ const ETC_SECRETS: [&str; 9] =
     ["shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "ssh", "krb5.keytab", "NetworkManager"];
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 /// Toolchains and settings that tools of a home folder need and that hold no credentials.
-const HOME: [&str; 24] = [
+const HOME: [&str; 25] = [
     ".cargo/bin",
     ".cargo/registry",
     ".cargo/git",
     ".cargo/config.toml",
     ".cargo/env",
     ".rustup",
+    ".npm",
     ".nvm",
     ".pyenv",
     ".rbenv",
@@ -114,6 +115,9 @@ pub fn confine(wall: &Wall) -> io::Result<()> {
     rules.home()?;
     if let Some(user) = &wall.user {
         rules.children(user, &USER_SECRETS)?;
+    }
+    for path in wall.read.iter().filter(|path| path.is_absolute()) {
+        rules.path(path, Right::Read)?;
     }
     rules.project(&wall.project)?;
     for folder in &wall.write {

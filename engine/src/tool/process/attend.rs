@@ -1,0 +1,129 @@
+//! A program that is spoken with for as long as somebody holds it: the server of a protocol on its input and output. It
+//! runs under the same helper and behind the same wall as a program that is run to its end ([`super::run`]), and ends
+//! with whoever holds it.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::process::Child;
+
+use super::group::Group;
+use super::supervise::{Talk, helped};
+use super::{Scratch, Wall};
+
+/// Bytes of what it says on its standard error that are kept, from the end.
+const LOG: usize = 4 * 1024;
+/// How long what it leaves in its folder for temporary files waits for its end.
+const END: Duration = Duration::from_secs(5);
+
+/// A program to speak with.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// A name looked up on the path, or a path.
+    pub program: OsString,
+    pub arguments: Vec<OsString>,
+    pub folder: PathBuf,
+    /// `None`: it may touch whatever its user may.
+    pub wall: Option<Wall>,
+    /// All of its environment, the folder for temporary files excepted.
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+/// A program that runs.
+pub struct Attended {
+    pub output: pipe::Receiver,
+    pub input: pipe::Sender,
+    pub log: Log,
+    pub held: Held,
+}
+
+/// Whoever holds this, and the input, keeps the program running.
+pub struct Held {
+    /// Taken when it is dropped.
+    parts: Option<(Group, Child, Option<Scratch>)>,
+}
+
+/// The end of what a program says on its standard error.
+#[derive(Debug, Clone, Default)]
+pub struct Log(Arc<Mutex<VecDeque<u8>>>);
+
+/// Starts a program.
+///
+/// # Errors
+/// It cannot be started.
+pub fn attend(server: &Server) -> io::Result<Attended> {
+    let scratch = server.wall.as_ref().map(|_| Scratch::new()).transpose()?;
+    let wall = server.wall.clone().map(|wall| Wall { scratch: scratch.as_ref().map(|s| s.0.clone()), ..wall });
+    let (theirs, ours) = io::pipe()?;
+    let (output, output_writer) = io::pipe()?;
+    let (errors, error_writer) = io::pipe()?;
+    let (mut command, owner) = match helped(Talk::Stream, &server.program, wall.as_ref())? {
+        Some((helper, first)) => {
+            let mut command = tokio::process::Command::new(helper);
+            command.args(first);
+            (command, Some(ours.try_clone()?))
+        }
+        None => (tokio::process::Command::new(&server.program), None),
+    };
+    command
+        .args(&server.arguments)
+        .current_dir(&server.folder)
+        .env_clear()
+        .envs(server.environment.iter().map(|(name, value)| (name, value)))
+        .envs(scratch.iter().map(|scratch| ("TMPDIR", scratch.0.as_os_str())))
+        .stdin(Stdio::from(theirs))
+        .stdout(output_writer)
+        .stderr(error_writer)
+        .process_group(0);
+    let child = command.spawn()?;
+    // The command holds our ends of the pipes; while it lives, the output has no end.
+    drop(command);
+    let group = Group::new(child.id(), owner);
+    let log = Log::default();
+    tokio::spawn(log.clone().fill(pipe::Receiver::from_owned_fd(errors.into())?));
+    Ok(Attended {
+        output: pipe::Receiver::from_owned_fd(output.into())?,
+        input: pipe::Sender::from_owned_fd(ours.into())?,
+        log,
+        held: Held { parts: Some((group, child, scratch)) },
+    })
+}
+
+impl Log {
+    async fn fill(self, mut from: pipe::Receiver) {
+        let mut chunk = [0_u8; 4096];
+        while let Ok(read @ 1..) = from.read(&mut chunk).await {
+            let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            held.extend(chunk.get(..read).unwrap_or_default());
+            let over = held.len().saturating_sub(LOG);
+            held.drain(..over);
+        }
+    }
+
+    /// The last lines, as text.
+    pub fn text(&self) -> String {
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes: Vec<u8> = held.iter().copied().collect();
+        String::from_utf8_lossy(&bytes).trim().to_owned()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let Some((group, mut child, scratch)) = self.parts.take() else { return };
+        // Without a runtime this process is ending; the helper sees that its owner has gone.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        drop(group);
+        runtime.spawn(async move {
+            tokio::time::timeout(END, child.wait()).await.ok();
+            drop(scratch);
+        });
+    }
+}

@@ -1,0 +1,3 @@
+#!/bin/bash
+# rye: {description: Greets., parameters: {}}
+echo hello
