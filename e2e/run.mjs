@@ -297,6 +297,30 @@ const scenarios = {
     return root;
   },
 
+  async "a refusal is its own end"(mock, wire) {
+    // The Responses API has no such end in this mock: it says that the whole response failed.
+    if (wire === "openai-responses") return project(wire);
+    const finishReason = wire === "anthropic" ? "refusal" : "content_filter";
+    mock.addFixture({ match: any, response: { content: "I will not.", finishReason, usage: USAGE } });
+    const root = project(wire);
+    const run = await rye(root, ["run", "task", "--format", "json"], WIRES[wire].env(mock.url));
+    const result = lastJson(run.stdout);
+    assert.equal(run.code, 1, run.stdout + run.stderr);
+    assert.deepEqual([result.status, result.error.code, result.cost.turns], ["error", "refused", 1]);
+    return root;
+  },
+
+  async "an answer that is no stream"(mock, wire) {
+    mock.addFixture({ match: any, response: { content: "never" }, chaos: { malformedRate: 1 } });
+    const root = project(wire);
+    const run = await rye(root, ["run", "task", "--format", "json"], WIRES[wire].env(mock.url));
+    const result = lastJson(run.stdout);
+    assert.equal(run.code, 1, run.stdout + run.stderr);
+    assert.deepEqual([result.status, result.result, result.cost.turns], ["error", null, 0]);
+    assert.match(result.error.message, /answered with `application\/json`, not with a stream/);
+    return root;
+  },
+
   async "providers test"(mock, wire) {
     mock.addFixture({ match: any, response: { content: "ready", usage: USAGE } });
     const root = project(wire);

@@ -1,6 +1,6 @@
 //! No secret in what a run leaves behind: transcripts, objects, exports, the terminal.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 #[path = "support/rye.rs"]
 mod rye;
@@ -39,4 +39,27 @@ fn a_key_that_a_tool_shows_is_masked_everywhere() {
     assert!(!done.stdout.contains(own) && !done.stderr.contains(own) && !done.stderr.contains(&github));
     let told = place.fine(&["threads", "list", "--format", "json"]);
     assert!(!told.contains(own));
+}
+
+#[test]
+fn an_export_holds_no_key_whoever_wrote_it() {
+    let place = Place::new();
+    place.write(
+        ".ai/directives/talk.md",
+        "Talks.\n\n```xml\n<directive name=\"talk\" version=\"1.0.0\">\n<metadata><description>Talk.</description>\
+         <model provider=\"scripted\" tier=\"fast\"/><permissions><execute><tool>rye.file-system.ls</tool></execute></permissions>\
+         </metadata>\n</directive>\n```\n\nTalk.\n",
+    );
+    let anthropic = format!("sk-ant-{}", "a1B2c3D4e5".repeat(4));
+    place.write(
+        "script.yaml",
+        &format!(
+            "steps:\n  - tool_calls: [{{ name: rye_file_system_ls, input: {{ path: '{anthropic}' }} }}]\n  - text: 'It is {anthropic}.'\n"
+        ),
+    );
+    let (code, ran) = place.json(&["run", "talk"]);
+    assert_eq!(code, Some(0), "{ran}");
+    let exported = place.fine(&["threads", "export", ran["thread_id"].as_str().unwrap(), "--script"]);
+    assert!(!exported.contains(&anthropic), "{exported}");
+    assert!(exported.matches("[masked: Anthropic key]").count() >= 2, "{exported}");
 }

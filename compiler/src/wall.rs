@@ -108,7 +108,13 @@ impl std::fmt::Display for ToolWall {
             WallKind::Engine => f.write_str("the engine itself"),
             WallKind::Files => f.write_str("files of the project, through handles"),
             WallKind::Process => {
-                let write = if self.write.is_empty() { "nothing".to_owned() } else { self.write.join(", ") };
+                // Of the project's own folder nothing is given as a whole: what is made in it could be the law.
+                let shown = |folder: &String| match folder.trim_end_matches('/') {
+                    "." | "" => "what is there now".to_owned(),
+                    _ => folder.clone(),
+                };
+                let folders: Vec<String> = self.write.iter().map(shown).collect();
+                let write = if folders.is_empty() { "nothing".to_owned() } else { folders.join(", ") };
                 let net = if self.net.is_empty() {
                     "no network".to_owned()
                 } else {
@@ -117,6 +123,9 @@ impl std::fmt::Display for ToolWall {
                 write!(f, "a process; reads the project, writes {write} of it; {net}")
             }
             WallKind::Requests if self.net.is_empty() => f.write_str("requests of the engine; no host is granted"),
+            WallKind::Requests if self.net.iter().any(|host| host == "*") => {
+                f.write_str("requests of the engine, to any host of the public internet")
+            }
             WallKind::Requests => write!(f, "requests of the engine, to {} alone", self.net.join(", ")),
             WallKind::None => f.write_str("NO WALL: a server's program, which may do whatever you may"),
         }
@@ -137,14 +146,14 @@ mod tests {
     fn each_tool_has_its_wall_and_grants_open_it() {
         let directive = "# A\n\n```xml\n<directive name=\"a\" version=\"1\"><metadata><description>d</description>\
             <model provider=\"scripted\" tier=\"fast\"/><permissions><execute><tool write=\"out/,src\">rye.bash.*</tool>\
-            <tool net=\"example.test\">rye.bash.bash</tool><tool>rye.file-system.read</tool><tool>mine</tool>\
+            <tool net=\"example.test\">rye.bash.bash</tool><tool>rye.file-system.read</tool><tool write=\".\">mine</tool>\
             <tool net=\"a.test\">rye.web.*</tool><tool>mcp.*</tool></execute>\
             <acknowledge risk=\"unrestricted\">y</acknowledge></permissions></metadata></directive>\n```\n\nGo.\n";
         let world = stdlib()
             .project(".ai/directives/a.md", directive)
             .project(".ai/tools/mine.yaml", "description: d\nkind: command\ncommand: [ls]\n")
-            .project(".ai/tools/mcp/s/a.yaml", &server("process\nneeds: {write: [notes/]}"))
-            .project(".ai/tools/mcp/s/b.yaml", &server("none"));
+            .project(".ai/tools/mcp/s/a.yaml", server("process\nneeds: {write: [notes/]}"))
+            .project(".ai/tools/mcp/s/b.yaml", server("none"));
         let compilation = plain(&world, "a");
         let mut told: Vec<String> = compilation.walls.iter().map(|wall| format!("{}: {wall}", wall.name)).collect();
         told.sort();
@@ -153,7 +162,7 @@ mod tests {
             [
                 "mcp_s_a: a process; reads the project, writes notes/ of it; no network",
                 "mcp_s_b: NO WALL: a server's program, which may do whatever you may",
-                "mine: a process; reads the project, writes nothing of it; no network",
+                "mine: a process; reads the project, writes what is there now of it; no network",
                 "rye_bash_bash: a process; reads the project, writes out/, src of it; the WHOLE network, for the sake of example.test",
                 "rye_execute: the engine itself",
                 "rye_file_system_read: files of the project, through handles",

@@ -290,6 +290,11 @@ impl Engine {
         }
     }
 
+    /// Tells one thread of this process; false where it does not run here.
+    pub fn tell(&self, thread: &ThreadId, letter: &Letter) -> bool {
+        self.inner.post(thread, letter.clone())
+    }
+
     /// A thread's account in the ledger; `None` if it has none.
     pub fn account(&self, thread: &ThreadId) -> Result<Option<Account>, StoreError> {
         self.inner.writer.registry().account(thread)

@@ -1,5 +1,6 @@
 //! Tools in each language behind the wall: what they try and what they get, and what becomes of those that are slow, that
 //! crash, that flood, and that are not what their schema says. A language that is not installed is said and skipped.
+#![allow(clippy::print_stderr, reason = "a test that is skipped says why")]
 
 use std::fs;
 use std::io::{Read, Write};
@@ -110,9 +111,9 @@ export async function execute(params, root) {
 }
 "#;
 
-const SHELL: &str = r#"#!/bin/bash
+const SHELL: &str = r"#!/bin/bash
 # rye: {description: Tries things., parameters: {properties: {port: {type: integer}, do: {type: string}, n: {type: integer}}}}
-"#;
+";
 
 /// What a shell does; `$port`, `$what` and `$n` are set before it.
 const TRIES: &str = r#"
@@ -224,7 +225,7 @@ fn server(project: &Path, wall: Option<Openings>) -> Server {
     Server {
         name: "s".into(),
         transport: Transport::Stdio { command, environment: std::collections::BTreeMap::new(), wall },
-        timeout: Duration::from_secs(60),
+        timeout: Duration::from_mins(1),
         origin: ".mcp.json".into(),
         of_project: true,
         keys: Vec::new(),
@@ -281,7 +282,7 @@ fn answer(machine: &Machine, write: &str, net: &str, file: &str, parameters: &Va
 
 /// TypeScript where this node knows it.
 fn is_known(file: &str, content: &Value) -> bool {
-    let unknown = file.ends_with(".ts") && content.as_str().is_some_and(|s| s.contains("need node 22.13 or newer"));
+    let unknown = file == "tries.ts" && content.as_str().is_some_and(|s| s.contains("need node 22.13 or newer"));
     if unknown {
         eprintln!("skipped: TypeScript, for this node is too old");
     }

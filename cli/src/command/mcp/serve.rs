@@ -1,12 +1,16 @@
 //! `rye mcp serve`: rye as an MCP server on stdin and stdout, or on a port of this machine. Nothing else is written to
 //! stdout.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clap::Args;
-use rye_engine::engine::{Engine, EngineError, EngineOptions, Launch};
-use rye_engine::tool::mcp::serve::{LAST_STEPS, session};
+use rye_engine::driver::Live;
+use rye_engine::engine::{Engine, EngineError, EngineOptions, Handle, Launch};
+use rye_engine::event::{EventBody, Letter};
+use rye_engine::thread_id::ThreadId;
+use rye_engine::tool::mcp::serve::{Below, LAST_STEPS, session};
 
 use crate::Failure;
 use crate::args::Format;
@@ -14,8 +18,13 @@ use crate::call::CallArgs;
 use crate::command::run::ask::{self, Unattended};
 use crate::command::run::compiled;
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::report::{Report, printable};
 use crate::space::Spaces;
+use crate::view::event::shown;
+use crate::view::short;
+
+/// Characters of a line of progress.
+const LINE: usize = 200;
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
@@ -39,7 +48,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Report) -> Result<Exit, F
         Err(exit) => return Ok(exit),
     };
     let mut options = EngineOptions::standard(&spaces.project, spaces.user.as_deref(), rye_stdlib::files())?;
-    let (face, callers) = session(&compilation.plan, options.providers);
+    let (face, callers, mut below) = session(&compilation.plan, options.providers);
     options.providers = Arc::new(callers);
     // Its input is the client's, and a suspended session answers nobody.
     let unattended = match Unattended::of_settings(&spaces.open()?) {
@@ -62,8 +71,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Report) -> Result<Exit, F
         let spoken = tokio::select! {
             spoken = speak => spoken,
             stopped = tokio::signal::ctrl_c() => stopped.map_err(|e| e.to_string()),
-            // The thread's live events have an end when the thread has.
-            () = async { while handle.live.next().await.is_some() {} } => Err("the session's thread is over".to_owned()),
+            () = watch(&engine, &mut handle, &mut below) => Err("the session's thread is over".to_owned()),
         };
         // Dropping the face has told the thread that its client is gone.
         tokio::time::timeout(LAST_STEPS, handle.join()).await.ok();
@@ -73,4 +81,35 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Report) -> Result<Exit, F
     runtime.shutdown_background();
     ended?.map_err(Failure::failed)?;
     Ok(Exit::Fine)
+}
+
+/// Tells the client what goes on below its session, and passes on that it takes a call back. Ends when the thread has.
+async fn watch(engine: &Engine, handle: &mut Handle, below: &mut Below) {
+    let session = handle.thread_id.clone();
+    let mut running = BTreeSet::new();
+    loop {
+        let live = tokio::select! {
+            live = handle.live.next() => live,
+            () = below.cancelled() => {
+                for child in &running {
+                    engine.tell(child, &Letter::Cancel);
+                }
+                continue;
+            }
+        };
+        let Some(live) = live else { return };
+        let Live::Event { thread, event } = live else { continue };
+        let own = thread == session;
+        if own {
+            if let EventBody::ChildSpawned(child) = &event.body {
+                running.extend(ThreadId::parse(&child.thread_id).ok());
+            } else if let EventBody::ChildEnded(child) = &event.body {
+                running.retain(|known: &ThreadId| known.as_str() != child.thread_id);
+            } else {
+                continue;
+            }
+        }
+        let what = short(&printable(&shown(&event).line), LINE);
+        below.tell(format!("{thread}: {} {what}", event.body.reader_name()));
+    }
 }

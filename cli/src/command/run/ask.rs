@@ -39,8 +39,8 @@ impl Unattended {
     pub fn of_settings(world: &dyn World) -> Self {
         let items = Items::new(world);
         let said = |node: &Node| {
-            let word = node.get("approvals")?.get("unattended")?.as_str()?;
-            Self::from_str(word, false).ok()
+            let way = node.get("approvals")?.get("unattended")?.as_str()?;
+            Self::from_str(way, false).ok()
         };
         let id = ItemId::parse("agent/agent").ok();
         let nodes = id.map(|id| items.config_of_each(&id)).unwrap_or_default();

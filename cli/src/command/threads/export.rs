@@ -11,6 +11,7 @@ use rye_engine::provider::scripted::{Script, Step};
 use rye_engine::replay::steps;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::Threads;
+use rye_engine::tool::secrets::mask_value;
 
 use super::book::Book;
 use crate::Failure;
@@ -60,6 +61,8 @@ pub fn run(args: &ExportArgs, book: &Book, spaces: &Spaces, report: &Report) -> 
     let mut value = serde_json::to_value(&script).map_err(std::io::Error::other)?;
     let environment = Environment::read(spaces.user.as_deref())?;
     environment.redact(&mut value);
+    // What a person typed or a model wrote may look like a key as well.
+    mask_value(&mut value);
     let text = serde_json::to_string_pretty(&value).map_err(std::io::Error::other)?;
     match &args.output {
         None => report.line(&text)?,

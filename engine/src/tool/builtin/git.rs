@@ -58,8 +58,11 @@ impl Git {
         let given: Parameters = parameters(&invocation.parameters)?;
         let arguments = self.arguments(&given)?;
         let root = &invocation.project_root;
-        if !root.join(".git").exists() {
-            return Err(Failure("the project is no git repository: it has no `.git`".into()));
+        match std::fs::symlink_metadata(root.join(".git")) {
+            Ok(found) if found.is_dir() => {}
+            // Whose repository that is, the project's files alone would say.
+            Ok(_) => return Err(Failure("the project's `.git` is no folder: it leads to another place".into())),
+            Err(_) => return Err(Failure("the project is no git repository: it has no `.git`".into())),
         }
         let program = |arguments: Vec<OsString>| Program {
             program: "git".into(),

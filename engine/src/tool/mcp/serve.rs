@@ -1,5 +1,6 @@
 //! rye as an MCP server. A session is a thread like any other, with its plan, its gate, its limits and its record; only
-//! the calls come from the client where a model's would. The tools it offers are the plan's palette.
+//! the calls come from the client where a model's would. The tools it offers are the plan's palette. What goes on below
+//! a call is told as progress; a directive that is run is a task for clients that know tasks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +8,12 @@ use std::time::Duration;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock, CreateTaskResult,
+    GetTaskParams, GetTaskResult, Implementation, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
+    ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
+use rmcp::task_manager::{TaskExit, TaskManager, TaskOptions};
 use rmcp::transport::StreamableHttpService;
 use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -18,7 +21,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use rye_compiler::plan::{Plan, PlannedModel, Primary};
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{Mutex, broadcast, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::engine::Providers;
@@ -27,6 +30,11 @@ use crate::provider::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply,
 
 /// Calls that wait for the one before them.
 const QUEUE: usize = 64;
+
+/// Lines of news that a client may lag behind.
+const NEWS: usize = 64;
+/// How long the result of a task can be asked for: a day, in milliseconds.
+const TASK_TTL_MS: u64 = 24 * 3600 * 1000;
 
 /// Connections at a time.
 const MAX_CONNECTIONS: usize = 64;
@@ -38,6 +46,15 @@ const HEADERS: Duration = Duration::from_secs(10);
 pub struct Face {
     tools: Arc<[Tool]>,
     calls: mpsc::Sender<Asked>,
+    tasks: TaskManager,
+    news: broadcast::Sender<String>,
+    cancels: mpsc::Sender<()>,
+}
+
+/// What goes on below the session's thread, told by whoever watches it; and what the client wants of it.
+pub struct Below {
+    news: broadcast::Sender<String>,
+    cancels: mpsc::Receiver<()>,
 }
 
 /// The thread's side: answers where a model would, for the directive that is served; asks `behind` for any other.
@@ -70,17 +87,35 @@ struct State {
     waiting: Option<(String, oneshot::Sender<Answered>)>,
 }
 
-/// The two sides of a session of this plan.
-pub fn session(plan: &Plan, behind: Arc<dyn Providers>) -> (Face, Callers) {
+impl Below {
+    /// One line about what happens.
+    pub fn tell(&self, line: String) {
+        // Nobody has to listen.
+        self.news.send(line).ok();
+    }
+
+    /// Waits until the client takes back the call under way; never, once there is no client.
+    pub async fn cancelled(&mut self) {
+        if self.cancels.recv().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// The sides of a session of this plan.
+pub fn session(plan: &Plan, behind: Arc<dyn Providers>) -> (Face, Callers, Below) {
     let (sender, calls) = mpsc::channel(QUEUE);
+    let (cancels, cancelled) = mpsc::channel(1);
+    let news = broadcast::Sender::new(NEWS);
     let offered = plan.palette.iter().filter(|tool| tool.primary != Primary::Return);
     let tools = offered.map(|tool| {
         let schema = tool.schema.as_object().cloned().unwrap_or_default();
         Tool::new(tool.name.clone(), tool.description.clone(), Arc::new(schema))
     });
-    let face = Face { tools: tools.collect(), calls: sender };
+    let below = Below { news: news.clone(), cancels: cancelled };
+    let face = Face { tools: tools.collect(), calls: sender, tasks: TaskManager::new(), news, cancels };
     let caller = Arc::new(Caller { state: Mutex::new(State { calls, made: 0, waiting: None }) });
-    (face, Callers { directive: plan.directive.to_string(), caller, behind })
+    (face, Callers { directive: plan.directive.to_string(), caller, behind }, below)
 }
 
 impl Face {
@@ -127,7 +162,7 @@ impl Face {
 
 impl ServerHandler for Face {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_tasks().build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("rye", env!("CARGO_PKG_VERSION")))
             .with_instructions(
@@ -147,20 +182,111 @@ impl ServerHandler for Face {
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         if !self.tools.iter().any(|tool| tool.name == request.name) {
             return Err(ErrorData::invalid_params(format!("there is no tool `{}`", request.name.escape_debug()), None));
         }
-        let (answer, answered) = oneshot::channel();
+        let knows_tasks = context.client_capabilities().is_some_and(|client| client.supports_tasks());
+        let name = request.name.into_owned();
         let input = Value::Object(request.arguments.unwrap_or_default());
-        let asked = Asked { name: request.name.into_owned(), input, answer };
-        let over = || ErrorData::internal_error("the session's thread is over; `rye threads list` says why", None);
-        self.calls.send(asked).await.map_err(|_| over())?;
-        let answered = answered.await.map_err(|_| over())?;
-        let content = vec![ContentBlock::text(answered.content)];
-        Ok(if answered.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) }.into())
+        let call = self.call(name, input).await?;
+        if call.starts_thread && knows_tasks {
+            let options = TaskOptions::new().with_ttl_ms(TASK_TTL_MS);
+            let cancels = self.cancels.clone();
+            let task = self.tasks.spawn(options, |task| {
+                Box::pin(async move {
+                    let mut cancelled = false;
+                    let mut call = call;
+                    loop {
+                        tokio::select! {
+                            answered = &mut call.answered => {
+                                let answered = answered.map_err(|_| TaskExit::Error(over()))?;
+                                return if cancelled { Err(TaskExit::Cancelled) } else { Ok(result_of(answered)) };
+                            }
+                            Some(line) = next(&mut call.news) => task.set_status_message(line),
+                            () = task.cancelled(), if !cancelled => {
+                                cancelled = true;
+                                cancels.try_send(()).ok();
+                            }
+                        }
+                    }
+                })
+            });
+            return Ok(CallToolResponse::Task(CreateTaskResult::new(task)));
+        }
+        let mut call = call;
+        let token = context.meta.get_progress_token();
+        let mut told = 0.0;
+        let mut cancelled = false;
+        loop {
+            tokio::select! {
+                answered = &mut call.answered => return Ok(result_of(answered.map_err(|_| over())?).into()),
+                Some(line) = next(&mut call.news), if token.is_some() => {
+                    let Some(token) = token.clone() else { continue };
+                    told += 1.0;
+                    let progress = ProgressNotificationParam::new(token, told).with_message(line);
+                    // A client that is gone is noticed by its transport.
+                    context.peer.notify_progress(progress).await.ok();
+                }
+                () = context.ct.cancelled(), if !cancelled => {
+                    cancelled = true;
+                    self.cancels.try_send(()).ok();
+                }
+            }
+        }
     }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        self.tasks.get_task(&request.task_id).map(GetTaskResult::new)
+    }
+
+    async fn cancel_task(&self, request: CancelTaskParams, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        self.tasks.cancel_task(&request.task_id)
+    }
+}
+
+/// A call on its way to the thread, and what is heard of it meanwhile.
+struct Calling {
+    answered: oneshot::Receiver<Answered>,
+    news: broadcast::Receiver<String>,
+    /// It runs a directive, which takes its time.
+    starts_thread: bool,
+}
+
+impl Face {
+    async fn call(&self, name: String, input: Value) -> Result<Calling, ErrorData> {
+        let starts_thread = name == rye_compiler::primary::Primary::Execute.tool_name()
+            && input.get("item_type").is_some_and(|t| t == "directive");
+        let (answer, answered) = oneshot::channel();
+        let news = self.news.subscribe();
+        self.calls.send(Asked { name, input, answer }).await.map_err(|_| over())?;
+        Ok(Calling { answered, news, starts_thread })
+    }
+}
+
+/// The next line; what a slow client has missed is missed. `None` once nothing more is told.
+async fn next(news: &mut broadcast::Receiver<String>) -> Option<String> {
+    loop {
+        match news.recv().await {
+            Ok(line) => return Some(line),
+            Err(broadcast::error::RecvError::Lagged(_)) => {}
+            Err(broadcast::error::RecvError::Closed) => return None,
+        }
+    }
+}
+
+fn over() -> ErrorData {
+    ErrorData::internal_error("the session's thread is over; `rye threads list` says why", None)
+}
+
+fn result_of(answered: Answered) -> CallToolResult {
+    let content = vec![ContentBlock::text(answered.content)];
+    if answered.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) }
 }
 
 impl Providers for Callers {

@@ -219,10 +219,11 @@ async fn relay(owner: &mut pipe::Receiver, mut stdin: Option<ChildStdin>) {
                 Ok(_) if held.len() > MOST_UNREAD => break,
                 Ok(read) => held.extend(chunk.get(..read).unwrap_or_default()),
             },
-            wrote = hand_on(&mut stdin, &held), if wants => match wrote {
-                Ok(wrote) => { held.drain(..wrote); }
+            wrote = hand_on(&mut stdin, &held), if wants => if let Ok(wrote) = wrote {
+                held.drain(..wrote);
+            } else {
                 // It reads no more; what it still says is its own business.
-                Err(_) => { stdin = None; held.clear(); }
+                stdin = None;
             },
         }
         if stdin.is_none() {

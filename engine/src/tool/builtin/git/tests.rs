@@ -95,6 +95,50 @@ async fn bad_input_is_refused() {
 }
 
 #[tokio::test]
+async fn a_repository_elsewhere_is_not_shown() {
+    let (Some(r), Some(other)) = (Repository::new(), Repository::new()) else { return };
+    let git = r.dir.path().join(".git");
+    std::fs::remove_dir_all(&git).unwrap();
+    std::fs::write(&git, format!("gitdir: {}\n", other.dir.path().join(".git").display())).unwrap();
+    assert_eq!(
+        r.call(Git::Log, json!({})).await,
+        ("the project's `.git` is no folder: it leads to another place".into(), true)
+    );
+    std::fs::remove_file(&git).unwrap();
+    std::os::unix::fs::symlink(other.dir.path().join(".git"), &git).unwrap();
+    assert!(r.call(Git::Log, json!({})).await.1);
+}
+
+#[tokio::test]
+async fn what_is_missing_is_not_fetched_by_a_command() {
+    let Some(r) = Repository::new() else { return };
+    let sprung = r.dir.path().join("sprung");
+    let command = format!("ext::sh -c touch% {}", sprung.display());
+    for (key, value) in [
+        ("core.repositoryFormatVersion", "1"),
+        ("extensions.partialClone", "origin"),
+        ("remote.origin.promisor", "true"),
+        ("remote.origin.url", command.as_str()),
+        ("protocol.ext.allow", "always"),
+        ("protocol.allow", "always"),
+        ("core.alternateRefsCommand", command.as_str()),
+    ] {
+        r.git(&["config", key, value]);
+    }
+    // An object that is not there any more, as in a partial clone.
+    let out = Command::new("git").args(["rev-parse", "HEAD:a.txt"]).current_dir(r.dir.path()).output().unwrap();
+    let blob = String::from_utf8(out.stdout).unwrap();
+    let (folder, rest) = blob.trim().split_at(2);
+    std::fs::remove_file(r.dir.path().join(".git/objects").join(folder).join(rest)).unwrap();
+    let (said, failed) = r.call(Git::Show, json!({"revision": "HEAD:a.txt"})).await;
+    assert!(failed, "{said}");
+    for tool in Git::ALL {
+        r.call(tool, json!({})).await;
+    }
+    assert!(!sprung.exists());
+}
+
+#[tokio::test]
 async fn nothing_that_a_repository_names_is_run() {
     let Some(r) = Repository::new() else { return };
     let trap = r.dir.path().join("trap.sh");
@@ -122,7 +166,18 @@ async fn nothing_that_a_repository_names_is_run() {
     }
     r.git(&["config", "log.showSignature", "true"]);
     r.git(&["config", "core.worktree", "/etc"]);
-    r.write(".gitattributes", "*.txt filter=bad diff=bad\n*.md filter=with.dots\n");
+    // Settings of a file that the settings include, and of a repository within.
+    r.write("more.config", &format!("[filter \"included\"]\n\tclean = {trap}\n[core]\n\tfsmonitor = {trap}\n"));
+    r.git(&["config", "include.path", "../more.config"]);
+    r.git(&["init", "-q", "inner"]);
+    Command::new("git")
+        .args(["config", "core.fsmonitor", trap])
+        .current_dir(r.dir.path().join("inner"))
+        .status()
+        .unwrap();
+    r.write("inner/x.txt", "x\n");
+    r.write(".gitattributes", "*.txt filter=bad diff=bad\n*.md filter=with.dots\n*.rs filter=included\n");
+    r.write("d.rs", "four\n");
     r.write("a.txt", "two\n");
     r.write("c.md", "three\n");
     for hook in ["post-index-change", "fsmonitor-watchman", "pre-commit"] {

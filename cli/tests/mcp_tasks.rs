@@ -1,0 +1,151 @@
+//! `rye mcp serve`: a directive that a client runs is a task for those who know tasks, and tells its progress to the others.
+
+#![cfg(feature = "mcp")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::time::Duration;
+
+use rye::Place;
+use serde_json::{Value, json};
+
+struct Client {
+    child: Child,
+    to: Option<ChildStdin>,
+    lines: Lines<BufReader<ChildStdout>>,
+    asked: u64,
+    /// What came without being asked for.
+    told: Vec<Value>,
+}
+
+impl Client {
+    fn new(place: &Place, capabilities: &Value) -> Self {
+        let mut child = place.command(&["mcp", "serve"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let to = child.stdin.take();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut client = Self { child, to, lines, asked: 0, told: Vec::new() };
+        let hello = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
+            "clientInfo": {"name": "t", "version": "1"}});
+        client.ask("initialize", &hello);
+        client.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        client
+    }
+
+    fn say(&mut self, message: &Value) {
+        self.to.as_mut().unwrap().write_all(format!("{message}\n").as_bytes()).unwrap();
+    }
+
+    /// The answer to a request; what else comes is kept.
+    fn ask(&mut self, method: &str, params: &Value) -> Value {
+        self.asked += 1;
+        let id = self.asked;
+        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        loop {
+            let line: Value = serde_json::from_str(&self.lines.next().unwrap().unwrap()).unwrap();
+            if line["id"] == id {
+                return line;
+            }
+            self.told.push(line);
+        }
+    }
+
+    /// How a task stands once it stands still.
+    fn settled(&mut self, task: &str) -> Value {
+        for _ in 0..400 {
+            let task = self.ask("tasks/get", &json!({"taskId": task}))["result"].clone();
+            if task["status"] != "working" {
+                return task;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("the task never ends");
+    }
+
+    fn leave(mut self) {
+        self.to = None;
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+fn place(delay_ms: u64) -> Place {
+    let place = Place::new();
+    place.write(
+        ".ai/directives/count.md",
+        "# Count\n\n```xml\n<directive name=\"count\" version=\"1.0.0\">\n<metadata>\n<description>Counts.</description>\
+         <model provider=\"scripted\" tier=\"fast\"/>\n<permissions><execute><tool>rye.file-system.ls</tool></execute></permissions>\
+         <nudge>never</nudge></metadata>\n</directive>\n```\n\nCount.\n",
+    );
+    let step =
+        format!("  - {{ delay_ms: {delay_ms}, tool_calls: [{{ name: rye_file_system_ls, input: {{ path: . }} }}] }}\n");
+    place.write("script.yaml", &format!("steps:\n{}  - All counted.\n", step.repeat(3)));
+    place
+}
+
+fn count(meta: &Value) -> Value {
+    json!({"name": "rye_execute", "arguments": {"item_type": "directive", "item_id": "count"}, "_meta": meta})
+}
+
+fn tasks() -> Value {
+    json!({"extensions": {"io.modelcontextprotocol/tasks": {}}})
+}
+
+#[test]
+fn progress_is_told_while_a_directive_runs() {
+    let place = place(0);
+    let mut client = Client::new(&place, &json!({}));
+    let answer = client.ask("tools/call", &count(&json!({"progressToken": "p-1"})));
+    assert!(answer["result"]["content"][0]["text"].as_str().unwrap().contains("All counted."), "{answer}");
+    let told: Vec<&Value> = client.told.iter().filter(|m| m["method"] == "notifications/progress").collect();
+    assert!(told.len() > 5, "{told:?}");
+    assert!(told.iter().all(|m| m["params"]["progressToken"] == "p-1"), "{told:?}");
+    let grows =
+        told.windows(2).all(|pair| pair[0]["params"]["progress"].as_f64() < pair[1]["params"]["progress"].as_f64());
+    assert!(grows, "{told:?}");
+    assert!(told.iter().any(|m| m["params"]["message"].as_str().unwrap().contains("rye_file_system_ls")), "{told:?}");
+    client.told.clear();
+    // Who gives no token is told nothing.
+    client.ask("tools/call", &count(&json!({})));
+    assert_eq!(client.told, Vec::<Value>::new());
+    client.leave();
+}
+
+#[test]
+fn a_directive_is_a_task() {
+    let place = place(0);
+    let mut client = Client::new(&place, &tasks());
+    let made = client.ask("tools/call", &count(&json!({})))["result"].clone();
+    assert_eq!((&made["resultType"], &made["status"]), (&json!("task"), &json!("working")), "{made}");
+    let done = client.settled(made["taskId"].as_str().unwrap());
+    assert_eq!(done["status"], "completed", "{done}");
+    assert!(done["result"]["content"][0]["text"].as_str().unwrap().contains("All counted."), "{done}");
+    assert!(done["statusMessage"].as_str().is_some_and(|line| line.contains("count-")), "{done}");
+    // What is done at once is answered at once.
+    let list = client.ask("tools/call", &json!({"name": "rye_file_system_ls", "arguments": {"path": "."}}));
+    assert!(list["result"]["content"][0]["text"].as_str().unwrap().contains("script.yaml"), "{list}");
+    assert_eq!(client.ask("tasks/get", &json!({"taskId": "no-such-task"}))["error"]["code"], -32602);
+    client.leave();
+}
+
+#[test]
+fn a_task_that_is_taken_back_ends_its_thread() {
+    let place = place(2000);
+    let mut client = Client::new(&place, &tasks());
+    let made = client.ask("tools/call", &count(&json!({})))["result"].clone();
+    let task = made["taskId"].as_str().unwrap().to_owned();
+    // It has begun once something is told of it.
+    for _ in 0..400 {
+        if client.ask("tasks/get", &json!({"taskId": task}))["result"]["statusMessage"].is_string() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    client.ask("tasks/cancel", &json!({"taskId": task}));
+    assert_eq!(client.settled(&task)["status"], "cancelled");
+    client.leave();
+    let (_, threads) = place.json(&["threads", "list", "--directive", "count"]);
+    assert_eq!(threads["threads"][0]["status"], "cancelled", "{threads}");
+}
