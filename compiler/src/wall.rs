@@ -147,11 +147,12 @@ mod tests {
         let directive = "# A\n\n```xml\n<directive name=\"a\" version=\"1\"><metadata><description>d</description>\
             <model provider=\"scripted\" tier=\"fast\"/><permissions><execute><tool write=\"out/,src\">rye.bash.*</tool>\
             <tool net=\"example.test\">rye.bash.bash</tool><tool>rye.file-system.read</tool><tool write=\".\">mine</tool>\
-            <tool net=\"a.test\">rye.web.*</tool><tool>mcp.*</tool></execute>\
+            <tool net=\"a.test\">asks</tool><tool>mcp.*</tool></execute>\
             <acknowledge risk=\"unrestricted\">y</acknowledge></permissions></metadata></directive>\n```\n\nGo.\n";
         let world = stdlib()
             .project(".ai/directives/a.md", directive)
             .project(".ai/tools/mine.yaml", "description: d\nkind: command\ncommand: [ls]\n")
+            .project(".ai/tools/asks.yaml", "description: d\nkind: http\nurl: https://a.test/\n")
             .project(".ai/tools/mcp/s/a.yaml", server("process\nneeds: {write: [notes/]}"))
             .project(".ai/tools/mcp/s/b.yaml", server("none"));
         let compilation = plain(&world, "a");
@@ -160,13 +161,13 @@ mod tests {
         assert_eq!(
             told,
             [
+                "asks: requests of the engine, to a.test alone",
                 "mcp_s_a: a process; reads the project, writes notes/ of it; no network",
                 "mcp_s_b: NO WALL: a server's program, which may do whatever you may",
                 "mine: a process; reads the project, writes what is there now of it; no network",
                 "rye_bash_bash: a process; reads the project, writes out/, src of it; the WHOLE network, for the sake of example.test",
                 "rye_execute: the engine itself",
                 "rye_file_system_read: files of the project, through handles",
-                "rye_web_fetch: requests of the engine, to a.test alone",
             ]
         );
     }
