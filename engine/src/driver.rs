@@ -114,10 +114,10 @@ pub async fn drive(thread: &mut Thread, driver: &Arc<dyn Driver>, control: &mut 
                     return Err(DriveError::Stalled { step: format!("{:?}", thread.state.position) });
                 }
             }
-            Effect::Done { settle, ended, cancel } => {
+            Effect::Done { settle, ended, cancel, leaves } => {
                 thread.journal.flush(true).await?;
                 let end = (*ended).clone();
-                let step = thread.step(Effect::Done { settle, ended, cancel });
+                let step = thread.step(Effect::Done { settle, ended, cancel, leaves });
                 driver.perform(step).await?;
                 discard(driver, &mut settled).await;
                 return Ok(end);

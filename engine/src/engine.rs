@@ -132,6 +132,18 @@ struct Live {
     threads: BTreeMap<ThreadId, Running>,
     /// Somebody looks at their inboxes.
     watched: bool,
+    /// Children that somebody waits for on behalf of a parent, and may first have to take up.
+    attended: usize,
+}
+
+/// While it is there, a child of this process is waited for.
+pub(crate) struct Attending(Arc<Inner>);
+
+impl Drop for Attending {
+    fn drop(&mut self) {
+        self.0.live().attended -= 1;
+        self.0.gone.notify_waiters();
+    }
 }
 
 /// A thread of this process.
@@ -275,7 +287,7 @@ impl Engine {
     pub async fn idle(&self) {
         loop {
             let gone = self.inner.gone.notified();
-            if self.inner.live().threads.is_empty() {
+            if self.inner.is_idle() {
                 return;
             }
             gone.await;
@@ -398,6 +410,17 @@ impl Inner {
         if !std::mem::replace(&mut live.watched, true) {
             tokio::spawn(watch_inboxes(Arc::downgrade(self)));
         }
+    }
+
+    /// Keeps the process from being idle until a child is waited for no longer.
+    pub fn attending(self: &Arc<Self>) -> Attending {
+        self.live().attended += 1;
+        Attending(Arc::clone(self))
+    }
+
+    fn is_idle(&self) -> bool {
+        let live = self.live();
+        live.threads.is_empty() && live.attended == 0
     }
 
     pub fn dismiss(&self, thread: &ThreadId) {

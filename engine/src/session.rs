@@ -49,8 +49,8 @@ pub(crate) struct Beginning {
 pub(crate) enum Rows {
     /// Its row, and an account of its own.
     Root,
-    /// Its row; its money was set aside before.
-    Row,
+    /// The same, and that it goes on from the thread that it continues.
+    Linked,
     /// Nothing: row and money are there.
     There,
 }
@@ -168,7 +168,10 @@ impl Inner {
         let register = || Change::Ledger(LedgerStep::register(&id, beginning.limits.spend));
         let changes = match rows {
             Rows::Root => vec![Change::Put(Box::new(row)), register()],
-            Rows::Row => vec![Change::Put(Box::new(row))],
+            Rows::Linked => {
+                let link = row.continues.clone().map(|before| self.link(&before, &id));
+                [Change::Put(Box::new(row)), register()].into_iter().chain(link).collect()
+            }
             Rows::There => Vec::new(),
         };
         if !changes.is_empty() {
@@ -229,7 +232,7 @@ impl Inner {
         };
         self.snapshot(&thread, Some(&ended)).await;
         if ended.status == Status::Continued {
-            return match self.hand_over(&thread, outlet).await {
+            return match self.go_on_after(&thread.id, outlet).await {
                 Ok(running) => Box::pin(async move { running.result().await }).await,
                 Err(error) => failed(&thread, &error),
             };

@@ -190,13 +190,24 @@ fn below(id: &str, spaces: &Spaces) -> Result<Box<ParentThread>, Failure> {
 
 /// What `--resume` starts.
 pub fn resumed(id: &str, message: Option<String>, turn: Option<u64>, spaces: &Spaces) -> Result<Start, Failure> {
-    let entry = Book::open(&spaces.project)?.find(id)?;
-    let row = entry.row;
+    let book = Book::open(&spaces.project)?;
+    // A turn is one of this thread; anything else goes on where its chain has come to.
+    let row = if turn.is_some() { book.find(id)?.row } else { book.last(id)?.row };
     let message = message.filter(|message| !message.is_empty());
     if let (Some(turn), Some(message)) = (turn, &message) {
         return Ok(Start::Fork { thread: row.id, turn, message: message.clone() });
     }
-    let over = row.status.is_over() && row.status != Status::Suspended;
+    let over = match row.status {
+        Status::Suspended => false,
+        // Its context was full and nothing goes on from it: that is made up for.
+        Status::Continued => message.is_some(),
+        Status::Created
+        | Status::Running
+        | Status::Completed
+        | Status::Error
+        | Status::Cancelled
+        | Status::Killed => row.status.is_over(),
+    };
     match (over, message) {
         (false, message) => {
             let letters = message.map(|text| Letter::Steer { text }).into_iter().collect();

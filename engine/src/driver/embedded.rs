@@ -158,8 +158,8 @@ impl Driver for Embedded {
                         Asked::Limit => Approval::Suspended,
                     },
                 }),
-                Effect::Done { settle, ended, cancel } => {
-                    let done = self.finish(&settle, &ended, synced).await?;
+                Effect::Done { settle, ended, cancel, leaves } => {
+                    let done = self.finish(&settle, &ended, synced, leaves).await?;
                     self.pass_on(&cancel, &Letter::Cancel);
                     done
                 }

@@ -39,11 +39,13 @@ pub enum Effect {
         asked: Asked,
         what: String,
     },
-    /// The thread is over: book what is open and give up the reservation. The children of `cancel` end with it.
+    /// The thread is over: book what is open and give up the reservation. The children of `cancel` end with it, and another
+    /// thread goes on with what it `leaves`.
     Done {
         settle: Vec<Settled>,
         ended: Box<Ended>,
         cancel: Vec<String>,
+        leaves: Option<PlanLimits>,
     },
 }
 

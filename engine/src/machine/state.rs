@@ -318,6 +318,18 @@ impl State {
         self.limits.spend.saturating_sub(self.cost.spend).saturating_sub(held)
     }
 
+    /// What it leaves to a thread that goes on for it. What its children hold stays with them.
+    pub fn left(&self) -> PlanLimits {
+        let (limits, cost) = (&self.limits, &self.cost);
+        PlanLimits {
+            turns: limits.turns.saturating_sub(cost.turns),
+            tokens: limits.tokens.saturating_sub(cost.input_tokens + cost.output_tokens),
+            spend: self.affordable(),
+            duration_seconds: limits.duration_seconds.saturating_sub(self.clock.elapsed_ms() / 1000),
+            ..*limits
+        }
+    }
+
     /// Children that no call waits for and that are not over, as far as the thread knows.
     pub fn living(&self) -> impl Iterator<Item = (u64, &Child)> {
         self.children.iter().filter(|(_, child)| child.ended.is_none()).map(|(spawn, child)| (*spawn, child))

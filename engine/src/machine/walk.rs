@@ -53,7 +53,8 @@ pub(super) fn next(plan: &Plan, state: &State) -> Effect {
 pub(super) fn standing(plan: &Plan, state: &State, now: i64) -> Standing {
     if let Some(ended) = &state.ended {
         let (settle, cancel) = (state.unsettled.clone(), step::end_with_it(plan, state, ended.status));
-        let done = Effect::Done { settle, ended: ended.clone(), cancel };
+        let leaves = (ended.status == Status::Continued).then(|| state.left());
+        let done = Effect::Done { settle, ended: ended.clone(), cancel, leaves };
         return Standing { decision: Decision::Do(done) };
     }
     if let Some(owed) = &state.owed {

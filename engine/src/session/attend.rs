@@ -22,7 +22,9 @@ impl Inner {
     pub(super) fn attend(self: &Arc<Self>, parent: &ThreadId, spawn: u64, child: &ThreadId, outlet: &Arc<Outlet>) {
         let (engine, parent, child) = (Arc::clone(self), parent.clone(), child.clone());
         let outlet = Arc::clone(outlet);
+        let attending = self.attending();
         tokio::spawn(async move {
+            let _attending = attending;
             match engine.result_of_child(&child, &outlet).await {
                 Ok((result, cost)) => {
                     if let Some(running) = engine.running(&parent) {
@@ -40,24 +42,33 @@ impl Inner {
         thread: &ThreadId,
         outlet: &Arc<Outlet>,
     ) -> Result<(RunResult, Cost), DriveError> {
+        let result = self.result_of_chain(thread, outlet).await?;
+        self.with_cost(thread, result).await
+    }
+
+    /// The result of the last thread that goes on from this one.
+    async fn result_of_chain(
+        self: &Arc<Self>,
+        thread: &ThreadId,
+        outlet: &Arc<Outlet>,
+    ) -> Result<RunResult, DriveError> {
         if let Some(running) = self.running(thread) {
-            return self.with_cost(thread, running.result().await).await;
+            return Ok(running.result().await);
         }
         let id = thread.clone();
         let row = self.read(move |registry| registry.thread(&id)).await?;
         if row.as_ref().is_some_and(|row| row.status.is_over()) {
             if let Some(next) = row.and_then(|row| row.continued_by) {
-                return Box::pin(self.result_of_child(&next, outlet)).await;
+                return Box::pin(self.result_of_chain(&next, outlet)).await;
             }
             let (threads, id) = (self.threads(), thread.clone());
             let events = blocking(move || Ok(threads.transcript(&id)?)).await?;
-            let result = result_of(thread, &events).unwrap_or_else(|| Self::never_began(thread));
-            return self.with_cost(thread, result).await;
+            return Ok(result_of(thread, &events).unwrap_or_else(|| Self::never_began(thread)));
         }
         if let Some(running) = Box::pin(self.recover(thread, Arc::clone(outlet), Vec::new())).await? {
-            return self.with_cost(thread, running.result().await).await;
+            return Ok(running.result().await);
         }
-        Ok((Self::never_began(thread), Cost::default()))
+        Ok(Self::never_began(thread))
     }
 
     /// Cost as the rows of the child and of what went on from it say.

@@ -7,28 +7,31 @@ use rye_compiler::compile::{Compilation, Parent, Request, compile};
 use rye_compiler::diagnostics::Diagnostic;
 use rye_compiler::hook::PlannedHook;
 use rye_compiler::model::ModelOverride;
-use rye_compiler::plan::{Grant, Node, PlanLimits};
+use rye_compiler::plan::{Grant, Node, Plan, PlanLimits};
 use rye_compiler::semantics::limits::Written;
 use rye_grammar::ItemId;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 
-use super::{Above, Beginning, Rows, blocking};
-use crate::driver::DriveError;
+use super::{Above, Beginning, Rows, blocking, stored_plan};
+use crate::driver::{DriveError, Outlet};
 use crate::driver::embedded::Embedded;
 use crate::engine::{Inner, Running};
-use crate::event::{LimitHit, Origin, ParentLink, Settled};
+use crate::event::{Head, LimitHit, Opened, Origin, ParentLink, Settled};
 use crate::hooks::Acted;
 use crate::machine::effect::{AwaitedChild, HookBounds, SpawnChild};
 use crate::machine::gate::{Allowed, ChildStart};
 use crate::machine::{Fact, HookChild, HookRun, Spawned};
-use crate::store::{StoreError, layout};
+use crate::store::{StoreError, ThreadRow, layout};
 use crate::thread::RunResult;
 use crate::thread_id::ThreadId;
 use crate::tool::ToolOutcome;
 
 mod money;
+
+/// Spawns of hooks are beyond every number that a call's child can have.
+const OF_HOOKS: u64 = 1 << 62;
 
 /// A child that somebody wants.
 pub(super) struct Wanted {
@@ -164,8 +167,7 @@ impl Inner {
         let subject = run.subject.as_deref().unwrap_or_default();
         let digest = Sha256::digest(format!("{:?} {} {subject}.{}", run.point, run.nth, hook.id).as_bytes());
         let head = digest.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes));
-        // Beyond every number that a call's child can have.
-        let spawn = (head >> 2) | (1 << 62);
+        let spawn = (head >> 2) | OF_HOOKS;
         let grants: Vec<Grant> = hook
             .grants
             .iter()
@@ -340,6 +342,33 @@ impl Inner {
         blocking(name).await
     }
 
+    /// Begins a child of which nothing is recorded, though its parent may count on it: from its row, its plan and its
+    /// parent's record. `None` for what was no child of a call.
+    pub(super) async fn child_again(
+        self: &Arc<Self>,
+        row: ThreadRow,
+        outlet: Arc<Outlet>,
+    ) -> Result<Option<Running>, DriveError> {
+        let ThreadRow { id, parent: Some(parent), spawn: Some(spawn), plan_id: Some(plan_id), .. } = row else {
+            return Ok(None);
+        };
+        if spawn >= OF_HOOKS {
+            return Ok(None);
+        }
+        let (engine, child, of, above) = (Arc::clone(self), id.clone(), plan_id.clone(), parent.clone());
+        let read = move || {
+            let events = engine.threads().transcript(&above)?;
+            let account = engine.writer.registry().account(&child)?;
+            Ok((Head::of(&events).opened.cloned(), stored_plan(&engine, &of)?, account))
+        };
+        let (Some(launch), plan, account) = blocking(read).await? else { return Ok(None) };
+        let plan = self.plans.share(&plan_id, || plan);
+        let spend = account.map_or(0, |account| account.reserved().to_u64());
+        let link = ParentLink { thread_id: parent.to_string(), spawn };
+        let beginning = below(&launch, link, (plan_id, plan), spend, &[], outlet)?;
+        self.begin(id, beginning, Rows::There).await.map(Some)
+    }
+
     async fn give_back(self: &Arc<Self>, id: ThreadId) -> Result<(), DriveError> {
         let engine = Arc::clone(self);
         blocking(move || Ok(engine.ids.give_back(&id)?)).await
@@ -371,27 +400,41 @@ fn beginning(
     extra: &[Grant],
 ) -> Result<Beginning, DriveError> {
     let plan = parent.engine.plans.share(&compilation.plan_id, || compilation.plan.clone());
+    let link = ParentLink { thread_id: parent.id.to_string(), spawn };
+    let (plan_id, outlet) = (compilation.plan_id.clone(), Arc::clone(&parent.outlet));
+    let below = below(&parent.launch, link, (plan_id, plan), spend, extra, outlet)?;
+    Ok(Beginning { queue: Some(Arc::clone(&parent.running)), ..below })
+}
+
+/// A child of a thread that was launched so, with its plan and what was set aside for it.
+fn below(
+    above: &Opened,
+    link: ParentLink,
+    (plan_id, plan): (String, Arc<Plan>),
+    spend: u64,
+    extra: &[Grant],
+    outlet: Arc<Outlet>,
+) -> Result<Beginning, DriveError> {
     // What a hook grants is granted beside the thread's own set, for what the hook starts alone.
-    let mut chain = parent.launch.grants.clone();
+    let mut chain = above.grants.clone();
     for set in &mut chain {
         set.extend(extra.iter().cloned());
     }
     if plan.capabilities.declared {
         chain.insert(0, plan.capabilities.grants.clone());
     }
-    let root = ThreadId::parse(&parent.launch.root).map_err(|e| DriveError::Plan(e.reason))?;
-    let link = ParentLink { thread_id: parent.id.to_string(), spawn };
+    let root = ThreadId::parse(&above.root).map_err(|e| DriveError::Plan(e.reason))?;
     Ok(Beginning {
-        plan_id: compilation.plan_id.clone(),
+        plan_id,
         inputs: plan.interface.values.clone(),
         origin: Origin::Child,
         limits: PlanLimits { spend, ..plan.limits },
         grants: chain,
-        parent: Some(Above { link, root, limits: parent.launch.limits }),
+        parent: Some(Above { link, root, limits: above.limits }),
         continues: None,
         history: Vec::new(),
-        outlet: Arc::clone(&parent.outlet),
-        queue: Some(Arc::clone(&parent.running)),
+        outlet,
+        queue: None,
         plan,
     })
 }

@@ -5,19 +5,15 @@ use std::sync::Arc;
 
 use rye_compiler::compile::{Request, compile};
 use rye_compiler::plan::{Plan, PlanLimits};
-use rye_compiler::semantics::ledger::Operation;
-use rye_compiler::semantics::money::Nanos;
 
 use super::{Above, Beginning, Rows, blocking, stored_plan};
-use crate::driver::{DriveError, Outlet, Thread, live};
+use crate::driver::{DriveError, Outlet, live};
 use crate::engine::{EngineError, Handle, Inner, Running};
 use crate::event::{Continues, Event, EventBody, Head, Letter, Opened, Origin};
 use crate::machine::State;
 use crate::machine::trailing::{ceiling, trailing};
-use crate::message::Message;
 use crate::session::below::ParentThread;
-use crate::store::registry::Step;
-use crate::store::{Change, LedgerStep, RowUpdate, StoreError, transcript};
+use crate::store::{Change, RowUpdate, StoreError, transcript};
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
@@ -41,41 +37,53 @@ struct Before {
     opened: Opened,
     plan_id: String,
     plan: Arc<Plan>,
-    history: Vec<Message>,
+    state: State,
 }
 
 impl Inner {
-    /// The continuation of a thread whose context is full.
-    pub(super) async fn hand_over(
+    /// The continuation of a thread whose context was full: its row and its money are there since that thread ended.
+    pub(super) async fn go_on_after(
         self: &Arc<Self>,
-        thread: &Thread,
+        thread: &ThreadId,
         outlet: Arc<Outlet>,
     ) -> Result<Running, DriveError> {
-        let Some(launch) = thread.state.launch.as_deref() else {
-            return Err(DriveError::Plan(format!("`{}` was never opened", thread.id)));
-        };
-        let message = self.continuation(&thread.plan).await?;
-        // Its own record, which this process has just written.
-        let last = self.last_event(&thread.id, 0).await?;
+        let id = thread.clone();
+        let row = self.read(move |registry| registry.thread(&id)).await?;
+        let next = row.and_then(|row| row.continued_by);
+        let next = next.ok_or_else(|| DriveError::Plan(format!("nothing goes on from `{thread}`")))?;
+        self.hand_over(thread, &next, outlet).await
+    }
+
+    /// Begins the continuation of a thread, from that thread's record.
+    pub(super) async fn hand_over(
+        self: &Arc<Self>,
+        thread: &ThreadId,
+        next: &ThreadId,
+        outlet: Arc<Outlet>,
+    ) -> Result<Running, DriveError> {
+        let before = self.before(thread, Place::Handoff).await.map_err(|error| match error {
+            EngineError::Drive(error) => error,
+            other => DriveError::Plan(other.to_string()),
+        })?;
+        let id = next.clone();
+        let account = self.read(move |registry| registry.account(&id)).await?;
+        let Before { at, hash, opened, plan_id, plan, state } = before;
+        let message = self.continuation(&plan).await?;
+        let spend = account.map_or(0, |account| account.reserved().to_u64());
         let beginning = Beginning {
-            plan: Arc::clone(&thread.plan),
-            plan_id: thread.state.plan_id.clone(),
-            inputs: launch.inputs.clone(),
+            plan_id,
+            inputs: opened.inputs.clone(),
             origin: Origin::Handoff,
-            limits: left_of(&thread.state),
-            grants: launch.grants.clone(),
-            parent: above(launch),
-            continues: Some(Continues {
-                thread: thread.id.to_string(),
-                at_seq: last.0,
-                at_h: last.1,
-                message: Some(message),
-            }),
-            history: trailing(&thread.state.talk.messages, ceiling(&thread.plan)),
+            limits: PlanLimits { spend, ..state.left() },
+            grants: opened.grants.clone(),
+            parent: above(&opened),
+            continues: Some(Continues { thread: thread.to_string(), at_seq: at, at_h: hash, message: Some(message) }),
+            history: trailing(&state.talk.messages, ceiling(&plan)),
             outlet,
             queue: None,
+            plan,
         };
-        self.follow(Some(&thread.id), beginning, launch).await.map(|(_, running)| running)
+        self.begin(next.clone(), beginning, Rows::There).await
     }
 
     /// A new thread that goes on from one that is over, with one more message; one that is not over is taken up.
@@ -99,7 +107,8 @@ impl Inner {
         parent: Option<ParentThread>,
     ) -> Result<Handle, EngineError> {
         let before = self.before(thread, place).await?;
-        let Before { at, hash, opened, plan_id, plan, history } = before;
+        let Before { at, hash, opened, plan_id, plan, state } = before;
+        let history = state.talk.messages;
         let (origin, message, history) = match place {
             Place::End => (Origin::Resume, message, history),
             Place::Turn(_) => (Origin::Fork, message, history),
@@ -130,8 +139,9 @@ impl Inner {
             }
             return Ok(Handle::new(id, live, running));
         }
-        let rootless = Opened { parent: None, ..opened };
-        let (id, running) = self.follow(linked, beginning, &rootless).await?;
+        let id = self.allocate(&beginning.plan).await?;
+        let rows = if linked.is_some() { Rows::Linked } else { Rows::Root };
+        let running = self.begin(id.clone(), beginning, rows).await?;
         Ok(Handle::new(id, live, running))
     }
 
@@ -155,56 +165,17 @@ impl Inner {
             let (Some(opened), Some(plan_id)) = (head.opened.cloned(), head.plan_id.map(str::to_owned)) else {
                 return Ok(Err(EngineError::NeverBegan { thread: id.to_string() }));
             };
-            let (history, hash) = engine.talk_of(&id, at, 1_000)?;
+            let (state, hash) = engine.state_at(&id, at, 1_000)?;
             let plan = Arc::new(stored_plan(&engine, &plan_id)?);
-            Ok(Ok(Before { at, hash, opened, plan_id, plan, history }))
+            Ok(Ok(Before { at, hash, opened, plan_id, plan, state }))
         };
         blocking(read).await?
     }
 
     /// Says in a thread's row that another one goes on from it.
-    fn link(&self, before: &ThreadId, after: &ThreadId) -> Change {
+    pub(super) fn link(&self, before: &ThreadId, after: &ThreadId) -> Change {
         let update = RowUpdate { continued_by: Some(after.clone()), ..RowUpdate::default() };
         Change::Update { thread: before.clone(), update: Box::new(update), now: self.clock.now() }
-    }
-
-    /// Begins a thread that goes on from another, and links the two.
-    async fn follow(
-        self: &Arc<Self>,
-        before: Option<&ThreadId>,
-        beginning: Beginning,
-        launch: &Opened,
-    ) -> Result<(ThreadId, Running), DriveError> {
-        let id = self.allocate(&beginning.plan).await?;
-        let mut changes: Vec<Change> = before.map(|before| self.link(before, &id)).into_iter().collect();
-        let mut rows = Rows::Root;
-        if let Some(parent) = launch.parent.as_ref().and_then(|link| ThreadId::parse(&link.thread_id).ok()) {
-            // What the old thread did not need has gone back to the parent, and is set aside again.
-            rows = Rows::Row;
-            changes.push(Change::Ledger(LedgerStep {
-                thread: parent.clone(),
-                step: Step::Other(format!("handoff.{id}")),
-                operation: Operation::Reserve {
-                    thread: id.to_string(),
-                    parent: parent.to_string(),
-                    amount: None,
-                    default: Nanos::from_u64(beginning.limits.spend),
-                },
-            }));
-        }
-        if !changes.is_empty() {
-            self.writer.commit(changes).await?;
-        }
-        let running = self.begin(id.clone(), beginning, rows).await?;
-        Ok((id, running))
-    }
-
-    /// The number and the chain hash of a thread's last event, of which `synced` events are known to be on the disk.
-    async fn last_event(self: &Arc<Self>, thread: &ThreadId, synced: u64) -> Result<(u64, String), DriveError> {
-        let (disk, id) = (Arc::clone(&self.disk), thread.clone());
-        let reading = blocking(move || Ok(transcript::read(&*disk, &id, synced)?)).await?;
-        let last = reading.records.last().map(|record| (record.seq, record.hash.to_string()));
-        last.ok_or_else(|| DriveError::Plan(format!("`{thread}` has no record")))
     }
 
     /// What the continuation directive says.
@@ -225,18 +196,6 @@ fn above(launch: &Opened) -> Option<Above> {
     let link = launch.parent.clone()?;
     let root = ThreadId::parse(&launch.root).ok()?;
     Some(Above { link, root, limits: launch.ceiling.unwrap_or(launch.limits) })
-}
-
-/// What a thread leaves to the one that goes on for it. What its children hold stays with them.
-fn left_of(state: &State) -> PlanLimits {
-    let (limits, cost) = (&state.limits, &state.cost);
-    PlanLimits {
-        turns: limits.turns.saturating_sub(cost.turns),
-        tokens: limits.tokens.saturating_sub(cost.input_tokens + cost.output_tokens),
-        spend: state.affordable(),
-        duration_seconds: limits.duration_seconds.saturating_sub(state.clock.elapsed_ms() / 1000),
-        ..*limits
-    }
 }
 
 /// The last event of a turn, or how many turns there are.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{blocking, stored_plan};
+use super::{Place, blocking, stored_plan};
 use crate::driver::{DriveError, Journal, Outlet, Thread, journal, live};
 use crate::engine::{EngineError, Handle, Inner, Running};
 use crate::event::{Event, Head, Letter, Origin};
@@ -10,7 +10,9 @@ use crate::machine::trailing::{ceiling, trailing};
 use crate::machine::{Fact, Signal, State, apply};
 use crate::message::Message;
 use crate::store::uuid::uuid;
-use crate::store::{self, Answered, Change, LedgerStep, RowUpdate, StoreError, Transcript, mailbox, transcript};
+use crate::store::{
+    self, Answered, Change, LedgerStep, RowUpdate, StoreError, ThreadRow, Transcript, layout, mailbox, transcript,
+};
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
@@ -24,9 +26,12 @@ impl Inner {
         thread: &ThreadId,
         letters: Vec<Letter>,
     ) -> Result<Handle, EngineError> {
-        let of = thread.clone();
-        let row = self.read(move |registry| registry.thread(&of)).await?;
-        let Some(row) = row else { return Err(StoreError::UnknownThread { thread: thread.to_string() }.into()) };
+        let row = self.last_row(thread).await?;
+        let thread = &row.id;
+        if row.status == Status::Continued && letters.is_empty() {
+            // What was to go on from it is not in the registry, which was rebuilt.
+            return self.go_on_from(thread, Place::Handoff, String::new(), None).await;
+        }
         if row.status.is_over() && row.status != Status::Suspended {
             return Err(EngineError::Over { thread: thread.to_string() });
         }
@@ -37,7 +42,22 @@ impl Inner {
         }
     }
 
-    /// Takes a thread over and sets it going again; `None` if it has no record.
+    /// The row of a thread, or of the one that goes on from it because its context was full.
+    async fn last_row(&self, thread: &ThreadId) -> Result<ThreadRow, DriveError> {
+        let mut next = thread.clone();
+        for _ in 0..LONGEST_CHAIN {
+            let of = next.clone();
+            let row = self.read(move |registry| registry.thread(&of)).await?;
+            let Some(row) = row else { return Err(StoreError::UnknownThread { thread: next.to_string() }.into()) };
+            match &row.continued_by {
+                Some(by) if row.status == Status::Continued => next = by.clone(),
+                Some(_) | None => return Ok(row),
+            }
+        }
+        Err(DriveError::Plan(format!("`{thread}` continues itself")))
+    }
+
+    /// Takes a thread over and sets it going again; `None` if it has no record, and none can be begun.
     pub(crate) async fn recover(
         self: &Arc<Self>,
         thread: &ThreadId,
@@ -74,8 +94,7 @@ impl Inner {
         };
         let (folded, inbox) = blocking(fold).await?;
         let Some((mut folded, cut_bytes)) = folded else {
-            self.bury(thread).await?;
-            return Ok(None);
+            return self.begin_again(thread, outlet, letters).await;
         };
         let owner = self.owner.id().to_string();
         let at = self.clock.now();
@@ -105,14 +124,24 @@ impl Inner {
     fn fold(&self, thread: &ThreadId, outlet: Arc<Outlet>) -> Result<Option<(Thread, u64)>, DriveError> {
         let synced = self.writer.registry().thread(thread)?.map_or(0, |row| row.synced);
         let opened = Transcript::open(Arc::clone(&self.disk), thread, synced);
+        let path = layout::transcript(thread);
         let (transcript, reading) = match opened {
-            Err(StoreError::UnknownThread { .. }) => return Ok(None),
+            Err(StoreError::UnknownThread { .. }) if synced == 0 => return Ok(None),
+            Err(StoreError::UnknownThread { .. }) => {
+                let reason = format!("it is gone, and {synced} events of it were on the disk");
+                return Err(StoreError::Damaged { path, line: 1, reason }.into());
+            }
             opened => opened?,
         };
         let records = reading.records.iter();
         let events: Vec<Event> =
             records.map(|record| journal::whole(record, thread, &self.objects)).collect::<Result<_, _>>()?;
-        let Some(plan_id) = Head::of(&events).plan_id else { return Ok(None) };
+        let Some(plan_id) = Head::of(&events).plan_id else {
+            // Nothing was ever done in the name of so short a record.
+            drop(transcript);
+            self.disk.remove(&path).map_err(StoreError::io("remove", &path))?;
+            return Ok(None);
+        };
         let plan = Arc::new(stored_plan(self, plan_id)?);
         let mut state = State::new();
         state.talk.messages = self.history(&events, LONGEST_CHAIN)?;
@@ -132,7 +161,8 @@ impl Inner {
         if most == 0 {
             return Err(DriveError::Plan(format!("`{id}` continues itself")));
         }
-        let (talk, hash) = self.talk_of(&id, continues.at_seq, most)?;
+        let (state, hash) = self.state_at(&id, continues.at_seq, most)?;
+        let talk = state.talk.messages;
         if hash != continues.at_h {
             return Err(DriveError::Plan(format!("`{id}` is not the thread that was continued")));
         }
@@ -143,13 +173,13 @@ impl Inner {
         Ok(trailing(&talk, ceiling(&plan)))
     }
 
-    /// The conversation of a thread up to an event, and that event's chain hash.
-    pub(super) fn talk_of(
+    /// What a thread was after an event, and that event's chain hash.
+    pub(super) fn state_at(
         &self,
         thread: &ThreadId,
         at_seq: u64,
         most: usize,
-    ) -> Result<(Vec<Message>, String), DriveError> {
+    ) -> Result<(State, String), DriveError> {
         let reading = transcript::read(&*self.disk, thread, 0)?;
         let count = usize::try_from(at_seq).unwrap_or(usize::MAX).saturating_add(1);
         let records = reading.records.get(..count).ok_or_else(|| {
@@ -163,18 +193,53 @@ impl Inner {
             apply(&mut state, event);
         }
         let hash = records.last().map(|record| record.hash.to_string()).unwrap_or_default();
-        Ok((state.talk.messages, hash))
+        Ok((state, hash))
     }
 
-    /// A thread that died before it wrote anything: nothing was done in its name.
+    /// A thread that died before it wrote anything, so that nothing was done in its name. What goes on from another one and
+    /// what some thread has started are begun again, because somebody counts on them; anything else never began.
+    async fn begin_again(
+        self: &Arc<Self>,
+        thread: &ThreadId,
+        outlet: Arc<Outlet>,
+        letters: Vec<Letter>,
+    ) -> Result<Option<Running>, DriveError> {
+        let id = thread.clone();
+        let row = self.read(move |registry| registry.thread(&id)).await?;
+        let running = match row {
+            Some(ThreadRow { continues: Some(before), .. }) => {
+                let of = before.clone();
+                let row = self.read(move |registry| registry.thread(&of)).await?;
+                let handed = row.is_some_and(|row| {
+                    row.status == Status::Continued && row.continued_by.as_ref() == Some(thread)
+                });
+                if handed { Some(self.hand_over(&before, thread, outlet).await?) } else { None }
+            }
+            Some(row) => self.child_again(row, outlet).await?,
+            None => None,
+        };
+        let Some(running) = running else {
+            self.bury(thread).await?;
+            return Ok(None);
+        };
+        for letter in letters {
+            running.control.send(letter);
+        }
+        Ok(Some(running))
+    }
+
+    /// Marks a thread as one that never began.
     async fn bury(&self, thread: &ThreadId) -> Result<(), DriveError> {
+        let of = thread.clone();
+        let row = self.read(move |registry| registry.thread(&of)).await?;
         let update = RowUpdate { status: Some(Status::Error), ..RowUpdate::default() };
         let now = self.clock.now();
-        let changes = vec![
-            Change::Update { thread: thread.clone(), update: Box::new(update), now },
-            Change::Ledger(LedgerStep::end(thread)),
-        ];
-        self.writer.commit(changes).await?;
+        let buried = Change::Update { thread: thread.clone(), update: Box::new(update), now };
+        let mut lists = vec![vec![buried], vec![Change::Ledger(LedgerStep::end(thread))]];
+        if let Some(before) = row.and_then(|row| row.continues) {
+            lists.push(vec![Change::Unlink { thread: before, next: thread.clone(), now }]);
+        }
+        self.writer.commit_lists(lists).await?;
         Ok(())
     }
 }

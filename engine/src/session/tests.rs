@@ -46,6 +46,8 @@ pub(super) struct Model {
     pub asked: AtomicUsize,
     pub requests: Mutex<Vec<Request>>,
     pub pause: Duration,
+    /// What every reply says it used.
+    pub usage: Usage,
 }
 
 impl Provider for Model {
@@ -60,7 +62,7 @@ impl Provider for Model {
             tokio::time::sleep(self.pause).await;
             live(Delta::Text("…".into()));
             let content = (self.script)(request)?;
-            let usage = Usage { input: 100, output: 10, cache_read: 0, cache_write: 0 };
+            let usage = self.usage;
             Ok(Reply { content, usage, stop: StopReason::EndTurn, model: None })
         })
     }
@@ -91,6 +93,8 @@ pub(super) struct Lab {
     pub model: Arc<Model>,
     pub system: Vec<(String, &'static [u8])>,
     pub disk: Option<Arc<dyn Disk>>,
+    /// Where the project is, if not in the folder that goes with this.
+    pub elsewhere: Option<PathBuf>,
 }
 
 fn standard_library(folder: &Path, found: &mut Vec<(String, &'static [u8])>) {
@@ -121,16 +125,17 @@ impl Lab {
             asked: AtomicUsize::new(0),
             requests: Mutex::default(),
             pause: Duration::ZERO,
+            usage: Usage { input: 100, output: 10, cache_read: 0, cache_write: 0 },
         };
-        Self { folder, model: Arc::new(model), system: system.clone(), disk: None }
+        Self { folder, model: Arc::new(model), system: system.clone(), disk: None, elsewhere: None }
     }
 
     pub fn path(&self) -> PathBuf {
-        self.folder.path().canonicalize().unwrap()
+        self.elsewhere.as_deref().unwrap_or(self.folder.path()).canonicalize().unwrap()
     }
 
     pub fn write(&self, path: &str, text: &str) {
-        let path = self.folder.path().join(path);
+        let path = self.path().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
@@ -145,11 +150,15 @@ impl Lab {
     }
 
     pub fn engine(&self) -> Engine {
+        Engine::open(&self.path(), self.options()).unwrap()
+    }
+
+    pub fn options(&self) -> EngineOptions {
         let mut options = EngineOptions::trusting(&self.path(), None, self.system.clone(), Trust::Everything).unwrap();
         options.providers = Arc::new(Always(Arc::clone(&self.model)));
         options.clock = Arc::new(JumpingClock::starting_at(1_700_000_000_000));
         options.disk.clone_from(&self.disk);
-        Engine::open(&self.path(), options).unwrap()
+        options
     }
 
     pub fn compile(&self, name: &str) -> Compilation {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rye_grammar::ItemId;
 use serde_json::{Value, json};
 
-use super::disk::{Disk, Fault, SimulatedDisk, SkipSync, Survival};
+use super::disk::{Disk, Fault, SimulatedDisk, Survival, Tampered};
 use super::registry::Registry;
 use super::transcript::{self, Transcript};
 use super::{
@@ -197,7 +197,7 @@ fn no_sync_can_be_left_out() {
     assert!(syncs > 15, "{syncs} syncs");
     let skipping = |skipped: u64| {
         let simulated = Arc::new(SimulatedDisk::new());
-        let disk: Arc<dyn Disk> = Arc::new(SkipSync::new(Arc::clone(&simulated) as Arc<dyn Disk>, skipped));
+        let disk: Arc<dyn Disk> = Arc::new(Tampered::without_sync(Arc::clone(&simulated) as Arc<dyn Disk>, skipped));
         (simulated, disk)
     };
     for skipped in 0..syncs {

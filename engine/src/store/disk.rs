@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 mod counters;
 mod real;
 mod simulated;
-mod skip_sync;
+mod tampered;
 
 pub use counters::{Counters, DiskCounters};
 pub use real::RealDisk;
-pub use simulated::{Fault, SimulatedDisk, Survival};
-pub use skip_sync::SkipSync;
+pub use simulated::{Dice, Fault, SimulatedDisk, Survival};
+pub use tampered::{Pass, Step, SyncKind, Tampered};
 
 /// Blocking file operations below one root. Callers on an async runtime move them to a blocking thread.
 ///

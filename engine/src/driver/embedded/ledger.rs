@@ -1,12 +1,13 @@
 //! Money and the thread's row: one registry commit a step, each operation under the key its fold gives it.
 
+use rye_compiler::plan::PlanLimits;
 use rye_compiler::semantics::ledger::{Answer, Refusal};
 
 use super::Embedded;
 use crate::driver::DriveError;
 use crate::event::{Ended, Settled};
 use crate::machine::{Fact, Reservation};
-use crate::store::{Answered, Change, LedgerStep, RowUpdate};
+use crate::store::{Answered, Change, LedgerStep, RowUpdate, StoreError, ThreadRow};
 use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
 
@@ -40,19 +41,67 @@ impl Embedded {
     }
 
     /// The end: what is open is booked, the row says how it ended, survivors move up, the account is closed. One that is
-    /// suspended keeps its account: it goes on when it is approved.
-    pub(super) async fn finish(&self, settle: &[Settled], ended: &Ended, synced: u64) -> Result<Fact, DriveError> {
+    /// suspended keeps its account: it goes on when it is approved. Where another one goes on with what it leaves, that one
+    /// has its row and its money in the same commit: whenever this process dies, there is one of the two to go on with.
+    pub(super) async fn finish(
+        &self,
+        settle: &[Settled],
+        ended: &Ended,
+        synced: u64,
+        leaves: Option<PlanLimits>,
+    ) -> Result<Fact, DriveError> {
         let mut changes = self.settlements(settle);
+        let next = match leaves {
+            Some(limits) => Some((self.engine.allocate(&self.plan).await?, limits)),
+            None => None,
+        };
         let (status, cost) = (Some(ended.status), Some(ended.cost));
-        changes.push(self.update(RowUpdate { status, cost, synced: Some(synced), ..RowUpdate::default() }));
+        let continued_by = next.as_ref().map(|(next, _)| next.clone());
+        changes.push(self.update(RowUpdate {
+            status,
+            cost,
+            continued_by,
+            synced: Some(synced),
+            ..RowUpdate::default()
+        }));
         let mut lists = vec![changes];
         if ended.status != Status::Suspended {
             // A child may end in this very moment; that its move is refused then holds nothing else up.
             lists.extend(self.survivors().await?.into_iter().map(|moved| vec![moved]));
             lists.push(vec![Change::Ledger(LedgerStep::end(&self.id))]);
         }
+        if let Some((next, limits)) = &next {
+            lists.push(self.continuation(next, limits).await?);
+        }
         self.engine.writer.commit_lists(lists).await?;
         Ok(Fact::Tick)
+    }
+
+    /// The row of the thread that goes on from this one, and what is set aside for it: what this one did not need has gone
+    /// back to the thread above, if there is one.
+    async fn continuation(&self, next: &ThreadId, limits: &PlanLimits) -> Result<Vec<Change>, DriveError> {
+        let id = self.id.clone();
+        let (row, account) = self.engine.read(move |registry| Ok((registry.thread(&id)?, registry.account(&id)?))).await?;
+        let mut row = row.ok_or_else(|| StoreError::UnknownThread { thread: self.id.to_string() })?;
+        let above = account.and_then(|account| ThreadId::parse(account.parent()?).ok());
+        if row.parent.is_none() {
+            row.root = next.clone();
+        }
+        let now = self.engine.clock.now();
+        let row = ThreadRow {
+            status: Status::Running,
+            owner: Some(self.engine.owner.id().clone()),
+            continues: Some(self.id.clone()),
+            created_at: now,
+            updated_at: now,
+            spawns: Some(limits.spawns),
+            ..ThreadRow { id: next.clone(), continued_by: None, cost: Cost::default(), synced: 0, spawned: 0, ..row }
+        };
+        let money = match above {
+            Some(above) => LedgerStep::handed_over(&above, next, limits.spend),
+            None => LedgerStep::register(next, limits.spend),
+        };
+        Ok(vec![Change::Put(Box::new(row)), Change::Ledger(money)])
     }
 
     /// Children that live on go with their reservations to the nearest ancestor that does, or to the root, whose account

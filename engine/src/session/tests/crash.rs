@@ -1,230 +1,202 @@
-//! The power fails at every operation of a run, and the run is taken up again: nothing twice, nothing lost.
+//! Runs that are broken off anywhere and taken up again come to the same as if nobody had disturbed them: ten scenarios, the
+//! power failing at every operation of a simulated disk, with all, nothing or any part of what was not synced surviving.
+//! [`killed`] does it to real processes on a real disk; [`mutants`] leaves syncs out, which must not go unnoticed.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use rye_compiler::compile::Compilation;
-use serde_json::json;
+use super::Lab;
+use crate::store::Disk;
+use crate::store::disk::{Fault, Pass, SimulatedDisk, Step, Survival, SyncKind, Tampered};
+use outside::Outside;
+use picture::Picture;
+use scenarios::Scenario;
 
-use super::{Lab, calls, names, permit, say};
-use crate::engine::{Engine, EngineError, EngineOptions, Launch};
-use crate::event::{Event, EventBody, ResultKind};
-use crate::provider::Request;
-use crate::store::disk::{Fault, SimulatedDisk, Survival};
-use crate::store::{Disk, StoreError};
-use crate::thread::{RunResult, Status};
-use crate::thread_id::ThreadId;
-use crate::trust::Trust;
+mod killed;
+mod mutants;
+mod outside;
+mod picture;
+mod scenarios;
+mod user;
 
-/// A run to be broken off: its directives, its model, and how its record is judged.
-struct Scenario {
-    /// The directive that is run; what it says last is `the end`.
-    name: &'static str,
-    prepare: fn(&Lab),
-    says: fn(&Request) -> Vec<crate::message::Block>,
-    judge: fn(&str, &RunResult, &[Event]),
-    plan: &'static OnceLock<Compilation>,
+/// The disk of one run, and what is there beside it.
+struct World {
+    simulated: Arc<SimulatedDisk>,
+    outside: Outside,
+    lab: Lab,
+    /// What the engine writes to.
+    disk: Arc<dyn Disk>,
 }
 
-/// Six turns: parallel reads, a write, reads again, a last word.
-fn six() -> Scenario {
-    static PLAN: OnceLock<Compilation> = OnceLock::new();
-    Scenario {
-        name: "six",
-        prepare: |lab| {
-            lab.write("a.txt", "content\n");
-            lab.directive("six", &permit(&["rye.file-system.*"]), "");
-        },
-        says: |request| {
-            let read = ("rye_file_system_read", json!({"path": "a.txt"}));
-            match request.cue.turn.unwrap() {
-                0 | 3 => calls(&[read.clone(), read]),
-                1 | 4 => calls(&[read]),
-                2 => calls(&[("rye_file_system_write", json!({"path": "out.txt", "content": "x"}))]),
-                _ => say("the end"),
-            }
-        },
-        judge: six_turns,
-        plan: &PLAN,
+impl World {
+    fn new(scenario: &'static Scenario, left_out: &'static [SyncKind]) -> Self {
+        let simulated = Arc::new(SimulatedDisk::new());
+        let raw = Arc::clone(&simulated) as Arc<dyn Disk>;
+        let outside = Outside::new(Arc::clone(&raw));
+        outside.prepare();
+        let lab = outside::lab(scenario, &raw, None);
+        let disk = if left_out.is_empty() { raw } else { Arc::new(Tampered::without(raw, left_out)) };
+        Self { simulated, outside, lab, disk }
+    }
+
+    /// One process: it works until nothing is left to do or its disk fails, and then all of it is gone.
+    fn process(&self, scenario: &'static Scenario) -> Result<(), String> {
+        process(scenario, &self.lab, &self.outside, &self.disk)
+    }
+
+    fn picture(&self, scenario: &Scenario) -> Result<Picture, String> {
+        let engine = outside::open(scenario, &self.lab, &self.outside, &self.disk)?;
+        picture::picture(scenario, &engine, &self.outside)
     }
 }
 
-/// A parent with two children at once, one of which has a child of its own.
-fn family() -> Scenario {
-    static PLAN: OnceLock<Compilation> = OnceLock::new();
-    Scenario {
-        name: "parent",
-        prepare: |lab| {
-            let directives = "<permissions><execute><directive>test.*</directive></execute></permissions>";
-            lab.directive("parent", &format!("{directives}<limits spend=\"1\"/>"), "");
-            lab.directive("one", "", "");
-            lab.directive("two", "", "");
-            lab.directive("three", "", "");
-        },
-        says: |request| {
-            let child =
-                |name: &str| ("rye_execute", json!({"item_type": "directive", "item_id": format!("test/{name}")}));
-            match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
-                ("test/parent", 0) => calls(&[child("one"), child("two")]),
-                ("test/one", 0) => calls(&[child("three")]),
-                _ => say("the end"),
-            }
-        },
-        judge: |what, result, events| {
-            assert_eq!(result.cost.turns, 2, "{what}");
-            let count = |name: &str| names(events).iter().filter(|n| **n == name).count();
-            for event in events {
-                if let EventBody::ToolCallResult(r) = &event.body {
-                    assert!(r.why == ResultKind::Ran && !r.is_error, "{what}: {r:?}");
-                }
-            }
-            assert_eq!((count("child_intended"), count("child_spawned"), count("child_ended")), (2, 2, 2), "{what}");
-        },
-        plan: &PLAN,
+fn process(
+    scenario: &'static Scenario,
+    lab: &Lab,
+    outside: &Outside,
+    disk: &Arc<dyn Disk>,
+) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let engine = outside::open(scenario, lab, outside, disk)?;
+        let work = user::work(scenario, lab, &engine, outside);
+        tokio::time::timeout(Duration::from_secs(60), work).await.map_err(|_| "it stands still".to_owned())?
+    })
+}
+
+/// A run that nobody disturbs, and where it can be broken off.
+#[derive(Debug, Clone)]
+struct Whole {
+    picture: Picture,
+    /// Every operation outside of the registry's file, and of those within it the ends of the commits and some others: a
+    /// commit is there or not, which the store's own tests hold at each of its writes.
+    places: Vec<u64>,
+}
+
+fn undisturbed(scenario: &'static Scenario) -> Whole {
+    static KNOWN: Mutex<BTreeMap<&str, Whole>> = Mutex::new(BTreeMap::new());
+    if let Some(whole) = KNOWN.lock().unwrap().get(scenario.name) {
+        return whole.clone();
     }
-}
-
-fn lab(scenario: &Scenario, disk: &Arc<SimulatedDisk>) -> Lab {
-    let says = scenario.says;
-    let mut lab = Lab::new(move |request| Ok(says(request)));
-    (scenario.prepare)(&lab);
-    lab.disk = Some(Arc::clone(disk) as Arc<dyn Disk>);
-    lab
-}
-
-/// One process: it runs until the end, or until the disk fails, and then all of it is gone.
-fn process(scenario: &Scenario, lab: &Lab, known: &mut Option<ThreadId>) -> Option<RunResult> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(attempt(scenario, lab, known))
-}
-
-async fn attempt(scenario: &Scenario, lab: &Lab, known: &mut Option<ThreadId>) -> Option<RunResult> {
-    let engine = open(lab)?;
-    // The same in every project, because a plan knows no place.
-    let start = || engine.start(scenario.plan.get_or_init(|| lab.compile(scenario.name)), Launch::default());
-    let handle = match known {
-        None => start().await,
-        Some(thread) => match engine.recover(thread).await {
-            Err(EngineError::Over { .. }) => return engine.threads().result(thread).ok().flatten(),
-            // It died before anything was recorded: it is started anew.
-            Err(EngineError::NeverBegan { .. } | EngineError::Store(StoreError::UnknownThread { .. })) => {
-                *known = None;
-                start().await
-            }
-            other => other,
-        },
-    };
-    let handle = handle.ok()?;
-    *known = Some(handle.thread_id.clone());
-    let result = handle.join().await;
-    let failed = result.error.as_ref().is_some_and(|error| error.code == "engine_failed");
-    (!failed).then_some(result)
-}
-
-fn open(lab: &Lab) -> Option<Engine> {
-    let mut options = EngineOptions::trusting(&lab.path(), None, lab.system.clone(), Trust::Everything).ok()?;
-    options.providers = Arc::new(super::Always(Arc::clone(&lab.model)));
-    options.clock = Arc::new(crate::clock::JumpingClock::starting_at(1_700_000_000_000));
-    options.disk.clone_from(&lab.disk);
-    Engine::open(&lab.path(), options).ok()
-}
-
-fn six_turns(what: &str, result: &RunResult, events: &[Event]) {
-    assert_eq!(result.cost.turns, 6, "{what}");
-    let unknown: u64 = events
-        .iter()
-        .map(|event| match &event.body {
-            EventBody::Settled(settled) if settled.unknown_outcome => settled.amount,
-            _ => 0,
-        })
-        .sum();
-    let EventBody::Ended(last) = &events.last().unwrap().body else { panic!("{what}") };
-    assert_eq!(last.cost.spend, 6 * 150_000 + unknown, "{what}");
-    let mut answered = BTreeSet::new();
-    for event in events {
-        if let EventBody::ToolCallResult(r) = &event.body {
-            assert!(answered.insert((r.turn, r.index)), "{what}: call {}.{} was answered twice", r.turn, r.index);
-            let sound = r.why == ResultKind::Ran && !r.is_error;
-            assert!(sound || r.why == ResultKind::Interrupted, "{what}: {r:?}");
+    let mut world = World::new(scenario, &[]);
+    let places = Arc::new(Mutex::new(Vec::new()));
+    let (told, simulated) = (Arc::clone(&places), Arc::clone(&world.simulated));
+    world.disk = Arc::new(Tampered::new(Arc::clone(&world.disk), move |step| {
+        let at = simulated.operations();
+        let inside = matches!(step, Step::Change(path) if path.to_string_lossy().contains("registry.redb"));
+        if !inside || at % 16 == 0 {
+            told.lock().unwrap().push(at);
         }
-    }
-    assert_eq!(answered.len(), 7, "{what}");
-    assert_eq!(names(events).iter().filter(|n| **n == "cognition_out").count(), 6, "{what}");
+        Pass::Done
+    }));
+    let known = |error: String| format!("{}: {error}", scenario.name);
+    world.process(scenario).map_err(known).unwrap();
+    let places = std::mem::take(&mut *places.lock().unwrap());
+    let picture = world.picture(scenario).map_err(known).unwrap();
+    picture.is_whole(scenario).unwrap();
+    let whole = Whole { picture, places };
+    KNOWN.lock().unwrap().insert(scenario.name, whole.clone());
+    whole
 }
 
-/// What holds of every run, however often it was broken off.
-fn check(scenario: &Scenario, what: &str, engine: &Engine, result: &RunResult) {
-    assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("the end")), "{what}: {result:?}");
-    let root = ThreadId::parse(&result.thread_id).unwrap();
-    (scenario.judge)(what, result, &engine.threads().transcript(&root).unwrap());
-    for listed in engine.threads().list().unwrap() {
-        let id = listed.row.id;
-        // One that died before it wrote anything was started anew under another name.
-        let Ok(events) = engine.threads().transcript(&id) else { continue };
-        for (n, event) in events.iter().enumerate() {
-            assert_eq!(event.seq, n as u64, "{what}: {id}");
-        }
-        let count = |name: &str| names(&events).iter().filter(|n| **n == name).count();
-        if id.as_str() != result.thread_id && count("ended") == 0 {
-            assert!(listed.row.parent.is_none(), "{what}: {id} never ended");
-            continue;
-        }
-        assert_eq!((count("opened"), count("ended")), (1, 1), "{what}: {id}");
-        let EventBody::Ended(ended) = &events.last().unwrap().body else { panic!("{what}: {id}") };
-        let account = engine.inner.writer.registry().account(&id).unwrap();
-        let account = account.unwrap_or_else(|| panic!("{what}: {id} has no account"));
-        assert_eq!(account.spent().to_u64(), ended.cost.spend, "{what}: {id}: ledger and record differ");
+/// Where and how a run is broken off.
+#[derive(Debug, Clone, Copy)]
+struct Break {
+    /// The operation, from 0.
+    at: u64,
+    /// And so many operations after it went on.
+    again: Option<u64>,
+    survival: Survival,
+    left_out: &'static [SyncKind],
+}
+
+impl Break {
+    fn at(at: u64, survival: Survival) -> Self {
+        Self { at, again: None, survival, left_out: &[] }
     }
 }
 
-fn run_everywhere(scenario: &Scenario, survivals: &[Survival], stride: usize) {
-    let disk = Arc::new(SimulatedDisk::new());
-    let undisturbed = lab(scenario, &disk);
-    let whole = process(scenario, &undisturbed, &mut None).unwrap();
-    let total = disk.operations();
-    check(scenario, "undisturbed", &open(&undisturbed).unwrap(), &whole);
-    assert!(total > 40, "{total}");
-    for survival in survivals {
-        for at in (0..total).step_by(stride) {
-            let what = format!("power fails at {at} of {total}, {survival:?} survives");
-            let disk = Arc::new(SimulatedDisk::new());
-            let lab = lab(scenario, &disk);
-            let mut known = None;
-            disk.fail_at(at, Fault::PowerFailure);
-            let mut result = process(scenario, &lab, &mut known);
-            disk.restart(*survival);
-            for _ in 0..3 {
-                if result.is_none() {
-                    result = process(scenario, &lab, &mut known);
-                }
+/// Breaks a run off, has it taken up until nothing is left to do, and compares.
+fn broken_off(scenario: &'static Scenario, how: Break) -> Result<(), String> {
+    let whole = undisturbed(scenario).picture;
+    let world = World::new(scenario, how.left_out);
+    world.simulated.fail_at(how.at, Fault::PowerFailure);
+    let mut done = world.process(scenario);
+    world.simulated.restart(how.survival);
+    let mut deaths = 1;
+    if let Some(again) = how.again.filter(|_| done.is_err()) {
+        world.simulated.fail_at(world.simulated.operations() + again, Fault::PowerFailure);
+        done = world.process(scenario);
+        world.simulated.restart(how.survival);
+        deaths = 2;
+    }
+    if done.is_err() {
+        done = world.process(scenario);
+    }
+    done.map_err(|error| format!("it cannot be taken up: {error}"))?;
+    whole.holds(scenario, &world.picture(scenario)?, deaths)
+}
+
+/// Breaks a run off at one place of so many; all that go wrong are told together. Of a tree, whose runs are long, each place
+/// is tried in one of three ways.
+fn at_each(scenario: &'static Scenario, (from, stride): (usize, usize), how: impl Fn(u64) -> Break) {
+    let whole = undisturbed(scenario);
+    let (from, stride) = if scenario.is_tree { (from, stride * 3) } else { (0, stride) };
+    let places = whole.places.iter().skip(from).step_by(stride).map(|at| how(*at));
+    let wrong: Vec<String> = places
+        .filter_map(|how| broken_off(scenario, how).err().map(|error| format!("{how:?}: {error}")))
+        .collect();
+    let first: Vec<&str> = wrong.iter().take(3).map(String::as_str).collect();
+    let total = whole.places.len();
+    assert!(wrong.is_empty(), "{}: {} of {total} places\n{}", scenario.name, wrong.len(), first.join("\n"));
+    assert!(total > 40, "{total} places");
+}
+
+macro_rules! scenarios {
+    ($($name:ident $scenario:ident),* $(,)?) => {$(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn killed_at_every_operation() {
+                at_each(&scenarios::$scenario, (0, 1), |at| Break::at(at, Survival::All));
             }
-            let result = result.unwrap_or_else(|| panic!("{what}: it does not come to an end"));
-            check(scenario, &what, &open(&lab).unwrap(), &result);
+
+            #[test]
+            fn without_power_at_every_operation() {
+                at_each(&scenarios::$scenario, (1, 1), |at| Break::at(at, Survival::Nothing));
+            }
+
+            #[test]
+            fn with_any_part_of_what_was_not_synced() {
+                at_each(&scenarios::$scenario, (2, 1), |at| Break::at(at, Survival::Some(at * 7 + 1)));
+            }
+
+            #[test]
+            fn killed_again_while_it_is_taken_up() {
+                let twice = |at| Break { again: Some(at * 5 % 41), ..Break::at(at, Survival::All) };
+                at_each(&scenarios::$scenario, (0, 4), twice);
+            }
+
+            #[test]
+            fn processes_killed_at_every_step() {
+                killed::at_every_step(&scenarios::$scenario, stringify!($name));
+            }
         }
-    }
+    )*};
 }
 
-#[test]
-fn killed_at_every_operation() {
-    run_everywhere(&six(), &[Survival::All], 1);
-}
-
-#[test]
-fn without_power_at_every_third_operation() {
-    run_everywhere(&six(), &[Survival::Nothing], 3);
-}
-
-#[test]
-fn with_any_part_of_what_was_not_synced() {
-    run_everywhere(&six(), &[Survival::Some(3), Survival::Some(11)], 7);
-}
-
-#[test]
-fn a_tree_killed_at_every_fifth_operation() {
-    run_everywhere(&family(), &[Survival::All], 5);
-}
-
-#[test]
-fn a_tree_without_power() {
-    run_everywhere(&family(), &[Survival::Nothing], 13);
+scenarios! {
+    tools TOOLS,
+    parallel PARALLEL,
+    children CHILDREN,
+    detached ASYNC,
+    handoff HANDOFF,
+    retry RETRY,
+    approval APPROVAL,
+    cancel CANCEL,
+    budget BUDGET,
+    resumed RESUMED,
+    survivor SURVIVOR,
 }

@@ -64,6 +64,7 @@ async fn its_money_is_the_threads_and_stops_it() {
             asked: std::sync::atomic::AtomicUsize::new(0),
             requests: std::sync::Mutex::default(),
             pause: std::time::Duration::ZERO,
+            usage: lab.model.usage,
         });
         lab
     };

@@ -11,7 +11,8 @@ use super::{Access, Counters, Disk, DiskCounters, Entry, Held};
 
 mod node;
 
-use node::{Change, Dice, FileNode, FolderNode, Node, Write};
+pub use node::Dice;
+use node::{Change, FileNode, FolderNode, Node, Write};
 
 /// A disk whose every change is one operation, counted from 0, that a test can aim a fault at.
 #[derive(Default)]

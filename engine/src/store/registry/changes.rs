@@ -21,6 +21,8 @@ pub enum Change {
     Update { thread: ThreadId, update: Box<RowUpdate>, now: i64 },
     /// The row of a thread's n-th child. If that child was spawned before, nothing changes and the answer names it.
     Spawn { parent: ThreadId, spawn: u64, child: Box<ThreadRow> },
+    /// Takes back that a thread is gone on from by another one, which never began.
+    Unlink { thread: ThreadId, next: ThreadId, now: i64 },
     /// Whether a thread may have this child beside those that it and the threads above it have. Changes nothing: it stands
     /// before what is set aside for the child.
     Room { parent: ThreadId, spawn: u64 },
@@ -112,6 +114,12 @@ impl Registry {
         match change {
             Change::Put(row) => put(transaction, row),
             Change::Update { thread, update, now } => edit(transaction, thread, |row| update.apply(row, *now)),
+            Change::Unlink { thread, next, now } => edit(transaction, thread, |row| {
+                if row.continued_by.as_ref() == Some(next) {
+                    row.continued_by = None;
+                    row.updated_at = *now;
+                }
+            }),
             Change::Spawn { parent, spawn, child } => spawned(transaction, parent, *spawn, child),
             Change::Room { parent, spawn } => room(transaction, parent, *spawn),
             Change::Own { thread, owner, now } => self.own(transaction, thread, owner, *now),

@@ -16,6 +16,8 @@ use crate::store::StoreError;
 use crate::thread_id::ThreadId;
 
 #[cfg(test)]
+mod storm;
+#[cfg(test)]
 mod tests;
 
 const DOING: &str = "writing the ledger";
@@ -96,6 +98,17 @@ impl LedgerStep {
             default: Nanos::from_u64(default),
         };
         Self { thread: parent.clone(), step: Step::Child(spawn), operation }
+    }
+
+    /// Sets aside what is left for a thread that goes on for another one below this parent, at most `default`.
+    pub fn handed_over(parent: &ThreadId, next: &ThreadId, default: u64) -> Self {
+        let operation = Operation::Reserve {
+            thread: next.to_string(),
+            parent: parent.to_string(),
+            amount: None,
+            default: Nanos::from_u64(default),
+        };
+        Self { thread: parent.clone(), step: Step::Other(format!("handoff.{next}")), operation }
     }
 
     /// Lifts what a thread may spend in all; more is taken from its parent.

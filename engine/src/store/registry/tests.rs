@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
-use std::process::{Command, Stdio};
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 use tempfile::TempDir;
 
@@ -233,20 +234,12 @@ fn killed_writers_lose_nothing() {
     drop(Registry::open(Arc::clone(&disk)).unwrap());
     let mut acknowledged = Vec::new();
     for round in 0..3 {
-        let mut children: Vec<_> = (0..2)
-            .map(|_| {
-                Command::new(std::env::current_exe().unwrap())
-                    .args(["--exact", "store::registry::tests::killed_writers_lose_nothing", "--nocapture"])
-                    .env(CHILD, folder.path())
-                    .stdout(Stdio::null())
-                    .stderr(Stdio::piped())
-                    .spawn()
-                    .unwrap()
-            })
-            .collect();
-        std::thread::sleep(Duration::from_millis(300 + 70 * round));
-        children[0].kill().unwrap();
-        children[0].wait().unwrap();
+        let mut writers = [Writer::start(folder.path()), Writer::start(folder.path())];
+        for writer in &mut writers {
+            writer.wait_for(4 + round);
+        }
+        let [first, second] = writers;
+        acknowledged.extend(first.kill());
         if round > 0 {
             // Whoever lives goes on.
             let own = Registry::open(Arc::clone(&disk)).unwrap();
@@ -254,13 +247,7 @@ fn killed_writers_lose_nothing() {
             own.commit(&[put(&thread)]).unwrap();
             acknowledged.push(id(&thread));
         }
-        children[1].kill().unwrap();
-        for child in children {
-            let output = child.wait_with_output().unwrap();
-            let text = String::from_utf8(output.stderr).unwrap();
-            let whole = text.lines().filter_map(|line| line.strip_prefix("committed ")?.strip_suffix('.'));
-            acknowledged.extend(whole.map(id));
-        }
+        acknowledged.extend(second.kill());
         // All writers died: a reader gets the registry recovered.
         let reader = Registry::open_read_only(Arc::clone(&disk)).unwrap().unwrap();
         for thread in &acknowledged {
@@ -271,6 +258,52 @@ fn killed_writers_lose_nothing() {
     assert!(acknowledged.len() > 20, "{} commits are too few to show anything", acknowledged.len());
     assert_eq!(owner::living(&*disk).unwrap(), Vec::<OwnerId>::new());
     assert_eq!(owner::sweep(&*disk, i64::MAX).unwrap(), 6);
+}
+
+/// A process that writes until it is killed and says what it has committed.
+struct Writer {
+    process: Child,
+    said: BufReader<ChildStderr>,
+    committed: Vec<ThreadId>,
+}
+
+impl Writer {
+    fn start(folder: &Path) -> Self {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "store::registry::tests::killed_writers_lose_nothing", "--nocapture"])
+            .env(CHILD, folder)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(process.stderr.take().unwrap());
+        Self { process, said, committed: Vec::new() }
+    }
+
+    /// However long that takes: so many more commits.
+    fn wait_for(&mut self, commits: usize) {
+        let until = self.committed.len() + commits;
+        while self.committed.len() < until {
+            assert!(self.hear(), "it ended by itself");
+        }
+    }
+
+    /// What it says next; false when it says nothing more.
+    fn hear(&mut self) -> bool {
+        let mut line = String::new();
+        let read = self.said.read_line(&mut line).unwrap();
+        let whole = line.strip_prefix("committed ").and_then(|line| line.strip_suffix(".\n"));
+        self.committed.extend(whole.map(id));
+        read > 0
+    }
+
+    /// Whatever it is doing; answers all it has committed.
+    fn kill(mut self) -> Vec<ThreadId> {
+        self.process.kill().unwrap();
+        while self.hear() {}
+        self.process.wait().unwrap();
+        self.committed
+    }
 }
 
 fn write_until_killed(folder: &Path) -> ! {

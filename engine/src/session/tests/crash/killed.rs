@@ -1,0 +1,104 @@
+//! The same scenarios as processes of their own on a real disk, each killed with -9 before one of the changes and syncs that
+//! the store and the world outside make, and taken up by another process: this one.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::super::Lab;
+use super::outside::{self, Outside};
+use super::picture::{Picture, picture};
+use super::process;
+use super::scenarios::Scenario;
+use crate::process::{End, end};
+use crate::store::disk::{Pass, RealDisk, Tampered};
+use crate::store::Disk;
+
+/// For the processes that are killed: the step before which, and the project.
+const AT: &str = "RYE_TEST_KILLED_AT";
+const PROJECT: &str = "RYE_TEST_KILLED_IN";
+
+pub fn at_every_step(scenario: &'static Scenario, name: &str) {
+    if let (Some(at), Some(project)) = (std::env::var_os(AT), std::env::var_os(PROJECT)) {
+        be_killed(scenario, at.to_str().unwrap().parse().unwrap(), PathBuf::from(project));
+    }
+    let first = Place::new(scenario);
+    let steps = Arc::new(AtomicU64::new(0));
+    let counting = Arc::clone(&steps);
+    let counted: Arc<dyn Disk> = Arc::new(Tampered::new(first.disk(), move |_| {
+        counting.fetch_add(1, Ordering::Relaxed);
+        Pass::Done
+    }));
+    process(scenario, &first.lab, &Outside::new(Arc::clone(&counted)), &counted).unwrap();
+    let whole = first.picture(scenario).unwrap();
+    whole.is_whole(scenario).unwrap();
+    let total = steps.load(Ordering::Relaxed);
+    let mut wrong = Vec::new();
+    for at in (0..total).step_by(if scenario.is_tree { 3 } else { 1 }) {
+        let place = Place::new(scenario);
+        let killed = place.run_until_killed(name, at);
+        let taken_up = process(scenario, &place.lab, &Outside::new(place.disk()), &place.disk());
+        let held = taken_up.and_then(|()| whole.holds(scenario, &place.picture(scenario)?, 1));
+        // The last steps may not come, where more was done at once than in the run that was counted.
+        if let Err(error) = held {
+            wrong.push(format!("step {at} of {total}, killed: {killed}: {error}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {total}\n{}", wrong.len(), wrong.iter().take(3).cloned().collect::<Vec<_>>().join("\n"));
+}
+
+/// A project, and what a killed process leaves behind that it would have removed.
+struct Place {
+    folder: tempfile::TempDir,
+    scrap: tempfile::TempDir,
+    lab: Lab,
+}
+
+impl Place {
+    fn new(scenario: &'static Scenario) -> Self {
+        let (folder, scrap) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(folder.path()).unwrap());
+        Outside::new(Arc::clone(&disk)).prepare();
+        std::fs::create_dir_all(folder.path().join(".ai/directives/test")).unwrap();
+        let lab = outside::lab(scenario, &disk, Some(folder.path().to_path_buf()));
+        Self { folder, scrap, lab }
+    }
+
+    fn disk(&self) -> Arc<dyn Disk> {
+        Arc::new(RealDisk::open(self.folder.path()).unwrap())
+    }
+
+    fn picture(&self, scenario: &Scenario) -> Result<Picture, String> {
+        let (disk, outside) = (self.disk(), Outside::new(self.disk()));
+        picture(scenario, &outside::open(scenario, &self.lab, &outside, &disk)?, &outside)
+    }
+
+    fn run_until_killed(&self, name: &str, at: u64) -> bool {
+        let test = format!("session::tests::crash::{name}::processes_killed_at_every_step");
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", &test, "--nocapture"]).env(AT, at.to_string()).env(PROJECT, self.folder.path());
+        command.env("TMPDIR", self.scrap.path()).stdout(Stdio::null()).stderr(Stdio::null());
+        let status = command.status().unwrap();
+        status.signal() == Some(9)
+    }
+}
+
+/// This process: it works, and ends itself before a step.
+fn be_killed(scenario: &'static Scenario, at: u64, project: PathBuf) -> ! {
+    let steps = AtomicU64::new(0);
+    let real: Arc<dyn Disk> = Arc::new(RealDisk::open(&project).unwrap());
+    let disk: Arc<dyn Disk> = Arc::new(Tampered::new(real, move |_| {
+        if steps.fetch_add(1, Ordering::Relaxed) == at {
+            end(std::process::id(), End::Force).unwrap();
+            loop {
+                std::thread::park();
+            }
+        }
+        Pass::Done
+    }));
+    let lab = outside::lab(scenario, &disk, Some(project));
+    let done = process(scenario, &lab, &Outside::new(Arc::clone(&disk)), &disk);
+    std::process::exit(i32::from(done.is_err()));
+}

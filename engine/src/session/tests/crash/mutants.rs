@@ -1,0 +1,56 @@
+//! Disks that leave syncs out. A kill alone never shows it; the power failing must.
+
+use super::scenarios::{self, Scenario};
+use super::{Break, broken_off, undisturbed};
+use crate::store::disk::{Survival, SyncKind};
+
+/// The first place where a scenario comes to something else, if there is one.
+fn noticed(scenario: &'static Scenario, left_out: &'static [SyncKind], survival: Survival) -> Option<(u64, String)> {
+    let mut places = undisturbed(scenario).places;
+    // From the middle on: what is lost there is missed.
+    let middle = places.len() / 2;
+    places.rotate_left(middle);
+    places.into_iter().step_by(3).filter_map(|at| Some((at, broken_off(scenario, Break { left_out, ..Break::at(at, survival) }).err()?))).next()
+}
+
+fn is_noticed(scenario: &'static Scenario, left_out: &'static [SyncKind]) {
+    let found =
+        [Survival::Nothing, Survival::Some(5)].into_iter().any(|how| noticed(scenario, left_out, how).is_some());
+    assert!(found, "{left_out:?} can be left out of {} and nobody notices", scenario.name);
+}
+
+macro_rules! mutants {
+    ($($name:ident $kind:ident $scenario:ident),* $(,)?) => {
+        $(
+            #[test]
+            fn $name() {
+                is_noticed(&scenarios::$scenario, &[SyncKind::$kind]);
+            }
+        )*
+
+        #[test]
+        fn there_is_one_for_each_kind() {
+            assert_eq!([$(SyncKind::$kind),*], SyncKind::ALL);
+        }
+    };
+}
+
+mutants! {
+    a_disk_that_forgets_transcripts Transcript TOOLS,
+    a_disk_that_forgets_the_names_of_records RecordNames TOOLS,
+    a_disk_that_forgets_the_folders_of_threads ThreadNames TOOLS,
+    a_disk_that_forgets_objects Object TOOLS,
+    a_disk_that_forgets_the_names_of_objects ObjectNames TOOLS,
+    a_disk_that_forgets_commits Registry TOOLS,
+    a_disk_that_forgets_letters Mail CANCEL,
+    a_disk_that_forgets_the_names_of_letters MailNames CANCEL,
+    a_disk_that_forgets_the_folders_of_the_store StateNames TOOLS,
+}
+
+#[test]
+fn a_kill_does_not_show_that_nothing_was_synced() {
+    for scenario in [&scenarios::TOOLS, &scenarios::CANCEL] {
+        assert_eq!(noticed(scenario, &SyncKind::ALL, Survival::All), None);
+        assert!(noticed(scenario, &SyncKind::ALL, Survival::Nothing).is_some());
+    }
+}

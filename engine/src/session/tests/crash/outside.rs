@@ -1,0 +1,186 @@
+//! What is outside of the engine and has effects there: tools, models, people. Each leaves a line in a file that no crash
+//! takes back, written in two steps, so that a crash can come before, between and after.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use rye_compiler::compile::Compilation;
+use rye_compiler::plan::Asked;
+
+use super::super::{Always, Lab};
+use super::scenarios::Scenario;
+use crate::engine::{Asker, Engine, Inner};
+use crate::event::{Approval, Letter};
+use crate::provider::{BoxFuture, CallError, FailedStage};
+use crate::store::{Disk, mailbox};
+use crate::thread_id::ThreadId;
+use crate::tool::{Invocation, Tool, ToolOutcome};
+
+const LOG: &str = "outside.log";
+
+/// Where effects are noted.
+#[derive(Debug, Clone)]
+pub struct Outside {
+    /// Never one that leaves syncs out.
+    disk: Arc<dyn Disk>,
+}
+
+impl Outside {
+    pub fn new(disk: Arc<dyn Disk>) -> Self {
+        Self { disk }
+    }
+
+    /// Makes the file, before anything can go wrong.
+    pub fn prepare(&self) {
+        self.disk.create(Path::new(LOG), b"").unwrap();
+        self.disk.sync(Path::new(LOG)).unwrap();
+        self.disk.sync_dir(Path::new("")).unwrap();
+    }
+
+    /// Something happens.
+    pub fn happens(&self, what: &str) -> io::Result<()> {
+        // Lines of their own, whatever of an earlier one was left.
+        self.disk.append_volatile(Path::new(LOG), format!("\n{what}.\n").as_bytes())?;
+        self.disk.sync(Path::new(LOG))
+    }
+
+    /// What has happened so far, in order.
+    pub fn lines(&self) -> Vec<String> {
+        let bytes = self.disk.read(Path::new(LOG)).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        // Whole ones.
+        let whole = text.lines().filter(|line| !line.contains('\0')).filter_map(|line| line.strip_suffix('.'));
+        whole.map(str::to_owned).collect()
+    }
+}
+
+/// What a tool of the scenarios does.
+#[derive(Debug, Clone, Copy)]
+enum Act {
+    /// Notes its name.
+    Note,
+    /// The same, and answers more than a conversation takes.
+    Long,
+    /// Another process cancels the thread meanwhile.
+    Cancel,
+}
+
+struct Acting {
+    act: Act,
+    outside: Outside,
+    engine: Arc<OnceLock<Weak<Inner>>>,
+}
+
+impl Tool for Acting {
+    fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
+        Box::pin(async move {
+            let name = invocation.parameters["name"].as_str().unwrap_or_default().to_owned();
+            let tool = invocation.item_id.as_str().rsplit('/').next().unwrap_or_default();
+            let done = self.outside.happens(&format!("{tool} {name}"));
+            let done = done.and_then(|()| match self.act {
+                Act::Note => Ok(format!("{tool} {name} is done")),
+                Act::Long => Ok(format!("{name} goes on and on\n").repeat(4_000)),
+                Act::Cancel => self.cancel(&invocation).map(|()| "cancelled".to_owned()),
+            });
+            done.map_or_else(|error| ToolOutcome::error(error.to_string()), ToolOutcome::ok)
+        })
+    }
+}
+
+impl Acting {
+    /// As another process does it: a letter in the inbox, which the watcher of this one finds.
+    fn cancel(&self, invocation: &Invocation) -> io::Result<()> {
+        let thread = ThreadId::parse(&invocation.thread_id).unwrap();
+        let engine = self.engine.get().and_then(Weak::upgrade).ok_or_else(|| io::Error::other("no engine"))?;
+        let body = serde_json::to_value(Letter::Cancel).unwrap();
+        let id = mailbox::send(&*engine.disk, &thread, &body, 5).map_err(io::Error::other)?;
+        self.outside.happens("letter")?;
+        if let Some(running) = engine.running(&thread) {
+            running.control.deliver(id, Letter::Cancel);
+        }
+        Ok(())
+    }
+}
+
+/// Somebody at the terminal who allows every call and lets limits wait.
+struct Person(Outside);
+
+impl Asker for Person {
+    fn ask<'a>(&'a self, _: &'a ThreadId, asked: Asked, _: &'a str) -> BoxFuture<'a, Approval> {
+        Box::pin(async move {
+            // A process that is gone gets no answer.
+            if self.0.happens("asked").is_err() {
+                std::future::pending::<()>().await;
+            }
+            match asked {
+                Asked::Call => Approval::Approved,
+                Asked::Limit => Approval::Suspended,
+            }
+        })
+    }
+}
+
+fn item(name: &str, flags: &str) -> String {
+    format!(
+        "version: 1.0.0\ncategory: test\ndescription: It {name}s.\nkind: builtin\nbuiltin: test_{name}\n{flags}\
+         parameters: {{ type: object, properties: {{ name: {{ type: string }} }} }}\n"
+    )
+}
+
+/// The tools of the scenarios, by name: `mark` and `cancel` are not to be run again.
+const TOOLS: [(&str, &str, Act); 5] = [
+    ("mark", "", Act::Note),
+    ("note", "idempotent: true\n", Act::Note),
+    ("look", "idempotent: true\nparallel: true\n", Act::Note),
+    ("long", "idempotent: true\n", Act::Long),
+    ("cancel", "", Act::Cancel),
+];
+
+/// What runs again only when somebody says so, as the model calls it.
+pub const ONCE: [&str; 3] = ["test_mark", "test_cancel", "rye_agent_threads_orchestrator"];
+
+/// The project of a scenario, in a folder of its own or elsewhere, with a model that says at each turn what the scenario says.
+pub fn lab(scenario: &'static Scenario, disk: &Arc<dyn Disk>, elsewhere: Option<PathBuf>) -> Lab {
+    let (says, outside) = (scenario.says, Outside::new(Arc::clone(disk)));
+    let mut lab = Lab::new(move |request| {
+        let cue = &request.cue;
+        let (turn, attempt) = (cue.turn.unwrap(), cue.attempt);
+        let asked = outside.happens(&format!("ask {} {turn} {attempt}", cue.directive));
+        asked.map_err(|error| CallError::new(FailedStage::Connect, error.to_string()))?;
+        says(request)
+    });
+    lab.elsewhere = elsewhere;
+    if let Some(usage) = scenario.usage {
+        Arc::get_mut(&mut lab.model).unwrap().usage = usage;
+    }
+    for (name, flags, _) in TOOLS {
+        lab.write(&format!(".ai/tools/test/{name}.yaml"), &item(name, flags));
+    }
+    (scenario.prepare)(&lab);
+    lab
+}
+
+/// The engine of one process.
+pub fn open(scenario: &Scenario, lab: &Lab, outside: &Outside, disk: &Arc<dyn Disk>) -> Result<Engine, String> {
+    let mut options = lab.options();
+    options.disk = Some(Arc::clone(disk));
+    options.providers = Arc::new(Always(Arc::clone(&lab.model)));
+    let known = Arc::new(OnceLock::new());
+    for (name, _, act) in TOOLS {
+        let (outside, engine) = (outside.clone(), Arc::clone(&known));
+        options.tools.add(&format!("test_{name}"), move |_| {
+            Arc::new(Acting { act, outside: outside.clone(), engine: Arc::clone(&engine) })
+        });
+    }
+    if scenario.attended {
+        options.asker = Some(Arc::new(Person(outside.clone())));
+    }
+    let engine = Engine::open(&lab.path(), options).map_err(|error| error.to_string())?;
+    known.set(Arc::downgrade(&engine.inner)).ok();
+    Ok(engine)
+}
+
+/// Once for each scenario and process: a plan knows no place.
+pub static PLANS: Mutex<BTreeMap<&'static str, Arc<Compilation>>> = Mutex::new(BTreeMap::new());

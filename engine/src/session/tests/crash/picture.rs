@@ -1,0 +1,437 @@
+//! What is left of a scenario when nothing is left to do: records, ledger, rows and effects, without what two runs of the
+//! same thing may differ in. Two pictures are compared; nothing is decided here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value, json};
+
+use super::outside::{ONCE, Outside};
+use super::scenarios::Scenario;
+use crate::engine::Engine;
+use crate::event::{Event, EventBody, Origin, ResultKind};
+use crate::store::ThreadRow;
+use crate::store::registry::Liveness;
+
+/// Threads by place in the tree: `root`, `root.1` its first child, `root'` what goes on from it.
+#[derive(Debug, Clone)]
+pub struct Picture {
+    threads: BTreeMap<String, Told>,
+    effects: BTreeMap<String, usize>,
+    /// Calls that came back as interrupted.
+    interrupted: usize,
+    /// Model calls that were cut off.
+    cut: usize,
+}
+
+#[derive(Debug, Clone)]
+struct Told {
+    events: Vec<Value>,
+    /// Row and account.
+    books: Value,
+}
+
+/// What one thread is, before names are known.
+struct Found {
+    row: ThreadRow,
+    events: Vec<Event>,
+}
+
+/// The picture of what there is; or what must never be, whatever was broken off.
+pub fn picture(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Result<Picture, String> {
+    let mut found = BTreeMap::new();
+    for listed in engine.threads().list().map_err(|error| error.to_string())? {
+        let row = listed.row;
+        let account = engine.account(&row.id).map_err(|error| error.to_string())?;
+        let open = account.as_ref().is_some_and(|a| a.standing() != rye_compiler::semantics::ledger::Standing::Released);
+        if listed.liveness != Liveness::Over || open {
+            return Err(format!("{} is {:?}, its account {account:?}", row.id, row.status));
+        }
+        let events = engine.threads().transcript(&row.id).unwrap_or_default();
+        if !events.is_empty() {
+            found.insert(row.id.to_string(), Found { row, events });
+        }
+    }
+    let names = names(&found)?;
+    let mut unknown = BTreeMap::new();
+    for (id, one) in &found {
+        let cut = one.events.iter().filter_map(|event| match &event.body {
+            EventBody::Settled(settled) if settled.unknown_outcome => Some(settled.amount),
+            _ => None,
+        });
+        unknown.insert(names[id].clone(), cut.collect::<Vec<u64>>());
+    }
+    let mut words = names.clone();
+    words.insert(engine.inner.project.display().to_string(), "the project".into());
+    let mut threads = BTreeMap::new();
+    let mut interrupted = 0;
+    for (id, one) in &found {
+        let name = &names[id];
+        for (n, event) in one.events.iter().enumerate() {
+            if event.seq != n as u64 {
+                return Err(format!("event {n} of {name} says it is {}", event.seq));
+            }
+        }
+        let mut telling = Telling { name, unknown: &unknown, interrupted: 0, own: 0, waited: 0, handed: false };
+        let events = telling.events(&one.events)?;
+        interrupted += telling.interrupted;
+        let books = telling.books(scenario, engine, one, &names)?;
+        threads.insert(name.clone(), Told { events: rename(events, &words), books });
+    }
+    let mut effects = BTreeMap::new();
+    for line in outside.lines() {
+        *effects.entry(line).or_insert(0) += 1;
+    }
+    let cut = unknown.values().map(Vec::len).sum();
+    Ok(Picture { threads, effects, interrupted, cut })
+}
+
+/// A name for each thread from its place in the tree.
+fn names(found: &BTreeMap<String, Found>) -> Result<BTreeMap<String, String>, String> {
+    fn name(id: &str, found: &BTreeMap<String, Found>, depth: usize) -> Result<String, String> {
+        let one = found.get(id).ok_or_else(|| format!("`{id}` has no record"))?;
+        if depth > 9 {
+            return Err(format!("`{id}` is above itself"));
+        }
+        let above = |id: &crate::thread_id::ThreadId| name(id.as_str(), found, depth + 1);
+        match (&one.row.continues, &one.row.parent) {
+            (Some(before), _) => Ok(format!("{}'", above(before)?)),
+            (None, Some(parent)) => Ok(format!("{}.{}", above(parent)?, one.row.spawn.unwrap_or(0))),
+            (None, None) => Ok("root".into()),
+        }
+    }
+    let names: BTreeMap<String, String> =
+        found.keys().map(|id| Ok((id.clone(), name(id, found, 0)?))).collect::<Result<_, String>>()?;
+    let different: BTreeSet<&String> = names.values().collect();
+    if different.len() != names.len() {
+        return Err(format!("two threads stand in one place: {names:?}"));
+    }
+    Ok(names)
+}
+
+/// Names instead of ids, wherever they stand.
+fn rename(events: Vec<Value>, names: &BTreeMap<String, String>) -> Vec<Value> {
+    let mut longest: Vec<(&String, &String)> = names.iter().collect();
+    longest.sort_by_key(|(id, _)| std::cmp::Reverse(id.len()));
+    let change = |event: Value| {
+        let text = longest.iter().fold(event.to_string(), |text, (id, name)| text.replace(*id, name));
+        serde_json::from_str(&text).unwrap()
+    };
+    events.into_iter().map(change).collect()
+}
+
+/// Whether a thread is this one, runs below it, or goes on from it where `chain` says so.
+fn belongs(name: &str, to: &str, chain: bool) -> bool {
+    name.strip_prefix(to).is_some_and(|rest| rest.is_empty() || rest.starts_with('.') || (chain && rest.starts_with('\'')))
+}
+
+struct Telling<'a> {
+    name: &'a str,
+    /// What cut calls were booked at, by thread.
+    unknown: &'a BTreeMap<String, Vec<u64>>,
+    interrupted: usize,
+    /// What has been booked so far for its own cut calls, and for those of the children that it waited for.
+    own: u64,
+    waited: u64,
+    /// It goes on with what the one before left.
+    handed: bool,
+}
+
+impl Telling<'_> {
+    /// What was booked for cut calls of a thread and those below it.
+    fn booked(&self, name: &str, chain: bool) -> u64 {
+        self.unknown.iter().filter(|(other, _)| belongs(other, name, chain)).flat_map(|(_, cut)| cut).sum()
+    }
+
+    /// The same for the threads before this one in its chain.
+    fn booked_before(&self) -> u64 {
+        if !self.handed {
+            return 0;
+        }
+        let before = |other: &str| self.name.strip_prefix(other).is_some_and(|rest| rest.chars().all(|c| c == '\''));
+        let chain = self.unknown.keys().filter(|other| *other != self.name && before(other));
+        chain.map(|other| self.booked(other, false)).sum()
+    }
+
+    /// The events, without what a crash may add and what differs from one run to the next.
+    fn events(&mut self, events: &[Event]) -> Result<Vec<Value>, String> {
+        let mut cut = BTreeSet::new();
+        let (mut detached, mut places) = (BTreeSet::new(), BTreeMap::new());
+        for event in events {
+            match &event.body {
+                EventBody::Settled(settled) if settled.unknown_outcome => {
+                    cut.insert((settled.turn, settled.attempt));
+                }
+                EventBody::ChildIntended(child) => {
+                    places.insert(child.spawn, child.index);
+                    if child.detached {
+                        detached.insert(child.spawn);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let mut apart = 0;
+        let (mut told, mut mail) = (Vec::new(), BTreeSet::new());
+        let mut attempts: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+        for event in events {
+            if let EventBody::Settled(settled) = &event.body
+                && settled.unknown_outcome
+            {
+                self.own += settled.amount;
+            }
+            if let Some(attempt) = attempt(&event.body) {
+                if cut.contains(&attempt) {
+                    continue;
+                }
+                let seen = attempts.entry(attempt.0).or_default();
+                if !seen.contains(&attempt.1) {
+                    seen.push(attempt.1);
+                }
+            }
+            match &event.body {
+                EventBody::Recovered(_) | EventBody::Checkpoint(_) => continue,
+                EventBody::Mail(letter) => {
+                    mail.insert(serde_json::to_string(&letter.letter).unwrap());
+                    continue;
+                }
+                EventBody::ChildEnded(child) if detached.contains(&child.spawn) => {
+                    apart += child.cost.spend;
+                    continue;
+                }
+                EventBody::Settled(settled) if settled.amount == 0 && settled.usage.output > 0 => {
+                    return Err(format!("{settled:?} costs nothing"));
+                }
+                _ => {}
+            }
+            let mut value = serde_json::to_value(&event.body).unwrap();
+            if let Some((turn, number)) = attempt(&event.body) {
+                value["attempt"] = attempts[&turn].iter().position(|seen| *seen == number).into();
+            }
+            self.plain(&event.body, &mut value, apart)?;
+            told.push(value);
+        }
+        // Which of a group came first is nobody's business.
+        let place = |value: &Value| match value["type"].as_str() {
+            Some("tool_call_result") => value["index"].as_u64().map(|index| (index, 1)),
+            Some("child_ended") => {
+                let place = places.get(&value["spawn"].as_u64().unwrap_or(0)).copied().unwrap_or(usize::MAX);
+                Some((place as u64, 0))
+            }
+            _ => None,
+        };
+        for group in told.chunk_by_mut(|a, b| place(a).is_some() && place(b).is_some()) {
+            group.sort_by_key(|value| place(value));
+        }
+        told.push(json!({"mail": mail}));
+        Ok(told)
+    }
+
+    /// Takes out of an event what is not the same in another run.
+    fn plain(&mut self, body: &EventBody, value: &mut Value, apart: u64) -> Result<(), String> {
+        match body {
+            EventBody::Opened(opened) => {
+                self.handed = opened.origin == Origin::Handoff;
+                value["seed"] = 0.into();
+                value["project_path"] = "".into();
+                // What was left, had no call before been cut off.
+                value["limits"]["spend"] = (opened.limits.spend + self.booked_before()).into();
+                if self.name.ends_with('\'') {
+                    value["limits"]["duration_seconds"] = 0.into();
+                }
+            }
+            EventBody::Continues(_) => {
+                value["at_seq"] = 0.into();
+                value["at_h"] = "".into();
+            }
+            // Estimates count the characters of ids and costs.
+            EventBody::AttemptIntended(_) => {
+                for estimate in ["input_estimate", "worst_case", "max_output"] {
+                    value[estimate] = 0.into();
+                }
+            }
+            EventBody::Reserved(_) => value["amount"] = 0.into(),
+            EventBody::AttemptFailed(failed) => value["retry_delay_ms"] = failed.retry_delay_ms.is_some().into(),
+            EventBody::ChildEnded(child) => {
+                let below = self.booked(&format!("{}.{}", self.name, child.spawn), true);
+                self.waited += below;
+                value["cost"]["spend"] = less(child.cost.spend, below)?.into();
+            }
+            EventBody::Ended(ended) => {
+                value["cost"]["spend"] = less(ended.cost.spend, apart + self.own + self.waited)?.into();
+            }
+            EventBody::ToolCallResult(result) => {
+                value["duration_ms"] = 0.into();
+                if ONCE.contains(&result.name.as_str()) && !matches!(result.why, ResultKind::Skipped) {
+                    let lost = result.why == ResultKind::Interrupted && result.is_error;
+                    let sound = result.why == ResultKind::Ran && !result.is_error;
+                    if !lost && !sound {
+                        return Err(format!("{result:?}"));
+                    }
+                    self.interrupted += usize::from(lost);
+                    for field in ["why", "content", "is_error", "bytes", "details", "object"] {
+                        value[field] = Value::Null;
+                    }
+                } else if result.why == ResultKind::Interrupted {
+                    return Err(format!("{result:?} may run again"));
+                }
+                if let Ok(Value::Object(mut said)) = serde_json::from_str::<Value>(&result.content) {
+                    said.insert("cost".into(), Value::Null);
+                    said.insert("pid".into(), Value::Null);
+                    value["content"] = Value::Object(said);
+                    value["bytes"] = 0.into();
+                }
+            }
+            EventBody::Limit(_) => value["current_value"] = Value::Null,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The row and the account.
+    fn books(
+        &self,
+        scenario: &Scenario,
+        engine: &Engine,
+        one: &Found,
+        names: &BTreeMap<String, String>,
+    ) -> Result<Value, String> {
+        let (row, id) = (&one.row, &one.row.id);
+        let account = engine.account(id).map_err(|error| error.to_string())?;
+        let account = account.ok_or_else(|| format!("{} has no account", self.name))?;
+        let named = |id: Option<&str>| id.map(|id| names.get(id).cloned().unwrap_or_else(|| format!("unknown {id}")));
+        let mut book = Map::new();
+        book.insert("status".into(), row.status.word().into());
+        book.insert("turns".into(), row.cost.turns.into());
+        book.insert("tokens".into(), json!([row.cost.input_tokens, row.cost.output_tokens]));
+        book.insert("spawned".into(), row.spawned.into());
+        book.insert("parent".into(), json!(named(row.parent.as_ref().map(|id| id.as_str()))));
+        book.insert("continues".into(), json!(named(row.continues.as_ref().map(|id| id.as_str()))));
+        book.insert("continued_by".into(), json!(named(row.continued_by.as_ref().map(|id| id.as_str()))));
+        book.insert("root".into(), json!(named(Some(row.root.as_str()))));
+        if scenario.survivors {
+            return Ok(Value::Object(book));
+        }
+        book.insert("of".into(), json!(named(account.parent())));
+        book.insert("spent".into(), less(account.spent().to_u64(), self.booked(self.name, false))?.into());
+        book.insert("reserved".into(), (account.reserved().to_u64() + self.booked_before()).into());
+        book.insert("children".into(), account.children().count().into());
+        if account.spent() > account.reserved() {
+            return Err(format!("{} spent {} of {}", self.name, account.spent(), account.reserved()));
+        }
+        let ended = one.events.iter().rev().find_map(|event| match &event.body {
+            EventBody::Ended(ended) => Some(ended),
+            _ => None,
+        });
+        let cost = ended.map(|ended| ended.cost);
+        if cost != Some(row.cost) || ended.is_none_or(|ended| ended.status != row.status) {
+            return Err(format!("the row of {} says {:?}, its record {cost:?}", self.name, row.cost));
+        }
+        Ok(Value::Object(book))
+    }
+}
+
+fn less(amount: u64, by: u64) -> Result<u64, String> {
+    amount.checked_sub(by).ok_or_else(|| format!("{amount} is less than the cut calls' {by}"))
+}
+
+/// The attempt that an event is about.
+fn attempt(body: &EventBody) -> Option<(u64, u32)> {
+    match body {
+        EventBody::AttemptIntended(a) => Some((a.turn, a.attempt)),
+        EventBody::Reserved(a) => Some((a.turn, a.attempt)),
+        EventBody::CognitionOut(a) => Some((a.turn, a.attempt)),
+        EventBody::AttemptFailed(a) => Some((a.turn, a.attempt)),
+        EventBody::Settled(a) => Some((a.turn, a.attempt)),
+        _ => None,
+    }
+}
+
+impl Picture {
+    /// The picture of an undisturbed run is what the scenario says it is.
+    pub fn is_whole(&self, scenario: &Scenario) -> Result<(), String> {
+        let last = self.threads.keys().filter(|name| name.starts_with("root") && !name.contains('.')).max_by_key(|n| n.len());
+        let status = last.and_then(|last| self.threads[last].books["status"].as_str());
+        if (status, self.interrupted, self.cut) != (Some(scenario.ends.word()), 0, 0) {
+            return Err(format!("{self:#?}"));
+        }
+        Ok(())
+    }
+
+    /// Whether a run that was broken off so many times came to the same as this one.
+    pub fn holds(&self, scenario: &Scenario, other: &Self, deaths: usize) -> Result<(), String> {
+        if scenario.spends_all && other.cut > 0 {
+            return self.holds_up_to_the_money(other);
+        }
+        let (mine, theirs) = (self.threads.keys(), other.threads.keys());
+        if !mine.clone().eq(theirs.clone()) {
+            return Err(format!("threads {:?} instead of {:?}", theirs.collect::<Vec<_>>(), mine.collect::<Vec<_>>()));
+        }
+        for ((name, mine), theirs) in self.threads.iter().zip(other.threads.values()) {
+            same(name, &mine.events, &theirs.events)?;
+            if mine.books != theirs.books {
+                return Err(format!("{name}: books {} instead of {}", theirs.books, mine.books));
+            }
+        }
+        self.same_effects(other, deaths)
+    }
+
+    /// A cut call took what was left: the rest is missing, and nothing else is.
+    fn holds_up_to_the_money(&self, other: &Self) -> Result<(), String> {
+        let (mine, theirs) = (&self.threads["root"], &other.threads["root"]);
+        let end = theirs.events.iter().position(|event| event["type"] == "limit").unwrap_or(theirs.events.len());
+        same("root", &mine.events[..end.min(mine.events.len())], &theirs.events[..end])?;
+        let rest: Vec<&str> = theirs.events[end..].iter().filter_map(|event| event["type"].as_str()).collect();
+        if theirs.books["status"] != mine.books["status"] || rest != ["limit", "hook_point", "ended"] {
+            return Err(format!("{rest:?} {}", theirs.books));
+        }
+        for (what, count) in &other.effects {
+            if what.starts_with("mark") && *count > 1 {
+                return Err(format!("{what} happened {count} times"));
+            }
+        }
+        Ok(())
+    }
+
+    fn same_effects(&self, other: &Self, deaths: usize) -> Result<(), String> {
+        let (mut lost, mut more) = (0, 0);
+        let names: BTreeSet<&String> = self.effects.keys().chain(other.effects.keys()).collect();
+        for name in names {
+            let count = |picture: &Self| picture.effects.get(name).copied().unwrap_or(0);
+            let (mine, theirs) = (count(self), count(other));
+            let wrong = || Err(format!("`{name}` happened {theirs} times instead of {mine}"));
+            match name.split(' ').next() {
+                // What must not run again is missing at most where it came back as interrupted.
+                Some("mark" | "cancel") if theirs > mine => return wrong(),
+                Some("mark" | "cancel") => lost += mine - theirs,
+                // A model call or a question that was cut off is made once more.
+                Some("ask") if theirs < mine => return wrong(),
+                Some("ask") => more += theirs - mine,
+                // A letter that the user sends again is not one from outside.
+                Some("letter") if theirs <= mine => {}
+                Some(_) if theirs < mine || theirs > mine * (deaths + 1) => return wrong(),
+                Some(_) | None => {}
+            }
+        }
+        if lost > other.interrupted || more > other.cut {
+            return Err(format!(
+                "{lost} effects are missing and {} calls were interrupted; {more} calls were made again and {} were cut",
+                other.interrupted, other.cut
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn same(name: &str, mine: &[Value], theirs: &[Value]) -> Result<(), String> {
+    if mine == theirs {
+        return Ok(());
+    }
+    let at = mine.iter().zip(theirs).take_while(|(a, b)| a == b).count();
+    let show = |events: &[Value]| events.get(at).map_or_else(|| "nothing".to_owned(), |event| short(&event.to_string()));
+    let rest: Vec<&str> = theirs.iter().filter_map(|event| event["type"].as_str()).collect();
+    Err(format!("{name}, event {at}:\n  {}\ninstead of\n  {}\nof {rest:?}", show(theirs), show(mine)))
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(900).collect()
+}

@@ -1,0 +1,276 @@
+//! The ten runs that are broken off: what there is to run, what the model says at each turn, what the user does when a
+//! thread is over.
+
+use serde_json::{Value, json};
+
+use super::super::{Lab, calls, permit, say};
+use crate::event::Letter;
+use crate::message::Block;
+use crate::provider::{CallError, FailedStage, Request, Usage};
+use crate::thread::Status;
+
+/// A run to be broken off. The directive that is run is `test/root`.
+pub struct Scenario {
+    pub name: &'static str,
+    pub prepare: fn(&Lab),
+    pub says: fn(&Request) -> Result<Vec<Block>, CallError>,
+    /// What every reply uses, where it is not a little.
+    pub usage: Option<Usage>,
+    /// Somebody sits at the terminal.
+    pub attended: bool,
+    /// What the user says to go on, whenever the last thread is over.
+    pub resumes: &'static [&'static str],
+    /// What the user answers where a thread is suspended.
+    pub answers: fn() -> Vec<Letter>,
+    /// How the last thread ends.
+    pub ends: Status,
+    /// Its runs are long.
+    pub is_tree: bool,
+    /// Whether a child outlives its parent, and moves to another account, is a matter of time.
+    pub survivors: bool,
+    /// It ends when its money does: a call that was cut off ends it earlier.
+    pub spends_all: bool,
+}
+
+impl Scenario {
+    const fn tree(self) -> Self {
+        Self { is_tree: true, ..self }
+    }
+
+    const fn new(
+        name: &'static str,
+        prepare: fn(&Lab),
+        says: fn(&Request) -> Result<Vec<Block>, CallError>,
+    ) -> Self {
+        Self {
+            name,
+            prepare,
+            says,
+            usage: None,
+            attended: false,
+            resumes: &[],
+            answers: Vec::new,
+            ends: Status::Completed,
+            is_tree: false,
+            survivors: false,
+            spends_all: false,
+        }
+    }
+}
+
+fn tool(name: &str, what: &str) -> (String, Value) {
+    (format!("test_{name}"), json!({"name": what}))
+}
+
+fn all(list: &[(String, Value)]) -> Vec<Block> {
+    let list: Vec<(&str, Value)> = list.iter().map(|(name, input)| (name.as_str(), input.clone())).collect();
+    calls(&list)
+}
+
+fn child(name: &str) -> (String, Value) {
+    ("rye_execute".into(), json!({"item_type": "directive", "item_id": format!("test/{name}")}))
+}
+
+const TREE: &str =
+    "<permissions><execute><directive>test.*</directive><tool>test.*</tool><tool>rye.agent.*</tool></execute></permissions>";
+
+/// Limits and grants of a parent.
+fn tree(limits: &str) -> String {
+    format!("<limits {limits}/>{TREE}")
+}
+
+/// Calls one after another: some may run again, one may not, one answers more than fits, the store is written.
+pub static TOOLS: Scenario = Scenario::new(
+    "tools",
+    |lab| lab.directive("root", &permit(&["test.*", "rye.agent.threads.state"]), ""),
+    |request| {
+        let state = ("rye_agent_threads_state".to_owned(), json!({"operation": "set", "key": "seen", "value": 1}));
+        Ok(match request.cue.turn.unwrap() {
+            0 => all(&[tool("note", "a"), tool("mark", "b"), tool("mark", "c")]),
+            1 => all(&[tool("long", "d"), state]),
+            2 => all(&[tool("mark", "e")]),
+            _ => say("the end"),
+        })
+    },
+);
+
+/// Calls that run together, before and after one that runs alone.
+pub static PARALLEL: Scenario = Scenario::new(
+    "parallel",
+    |lab| lab.directive("root", &permit(&["test.*"]), ""),
+    |request| {
+        Ok(match request.cue.turn.unwrap() {
+            0 => all(&[tool("look", "a"), tool("look", "b"), tool("look", "c"), tool("mark", "d"), tool("look", "e")]),
+            1 => all(&[tool("look", "f"), tool("look", "g")]),
+            _ => say("the end"),
+        })
+    },
+);
+
+/// Two children at once, one of which has a child of its own; then the same again.
+pub static CHILDREN: Scenario = Scenario::new(
+    "children",
+    |lab| {
+        lab.directive("root", &tree("spend=\"1\""), "");
+        lab.directive("one", &tree("spend=\"0.2\""), "");
+        lab.directive("two", &tree("spend=\"0.1\""), "");
+        lab.directive("three", &tree("spend=\"0.1\""), "");
+    },
+    |request| {
+        Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
+            ("test/root", 0) => all(&[child("one"), child("two")]),
+            ("test/root", 1) => all(&[child("one")]),
+            ("test/one", 0) => all(&[child("three")]),
+            ("test/two" | "test/three", 0) => all(&[tool("mark", "x")]),
+            _ => say("the end"),
+        })
+    },
+)
+.tree();
+
+/// Children that nobody waits for, and a parent that has more to do meanwhile.
+pub static ASYNC: Scenario = Scenario::new(
+    "async",
+    |lab| {
+        lab.directive("root", &tree("spend=\"1\""), "");
+        lab.directive("one", &tree("spend=\"0.2\""), "");
+        lab.directive("two", &tree("spend=\"0.1\""), "");
+    },
+    |request| {
+        let start = |name: &str| {
+            let (call, mut input) = child(name);
+            input["async"] = true.into();
+            (call, input)
+        };
+        Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
+            ("test/root", 0) => all(&[start("one"), start("two")]),
+            ("test/root", 1) => all(&[tool("mark", "a")]),
+            ("test/one" | "test/two", 0) => all(&[tool("note", "b")]),
+            _ => say("the end"),
+        })
+    },
+)
+.tree();
+
+/// The same, one of them with a child that nobody waits for either: it may live longer than both above it.
+pub static SURVIVOR: Scenario = Scenario {
+    survivors: true,
+    ..Scenario::new("survivor", ASYNC.prepare, |request| {
+        let (call, mut input) = child("two");
+        input["async"] = true.into();
+        match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
+            ("test/one", 0) => Ok(all(&[(call, input)])),
+            _ => (ASYNC.says)(request),
+        }
+    })
+    .tree()
+};
+
+const FULL: &str = "continuation: { trigger_threshold: 0.0000001 }\n";
+
+/// A root that fills its context and starts a child that fills its own: both go on in another thread.
+pub static HANDOFF: Scenario = Scenario::new(
+    "handoff",
+    |lab| {
+        lab.write(".ai/config/agent/coordination.yaml", FULL);
+        lab.directive("root", &tree("spend=\"1\" turns=\"30\""), "");
+        lab.directive("one", &tree("spend=\"0.2\" turns=\"20\""), "");
+    },
+    |request| {
+        let fresh = !serde_json::to_string(&request.turns).unwrap().contains("Go on from where you left off");
+        Ok(match (request.cue.directive.as_str(), fresh) {
+            ("test/root", true) => all(&[child("one")]),
+            ("test/one", true) => all(&[tool("mark", "a")]),
+            _ => say("the end"),
+        })
+    },
+)
+.tree();
+
+fn overloaded(usage: Option<Usage>) -> CallError {
+    let error = CallError::new(FailedStage::Status, "overloaded");
+    CallError { status: Some(529), usage, ..error }
+}
+
+/// Attempts that fail, one of them billed, before each of the first two turns.
+pub static RETRY: Scenario = Scenario::new(
+    "retry",
+    |lab| lab.directive("root", &permit(&["test.*"]), ""),
+    |request| {
+        let billed = Usage { input: 40, output: 2, cache_read: 0, cache_write: 0 };
+        Ok(match (request.cue.turn.unwrap(), request.cue.attempt) {
+            (0, 0) => return Err(overloaded(None)),
+            (0 | 1, 1) => return Err(overloaded(Some(billed))),
+            (1, 0) => return Err(CallError::new(FailedStage::Truncated, "cut")),
+            (0, _) => all(&[tool("mark", "a")]),
+            _ => say("the end"),
+        })
+    },
+);
+
+/// A call that a person allows, a limit that waits for one.
+pub static APPROVAL: Scenario = Scenario {
+    attended: true,
+    answers: || {
+        vec![Letter::Raise { limit: "turns".into(), value: 9 }, Letter::Approve { yes: true }]
+    },
+    ..Scenario::new(
+        "approval",
+        |lab| {
+            let hook = "hooks:\n  - { id: ask, event: limit, action: { escalate: {} } }\n";
+            lab.write(".ai/config/agent/hooks.yaml", hook);
+            lab.directive("root", &format!("<limits turns=\"2\"/>{}", permit(&["test.*"])), "");
+        },
+        |request| {
+            Ok(match request.cue.turn.unwrap() {
+                0 => all(&[tool("mark", "a"), tool("note", "b")]),
+                1 => all(&[tool("note", "c")]),
+                2 => all(&[tool("mark", "d")]),
+                _ => say("the end"),
+            })
+        },
+    )
+};
+
+/// Cancelled from another process while a call runs.
+pub static CANCEL: Scenario = Scenario {
+    ends: Status::Cancelled,
+    ..Scenario::new(
+        "cancel",
+        |lab| lab.directive("root", &permit(&["test.*"]), ""),
+        |request| {
+            Ok(match request.cue.turn.unwrap() {
+                0 => all(&[tool("note", "a")]),
+                1 => all(&[tool("cancel", "b"), tool("mark", "c")]),
+                _ => say("the end"),
+            })
+        },
+    )
+};
+
+/// Each reply costs a quarter of all there is: the fourth call cannot be paid.
+pub static BUDGET: Scenario = Scenario {
+    usage: Some(Usage { input: 100, output: 1_000, cache_read: 0, cache_write: 0 }),
+    ends: Status::Error,
+    spends_all: true,
+    ..Scenario::new(
+        "budget",
+        |lab| lab.directive("root", &format!("<limits spend=\"0.02\"/>{}", permit(&["test.*"])), ""),
+        |request| Ok(all(&[tool("mark", &request.cue.turn.unwrap().to_string())])),
+    )
+};
+
+/// A thread that goes on twice after its end.
+pub static RESUMED: Scenario = Scenario {
+    resumes: &["and then?", "and now?"],
+    ..Scenario::new(
+        "resumed",
+        |lab| lab.directive("root", &permit(&["test.*"]), ""),
+        |request| {
+            let said = serde_json::to_string(&request.turns).unwrap();
+            let time = usize::from(said.contains("and then?")) + usize::from(said.contains("and now?"));
+            let begins = matches!(request.cue.turn, Some(0));
+            Ok(if begins { all(&[tool("mark", &time.to_string())]) } else { say("the end") })
+        },
+    )
+};

@@ -1,0 +1,110 @@
+//! The user of a scenario: looks at what there is and does what comes next, in one process after another, until there is
+//! nothing left to do.
+
+use std::sync::Arc;
+
+use rye_compiler::compile::Compilation;
+
+use super::super::Lab;
+use super::outside::{Outside, PLANS};
+use super::scenarios::Scenario;
+use crate::engine::{Engine, EngineError, Launch};
+use crate::event::{Event, EventBody, Letter, Origin};
+use crate::store::mailbox;
+use crate::store::registry::Liveness;
+use crate::thread::Status;
+use crate::thread_id::ThreadId;
+
+/// What a user does next.
+enum Todo {
+    Start,
+    TakeUp(ThreadId, Vec<Letter>),
+    Resume(ThreadId, &'static str),
+    Nothing,
+}
+
+/// More than any scenario needs.
+const MOST: usize = 24;
+
+/// One process after another's death, or the first: it works until nothing is left to do, or until it cannot go on.
+pub async fn work(
+    scenario: &'static Scenario,
+    lab: &Lab,
+    engine: &Engine,
+    outside: &Outside,
+) -> Result<(), String> {
+    for _ in 0..MOST {
+        let handle = match todo(scenario, engine, outside)? {
+            Todo::Start => engine.start(&*plan(scenario, lab), Launch::default()).await,
+            Todo::TakeUp(thread, letters) => engine.take_up(&thread, letters).await,
+            Todo::Resume(thread, message) => engine.resume(&thread, message).await,
+            Todo::Nothing => return Ok(()),
+        };
+        let handle = match handle {
+            // It died before anything was recorded, and is over now.
+            Err(EngineError::NeverBegan { .. }) => continue,
+            started => started.map_err(|error| error.to_string())?,
+        };
+        let result = handle.join().await;
+        engine.idle().await;
+        if let Some(error) = result.error.filter(|error| error.code == "engine_failed") {
+            return Err(error.message);
+        }
+    }
+    Err("there is always something left to do".into())
+}
+
+fn plan(scenario: &'static Scenario, lab: &Lab) -> Arc<Compilation> {
+    let mut plans = PLANS.lock().unwrap();
+    Arc::clone(plans.entry(scenario.name).or_insert_with(|| Arc::new(lab.compile("root"))))
+}
+
+fn todo(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Result<Todo, String> {
+    let threads = engine.threads();
+    let listed = threads.list().map_err(|error| error.to_string())?;
+    let record = |id: &ThreadId| threads.transcript(id).unwrap_or_default();
+    let status = |id: &ThreadId| listed.iter().find(|listed| listed.row.id == *id).map(|listed| listed.row.status);
+    // One that is over without a record never began.
+    let is_one = |id: &ThreadId| status(id).is_some_and(|status| !status.is_over() || !record(id).is_empty());
+    let roots = listed.iter().filter(|listed| listed.row.parent.is_none() && listed.row.continues.is_none());
+    let Some(root) = roots.map(|listed| listed.row.id.clone()).find(is_one) else { return Ok(Todo::Start) };
+    let chain = threads.chain(&root).map_err(|error| error.to_string())?;
+    let chain: Vec<ThreadId> = chain.into_iter().filter(is_one).collect();
+    let last = chain.last().cloned().ok_or("an empty chain")?;
+    let events = record(&last);
+    if status(&last).is_some_and(|status| !status.is_over() || status == Status::Continued) {
+        return Ok(Todo::TakeUp(last.clone(), letters(scenario, engine, outside, &last, &events)));
+    }
+    if status(&last) == Some(Status::Suspended) {
+        return Ok(Todo::TakeUp(last, (scenario.answers)()));
+    }
+    let went_on = chain.iter().filter(|id| {
+        matches!(record(id).first().map(|event| &event.body), Some(EventBody::Opened(o)) if o.origin == Origin::Resume)
+    });
+    if let Some(message) = scenario.resumes.get(went_on.count()) {
+        return Ok(Todo::Resume(last, message));
+    }
+    // Children whose process died while it waited for them.
+    let orphan = listed.iter().find(|listed| listed.liveness == Liveness::Orphaned);
+    Ok(orphan.map_or(Todo::Nothing, |orphan| Todo::TakeUp(orphan.row.id.clone(), Vec::new())))
+}
+
+/// What a thread that was cut off is told: what its user had wanted to tell it and does not find there.
+fn letters(
+    scenario: &Scenario,
+    engine: &Engine,
+    outside: &Outside,
+    thread: &ThreadId,
+    events: &[Event],
+) -> Vec<Letter> {
+    let any = |test: &dyn Fn(&EventBody) -> bool| events.iter().any(|event| test(&event.body));
+    let told = |wanted: &Letter| any(&|body| matches!(body, EventBody::Mail(mail) if mail.letter == *wanted));
+    if any(&|body| matches!(body, EventBody::Ended(ended) if ended.status == Status::Suspended)) {
+        return (scenario.answers)().into_iter().filter(|letter| !told(letter)).collect();
+    }
+    let begun = any(&|body| matches!(body, EventBody::ToolStarted(started) if started.name == "test_cancel"));
+    // Whoever was told that it is sent does not send it again.
+    let sent = outside.lines().iter().any(|line| line == "letter")
+        || !mailbox::list(&**engine.disk(), thread).unwrap_or_default().is_empty();
+    if begun && !sent && !told(&Letter::Cancel) { vec![Letter::Cancel] } else { Vec::new() }
+}

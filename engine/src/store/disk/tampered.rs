@@ -1,0 +1,222 @@
+//! A disk in front of another one that hears of every change and every sync before it is made, and may leave a sync out.
+//! Tests hold with it that no sync can be left out, and end their own process between any two changes.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Access, Counters, Disk, Entry, Held};
+use crate::store::layout::{OBJECTS, THREADS};
+use crate::thread_id::ThreadId;
+
+/// Passes everything on but the syncs that it is told to leave out.
+pub struct Tampered {
+    inner: Arc<dyn Disk>,
+    before: Box<Before>,
+}
+
+/// What is about to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step<'a> {
+    Change(&'a Path),
+    Sync(&'a Path),
+    SyncFolder(&'a Path),
+}
+
+/// What becomes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pass {
+    Done,
+    /// A sync is answered as if it had been made; a change is made all the same.
+    LeftOut,
+}
+
+type Before = dyn Fn(Step<'_>) -> Pass + Send + Sync;
+
+/// What a sync makes durable: each kind is asked for by one place of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SyncKind {
+    /// The lines of a transcript.
+    Transcript,
+    /// What a thread's folder holds: the names of its transcript and its inbox.
+    RecordNames,
+    /// The folders of threads.
+    ThreadNames,
+    /// An object's contents.
+    Object,
+    ObjectNames,
+    /// A commit.
+    Registry,
+    /// A letter's contents.
+    Mail,
+    MailNames,
+    /// The folders of the store itself.
+    StateNames,
+}
+
+impl SyncKind {
+    pub const ALL: [Self; 9] = [
+        Self::Transcript,
+        Self::RecordNames,
+        Self::ThreadNames,
+        Self::Object,
+        Self::ObjectNames,
+        Self::Registry,
+        Self::Mail,
+        Self::MailNames,
+        Self::StateNames,
+    ];
+
+    /// The kind of a sync; `None` for what is no sync, and for files that are not the store's.
+    pub fn of(step: Step<'_>) -> Option<Self> {
+        let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let of_inbox = |path: &Path| path.parent().is_some_and(|folder| name(folder) == "inbox");
+        match step {
+            Step::Change(_) => None,
+            Step::Sync(path) if name(path) == "transcript.jsonl" => Some(Self::Transcript),
+            Step::Sync(path) if name(path).contains("registry.redb") => Some(Self::Registry),
+            Step::Sync(path) if path.starts_with(OBJECTS) => Some(Self::Object),
+            Step::Sync(path) if of_inbox(path) => Some(Self::Mail),
+            Step::Sync(_) => None,
+            Step::SyncFolder(path) if path.starts_with(OBJECTS) => Some(Self::ObjectNames),
+            Step::SyncFolder(path) if name(path) == "inbox" => Some(Self::MailNames),
+            Step::SyncFolder(path) => Some(match path.strip_prefix(THREADS) {
+                Err(_) => Self::StateNames,
+                Ok(below) if ThreadId::parse(&below.to_string_lossy()).is_ok() => Self::RecordNames,
+                Ok(_) => Self::ThreadNames,
+            }),
+        }
+    }
+}
+
+impl Tampered {
+    /// Asks `before` about each step.
+    pub fn new(inner: Arc<dyn Disk>, before: impl Fn(Step<'_>) -> Pass + Send + Sync + 'static) -> Self {
+        Self { inner, before: Box::new(before) }
+    }
+
+    /// Leaves out one sync, of a file or of a folder, counted from 0.
+    pub fn without_sync(inner: Arc<dyn Disk>, left_out: u64) -> Self {
+        let seen = AtomicU64::new(0);
+        Self::new(inner, move |step| match step {
+            Step::Change(_) => Pass::Done,
+            Step::Sync(_) | Step::SyncFolder(_) if seen.fetch_add(1, Ordering::Relaxed) == left_out => Pass::LeftOut,
+            Step::Sync(_) | Step::SyncFolder(_) => Pass::Done,
+        })
+    }
+
+    /// Leaves out every sync of these kinds.
+    pub fn without(inner: Arc<dyn Disk>, kinds: &'static [SyncKind]) -> Self {
+        Self::new(inner, move |step| match SyncKind::of(step) {
+            Some(kind) if kinds.contains(&kind) => Pass::LeftOut,
+            Some(_) | None => Pass::Done,
+        })
+    }
+
+    /// A change that is about to be made.
+    fn change(&self, path: &Path) -> &dyn Disk {
+        // Only a sync can be left out.
+        let _ = (self.before)(Step::Change(path));
+        &*self.inner
+    }
+}
+
+impl fmt::Debug for Tampered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tampered").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+impl Disk for Tampered {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.inner.read(path)
+    }
+
+    fn read_range(&self, path: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        self.inner.read_range(path, offset, length)
+    }
+
+    fn length(&self, path: &Path) -> io::Result<u64> {
+        self.inner.length(path)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.inner.exists(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+        self.inner.list(path)
+    }
+
+    fn create(&self, path: &Path, contents: &[u8]) -> io::Result<()> {
+        self.change(path).create(path, contents)
+    }
+
+    fn append(&self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.change(path).append(path, at, bytes)
+    }
+
+    fn write_at(&self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.change(path).write_at(path, at, bytes)
+    }
+
+    fn append_volatile(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.change(path).append_volatile(path, bytes)
+    }
+
+    fn truncate(&self, path: &Path, length: u64) -> io::Result<()> {
+        self.change(path).truncate(path, length)
+    }
+
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        match (self.before)(Step::Sync(path)) {
+            Pass::Done => self.inner.sync(path),
+            Pass::LeftOut => Ok(()),
+        }
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        match (self.before)(Step::SyncFolder(path)) {
+            Pass::Done => self.inner.sync_dir(path),
+            Pass::LeftOut => Ok(()),
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.change(to).rename(from, to)
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.change(to).rename_new(from, to)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.change(path).create_dir(path)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.change(path).remove(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.change(path).remove_dir(path)
+    }
+
+    fn lock(&self, path: &Path, contents: &[u8]) -> io::Result<Box<dyn Held>> {
+        self.change(path).lock(path, contents)
+    }
+
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        self.inner.is_locked(path)
+    }
+
+    fn shared_file(&self, path: &Path, access: Access) -> io::Result<Option<std::fs::File>> {
+        self.inner.shared_file(path, access)
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+}

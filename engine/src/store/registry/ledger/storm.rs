@@ -1,0 +1,239 @@
+//! Random operations on trees of random shape: a million on the pure ledger, ten thousand on the store by several threads of
+//! two openings at once. Whatever comes, nobody has more than was set aside, and every nano-dollar is somewhere.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use rye_compiler::semantics::ledger::Standing;
+
+use super::super::{Answered, Change, Registry};
+use super::*;
+use crate::store::disk::{Dice, RealDisk};
+
+fn amount(dice: &mut Dice, most: u64) -> Nanos {
+    Nanos::from_u64(dice.next(most))
+}
+
+/// What is known of a forest by those who ask for more of it.
+#[derive(Default)]
+struct Known {
+    threads: Vec<String>,
+    /// Attempts that are under way, with their worst cases.
+    under_way: Vec<(String, String, u64)>,
+    /// The worst cases of all attempts that were never settled.
+    open: BTreeMap<String, (String, u64)>,
+    /// Nano-dollars of settlements that were taken.
+    settled: u64,
+    next: u64,
+}
+
+impl Known {
+    fn name(&mut self) -> String {
+        self.next += 1;
+        format!("t-{}", self.next)
+    }
+
+    /// Something to ask for: mostly sensible, sometimes not; what is spent is at most what was issued.
+    fn operation(&mut self, dice: &mut Dice) -> Operation {
+        if self.threads.is_empty() || dice.next(60) == 0 {
+            return Operation::Register { thread: self.name(), spend: amount(dice, 2_000_000) };
+        }
+        let any = |dice: &mut Dice| self.threads[usize::try_from(dice.next(self.threads.len() as u64)).unwrap()].clone();
+        let thread = any(dice);
+        match dice.next(100) {
+            0..20 => {
+                let (parent, named) = (thread, (dice.next(2) == 0).then(|| amount(dice, 300_000)));
+                Operation::Reserve { thread: self.name(), parent, amount: named, default: amount(dice, 300_000) }
+            }
+            20..50 => {
+                self.next += 1;
+                Operation::Issue { thread, attempt: format!("{}.0", self.next), worst_case: amount(dice, 20_000) }
+            }
+            50..80 if !self.under_way.is_empty() => {
+                let which = usize::try_from(dice.next(self.under_way.len() as u64)).unwrap();
+                let (thread, attempt, worst) = self.under_way.swap_remove(which);
+                Operation::Settle { thread, attempt: Some(attempt), spent: amount(dice, worst + 1) }
+            }
+            80..84 => Operation::Raise { thread, spend: amount(dice, 2_000_000) },
+            84..87 => Operation::KeepBack { thread, amount: amount(dice, 50_000) },
+            87..94 => Operation::Drain { thread },
+            94..96 => Operation::Release { thread },
+            96..98 => Operation::Move { thread, to: any(dice) },
+            _ => Operation::Remaining { thread },
+        }
+    }
+
+    /// What came of it. A settlement that was refused leaves its attempt to the release, which books the worst case.
+    fn learn(&mut self, operation: &Operation, answer: &Answer) {
+        match (operation, answer) {
+            (Operation::Settle { thread, attempt: Some(attempt), .. }, Answer::Refused { .. }) => {
+                let worst = self.open.get(attempt).map_or(0, |(_, worst)| *worst);
+                self.under_way.push((thread.clone(), attempt.clone(), worst));
+            }
+            (_, Answer::Refused { .. } | Answer::Remaining { .. }) => {}
+            (Operation::Register { thread, .. } | Operation::Reserve { thread, .. }, _) => {
+                self.threads.push(thread.clone());
+            }
+            (Operation::Issue { thread, attempt, worst_case }, _) => {
+                self.under_way.push((thread.clone(), attempt.clone(), worst_case.to_u64()));
+                self.open.insert(attempt.clone(), (thread.clone(), worst_case.to_u64()));
+            }
+            (Operation::Settle { attempt, spent, .. }, _) => {
+                self.settled += spent.to_u64();
+                self.open.remove(attempt.as_deref().unwrap_or_default());
+            }
+            (
+                Operation::KeepBack { .. }
+                | Operation::Raise { .. }
+                | Operation::Move { .. }
+                | Operation::Drain { .. }
+                | Operation::Release { .. }
+                | Operation::Remaining { .. },
+                _,
+            ) => {}
+        }
+    }
+}
+
+/// What must hold of an account and those around it.
+fn check<'a>(account: &Account, of: impl Fn(&str) -> Option<&'a Account>) {
+    assert!(account.remaining() >= Nanos::ZERO, "{account:?}");
+    assert_eq!(account.overspend(), Nanos::ZERO);
+    let held = account.children().filter_map(&of).fold(Nanos::ZERO, |sum, child| sum.saturating_add(child.held()));
+    assert!(held <= account.reserved(), "{account:?}: the children hold {held}");
+    assert!(account.children().all(|child| of(child).is_some_and(|child| child.standing() != Standing::Released)));
+}
+
+/// The threads that an operation can have changed.
+fn touched<'l>(ledger: &'l Ledger, operation: &Operation) -> Vec<&'l Account> {
+    let mut touched = Vec::new();
+    for thread in named(operation) {
+        let mut next = ledger.account(thread);
+        while let Some(account) = next {
+            touched.push(account);
+            next = account.parent().and_then(|parent| ledger.account(parent));
+        }
+    }
+    touched
+}
+
+#[test]
+fn a_million_operations_lose_nothing_and_give_nothing_twice() {
+    for seed in 0..500 {
+        let (mut ledger, mut known, mut dice) = (Ledger::new(), Known::default(), Dice::new(seed));
+        for _ in 0..2_000 {
+            let operation = known.operation(&mut dice);
+            let before: Vec<Account> = touched(&ledger, &operation).into_iter().cloned().collect();
+            let answer = ledger.apply(&operation);
+            known.learn(&operation, &answer);
+            let after = touched(&ledger, &operation);
+            if matches!(answer, Answer::Refused { .. } | Answer::Remaining { .. }) {
+                assert!(before.iter().eq(after.iter().copied()), "{operation:?} was refused and changed something");
+                continue;
+            }
+            for account in after {
+                check(account, |name| ledger.account(name));
+            }
+        }
+        ended(&known, &mut ledger);
+    }
+}
+
+/// Ends every thread: what was spent is what was settled, and the worst case of what never came back.
+fn ended(known: &Known, ledger: &mut Ledger) {
+    let released = |thread: &str| ledger.account(thread).is_some_and(|a| a.standing() == Standing::Released);
+    let (mut booked, mut under_way) = (0, 0);
+    for (thread, worst) in known.open.values() {
+        *(if released(thread) { &mut booked } else { &mut under_way }) += worst;
+    }
+    assert_eq!(spent_in_all(ledger), known.settled + booked);
+    for thread in &known.threads {
+        ledger.apply(&Operation::Drain { thread: thread.clone() });
+    }
+    assert!(ledger.accounts().all(|(_, account)| account.standing() == Standing::Released));
+    assert_eq!(spent_in_all(ledger), known.settled + booked + under_way);
+    for (_, account) in ledger.accounts() {
+        assert_eq!(account.used(), account.spent());
+        assert!(account.spent() <= account.reserved());
+    }
+}
+
+/// Over all trees: what each account has spent itself, its released children left out.
+fn spent_in_all(ledger: &Ledger) -> u64 {
+    let live = ledger.accounts().filter(|(_, account)| account.standing() != Standing::Released);
+    let roots = ledger.accounts().filter(|(_, account)| {
+        account.standing() == Standing::Released && account.parent().is_none()
+    });
+    live.chain(roots).map(|(_, account)| account.spent().to_u64()).sum()
+}
+
+#[test]
+fn ten_thousand_operations_of_many_threads_get_each_one_answer() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let disk = Arc::new(RealDisk::open(folder.path()).unwrap());
+    // Two openings stand for two processes: they know of each other only by the file's locks.
+    let registries: Vec<Registry> = (0..2).map(|_| Registry::open(Arc::clone(&disk) as _).unwrap()).collect();
+    let known = Mutex::new(Known::default());
+    let taken = Mutex::new(BTreeMap::new());
+    std::thread::scope(|scope| {
+        for worker in 0..4_u64 {
+            let (registries, known, taken) = (&registries, &known, &taken);
+            scope.spawn(move || work(worker, registries, known, taken));
+        }
+    });
+    let known = known.into_inner().unwrap();
+    let accounts = known.threads.iter().map(|thread| {
+        let id = ThreadId::parse(thread).unwrap();
+        (thread.clone(), registries[0].account(&id).unwrap().unwrap())
+    });
+    let mut ledger: Ledger = accounts.collect();
+    for (_, account) in ledger.accounts() {
+        check(account, |name| ledger.account(name));
+    }
+    // Whatever is asked once more, by whomever, was done once.
+    for (step, answer) in taken.into_inner().unwrap().into_values().take(500) {
+        let again = registries[1].commit(&[Change::Ledger(step)]).unwrap();
+        assert_eq!(again, [Answered::Ledger(answer)]);
+    }
+    for (thread, account) in ledger.accounts() {
+        assert_eq!(registries[1].account(&ThreadId::parse(thread).unwrap()).unwrap().as_ref(), Some(account));
+    }
+    ended(&known, &mut ledger);
+}
+
+type Taken = Mutex<BTreeMap<String, (LedgerStep, Answer)>>;
+
+/// One of several that ask at the same time: groups of operations in one commit, old ones among them.
+fn work(worker: u64, registries: &[Registry], known: &Mutex<Known>, taken: &Taken) {
+    let registry = &registries[usize::from(worker % 2 == 1)];
+    let mut dice = Dice::new(worker + 1_000);
+    // A thread that never ends, so that no answer is forgotten.
+    let steps = ThreadId::parse(&format!("steps-{worker}")).unwrap();
+    for group in 0..50 {
+        let mut asked = Vec::new();
+        for n in 0..45 {
+            let operation = known.lock().unwrap().operation(&mut dice);
+            let step = Step::Other(format!("{group}.{n}"));
+            asked.push(LedgerStep { thread: steps.clone(), step, operation });
+        }
+        let fresh = asked.len();
+        let old: Vec<(LedgerStep, Answer)> = taken.lock().unwrap().values().rev().take(5).cloned().collect();
+        asked.extend(old.iter().map(|(step, _)| step.clone()));
+        let lists: Vec<[Change; 1]> = asked.iter().map(|step| [Change::Ledger(step.clone())]).collect();
+        let lists: Vec<&[Change]> = lists.iter().map(<[Change; 1]>::as_slice).collect();
+        let answers = registry.commit_all(&lists).unwrap();
+        for (index, (step, answer)) in asked.into_iter().zip(answers).enumerate() {
+            let [Answered::Ledger(answer)] = answer.as_slice() else { panic!("{answer:?}") };
+            if let Some((_, first)) = index.checked_sub(fresh).and_then(|old_one| old.get(old_one)) {
+                assert_eq!(answer, first, "{step:?} was asked again");
+                continue;
+            }
+            known.lock().unwrap().learn(&step.operation, answer);
+            if !matches!(answer, Answer::Refused { .. } | Answer::Remaining { .. }) {
+                taken.lock().unwrap().insert(format!("{worker}.{}", step.step), (step, answer.clone()));
+            }
+        }
+    }
+}
