@@ -29,7 +29,7 @@ use crate::session::Place;
 use crate::session::below::ParentThread;
 use crate::session::plans::Plans;
 use crate::store::{
-    Disk, Objects, OwnerLock, RealDisk, Registry, RegistryWriter, StoreError, ThreadIds, layout, mailbox,
+    Disk, Gathering, Objects, OwnerLock, RealDisk, Registry, RegistryWriter, StoreError, ThreadIds, layout, mailbox,
 };
 use crate::thread::RunResult;
 use crate::thread_id::ThreadId;
@@ -68,6 +68,8 @@ pub struct EngineOptions {
     pub tools: Tools,
     /// What of the project the user lets execute something.
     pub trust: Trust,
+    /// How long commits wait for each other.
+    pub gathering: Gathering,
 }
 
 /// Why an engine cannot do what it was asked.
@@ -200,14 +202,15 @@ impl EngineOptions {
         let providers = Arc::new(Connections { environment, project: project.to_path_buf(), trust: trust.clone() });
         let (asker, disk) = (None, None);
         let (clock, tools) = (Arc::new(SystemClock), Tools::standard().with_user_space(user));
-        Ok(Self { world, providers, clock, asker, keys, disk, tools, trust })
+        let gathering = Gathering::default();
+        Ok(Self { world, providers, clock, asker, keys, disk, tools, trust, gathering })
     }
 }
 
 impl Engine {
     /// Opens the store of a project and takes a lock for this process. Needs a runtime to be there when threads start.
     pub fn open(project: &Path, options: EngineOptions) -> Result<Self, EngineError> {
-        let EngineOptions { world, providers, clock, asker, keys, disk, mut tools, trust } = options;
+        let EngineOptions { world, providers, clock, asker, keys, disk, mut tools, trust, gathering } = options;
         let disk: Arc<dyn Disk> = match disk {
             Some(disk) => disk,
             None => Arc::new(RealDisk::open(project).map_err(StoreError::io("open", project))?),
@@ -215,7 +218,7 @@ impl Engine {
         layout::prepare(&*disk)?;
         let owner = OwnerLock::take(Arc::clone(&disk), clock.now())?;
         let registry = Arc::new(Registry::open(Arc::clone(&disk))?);
-        let writer = RegistryWriter::start(registry)?;
+        let writer = RegistryWriter::start(registry, gathering)?;
         let inner = Arc::new_cyclic(|engine: &Weak<Inner>| {
             let engine = Weak::clone(engine);
             tools.add("orchestrator", move |_| Arc::new(Orchestrator { engine: Weak::clone(&engine) }));

@@ -201,12 +201,9 @@ pub fn resumed(id: &str, message: Option<String>, turn: Option<u64>, spaces: &Sp
         Status::Suspended => false,
         // Its context was full and nothing goes on from it: that is made up for.
         Status::Continued => message.is_some(),
-        Status::Created
-        | Status::Running
-        | Status::Completed
-        | Status::Error
-        | Status::Cancelled
-        | Status::Killed => row.status.is_over(),
+        Status::Created | Status::Running | Status::Completed | Status::Error | Status::Cancelled | Status::Killed => {
+            row.status.is_over()
+        }
     };
     match (over, message) {
         (false, message) => {

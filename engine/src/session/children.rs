@@ -15,8 +15,8 @@ use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 
 use super::{Above, Beginning, Rows, blocking, stored_plan};
-use crate::driver::{DriveError, Outlet};
 use crate::driver::embedded::Embedded;
+use crate::driver::{DriveError, Outlet};
 use crate::engine::{Inner, Running};
 use crate::event::{Head, LimitHit, Opened, Origin, ParentLink, Settled};
 use crate::hooks::Acted;

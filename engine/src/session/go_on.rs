@@ -63,7 +63,13 @@ impl Inner {
     ) -> Result<Running, DriveError> {
         let before = self.before(thread, Place::Handoff).await.map_err(|error| match error {
             EngineError::Drive(error) => error,
-            other => DriveError::Plan(other.to_string()),
+            other @ (EngineError::Store(_)
+            | EngineError::World(_)
+            | EngineError::NeverBegan { .. }
+            | EngineError::Over { .. }
+            | EngineError::NoSuchTurn { .. }
+            | EngineError::TooDeep { .. }
+            | EngineError::NothingSetAside { .. }) => DriveError::Plan(other.to_string()),
         })?;
         let id = next.clone();
         let account = self.read(move |registry| registry.account(&id)).await?;

@@ -174,12 +174,7 @@ impl Inner {
     }
 
     /// What a thread was after an event, and that event's chain hash.
-    pub(super) fn state_at(
-        &self,
-        thread: &ThreadId,
-        at_seq: u64,
-        most: usize,
-    ) -> Result<(State, String), DriveError> {
+    pub(super) fn state_at(&self, thread: &ThreadId, at_seq: u64, most: usize) -> Result<(State, String), DriveError> {
         let reading = transcript::read(&*self.disk, thread, 0)?;
         let count = usize::try_from(at_seq).unwrap_or(usize::MAX).saturating_add(1);
         let records = reading.records.get(..count).ok_or_else(|| {
@@ -210,9 +205,8 @@ impl Inner {
             Some(ThreadRow { continues: Some(before), .. }) => {
                 let of = before.clone();
                 let row = self.read(move |registry| registry.thread(&of)).await?;
-                let handed = row.is_some_and(|row| {
-                    row.status == Status::Continued && row.continued_by.as_ref() == Some(thread)
-                });
+                let handed =
+                    row.is_some_and(|row| row.status == Status::Continued && row.continued_by.as_ref() == Some(thread));
                 if handed { Some(self.hand_over(&before, thread, outlet).await?) } else { None }
             }
             Some(row) => self.child_again(row, outlet).await?,

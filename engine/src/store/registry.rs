@@ -34,7 +34,7 @@ pub use changes::{Answered, Change};
 pub use ledger::{LedgerStep, Step};
 pub use repair::{Repaired, repair, row_of};
 pub use rows::{Liveness, RowUpdate, ThreadRow};
-pub use writer::RegistryWriter;
+pub use writer::{Gathering, RegistryWriter};
 
 /// The format this program writes, and the newest it reads.
 pub const FORMAT: u64 = 1;

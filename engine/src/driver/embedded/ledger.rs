@@ -81,7 +81,8 @@ impl Embedded {
     /// back to the thread above, if there is one.
     async fn continuation(&self, next: &ThreadId, limits: &PlanLimits) -> Result<Vec<Change>, DriveError> {
         let id = self.id.clone();
-        let (row, account) = self.engine.read(move |registry| Ok((registry.thread(&id)?, registry.account(&id)?))).await?;
+        let (row, account) =
+            self.engine.read(move |registry| Ok((registry.thread(&id)?, registry.account(&id)?))).await?;
         let mut row = row.ok_or_else(|| StoreError::UnknownThread { thread: self.id.to_string() })?;
         let above = account.and_then(|account| ThreadId::parse(account.parent()?).ok());
         if row.parent.is_none() {

@@ -51,17 +51,12 @@ impl World {
     }
 }
 
-fn process(
-    scenario: &'static Scenario,
-    lab: &Lab,
-    outside: &Outside,
-    disk: &Arc<dyn Disk>,
-) -> Result<(), String> {
+fn process(scenario: &'static Scenario, lab: &Lab, outside: &Outside, disk: &Arc<dyn Disk>) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let engine = outside::open(scenario, lab, outside, disk)?;
         let work = user::work(scenario, lab, &engine, outside);
-        tokio::time::timeout(Duration::from_secs(60), work).await.map_err(|_| "it stands still".to_owned())?
+        tokio::time::timeout(Duration::from_mins(1), work).await.map_err(|_| "it stands still".to_owned())?
     })
 }
 
@@ -144,9 +139,8 @@ fn at_each(scenario: &'static Scenario, (from, stride): (usize, usize), how: imp
     let whole = undisturbed(scenario);
     let (from, stride) = if scenario.is_tree { (from, stride * 3) } else { (0, stride) };
     let places = whole.places.iter().skip(from).step_by(stride).map(|at| how(*at));
-    let wrong: Vec<String> = places
-        .filter_map(|how| broken_off(scenario, how).err().map(|error| format!("{how:?}: {error}")))
-        .collect();
+    let wrong: Vec<String> =
+        places.filter_map(|how| broken_off(scenario, how).err().map(|error| format!("{how:?}: {error}"))).collect();
     let first: Vec<&str> = wrong.iter().take(3).map(String::as_str).collect();
     let total = whole.places.len();
     assert!(wrong.is_empty(), "{}: {} of {total} places\n{}", scenario.name, wrong.len(), first.join("\n"));

@@ -6,6 +6,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{Lab, Status, calls, permit, say};
+use crate::engine::Engine;
+use crate::store::Gathering;
 
 const LEAD: &str = "<permissions><execute><directive>test.*</directive></execute></permissions>";
 
@@ -25,25 +27,19 @@ fn leads(children: usize) -> Lab {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_children_take_few_commits() {
-    let mut fewest = u64::MAX;
-    // Who waits together is up to the machine, which may have other work: the best of some runs counts, each with
-    // more time for all to be waiting.
-    for attempt in 0..20 {
-        let mut lab = leads(20);
-        Arc::get_mut(&mut lab.model).unwrap().pause = Duration::from_millis(50 + 25 * attempt);
-        let engine = lab.engine();
-        let before = engine.commits();
-        let result = lab.run(&engine, "parent").await;
-        assert_eq!(result.status, Status::Completed);
-        engine.idle().await;
-        fewest = fewest.min(engine.commits() - before);
-        let rows = engine.threads().list().unwrap();
-        assert!(rows.len() == 21 && rows.iter().all(|listed| listed.row.status == Status::Completed));
-        if fewest <= 8 {
-            return;
-        }
-    }
-    panic!("{fewest} commits");
+    let mut lab = leads(20);
+    // Replies come together, and who comes late is waited for: a busy machine makes this longer and nothing else.
+    Arc::get_mut(&mut lab.model).unwrap().pause = Duration::from_millis(100);
+    let mut options = lab.options();
+    options.gathering = Gathering { next: Duration::from_secs(2), longest: Duration::from_secs(20) };
+    let engine = Engine::open(&lab.path(), options).unwrap();
+    let before = engine.commits();
+    let result = lab.run(&engine, "parent").await;
+    assert_eq!(result.status, Status::Completed);
+    engine.idle().await;
+    assert!(engine.commits() - before <= 8, "{} commits", engine.commits() - before);
+    let rows = engine.threads().list().unwrap();
+    assert!(rows.len() == 21 && rows.iter().all(|listed| listed.row.status == Status::Completed));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

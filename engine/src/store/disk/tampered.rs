@@ -74,12 +74,10 @@ impl SyncKind {
         let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let of_inbox = |path: &Path| path.parent().is_some_and(|folder| name(folder) == "inbox");
         match step {
-            Step::Change(_) => None,
             Step::Sync(path) if name(path) == "transcript.jsonl" => Some(Self::Transcript),
             Step::Sync(path) if name(path).contains("registry.redb") => Some(Self::Registry),
             Step::Sync(path) if path.starts_with(OBJECTS) => Some(Self::Object),
             Step::Sync(path) if of_inbox(path) => Some(Self::Mail),
-            Step::Sync(_) => None,
             Step::SyncFolder(path) if path.starts_with(OBJECTS) => Some(Self::ObjectNames),
             Step::SyncFolder(path) if name(path) == "inbox" => Some(Self::MailNames),
             Step::SyncFolder(path) => Some(match path.strip_prefix(THREADS) {
@@ -87,6 +85,7 @@ impl SyncKind {
                 Ok(below) if ThreadId::parse(&below.to_string_lossy()).is_ok() => Self::RecordNames,
                 Ok(_) => Self::ThreadNames,
             }),
+            Step::Change(_) | Step::Sync(_) => None,
         }
     }
 }
@@ -101,9 +100,8 @@ impl Tampered {
     pub fn without_sync(inner: Arc<dyn Disk>, left_out: u64) -> Self {
         let seen = AtomicU64::new(0);
         Self::new(inner, move |step| match step {
-            Step::Change(_) => Pass::Done,
             Step::Sync(_) | Step::SyncFolder(_) if seen.fetch_add(1, Ordering::Relaxed) == left_out => Pass::LeftOut,
-            Step::Sync(_) | Step::SyncFolder(_) => Pass::Done,
+            Step::Change(_) | Step::Sync(_) | Step::SyncFolder(_) => Pass::Done,
         })
     }
 

@@ -15,10 +15,21 @@ use crate::store::StoreError;
 /// Lists in one transaction at most, so that no answer waits for ever.
 const BATCH: usize = 512;
 
-/// Where several threads of the process run, others are likely to come in a moment: a commit waits so long for the next of
-/// them, and so long in all.
-const NEXT: Duration = Duration::from_millis(4);
-const LONGEST: Duration = Duration::from_millis(15);
+/// Where several threads of the process run, others are likely to come in a moment: how long a commit waits for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gathering {
+    /// For the next of them.
+    pub next: Duration,
+    /// In all.
+    pub longest: Duration,
+}
+
+impl Default for Gathering {
+    fn default() -> Self {
+        Self { next: Duration::from_millis(4), longest: Duration::from_millis(15) }
+    }
+}
+
 /// Fewer threads than this are no crowd: one of them would only wait.
 const CROWD: usize = 4;
 
@@ -41,14 +52,14 @@ struct Job {
 
 impl RegistryWriter {
     /// Starts the thread.
-    pub fn start(registry: Arc<Registry>) -> Result<Self, StoreError> {
+    pub fn start(registry: Arc<Registry>, gathering: Gathering) -> Result<Self, StoreError> {
         let (jobs, received) = channel();
         let writing = Arc::clone(&registry);
         let crowd = Arc::new(AtomicUsize::new(0));
         let expected = Arc::clone(&crowd);
         let thread = std::thread::Builder::new()
             .name("registry".to_string())
-            .spawn(move || work(&writing, &received, &expected))
+            .spawn(move || work(&writing, &received, &expected, gathering))
             .map_err(super::failed("starting its writer"))?;
         Ok(Self { registry, jobs: Some(jobs), crowd, thread: Some(thread) })
     }
@@ -91,14 +102,14 @@ impl Drop for RegistryWriter {
     }
 }
 
-fn work(registry: &Registry, jobs: &Receiver<Job>, crowd: &AtomicUsize) {
+fn work(registry: &Registry, jobs: &Receiver<Job>, crowd: &AtomicUsize, gathering: Gathering) {
     while let Ok(first) = jobs.recv() {
         let mut batch = vec![first];
         let most = Some(crowd.load(Ordering::Relaxed)).filter(|crowd| *crowd >= CROWD).map_or(1, |n| n.min(BATCH));
-        let until = Instant::now() + LONGEST;
+        let until = Instant::now() + gathering.longest;
         batch.extend(jobs.try_iter().take(BATCH - 1));
         while batch.len() < most {
-            let left = until.saturating_duration_since(Instant::now()).min(NEXT);
+            let left = until.saturating_duration_since(Instant::now()).min(gathering.next);
             let Ok(job) = jobs.recv_timeout(left) else { break };
             batch.push(job);
         }

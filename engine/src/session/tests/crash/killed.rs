@@ -13,8 +13,8 @@ use super::picture::{Picture, picture};
 use super::process;
 use super::scenarios::Scenario;
 use crate::process::{End, end};
-use crate::store::disk::{Pass, RealDisk, Tampered};
 use crate::store::Disk;
+use crate::store::disk::{Pass, RealDisk, Tampered};
 
 /// For the processes that are killed: the step before which, and the project.
 const AT: &str = "RYE_TEST_KILLED_AT";
@@ -46,7 +46,12 @@ pub fn at_every_step(scenario: &'static Scenario, name: &str) {
             wrong.push(format!("step {at} of {total}, killed: {killed}: {error}"));
         }
     }
-    assert!(wrong.is_empty(), "{} of {total}\n{}", wrong.len(), wrong.iter().take(3).cloned().collect::<Vec<_>>().join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {total}\n{}",
+        wrong.len(),
+        wrong.iter().take(3).cloned().collect::<Vec<_>>().join("\n")
+    );
 }
 
 /// A project, and what a killed process leaves behind that it would have removed.

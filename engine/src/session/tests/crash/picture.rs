@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::event::{Event, EventBody, Origin, ResultKind};
 use crate::store::ThreadRow;
 use crate::store::registry::Liveness;
+use crate::thread_id::ThreadId;
 
 /// Threads by place in the tree: `root`, `root.1` its first child, `root'` what goes on from it.
 #[derive(Debug, Clone)]
@@ -42,7 +43,8 @@ pub fn picture(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Resul
     for listed in engine.threads().list().map_err(|error| error.to_string())? {
         let row = listed.row;
         let account = engine.account(&row.id).map_err(|error| error.to_string())?;
-        let open = account.as_ref().is_some_and(|a| a.standing() != rye_compiler::semantics::ledger::Standing::Released);
+        let open =
+            account.as_ref().is_some_and(|a| a.standing() != rye_compiler::semantics::ledger::Standing::Released);
         if listed.liveness != Liveness::Over || open {
             return Err(format!("{} is {:?}, its account {account:?}", row.id, row.status));
         }
@@ -92,7 +94,7 @@ fn names(found: &BTreeMap<String, Found>) -> Result<BTreeMap<String, String>, St
         if depth > 9 {
             return Err(format!("`{id}` is above itself"));
         }
-        let above = |id: &crate::thread_id::ThreadId| name(id.as_str(), found, depth + 1);
+        let above = |id: &ThreadId| name(id.as_str(), found, depth + 1);
         match (&one.row.continues, &one.row.parent) {
             (Some(before), _) => Ok(format!("{}'", above(before)?)),
             (None, Some(parent)) => Ok(format!("{}.{}", above(parent)?, one.row.spawn.unwrap_or(0))),
@@ -121,7 +123,8 @@ fn rename(events: Vec<Value>, names: &BTreeMap<String, String>) -> Vec<Value> {
 
 /// Whether a thread is this one, runs below it, or goes on from it where `chain` says so.
 fn belongs(name: &str, to: &str, chain: bool) -> bool {
-    name.strip_prefix(to).is_some_and(|rest| rest.is_empty() || rest.starts_with('.') || (chain && rest.starts_with('\'')))
+    name.strip_prefix(to)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.') || (chain && rest.starts_with('\'')))
 }
 
 struct Telling<'a> {
@@ -304,9 +307,9 @@ impl Telling<'_> {
         book.insert("turns".into(), row.cost.turns.into());
         book.insert("tokens".into(), json!([row.cost.input_tokens, row.cost.output_tokens]));
         book.insert("spawned".into(), row.spawned.into());
-        book.insert("parent".into(), json!(named(row.parent.as_ref().map(|id| id.as_str()))));
-        book.insert("continues".into(), json!(named(row.continues.as_ref().map(|id| id.as_str()))));
-        book.insert("continued_by".into(), json!(named(row.continued_by.as_ref().map(|id| id.as_str()))));
+        book.insert("parent".into(), json!(named(row.parent.as_ref().map(ThreadId::as_str))));
+        book.insert("continues".into(), json!(named(row.continues.as_ref().map(ThreadId::as_str))));
+        book.insert("continued_by".into(), json!(named(row.continued_by.as_ref().map(ThreadId::as_str))));
         book.insert("root".into(), json!(named(Some(row.root.as_str()))));
         if scenario.survivors {
             return Ok(Value::Object(book));
@@ -349,7 +352,8 @@ fn attempt(body: &EventBody) -> Option<(u64, u32)> {
 impl Picture {
     /// The picture of an undisturbed run is what the scenario says it is.
     pub fn is_whole(&self, scenario: &Scenario) -> Result<(), String> {
-        let last = self.threads.keys().filter(|name| name.starts_with("root") && !name.contains('.')).max_by_key(|n| n.len());
+        let last =
+            self.threads.keys().filter(|name| name.starts_with("root") && !name.contains('.')).max_by_key(|n| n.len());
         let status = last.and_then(|last| self.threads[last].books["status"].as_str());
         if (status, self.interrupted, self.cut) != (Some(scenario.ends.word()), 0, 0) {
             return Err(format!("{self:#?}"));
@@ -427,7 +431,8 @@ fn same(name: &str, mine: &[Value], theirs: &[Value]) -> Result<(), String> {
         return Ok(());
     }
     let at = mine.iter().zip(theirs).take_while(|(a, b)| a == b).count();
-    let show = |events: &[Value]| events.get(at).map_or_else(|| "nothing".to_owned(), |event| short(&event.to_string()));
+    let show =
+        |events: &[Value]| events.get(at).map_or_else(|| "nothing".to_owned(), |event| short(&event.to_string()));
     let rest: Vec<&str> = theirs.iter().filter_map(|event| event["type"].as_str()).collect();
     Err(format!("{name}, event {at}:\n  {}\ninstead of\n  {}\nof {rest:?}", show(theirs), show(mine)))
 }

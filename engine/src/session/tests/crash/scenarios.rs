@@ -10,6 +10,7 @@ use crate::provider::{CallError, FailedStage, Request, Usage};
 use crate::thread::Status;
 
 /// A run to be broken off. The directive that is run is `test/root`.
+#[expect(clippy::struct_excessive_bools, reason = "each says something of its own about the run")]
 pub struct Scenario {
     pub name: &'static str,
     pub prepare: fn(&Lab),
@@ -37,11 +38,7 @@ impl Scenario {
         Self { is_tree: true, ..self }
     }
 
-    const fn new(
-        name: &'static str,
-        prepare: fn(&Lab),
-        says: fn(&Request) -> Result<Vec<Block>, CallError>,
-    ) -> Self {
+    const fn new(name: &'static str, prepare: fn(&Lab), says: fn(&Request) -> Result<Vec<Block>, CallError>) -> Self {
         Self {
             name,
             prepare,
@@ -71,8 +68,7 @@ fn child(name: &str) -> (String, Value) {
     ("rye_execute".into(), json!({"item_type": "directive", "item_id": format!("test/{name}")}))
 }
 
-const TREE: &str =
-    "<permissions><execute><directive>test.*</directive><tool>test.*</tool><tool>rye.agent.*</tool></execute></permissions>";
+const TREE: &str = "<permissions><execute><directive>test.*</directive><tool>test.*</tool><tool>rye.agent.*</tool></execute></permissions>";
 
 /// Limits and grants of a parent.
 fn tree(limits: &str) -> String {
@@ -211,9 +207,7 @@ pub static RETRY: Scenario = Scenario::new(
 /// A call that a person allows, a limit that waits for one.
 pub static APPROVAL: Scenario = Scenario {
     attended: true,
-    answers: || {
-        vec![Letter::Raise { limit: "turns".into(), value: 9 }, Letter::Approve { yes: true }]
-    },
+    answers: || vec![Letter::Raise { limit: "turns".into(), value: 9 }, Letter::Approve { yes: true }],
     ..Scenario::new(
         "approval",
         |lab| {

@@ -27,15 +27,10 @@ enum Todo {
 const MOST: usize = 24;
 
 /// One process after another's death, or the first: it works until nothing is left to do, or until it cannot go on.
-pub async fn work(
-    scenario: &'static Scenario,
-    lab: &Lab,
-    engine: &Engine,
-    outside: &Outside,
-) -> Result<(), String> {
+pub async fn work(scenario: &'static Scenario, lab: &Lab, engine: &Engine, outside: &Outside) -> Result<(), String> {
     for _ in 0..MOST {
         let handle = match todo(scenario, engine, outside)? {
-            Todo::Start => engine.start(&*plan(scenario, lab), Launch::default()).await,
+            Todo::Start => engine.start(&plan(scenario, lab), Launch::default()).await,
             Todo::TakeUp(thread, letters) => engine.take_up(&thread, letters).await,
             Todo::Resume(thread, message) => engine.resume(&thread, message).await,
             Todo::Nothing => return Ok(()),

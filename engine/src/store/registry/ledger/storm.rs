@@ -40,7 +40,8 @@ impl Known {
         if self.threads.is_empty() || dice.next(60) == 0 {
             return Operation::Register { thread: self.name(), spend: amount(dice, 2_000_000) };
         }
-        let any = |dice: &mut Dice| self.threads[usize::try_from(dice.next(self.threads.len() as u64)).unwrap()].clone();
+        let any =
+            |dice: &mut Dice| self.threads[usize::try_from(dice.next(self.threads.len() as u64)).unwrap()].clone();
         let thread = any(dice);
         match dice.next(100) {
             0..20 => {
@@ -67,32 +68,31 @@ impl Known {
 
     /// What came of it. A settlement that was refused leaves its attempt to the release, which books the worst case.
     fn learn(&mut self, operation: &Operation, answer: &Answer) {
-        match (operation, answer) {
-            (Operation::Settle { thread, attempt: Some(attempt), .. }, Answer::Refused { .. }) => {
+        if matches!(answer, Answer::Refused { .. } | Answer::Remaining { .. }) {
+            if let Operation::Settle { thread, attempt: Some(attempt), .. } = operation {
                 let worst = self.open.get(attempt).map_or(0, |(_, worst)| *worst);
                 self.under_way.push((thread.clone(), attempt.clone(), worst));
             }
-            (_, Answer::Refused { .. } | Answer::Remaining { .. }) => {}
-            (Operation::Register { thread, .. } | Operation::Reserve { thread, .. }, _) => {
+            return;
+        }
+        match operation {
+            Operation::Register { thread, .. } | Operation::Reserve { thread, .. } => {
                 self.threads.push(thread.clone());
             }
-            (Operation::Issue { thread, attempt, worst_case }, _) => {
+            Operation::Issue { thread, attempt, worst_case } => {
                 self.under_way.push((thread.clone(), attempt.clone(), worst_case.to_u64()));
                 self.open.insert(attempt.clone(), (thread.clone(), worst_case.to_u64()));
             }
-            (Operation::Settle { attempt, spent, .. }, _) => {
+            Operation::Settle { attempt, spent, .. } => {
                 self.settled += spent.to_u64();
                 self.open.remove(attempt.as_deref().unwrap_or_default());
             }
-            (
-                Operation::KeepBack { .. }
-                | Operation::Raise { .. }
-                | Operation::Move { .. }
-                | Operation::Drain { .. }
-                | Operation::Release { .. }
-                | Operation::Remaining { .. },
-                _,
-            ) => {}
+            Operation::KeepBack { .. }
+            | Operation::Raise { .. }
+            | Operation::Move { .. }
+            | Operation::Drain { .. }
+            | Operation::Release { .. }
+            | Operation::Remaining { .. } => {}
         }
     }
 }
@@ -163,9 +163,8 @@ fn ended(known: &Known, ledger: &mut Ledger) {
 /// Over all trees: what each account has spent itself, its released children left out.
 fn spent_in_all(ledger: &Ledger) -> u64 {
     let live = ledger.accounts().filter(|(_, account)| account.standing() != Standing::Released);
-    let roots = ledger.accounts().filter(|(_, account)| {
-        account.standing() == Standing::Released && account.parent().is_none()
-    });
+    let roots =
+        ledger.accounts().filter(|(_, account)| account.standing() == Standing::Released && account.parent().is_none());
     live.chain(roots).map(|(_, account)| account.spent().to_u64()).sum()
 }
 
