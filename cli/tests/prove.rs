@@ -16,7 +16,7 @@ fn git(place: &Place, args: &[&str]) {
 }
 
 #[test]
-fn a_run_is_proved_until_its_sources_change() {
+fn a_run_is_proved_also_when_its_sources_have_changed() {
     let place = Place::example("deploy");
     git(&place, &["init", "-q"]);
     git(&place, &["add", "."]);
@@ -31,9 +31,24 @@ fn a_run_is_proved_until_its_sources_change() {
 
     let rules = ".ai/knowledge/project/deploy/environment-rules.md";
     place.write(rules, &(place.read(rules) + "\nOne more.\n"));
+    // What they were is kept beside the record.
+    let (code, kept) = place.json(&["threads", "prove", thread]);
+    assert_eq!((code, &kept["proved"], &kept["sources"]), (Some(0), &true.into(), &"kept".into()), "{kept}");
+    assert_eq!(kept["changed"][0], "knowledge project/deploy/environment-rules");
+    let told = place.rye(&["threads", "prove", thread]).stdout;
+    assert!(told.contains("have changed since (knowledge project/deploy/environment-rules)"), "{told}");
+
+    // A kept file that is not what it was proves nothing, and one that is gone neither.
+    let sources = place.project().join(".ai/state/sources");
+    for path in files(&sources) {
+        let text = std::fs::read_to_string(sources.join(&path)).unwrap();
+        std::fs::write(sources.join(&path), text + "\n").unwrap();
+    }
     let changed = place.rye(&["threads", "prove", thread]);
     assert_eq!(changed.code, Some(1));
-    assert!(changed.stdout.contains("changed: knowledge project/deploy/environment-rules"), "{}", changed.stdout);
+    assert!(changed.stdout.contains("not kept: knowledge project/deploy/environment-rules"), "{}", changed.stdout);
+    std::fs::remove_dir_all(&sources).unwrap();
+    assert_eq!(place.rye(&["threads", "prove", thread]).code, Some(1));
     let then = place.rye(&["threads", "prove", thread, "--at", "HEAD"]);
     assert_eq!((then.code, then.stdout.contains(": proved")), (Some(0), true), "{}{}", then.stdout, then.stderr);
 }

@@ -14,6 +14,7 @@ use crate::item::Items;
 use crate::lower::shared::Shared;
 use crate::lower::{HookTrace, Lowered, lower};
 use crate::model::ModelOverride;
+use crate::plan::provenance::Why;
 use crate::plan::{Capabilities, FieldType, Origins, Plan, PlanLimits, Read};
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::limits::Written;
@@ -78,6 +79,8 @@ pub struct Compilation {
     pub executes: Vec<Executes>,
     /// What stands between each tool of the palette and the machine, in the palette's order.
     pub walls: Vec<ToolWall>,
+    /// Tokens of what is absent, where [`crate::plan::absent::weigh`] has looked them up.
+    pub weights: BTreeMap<(Why, String), u64>,
     /// Files that were parsed: only what the directive reaches.
     pub parsed_files: usize,
 }
@@ -151,6 +154,7 @@ pub fn compile_showing(world: &dyn World, request: &Request, shown: &mut Sources
         named_spend,
         executes,
         walls,
+        weights: BTreeMap::new(),
         parsed_files,
     };
     Checked::new(Some(compilation), diagnostics)

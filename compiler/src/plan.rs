@@ -1,6 +1,7 @@
 //! The Plan: one value that `plan` prints and the machine runs. Space-relative ids and content hashes only: no
 //! absolute paths, no times, no source numbers; where things come from lies beside it in [`Origins`].
 
+pub mod absent;
 pub mod cost;
 pub mod diff;
 pub mod forecast;

@@ -124,6 +124,7 @@ impl Inner {
         let prepare = move || -> Result<Transcript, DriveError> {
             engine.admit(&plan)?;
             engine.plans.store(&plan_id, &plan, &engine.objects)?;
+            engine.keep_sources(&plan)?;
             Ok(Transcript::create(Arc::clone(&engine.disk), &name)?)
         };
         let transcript = blocking(prepare).await?;

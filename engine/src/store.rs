@@ -10,6 +10,7 @@ pub mod objects;
 pub mod owner;
 pub mod prune;
 pub mod registry;
+pub mod sources;
 pub mod thread_files;
 pub mod transcript;
 pub mod uuid;

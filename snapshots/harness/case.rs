@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rye_compiler::compile::{Request, compile};
 use rye_compiler::diagnostics::Diagnostics;
+use rye_compiler::plan::absent::weigh;
 use rye_compiler::plan::render::{text, view};
 use rye_compiler::validate::{self, Selection};
 use rye_compiler::world::World;
@@ -167,7 +168,8 @@ impl Case {
         let compiled = compile(world, &request);
         match compiled.value {
             // The id is a hash over every byte that was read: it would change with each word of the standard library.
-            Some(compilation) => {
+            Some(mut compilation) => {
+                weigh(world, &mut compilation);
                 let short = compilation.plan_id.get(..12).unwrap_or_default();
                 let mut out = self.shown(&text::render(&compilation).replace(short, "<id>"));
                 if self.settings.prompt {

@@ -7,6 +7,7 @@ mod matrix;
 use clap::Args;
 use rye_compiler::compile::{Compilation, compile_showing};
 use rye_compiler::diagnostics::Diagnostics;
+use rye_compiler::plan::absent::weigh;
 use rye_compiler::plan::render;
 use rye_compiler::plan::render::drawing::Drawing;
 use rye_grammar::Sources;
@@ -64,11 +65,12 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Report) -> Result<Exit, Fa
     }
     let mut sources = Sources::default();
     let compiled = compile_showing(&world, &request, &mut sources);
-    let Some(compilation) = compiled.value else {
+    let Some(mut compilation) = compiled.value else {
         refuse(asked, &compiled.diagnostics, &sources, report)?;
         let signature = compiled.diagnostics.iter().any(|one| one.code() == "item::signature");
         return Ok(if signature { Exit::Refused } else { Exit::Failed });
     };
+    weigh(&world, &mut compilation);
     match (args.graph, global.format) {
         (Some(_), Asked::Json) => report.json(&render::json::graph(&compilation))?,
         (Some(language), _) => graph::draw(&Drawing::of_plan(&compilation.plan.graph), language, report)?,

@@ -18,6 +18,17 @@ impl Reason {
     }
 }
 
+impl Compilation {
+    /// What the thing that a note speaks of would have weighed.
+    pub fn tokens_of(&self, note: &Note) -> Option<u64> {
+        self.weight(Why::of(note)?, note.id())
+    }
+
+    fn weight(&self, why: Why, id: &str) -> Option<u64> {
+        self.weights.get(&(why, id.to_owned())).copied()
+    }
+}
+
 /// Something that a reader of the sources would expect in the plan and that is not in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Absent {
@@ -42,6 +53,15 @@ pub enum Why {
 }
 
 impl Why {
+    fn of(note: &Note) -> Option<Self> {
+        match note {
+            Note::Suppressed { .. } => Some(Self::Suppressed),
+            Note::Shadowed { .. } => Some(Self::Shadowed),
+            Note::Deduplicated { .. } => Some(Self::Deduplicated),
+            Note::Escaped { .. } => None,
+        }
+    }
+
     pub fn word(self) -> &'static str {
         match self {
             Self::Suppressed => "suppressed",
@@ -146,14 +166,10 @@ fn tool(compilation: &Compilation, origin: &Origin) -> Vec<Reason> {
 pub fn absent(compilation: &Compilation) -> Vec<Absent> {
     let mut all = Vec::new();
     for note in &compilation.notes {
-        let why = match note {
-            Note::Suppressed { .. } => Why::Suppressed,
-            Note::Shadowed { .. } => Why::Shadowed,
-            Note::Deduplicated { .. } => Why::Deduplicated,
-            Note::Escaped { .. } => continue,
-        };
+        let Some(why) = Why::of(note) else { continue };
         let place = note.origin().and_then(|o| o.place.clone());
-        all.push(Absent { why, id: note.id().to_owned(), text: note.to_string(), tokens: None, place });
+        let id = note.id().to_owned();
+        all.push(Absent { why, tokens: compilation.weight(why, &id), id, text: note.to_string(), place });
     }
     for (hook, trace) in compilation.plan.hooks.iter().zip(&compilation.hooks) {
         let why = match &hook.verdict {
@@ -162,7 +178,7 @@ pub fn absent(compilation: &Compilation) -> Vec<Absent> {
             PlanVerdict::Fires | PlanVerdict::Depends { .. } => continue,
         };
         let (id, text) = (hook.id.clone(), trace.because.clone());
-        all.push(Absent { why, id, text, tokens: None, place: trace.place.clone() });
+        all.push(Absent { why, tokens: compilation.weight(why, &id), id, text, place: trace.place.clone() });
     }
     for tool in &compilation.plan.dropped_tools {
         let (id, text) = (tool.item_id.to_string(), tool.because.clone());

@@ -1,17 +1,44 @@
-//! Plans of running threads: threads of one plan share it, and it is stored once.
+//! Plans of running threads: threads of one plan share it, and it is stored once, with what it was made of.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use rye_compiler::plan::Plan;
+use rye_compiler::plan::{Plan, hex};
+use rye_compiler::world::Located;
+use rye_grammar::ItemId;
+use sha2::{Digest, Sha256};
 
 use crate::driver::DriveError;
-use crate::store::{Objects, StoreError};
+use crate::engine::Inner;
+use crate::store::{Objects, StoreError, sources};
 
 /// The plans that threads of this process have.
 #[derive(Debug, Default)]
 pub(crate) struct Plans {
     known: Mutex<BTreeMap<String, Known>>,
+}
+
+impl Inner {
+    /// Keeps the files that a plan was made of, as far as they still are what it read.
+    pub(super) fn keep_sources(&self, plan: &Plan) -> Result<(), DriveError> {
+        let missing = sources::missing(&*self.disk, plan)?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        // What cannot be looked at now has been changed since it was read, and is not what the plan was made of.
+        let Ok(world) = (self.world)() else { return Ok(()) };
+        for read in missing {
+            let Ok(id) = ItemId::parse(&read.id) else { continue };
+            let found = world.candidates(read.kind, &id).unwrap_or_default();
+            let is_it = |located: &&Located| {
+                Some(located.space) == read.space && Some(hex(&Sha256::digest(&located.bytes))) == read.sha256
+            };
+            if let Some(located) = found.iter().find(is_it) {
+                sources::keep(&*self.disk, located)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 #[derive(Debug)]

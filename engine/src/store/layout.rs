@@ -11,6 +11,8 @@ use crate::thread_id::ThreadId;
 pub const THREADS: &str = ".ai/state/threads";
 /// Contents by hash.
 pub const OBJECTS: &str = ".ai/state/objects";
+/// The files that plans were made of, by hash.
+pub const SOURCES: &str = ".ai/state/sources";
 /// One lock file a process.
 pub const OWNERS: &str = ".ai/state/owners";
 /// The registry's file.

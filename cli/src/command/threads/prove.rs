@@ -6,9 +6,10 @@ use rye_compiler::compile::{Parent, Request, compile};
 use rye_compiler::model::ModelOverride;
 use rye_compiler::plan::Plan;
 use rye_compiler::semantics::limits::{LimitName, Limits, Written};
-use rye_compiler::world::{ItemKind, World};
+use rye_compiler::world::{ItemKind, MapWorld, World};
 use rye_engine::event::{Head, Opened};
 use rye_engine::prove::{Beginning, beginning};
+use rye_engine::store::sources::kept;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::Threads;
 use rye_grammar::ItemId;
@@ -47,8 +48,10 @@ pub struct ProveOutput {
     pub differs: Option<String>,
     /// Files and misses of the plan's manifest that are not so any more.
     pub changed: Vec<String>,
-    /// The sources come to the same plan; null where some have changed.
+    /// The sources come to the same plan; null where some have changed and were not kept.
     pub recompiled: Option<bool>,
+    /// Which sources: `files` as they are now, those that were `kept` when the thread began, or a `revision`.
+    pub sources: String,
 }
 
 pub fn run(args: &ProveArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
@@ -65,17 +68,24 @@ pub fn run(args: &ProveArgs, book: &Book, spaces: &Spaces, report: &Report) -> R
         Beginning::NotYet => (None, Some("it has sent nothing yet".to_owned())),
     };
     let parent = opened.parent.as_ref().map(|link| bounds(&link.thread_id, spaces)).transpose()?;
-    let (changed, recompiled) = match &args.at {
-        Some(revision) => {
-            let revision = Revision::read(&spaces.project, revision)?;
-            let others = spaces.open_others()?;
-            again(&revision.over(&others), &plan, plan_id, opened, parent)?
+    let call = Call { plan: &plan, plan_id, opened, parent };
+    let (changed, recompiled, sources) = if let Some(revision) = &args.at {
+        let revision = Revision::read(&spaces.project, revision)?;
+        let (changed, recompiled) = call.again(&revision.over(&spaces.open_others()?))?;
+        (changed, recompiled, "revision")
+    } else {
+        let (changed, recompiled) = call.again(&spaces.open()?)?;
+        // What the files were then is beside the record.
+        let then = if changed.is_empty() { None } else { call.as_kept(book, spaces)? };
+        match then {
+            Some(recompiled) => (changed, Some(recompiled), "kept"),
+            None => (changed, recompiled, "files"),
         }
-        None => again(&spaces.open()?, &plan, plan_id, opened, parent)?,
     };
     let proved = first_request.is_some() && recompiled == Some(true);
     let (thread, plan_id) = (record.entry.row.id.to_string(), plan_id.to_owned());
-    let output = ProveOutput { thread, plan_id, proved, first_request, differs, changed, recompiled };
+    let output =
+        ProveOutput { thread, plan_id, proved, first_request, differs, changed, recompiled, sources: sources.into() };
     match report.format() {
         Format::Json => report.json(&output)?,
         Format::Human | Format::Plain => report.line(printable(&output.to_string()).trim_end())?,
@@ -91,33 +101,49 @@ fn bounds(parent: &str, spaces: &Spaces) -> Result<Parent, Failure> {
     Ok(parent.bounds())
 }
 
-/// What has changed of the sources; and if nothing has, whether they come to the plan again.
-fn again(
-    world: &dyn World,
-    plan: &Plan,
-    plan_id: &str,
-    opened: &Opened,
+/// How the thread was called, and the plan that came of it.
+struct Call<'c> {
+    plan: &'c Plan,
+    plan_id: &'c str,
+    opened: &'c Opened,
     parent: Option<Parent>,
-) -> Result<(Vec<String>, Option<bool>), Failure> {
-    let changed = changed(world, plan)?;
-    if !changed.is_empty() {
-        return Ok((changed, None));
+}
+
+impl Call<'_> {
+    /// Whether the sources that were kept come to the plan again; `None` where some of them are not there.
+    fn as_kept(&self, book: &Book, spaces: &Spaces) -> Result<Option<bool>, Failure> {
+        let others = spaces.open_others()?;
+        let mut world = MapWorld::over(&others);
+        for file in kept(book.disk(), self.plan) {
+            world.insert(file.space, &file.path, file.bytes);
+        }
+        let (lost, recompiled) = self.again(&world)?;
+        Ok(recompiled.filter(|_| lost.is_empty()))
     }
-    let inputs = if opened.inputs.is_empty() { plan.interface.values.clone() } else { opened.inputs.clone() };
-    let mut bare = Request::new(plan.directive.clone()).with_inputs(inputs);
-    bare.parent = parent;
-    // What the call overrode is not recorded by itself; the plan says what came of it.
-    let limits = Limits::from(plan.limits);
-    let limits = LimitName::ALL.map(|name| (name.to_string(), Written::Json(limits.get(name)))).to_vec();
-    let model = ModelOverride { model: Some(plan.model.requested.clone()), provider: None };
-    let calls = [
-        bare.clone(),
-        Request { limits: limits.clone(), ..bare.clone() },
-        Request { model: model.clone(), ..bare.clone() },
-        Request { limits, model, ..bare },
-    ];
-    let same = calls.iter().any(|call| compile(world, call).value.is_some_and(|made| made.plan_id == plan_id));
-    Ok((changed, Some(same)))
+
+    /// What has changed of the sources; and if nothing has, whether they come to the plan again.
+    fn again(&self, world: &dyn World) -> Result<(Vec<String>, Option<bool>), Failure> {
+        let Self { plan, plan_id, opened, parent } = self;
+        let changed = changed(world, plan)?;
+        if !changed.is_empty() {
+            return Ok((changed, None));
+        }
+        let inputs = if opened.inputs.is_empty() { plan.interface.values.clone() } else { opened.inputs.clone() };
+        let mut bare = Request::new(plan.directive.clone()).with_inputs(inputs);
+        bare.parent.clone_from(parent);
+        // What the call overrode is not recorded by itself; the plan says what came of it.
+        let limits = Limits::from(plan.limits);
+        let limits = LimitName::ALL.map(|name| (name.to_string(), Written::Json(limits.get(name)))).to_vec();
+        let model = ModelOverride { model: Some(plan.model.requested.clone()), provider: None };
+        let calls = [
+            bare.clone(),
+            Request { limits: limits.clone(), ..bare.clone() },
+            Request { model: model.clone(), ..bare.clone() },
+            Request { limits, model, ..bare },
+        ];
+        let same = calls.iter().any(|call| compile(world, call).value.is_some_and(|made| made.plan_id == *plan_id));
+        Ok((changed, Some(same)))
+    }
 }
 
 /// Reads and misses of the manifest that would be answered differently now.
@@ -151,11 +177,16 @@ impl std::fmt::Display for ProveOutput {
         }
         let plan = self.plan_id.get(..12).unwrap_or(&self.plan_id);
         match self.recompiled {
+            Some(true) if self.sources == "kept" => writeln!(
+                f,
+                "  its sources have changed since ({}); as they were kept they come to the same plan, {plan}",
+                self.changed.join(", ")
+            ),
             Some(true) => writeln!(f, "  its sources come to the same plan, {plan}"),
             Some(false) => writeln!(f, "  its sources come to another plan than {plan}"),
             None => writeln!(
                 f,
-                "  its sources have changed: {} (say where they are with `--at REV`)",
+                "  its sources have changed and were not kept: {} (say where they are with `--at REV`)",
                 self.changed.join(", ")
             ),
         }

@@ -151,7 +151,9 @@ fn left_out(out: &mut String, compilation: &Compilation) {
     }
     heading(out, "Left out or changed", "");
     let row = |note: &crate::compile::Note| {
+        let tokens = compilation.tokens_of(note).map(grouped);
         vec![
+            tokens.unwrap_or_default(),
             note.kind().to_owned(),
             note.id().to_owned(),
             note.to_string(),
@@ -159,7 +161,7 @@ fn left_out(out: &mut String, compilation: &Compilation) {
         ]
     };
     let rows: Vec<Vec<String>> = compilation.notes.iter().map(row).collect();
-    table(out, &[Align::Left, Align::Left, Align::Left, Align::Left], &rows);
+    table(out, &[Align::Right, Align::Left, Align::Left, Align::Left, Align::Left], &rows);
 }
 
 fn hooks(out: &mut String, compilation: &Compilation) {

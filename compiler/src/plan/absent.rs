@@ -1,0 +1,110 @@
+//! What the absent would have weighed. It is read beside the plan, never into its manifest: what is not sent cannot change a plan.
+
+use std::collections::BTreeMap;
+
+use rye_grammar::ItemId;
+use rye_grammar::tool_header::ScriptReader;
+
+use super::estimate;
+use super::provenance::{Absent, Why, absent};
+use crate::compile::Compilation;
+use crate::item::Items;
+use crate::world::{Entry, ItemKind, Located, Space, Stray, World, WorldError};
+
+/// Looks the tokens of everything that is absent up, for who prints a plan.
+pub fn weigh(world: &dyn World, compilation: &mut Compilation) {
+    let items = Items::new(world);
+    let mut weights = BTreeMap::new();
+    for one in absent(compilation) {
+        let tokens = one.tokens.or_else(|| match one.why {
+            Why::Suppressed | Why::Deduplicated => {
+                of_knowledge(&items, &one.id).or_else(|| of_hook(&items, compilation, &one.id))
+            }
+            Why::ConditionFalse | Why::Removed => of_hook(&items, compilation, &one.id),
+            Why::Shadowed => of_hidden(world, compilation, &one),
+            Why::DroppedForSize => None,
+        });
+        if let Some(tokens) = tokens {
+            weights.insert((one.why, one.id), tokens);
+        }
+    }
+    compilation.weights = weights;
+}
+
+fn of_knowledge(items: &Items<'_>, id: &str) -> Option<u64> {
+    let id = ItemId::parse(id).ok().filter(|id| items.exists(ItemKind::Knowledge, id))?;
+    Some(estimate(&items.knowledge(&id)?.body.node))
+}
+
+/// The knowledge that the hook would have brought.
+fn of_hook(items: &Items<'_>, compilation: &Compilation, id: &str) -> Option<u64> {
+    let hook = compilation.plan.hooks.iter().find(|hook| hook.id == id)?;
+    of_knowledge(items, hook.action.knowledge()?)
+}
+
+/// The knowledge or the directive's body that lies behind the one in use.
+fn of_hidden(world: &dyn World, compilation: &Compilation, one: &Absent) -> Option<u64> {
+    let id = ItemId::parse(&one.id).ok()?;
+    let read = compilation.plan.manifest.iter().find(|read| read.id == one.id && read.space.is_some())?;
+    let found = world.candidates(read.kind, &id).ok()?;
+    let hidden = found.iter().filter(|located| Some(located.space) != read.space).map(|l| l.space).min()?;
+    let alone = OneSpace { world, space: hidden };
+    let items = Items::new(&alone);
+    match read.kind {
+        ItemKind::Knowledge => Some(estimate(&items.knowledge(&id)?.body.node)),
+        ItemKind::Directive => Some(estimate(&items.directive(&id)?.body.node)),
+        ItemKind::Tool | ItemKind::Config => None,
+    }
+}
+
+/// A world in which one space alone has items.
+struct OneSpace<'w> {
+    world: &'w dyn World,
+    space: Space,
+}
+
+impl World for OneSpace<'_> {
+    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<Located>, WorldError> {
+        let mut found = self.world.candidates(kind, id)?;
+        found.retain(|located| located.space == self.space);
+        Ok(found)
+    }
+
+    fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError> {
+        let mut entries = self.world.list(kind)?;
+        entries.retain(|entry| entry.space == self.space);
+        Ok(entries)
+    }
+
+    fn strays(&self) -> Result<Vec<Stray>, WorldError> {
+        Ok(Vec::new())
+    }
+
+    fn scripts(&self) -> &dyn ScriptReader {
+        self.world.scripts()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::compile::tests::world::deploy;
+    use crate::compile::{Request, compile};
+
+    #[test]
+    fn what_is_absent_has_a_weight_and_leaves_no_trace_in_the_plan() {
+        let world = deploy();
+        let request = Request::new(ItemId::parse("deploy_staging").unwrap());
+        let inputs = serde_json::json!({"service": "billing"});
+        let request = request.with_inputs(inputs.as_object().unwrap().clone());
+        let mut compilation = compile(&world, &request).value.unwrap();
+        let before = compilation.plan.manifest.clone();
+        assert!(absent(&compilation).iter().any(|one| one.why == Why::Suppressed && one.tokens.is_none()));
+        weigh(&world, &mut compilation);
+        let all = absent(&compilation);
+        let weight = |why: Why| all.iter().find(|one| one.why == why).and_then(|one| one.tokens);
+        assert!(weight(Why::Suppressed) > Some(10) && weight(Why::Shadowed) > Some(10), "{all:?}");
+        assert_eq!(compilation.plan.manifest, before);
+    }
+}

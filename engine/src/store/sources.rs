@@ -1,0 +1,78 @@
+//! The files of the project and the user that plans were made of, by their hash: what makes a plan again when they have changed
+//! since. Written once and never synced: a proof is helped by them, and nothing else depends on them.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rye_compiler::plan::{Plan, Read, hex};
+use rye_compiler::world::{ItemKind, Located, Space};
+use rye_grammar::ItemId;
+use sha2::{Digest, Sha256};
+
+use super::layout::SOURCES;
+use super::{Disk, StoreError};
+
+/// A file as it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    pub space: Space,
+    /// Relative to the space's root.
+    pub path: String,
+    pub bytes: Vec<u8>,
+}
+
+/// Reads of a plan that are kept: those of files that somebody can change.
+fn wanted(plan: &Plan) -> impl Iterator<Item = (&Read, &str)> {
+    let is_written = |read: &&Read| read.space.is_some_and(|space| space != Space::System);
+    plan.manifest.iter().filter(is_written).filter_map(|read| Some((read, read.sha256.as_deref()?)))
+}
+
+fn path(kind: ItemKind, hash: &str, extension: &str) -> PathBuf {
+    // The kind decides how a file is read, and two kinds may have the same bytes.
+    Path::new(SOURCES).join(format!("{}-{hash}.{extension}", kind.word()))
+}
+
+/// Reads of a plan that are not kept yet.
+pub fn missing<'p>(disk: &dyn Disk, plan: &'p Plan) -> Result<Vec<&'p Read>, StoreError> {
+    let mut missing = Vec::new();
+    for (read, hash) in wanted(plan) {
+        let mut found = false;
+        for extension in read.kind.extensions() {
+            let path = path(read.kind, hash, extension);
+            found = found || disk.exists(&path).map_err(StoreError::io("look for", &path))?;
+        }
+        if !found {
+            missing.push(read);
+        }
+    }
+    Ok(missing)
+}
+
+/// Keeps a file.
+pub fn keep(disk: &dyn Disk, located: &Located) -> Result<(), StoreError> {
+    let folder = Path::new(SOURCES);
+    match disk.create_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(StoreError::io("make the folder", folder)(error));
+        }
+        Ok(()) | Err(_) => {}
+    }
+    let Some((_, extension)) = located.path.rsplit_once('.') else { return Ok(()) };
+    let path = path(located.kind, &hex(&Sha256::digest(&located.bytes)), extension);
+    disk.write_atomic(&path, &located.bytes).map_err(StoreError::io("write", &path))
+}
+
+/// The files of a plan that are kept, each with the contents it had; those that are lost or altered are not among them.
+pub fn kept(disk: &dyn Disk, plan: &Plan) -> Vec<Kept> {
+    let mut kept = Vec::new();
+    for (read, hash) in wanted(plan) {
+        let (Some(space), Ok(id)) = (read.space, ItemId::parse(&read.id)) else { continue };
+        let file = read.kind.extensions().iter().find_map(|extension| {
+            let bytes = disk.read(&path(read.kind, hash, extension)).ok()?;
+            let path = format!("{}{id}.{extension}", read.kind.folder());
+            (hex(&Sha256::digest(&bytes)) == hash).then_some(Kept { space, path, bytes })
+        });
+        kept.extend(file);
+    }
+    kept
+}
