@@ -47,7 +47,10 @@ pub fn format_knowledge(text: &str, format: KnowledgeFormat) -> Result<Formatted
     let mut now = text.to_owned();
     if let Some(metadata) = &parsed.tree.metadata {
         let range = metadata.span.range();
-        let edits = blanks(text, range.clone(), metadata);
+        // Whole lines: the last value ends before the blanks behind it.
+        let start = text.get(..range.start).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
+        let end = text.get(range.end..).and_then(|rest| rest.find('\n')).map_or(text.len(), |at| range.end + at + 1);
+        let edits = blanks(text, start..end, metadata);
         now = apply(text, &edits);
     }
     let now = ended(&now);
@@ -182,7 +185,7 @@ mod tests {
 
     #[test]
     fn knowledge_keeps_its_body() {
-        let loose = "---\nname: Note   \n\n\n\ntags: [a]\n---\n\nA line with a break  \nand more\n\n\n\nlast   \n\n";
+        let loose = "---\nname: Note   \n\n\n\ntags: [a]  \n---\n\nA line with a break  \nand more\n\n\n\nlast   \n\n";
         let tight = "---\nname: Note\n\ntags: [a]\n---\n\nA line with a break  \nand more\n\n\n\nlast\n";
         assert_eq!(format_knowledge(loose, KnowledgeFormat::Markdown).unwrap().text, tight);
         assert_eq!(format_knowledge(tight, KnowledgeFormat::Markdown).unwrap().text, tight);
