@@ -1,0 +1,96 @@
+//! Trees of threads by the real binary: what the ledgers of other systems break on.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use rye::Place;
+use serde_json::{Value, json};
+
+/// A directive with these limits that may start the others.
+fn directive(place: &Place, name: &str, limits: &str) {
+    place.write(
+        &format!(".ai/directives/{name}.md"),
+        &format!(
+            "A level.\n\n```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata><description>One.</description>\
+             <model provider=\"scripted\" tier=\"fast\"/><nudge>never</nudge><limits {limits}/>\
+             <permissions><execute><directive>*</directive></execute></permissions></metadata>\n</directive>\n```\n\nWork.\n"
+        ),
+    );
+}
+
+fn start(child: &str) -> String {
+    format!("{{ name: rye_execute, input: {{ item_type: directive, item_id: {child} }} }}")
+}
+
+fn nanos(dollars: &Value) -> u64 {
+    format!("{:.9}", dollars.as_f64().unwrap()).replace('.', "").parse().unwrap()
+}
+
+/// Input at a dollar a million tokens, output at five.
+const TURN: u64 = 100 * 1_000 + 10 * 5_000;
+
+#[test]
+fn a_tree_of_three_levels_runs_twice_in_one_project() {
+    let place = Place::new();
+    directive(&place, "top", "spend=\"1\"");
+    directive(&place, "middle", "spend=\"0.4\"");
+    directive(&place, "low", "spend=\"0.1\"");
+    let usage = "usage: { input: 100, output: 10 }";
+    let level =
+        |child: &str| format!("    - {{ {usage}, tool_calls: [{}] }}\n    - {{ {usage}, text: up }}\n", start(child));
+    let script = format!(
+        "threads:\n  top:\n{}  middle:\n{}  low:\n    - {{ {usage}, text: deep }}\n",
+        level("middle"),
+        level("low")
+    );
+    place.write("script.yaml", &script);
+    for round in 1..=2 {
+        let (code, result) = place.json(&["run", "top"]);
+        assert_eq!((code, &result["status"]), (Some(0), &json!("completed")), "round {round}: {result}");
+        assert_eq!(nanos(&result["cost"]["spend"]), 5 * TURN);
+        let (_, shown) = place.json(&["threads", "show", result["thread_id"].as_str().unwrap()]);
+        let ledger = shown["ledger"].as_array().unwrap();
+        let told: Vec<(u64, &str)> =
+            ledger.iter().map(|row| (nanos(&row["spent"]), row["standing"].as_str().unwrap())).collect();
+        assert_eq!(
+            told,
+            [(5 * TURN, "released"), (3 * TURN, "released"), (TURN, "released")],
+            "round {round}: {shown}"
+        );
+    }
+    let (_, listed) = place.json(&["threads", "list"]);
+    let threads = listed["threads"].as_array().unwrap();
+    assert_eq!(threads.len(), 6);
+    assert!(threads.iter().all(|thread| thread["status"] == "completed"), "{listed}");
+}
+
+#[test]
+fn a_second_child_has_as_much_as_the_first() {
+    let place = Place::new();
+    // Each child needs four fifths of what one may have, and gives back what it did not need.
+    directive(&place, "lead", "spend=\"0.25\"");
+    directive(&place, "child", "spend=\"0.1\"");
+    let spends = "{ usage: { input: 100, output: 1000 }, text: done }";
+    let calls =
+        format!("    - {{ usage: {{ input: 100, output: 10 }}, tool_calls: [{}] }}\n", start("child")).repeat(4);
+    let script = format!(
+        "threads:\n  lead:\n{calls}    - {{ usage: {{ input: 1, output: 1 }}, text: all }}\n  child:\n    - {spends}\n"
+    );
+    place.write("script.yaml", &script);
+    let (code, result) = place.json(&["run", "lead"]);
+    assert_eq!((code, &result["status"], &result["result"]), (Some(0), &json!("completed"), &json!("all")), "{result}");
+    let (_, listed) = place.json(&["threads", "list"]);
+    let children: Vec<&Value> =
+        listed["threads"].as_array().unwrap().iter().filter(|thread| thread["directive"] == "child").collect();
+    assert_eq!(children.len(), 4);
+    for child in children {
+        assert_eq!(child["status"], "completed", "{listed}");
+    }
+    let (_, shown) = place.json(&["threads", "show", result["thread_id"].as_str().unwrap()]);
+    let ledger = shown["ledger"].as_array().unwrap();
+    let told: Vec<(u64, u64)> =
+        ledger.iter().skip(1).map(|row| (nanos(&row["reserved"]), nanos(&row["spent"]))).collect();
+    assert_eq!(told, [(100_000_000, 100 * 1_000 + 1_000 * 5_000); 4], "{shown}");
+}
