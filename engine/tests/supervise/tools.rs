@@ -6,9 +6,9 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rye_compiler::tool_spec::{ToolKind, ToolSpec};
 use rye_engine::scripts::Scripts;
@@ -25,16 +25,17 @@ use super::walls::{Machine, PATH, is_offered};
 /// Makes this binary call one tool: `__tool PROJECT WRITE NET FILE PARAMETERS`; a list is parted by commas.
 pub const TOOL: &str = "__tool";
 
-pub const TESTS: [(&str, fn()); 5] = [
+pub const TESTS: [(&str, fn()); 6] = [
     ("tools: none reads keys, writes elsewhere or opens a socket ungranted", nothing_ungranted),
     ("tools: what is granted is there and no more", what_is_granted),
     ("tools: good, slow, crashing, flooding and lying", good_and_bad),
     ("tools: requests go where they are granted", requests_go_where_granted),
+    ("tools: a server ends with its owner, and so does what escaped", a_server_ends_with_its_owner),
     ("tools: a server of the settings without a wall is outside", without_a_wall),
 ];
 
 const PYTHON: &str = r#"
-import os, socket, sys, time
+import os, socket, subprocess, sys, time
 __tool_description__ = "Tries things."
 CONFIG_SCHEMA = {"type": "object", "properties": {"port": {"type": "integer"}, "do": {"type": "string"}, "n": {"type": "integer"}}}
 
@@ -51,6 +52,11 @@ def execute(params, root):
     do = params.get("do")
     if do == "slow":
         time.sleep(60)
+    if do == "stay":
+        escaped = subprocess.Popen(["setsid", "sleep", "300"])
+        with open(root + "/out/pids", "w") as file:
+            file.write(f"{os.getpid()}\n{escaped.pid}\n")
+        time.sleep(300)
     if do == "crash":
         os._exit(3)
     if do == "flood":
@@ -383,6 +389,36 @@ fn requests_go_where_granted() {
     ] {
         let (content, failed) = answer(&machine, "", net, "asks.yaml", &json!({}));
         assert!(failed && content.as_str().is_some_and(|text| text.contains(said)), "{net}: {content}");
+    }
+}
+
+fn a_server_ends_with_its_owner() {
+    if !has("python3", "MCP") {
+        return;
+    }
+    let machine = machine();
+    let project = machine.at("project");
+    let parameters = json!({"do": "stay", "port": 0, "n": 0}).to_string();
+    let mut owner = Command::new(std::env::current_exe().unwrap())
+        .args([TOOL, project.to_str().unwrap(), "out/", "", "served.py", &parameters])
+        .env("PATH", PATH)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let start = Instant::now();
+    let pids = loop {
+        let text = fs::read_to_string(project.join("out/pids")).unwrap_or_default();
+        if text.lines().count() == 2 {
+            break text;
+        }
+        assert!(start.elapsed() < Duration::from_mins(1), "never started");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert!(pids.lines().all(super::is_alive));
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    for pid in pids.lines() {
+        assert!(super::ends(pid), "{pid} lives");
     }
 }
 
