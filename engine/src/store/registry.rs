@@ -41,14 +41,39 @@ pub const FORMAT: u64 = 1;
 
 /// How long a writer waits for another process before it gives up.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Who waits looks at least this often whether it is free.
+const LOOK: Duration = Duration::from_millis(5);
+/// How long a process may write without a break: one that goes on leaves it free for longer than a look takes, because the
+/// lock goes to whoever comes first and those who wait would never be that.
+const TURN: Duration = Duration::from_millis(250);
 
 /// An open registry. One in a process is enough; its methods may be called from any thread.
 pub struct Registry {
     disk: Arc<dyn Disk>,
     database: Opened,
     /// Writers of one process queue here, so that only those of different processes poll for the database's lock.
-    writing: Mutex<()>,
+    writing: Mutex<Streak>,
     commits: AtomicU64,
+}
+
+/// When this process began to write without a break, and when it last did.
+#[derive(Debug, Default)]
+struct Streak {
+    began: Option<Instant>,
+    ended: Option<Instant>,
+}
+
+impl Streak {
+    /// Before a transaction: lets others in when it is their turn.
+    fn begin(&mut self) {
+        let now = Instant::now();
+        if self.ended.is_none_or(|ended| now.duration_since(ended) > LOOK) {
+            self.began = Some(now);
+        } else if self.began.is_none_or(|began| now.duration_since(began) > TURN) {
+            std::thread::sleep(LOOK + LOOK / 2);
+            self.began = Some(Instant::now());
+        }
+    }
 }
 
 enum Opened {
@@ -188,11 +213,13 @@ impl Registry {
             return Err(failed("writing to it")(source));
         };
         // A panic while it was held has left no transaction behind: dropping one aborts it.
-        let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut streak = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        streak.begin();
         let transaction = begin_write(database)?;
         let answer = change(&transaction)?;
         transaction.commit().map_err(failed("committing to it"))?;
         self.commits.fetch_add(1, Ordering::Relaxed);
+        streak.ended = Some(Instant::now());
         Ok(answer)
     }
 }
@@ -232,7 +259,7 @@ fn begin_write(database: &Database) -> Result<WriteTransaction, StoreError> {
             Err(redb::TransactionError::WouldBlock) => return Err(StoreError::Busy { seconds: PATIENCE.as_secs() }),
             Err(error) => return Err(failed("writing to it")(error)),
         }
-        pause = (pause * 2).min(Duration::from_millis(5));
+        pause = (pause * 2).min(LOOK);
     }
 }
 

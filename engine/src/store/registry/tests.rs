@@ -222,6 +222,29 @@ fn threads_share_a_registry() {
     assert_eq!(registries[1].threads().unwrap().len(), 26);
 }
 
+#[test]
+fn who_writes_without_a_break_lets_others_in() {
+    use std::sync::atomic::AtomicBool;
+    let (_folder, disk) = folder();
+    // Two handles stand for two processes: they know of each other only by the file's locks.
+    let registries: Vec<Registry> = (0..2).map(|_| Registry::open(Arc::clone(&disk)).unwrap()).collect();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0.. {
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+                registries[0].commit(&[put(&format!("busy-{n}"))]).unwrap();
+            }
+        });
+        let answers: Vec<_> = (1..=6).map(|n| registries[1].commit(&[put(&format!("late-{n}"))])).collect();
+        done.store(true, Ordering::Relaxed);
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    });
+    assert!(registries[0].threads().unwrap().len() > 6);
+}
+
 /// Set for the processes that [`killed_writers_lose_nothing`] starts and kills.
 const CHILD: &str = "RYE_TEST_REGISTRY_WRITER";
 
