@@ -13,6 +13,7 @@ mod rewrite;
 mod space;
 mod view;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -54,9 +55,13 @@ fn usage(error: &clap::Error) -> ExitCode {
         let failure = Failure { help: help.map(str::to_owned), ..Failure::usage(message.trim()) };
         return report::in_json(&failure).into();
     }
-    // Nobody is left to tell when even this fails.
-    error.print().ok();
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+    let printed = error.print().and_then(|()| std::io::stdout().flush());
+    let lost = printed.is_err_and(|error| error.kind() != std::io::ErrorKind::BrokenPipe);
+    match error.exit_code() {
+        // A help text that could not be written was not given.
+        0 if lost => Exit::Failed.into(),
+        code => ExitCode::from(u8::try_from(code).unwrap_or(2)),
+    }
 }
 
 /// Why a command could not do what it was asked.

@@ -30,7 +30,10 @@ fn a_sound_project_is_fine_and_its_walls_are_named() {
     assert_eq!(kind("rye/file-system/read"), "files");
     assert_eq!(kind("project/deploy/rollout (project)"), "process");
     let told = place.fine(&["doctor"]);
-    assert!(told.contains("rye/bash/bash") && told.contains("fix: `rye keys generate`"), "{told}");
+    assert!(told.contains("rye/bash/bash") && told.contains("your key is"), "{told}");
+    std::fs::remove_dir_all(place.user().join(".ai/keys")).unwrap();
+    let told = place.fine(&["doctor"]);
+    assert!(told.contains("fix: `rye keys generate`"), "{told}");
 }
 
 #[test]

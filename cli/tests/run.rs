@@ -100,6 +100,11 @@ fn events_come_before_the_result_and_are_the_transcript() {
     let text = place.fine(&["run", "hello", "--format", "json", "--events"]);
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let (result, events) = lines.split_last().unwrap();
+    let (pieces, events): (Vec<&Value>, Vec<&Value>) =
+        events.iter().partition(|line| line["event"]["type"] == "token_delta");
+    let said: String = pieces.iter().filter_map(|piece| piece["event"]["text"].as_str()).collect();
+    assert!(said.contains("Let me look who is coming."), "what streams in is shown too: {pieces:?}");
+    assert!(pieces.iter().all(|piece| piece["thread_id"] == result["thread_id"] && piece["event"]["kind"].is_string()));
     let transcript = place.fine(&["threads", "transcript", result["thread_id"].as_str().unwrap(), "--json"]);
     let recorded: Vec<Value> = transcript.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(events.len(), recorded.len());
@@ -212,6 +217,9 @@ fn a_script_is_played_in_place_of_any_model_and_tells_the_first_difference() {
 #[test]
 fn people_see_everything_once() {
     let place = talker("", "steps:\n  - { text: \"One two\\nthree.\", usage: { input: 10, output: 2 } }\n");
+    let keyless = place.rye(&["run", "talk", "-q"]);
+    assert_eq!((keyless.stdout.as_str(), keyless.stderr.as_str()), ("One two\nthree.\n", ""));
+    place.fine(&["keys", "generate"]);
     let run = place.rye(&["run", "talk"]);
     assert_eq!((run.code, run.stdout.as_str()), (Some(0), "One two\nthree.\n"));
     let said: Vec<&str> = run.stderr.lines().collect();
@@ -279,6 +287,21 @@ fn ctrl_c_finishes_the_step_and_twice_stops_now() {
     let done = Done::from(child.wait_with_output().unwrap());
     let result: Value = serde_json::from_str(done.stdout.trim()).unwrap();
     assert_eq!((done.code, &result["status"]), (Some(130), &json!("killed")), "{}", done.stderr);
+}
+
+#[test]
+fn ctrl_c_ends_the_wait_for_another_attempt() {
+    let fault = "steps:\n  - fault: { status: 503, headers: { Retry-After: \"300\" } }\n  - Never.\n";
+    let place = talker("", fault);
+    let mut command = place.command(&["run", "talk", "--format", "json"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(&place, "\"retry_delay_ms\":300000");
+    signal(&child, "-INT");
+    let done = Done::from(child.wait_with_output().unwrap());
+    let result: Value = serde_json::from_str(done.stdout.trim()).unwrap();
+    assert_eq!((done.code, &result["status"], &result["cost"]["turns"]), (Some(130), &json!("cancelled"), &json!(0)));
+    // What was cut off in the middle is whole: nothing is owed, and every line is vouched for.
+    place.fine(&["threads", "verify"]);
 }
 
 #[test]

@@ -85,6 +85,26 @@ fn an_output_that_cannot_be_written_is_no_success() {
 }
 
 #[test]
+fn whatever_is_printed_and_lost_is_no_success() {
+    let (place, id) = ran();
+    for args in [
+        &["--help"][..],
+        &["--version"],
+        &["threads", "list"],
+        &["threads", "transcript", &id],
+        &["plan", "hello"],
+        &["explain"],
+        &["completions", "bash"],
+        &["threads", "verify", "--format", "json"],
+        &["check", "--format", "json"],
+    ] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let code = place.command(args).stdout(full).output().unwrap().status.code();
+        assert_eq!(code, Some(1), "{args:?}");
+    }
+}
+
+#[test]
 fn a_wrong_command_line_is_json_for_who_asked_for_it() {
     let place = Place::new();
     for args in [&["nonsense", "--format", "json"][..], &["--format=json", "run"], &["plan", "--format", "json"]] {

@@ -16,7 +16,7 @@ use crate::event::{Ended, Letter, Settled};
 use crate::machine::{self, Effect, Fact, Signal, State, StepKey};
 use crate::provider::BoxFuture;
 use crate::store::StoreError;
-use crate::thread::Cost;
+use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
 use crate::trust::TrustError;
 pub use control::{Control, Post, Sender};
@@ -33,8 +33,20 @@ pub trait Driver: Send + Sync {
     fn now(&self) -> i64;
     /// Hands a cancellation or a kill on to children, and to calls under way.
     fn pass_on(&self, children: &[String], letter: &Letter);
+    /// Writes what readers find of a thread that is over. Outputs: that they cannot be written stops nothing.
+    fn publish<'a>(&'a self, thread: &'a Thread, ended: &'a Ended, paper: Paper) -> BoxFuture<'a, ()>;
     /// Mail from disk was recorded durably: it can go.
     fn consumed<'a>(&'a self, mail: &'a str) -> BoxFuture<'a, ()>;
+}
+
+/// What is published of a thread that is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Paper {
+    /// The knowledge that `rye fetch` finds: before the hooks of the end.
+    Export,
+    /// `thread.json` with the result, after the last event.
+    Snapshot,
+    Both,
 }
 
 /// One effect with its stable name, and what the store keeps of the thread beside it.
@@ -103,6 +115,7 @@ impl Thread {
 /// Drives a thread to its end.
 pub async fn drive(thread: &mut Thread, driver: &Arc<dyn Driver>, control: &mut Control) -> Result<Ended, DriveError> {
     let mut settled = Vec::new();
+    let mut exported = false;
     loop {
         while let Some(post) = control.try_next() {
             settled.extend(receive(thread, driver, post));
@@ -117,8 +130,12 @@ pub async fn drive(thread: &mut Thread, driver: &Arc<dyn Driver>, control: &mut 
             Effect::Done { settle, ended, cancel, leaves } => {
                 thread.journal.flush(true).await?;
                 let end = (*ended).clone();
+                let both = !exported && end.status != Status::Suspended;
+                let paper = if both { Paper::Both } else { Paper::Snapshot };
                 let step = thread.step(Effect::Done { settle, ended, cancel, leaves });
-                driver.perform(step).await?;
+                // The commit waits for others that end now, and not for what readers are given.
+                let ((), done) = tokio::join!(driver.publish(thread, &end, paper), driver.perform(step));
+                done?;
                 discard(driver, &mut settled).await;
                 return Ok(end);
             }
@@ -133,6 +150,12 @@ pub async fn drive(thread: &mut Thread, driver: &Arc<dyn Driver>, control: &mut 
                 thread.journal.flush(effect.has_side_effects()).await?;
                 if thread.journal.is_durable() {
                     discard(driver, &mut settled).await;
+                }
+                if let Effect::RunHooks(run) = &effect
+                    && let Some(ended) = run.ended.as_deref().filter(|_| !exported)
+                {
+                    driver.publish(thread, ended, Paper::Export).await;
+                    exported = true;
                 }
                 perform(thread, driver, control, effect, &mut settled).await?;
             }

@@ -20,13 +20,15 @@ use crate::disk_world::DiskWorld;
 use crate::driver::control::Sender;
 use crate::driver::{DriveError, LiveEvents};
 use crate::event::{Approval, Letter};
-use crate::keys::Keys;
+use crate::keys::{KeyError, Keys};
 use crate::orchestrate::Orchestrator;
 use crate::provider::catalog::settings;
 use crate::provider::environment::Environment;
 use crate::provider::{BoxFuture, CallError, FailedStage, Provider, connect};
+use crate::seal::Sealer;
 use crate::session::Place;
 use crate::session::below::ParentThread;
+use crate::session::papers::Papers;
 use crate::session::plans::Plans;
 use crate::store::{
     Disk, Gathering, Objects, OwnerLock, RealDisk, Registry, RegistryWriter, StoreError, ThreadIds, layout, mailbox,
@@ -61,7 +63,8 @@ pub struct EngineOptions {
     pub clock: Arc<dyn Clock>,
     /// `None`: a call that has to be asked about is refused, a limit that is escalated suspends.
     pub asker: Option<Arc<dyn Asker>>,
-    /// The user's keys, for `rye_sign`.
+    /// The user's keys, for `rye_sign` and for what threads sign. Without one, threads are signed with a key that ends
+    /// with the process.
     pub keys: Option<Keys>,
     /// `None`: the real disk below the project.
     pub disk: Option<Arc<dyn Disk>>,
@@ -79,6 +82,8 @@ pub enum EngineError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Drive(#[from] DriveError),
+    #[error(transparent)]
+    Key(#[from] KeyError),
     #[error("{0}")]
     World(String),
     #[error("the thread `{thread}` never began: it has no record")]
@@ -122,6 +127,8 @@ pub(crate) struct Inner {
     pub keys: Option<Keys>,
     pub tools: Tools,
     pub plans: Plans,
+    pub papers: Papers,
+    pub sealer: Arc<Sealer>,
     pub trust: Trust,
     live: Mutex<Live>,
     /// Told whenever a thread of this process is over.
@@ -219,6 +226,7 @@ impl Engine {
         let owner = OwnerLock::take(Arc::clone(&disk), clock.now())?;
         let registry = Arc::new(Registry::open(Arc::clone(&disk))?);
         let writer = RegistryWriter::start(registry, gathering)?;
+        let sealer = Arc::new(Sealer::of(keys.as_ref())?);
         let inner = Arc::new_cyclic(|engine: &Weak<Inner>| {
             let engine = Weak::clone(engine);
             tools.add("orchestrator", move |_| Arc::new(Orchestrator { engine: Weak::clone(&engine) }));
@@ -236,6 +244,8 @@ impl Engine {
                 keys,
                 tools,
                 plans: Plans::default(),
+                papers: Papers::default(),
+                sealer,
                 trust,
                 live: Mutex::default(),
                 gone: Notify::new(),
@@ -274,6 +284,11 @@ impl Engine {
     /// A new thread that goes on from one that is over as if its context had been full.
     pub async fn hand_over(&self, thread: &ThreadId) -> Result<Handle, EngineError> {
         self.inner.go_on_from(thread, Place::Handoff, String::new(), None).await
+    }
+
+    /// The key that the threads of this process are signed with.
+    pub fn sealer(&self) -> &Sealer {
+        &self.inner.sealer
     }
 
     /// What there is on disk.

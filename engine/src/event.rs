@@ -113,6 +113,19 @@ impl EventBody {
         }
     }
 
+    /// The object it names: what must not be removed while its record is there.
+    pub fn object(&self) -> Option<&str> {
+        if let Self::PlanBound(bound) = self {
+            Some(&bound.plan_id)
+        } else if let Self::ToolCallResult(result) = self {
+            result.object.as_deref()
+        } else if let Self::ArtifactStored(artifact) = self {
+            Some(&artifact.sha256)
+        } else {
+            None
+        }
+    }
+
     /// The name hooks and readers know it by: `thread_started`, `thread_completed`, `tool_call_result`…
     pub fn reader_name(&self) -> &'static str {
         if let Self::Ended(ended) = self { ended.reader_name() } else { row(self.kind()).reader_name }

@@ -86,6 +86,21 @@ impl Identity {
         Ok(Self { key, public_pem, key_id })
     }
 
+    /// A key of this process alone: nobody can vouch for what it signs when the process is gone.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn ephemeral() -> Result<Self, KeyError> {
+        let mut secret = [0_u8; 32];
+        getrandom::fill(&mut secret).map_err(|e| KeyError::NoRandomness { reason: e.to_string() })?;
+        Self::new(SigningKey::from_bytes(&secret))
+    }
+
+    /// The public half, base64url without padding.
+    pub fn public_text(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.key.verifying_key().as_bytes())
+    }
+
     /// The first 16 hex digits of SHA-256 over the public key's PEM.
     pub fn key_id(&self) -> &str {
         &self.key_id
@@ -126,6 +141,12 @@ impl TrustStore {
         let id = key_id(&pem(&key)?);
         self.0.insert(id.clone(), key);
         Ok(id)
+    }
+
+    /// Adds a public key as [`Identity::public_text`] writes it; answers its id. `None`: it is no key.
+    pub fn add_text(&mut self, public: &str) -> Option<String> {
+        let bytes: [u8; 32] = URL_SAFE_NO_PAD.decode(public).ok()?.try_into().ok()?;
+        self.add(VerifyingKey::from_bytes(&bytes).ok()?).ok()
     }
 
     pub fn trusts(&self, key_id: &str) -> bool {

@@ -16,6 +16,7 @@ pub mod provider;
 pub mod replay;
 pub mod retry;
 pub mod scripts;
+pub mod seal;
 pub mod session;
 pub mod store;
 pub mod thread;

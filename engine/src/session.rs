@@ -5,16 +5,15 @@ use std::sync::Arc;
 use rye_compiler::compile::Compilation;
 use rye_compiler::plan::{Grant, Plan, PlanLimits};
 use rye_compiler::trust::of_plan;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::driver::embedded::Embedded;
 use crate::driver::{Control, DriveError, Driver, Journal, Outlet, Thread, control, drive, live};
 use crate::engine::{EngineError, Handle, Inner, Launch, Running};
-use crate::event::{Continues, Ended, Opened, Origin, ParentLink};
+use crate::event::{Continues, Opened, Origin, ParentLink};
 use crate::machine::{Fact, Signal, State};
 use crate::message::Message;
-use crate::store::thread_files::write_snapshot;
 use crate::store::{Change, LedgerStep, ObjectId, Registry, StoreError, ThreadRow, Transcript};
 use crate::thread::{PrintedCost, RunResult, Status};
 use crate::thread_id::ThreadId;
@@ -23,6 +22,7 @@ mod attend;
 pub mod below;
 mod children;
 mod go_on;
+pub(crate) mod papers;
 pub(crate) mod plans;
 pub(crate) use go_on::Place;
 mod recover;
@@ -130,7 +130,8 @@ impl Inner {
         let transcript = blocking(prepare).await?;
         let mut state = State::new();
         state.talk.messages = beginning.history;
-        let journal = Journal::new(id.clone(), transcript, Arc::clone(&self.objects), Arc::clone(&beginning.outlet));
+        let (objects, sealer) = (Arc::clone(&self.objects), Arc::clone(&self.sealer));
+        let journal = Journal::new(id.clone(), transcript, objects, sealer, Arc::clone(&beginning.outlet));
         let mut thread = Thread { id: id.clone(), plan: beginning.plan, state, journal };
 
         let now = self.clock.now();
@@ -225,13 +226,12 @@ impl Inner {
         mut control: Control,
         outlet: Arc<Outlet>,
     ) -> RunResult {
-        self.snapshot(&thread, None).await;
+        self.announce(&thread).await;
         let ended = drive(&mut thread, &driver, &mut control).await;
         let ended = match ended {
             Ok(ended) => ended,
             Err(error) => return failed(&thread, &error),
         };
-        self.snapshot(&thread, Some(&ended)).await;
         if ended.status == Status::Continued {
             return match self.go_on_after(&thread.id, outlet).await {
                 Ok(running) => Box::pin(async move { running.result().await }).await,
@@ -239,16 +239,6 @@ impl Inner {
             };
         }
         RunResult::of(&thread.id, thread.plan.directive.as_str(), &thread.state.plan_id, &ended)
-    }
-
-    /// Writes `thread.json`. It is an output: that it cannot be written is no reason to stop the thread.
-    async fn snapshot(&self, thread: &Thread, ended: Option<&Ended>) {
-        let fields = snapshot(thread, ended, self.clock.now());
-        let (disk, id) = (Arc::clone(&self.disk), thread.id.clone());
-        let written = tokio::task::spawn_blocking(move || write_snapshot(&*disk, &id, &fields, None)).await;
-        if let Ok(Err(error)) = written {
-            tracing::warn!(thread = %thread.id, %error, "thread.json cannot be written");
-        }
     }
 }
 
@@ -270,39 +260,6 @@ fn failed(thread: &Thread, error: &DriveError) -> RunResult {
         cost: PrintedCost::from(thread.state.cost),
         ..RunResult::lost(&error.to_string())
     }
-}
-
-/// The fields of `thread.json`.
-fn snapshot(thread: &Thread, ended: Option<&Ended>, now: i64) -> Map<String, Value> {
-    let state = &thread.state;
-    let launch = state.launch.as_deref();
-    let time = |ms: i64| jiff::Timestamp::from_millisecond(ms).map(|t| t.to_string()).unwrap_or_default();
-    let status = ended.map_or(Status::Running, |ended| ended.status);
-    let own = launch.and_then(|launch| launch.grants.first());
-    let capabilities: Vec<&str> = own.into_iter().flatten().map(|grant| grant.pattern.as_str()).collect();
-    let limits = &state.limits;
-    let fields = json!({
-        "thread_id": thread.id.as_str(),
-        "directive": thread.plan.directive.as_str(),
-        "status": status.word(),
-        "created_at": time(state.clock.began),
-        "updated_at": time(now),
-        "model": state.model(&thread.plan).id,
-        "limits": {
-            "turns": limits.turns, "tokens": limits.tokens, "spend": crate::thread::dollars(limits.spend),
-            "spawns": limits.spawns, "depth": limits.depth, "duration_seconds": limits.duration_seconds,
-        },
-        "capabilities": capabilities,
-        "parent": launch.and_then(|launch| launch.parent.as_ref()).map(|parent| parent.thread_id.clone()),
-        "plan_id": state.plan_id,
-    });
-    let mut fields = if let Value::Object(map) = fields { map } else { Map::new() };
-    if let Some(ended) = ended {
-        let cost = serde_json::to_value(PrintedCost::from(ended.cost)).unwrap_or(Value::Null);
-        fields.insert("cost".into(), cost);
-        fields.insert("outputs".into(), ended.outputs.clone().map_or(Value::Null, Value::Object));
-    }
-    fields
 }
 
 /// Work that may block, on a thread where it may.

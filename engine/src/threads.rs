@@ -13,6 +13,7 @@ use crate::thread::{RunError, RunResult, Status};
 use crate::thread_id::ThreadId;
 
 mod chain;
+pub mod verify;
 mod wait;
 
 pub use chain::Found;
@@ -38,6 +39,13 @@ impl Threads {
     pub fn open(project: &Path) -> Result<Self, StoreError> {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(project).map_err(StoreError::io("open", project))?);
         let registry = Registry::open_read_only(Arc::clone(&disk))?.map(Arc::new);
+        Ok(Self { disk, registry })
+    }
+
+    /// The same where the registry may be damaged or gone: what the records say is then all there is.
+    pub fn reading(project: &Path) -> Result<Self, StoreError> {
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(project).map_err(StoreError::io("open", project))?);
+        let registry = Registry::open_read_only(Arc::clone(&disk)).ok().flatten().map(Arc::new);
         Ok(Self { disk, registry })
     }
 

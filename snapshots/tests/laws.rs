@@ -5,6 +5,7 @@
 mod laws {
     pub mod codes;
     pub mod house;
+    pub mod lifecycle;
     pub mod page;
     pub mod shown;
     pub mod standard;

@@ -11,6 +11,7 @@ use include_dir::{Dir, DirEntry, include_dir};
 use rye_compiler::plan::hex;
 use rye_compiler::trust::Subject;
 use rye_compiler::world::ItemKind;
+use rye_engine::keys::Keys;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -19,6 +20,7 @@ use crate::Failure;
 use crate::args::Format;
 use crate::exit::Exit;
 use crate::report::Report;
+use crate::space::user_root;
 
 static EXAMPLES: Dir<'static> = include_dir!("$OUT_DIR/examples");
 
@@ -53,6 +55,8 @@ pub struct InitOutput {
     pub files: Vec<String>,
     /// A directive to begin with.
     pub directive: String,
+    /// The user's key, which threads are signed with; null where none could be made.
+    pub key_id: Option<String>,
 }
 
 /// Files by their path in the project.
@@ -76,11 +80,13 @@ pub fn run(args: &InitArgs, report: &Report) -> Result<Exit, Failure> {
         written.push(".gitignore".to_owned());
     }
     let project = args.dir.canonicalize()?;
+    let key_id = key(report);
     match report.format() {
         Format::Json => report.json(&InitOutput {
             project: project.display().to_string(),
             files: written,
             directive: directive.to_owned(),
+            key_id,
         })?,
         Format::Plain => written.iter().try_for_each(|file| report.line(file))?,
         Format::Human => {
@@ -91,6 +97,28 @@ pub fn run(args: &InitArgs, report: &Report) -> Result<Exit, Failure> {
         }
     }
     Ok(Exit::Fine)
+}
+
+/// The user's key, made now if there is none. A project is as good without.
+fn key(report: &Report) -> Option<String> {
+    let keys = Keys::of_user_space(&user_root()?);
+    let there = matches!(keys.load(), Ok(Some(_)));
+    match keys.load_or_generate() {
+        Ok(identity) => {
+            if !there {
+                let folder = keys.folder().display();
+                report.note(&format!(
+                    "made your key {} in {folder}; what your threads leave is signed with it",
+                    identity.key_id()
+                ));
+            }
+            Some(identity.key_id().to_owned())
+        }
+        Err(error) => {
+            report.note(&format!("you have no key that threads could be signed with: {error}"));
+            None
+        }
+    }
 }
 
 fn starter() -> Files {

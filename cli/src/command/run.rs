@@ -43,7 +43,7 @@ use start::{How, Start};
 
 pub use detach::DetachOutput;
 pub use ending::{RunOutput, exit};
-pub use json::EventOutput;
+pub use json::{DeltaOutput, EventOutput};
 
 /// Set for what a thread's tools start: a run of theirs is below that thread.
 const PARENT: &str = "RYE_PARENT_THREAD_ID";

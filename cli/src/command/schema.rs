@@ -20,9 +20,10 @@ use crate::command::mcp::McpServerOutput;
 use crate::command::new::NewOutput;
 use crate::command::plan::NoPlanOutput;
 use crate::command::providers::{ProviderTestOutput, ProvidersOutput};
-use crate::command::run::{DetachOutput, EventOutput, RunOutput};
+use crate::command::run::{DeltaOutput, DetachOutput, EventOutput, RunOutput};
 use crate::command::threads::{
-    ApprovalsOutput, ListOutput, ProveOutput, RepairOutput, SearchOutput, ShowOutput, TranscriptOutput, WaitOutput,
+    ApprovalsOutput, ListOutput, ProveOutput, RepairOutput, SearchOutput, ShowOutput, TranscriptOutput, VerifyOutput,
+    WaitOutput,
 };
 use crate::command::why::WhyOutput;
 use crate::exit::Exit;
@@ -69,6 +70,7 @@ enum Output {
     Thread,
     Threads,
     Transcript,
+    Verify,
     Wait,
 }
 
@@ -87,7 +89,7 @@ impl Output {
             Self::Check => schema_for!(CheckOutput),
             Self::Diagnostic => schema_for!(DiagnosticOutput),
             Self::Eval => schema_for!(EvalOutput),
-            Self::Event => schema_for!(EventOutput),
+            Self::Event => schema_for!(EventLine),
             Self::Fetch => schema_for!(FetchOutput),
             Self::Fmt => schema_for!(FmtOutput),
             Self::PlanGraph => schema_for!(GraphReport),
@@ -105,10 +107,20 @@ impl Output {
             Self::Threads => schema_for!(ListOutput),
             Self::Detach => schema_for!(DetachOutput),
             Self::Search => schema_for!(SearchOutput),
+            Self::Verify => schema_for!(VerifyOutput),
             Self::Wait => schema_for!(WaitOutput),
             Self::Transcript => schema_for!(TranscriptOutput),
         }
     }
+}
+
+/// One line of `rye run --format json --events`, before the last.
+#[derive(schemars::JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "the schema is all that is used")]
+enum EventLine {
+    Event(EventOutput<'static>),
+    Delta(DeltaOutput<'static>),
 }
 
 /// One line that `rye eval` answers.

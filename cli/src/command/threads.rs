@@ -15,6 +15,7 @@ mod repair;
 mod show;
 mod tail;
 mod transcript;
+mod verify;
 mod wait;
 
 use clap::{Args, Subcommand};
@@ -33,6 +34,7 @@ pub use prove::ProveOutput;
 pub use repair::RepairOutput;
 pub use show::{ErrorOutput, ShowOutput};
 pub use transcript::TranscriptOutput;
+pub use verify::VerifyOutput;
 pub use wait::WaitOutput;
 
 #[derive(Debug, Args)]
@@ -77,6 +79,8 @@ enum ThreadsCommand {
     Search(chain::SearchArgs),
     /// Prove from its record and its sources that a thread began as its plan says, byte for byte
     Prove(prove::ProveArgs),
+    /// Whether what lies on disk of threads is what was written and signed
+    Verify(verify::VerifyArgs),
     /// A thread as a script that `rye run --script` plays again
     Export(export::ExportArgs),
     /// Remove threads that are long over
@@ -112,6 +116,7 @@ pub fn run(args: &ThreadsArgs, global: &Global, report: &Report) -> Result<Exit,
         ThreadsCommand::Chain(args) => chain::chain(args, book, spaces, report),
         ThreadsCommand::Search(args) => chain::search(args, book, spaces, report),
         ThreadsCommand::Prove(args) => prove::run(args, book, spaces, report),
+        ThreadsCommand::Verify(args) => verify::run(args, book, spaces, report),
         ThreadsCommand::Export(args) => export::run(args, book, spaces, report),
         ThreadsCommand::Prune(args) => prune::run(args, book, report),
         ThreadsCommand::Repair => repair::run(&spaces.project, report),

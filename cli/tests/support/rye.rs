@@ -39,6 +39,11 @@ impl Place {
         self.folder.path().join("project")
     }
 
+    /// The user's space, the folder that holds its `.ai/`.
+    pub fn user(&self) -> PathBuf {
+        self.folder.path().join("user")
+    }
+
     pub fn write(&self, path: &str, text: &str) {
         let path = self.project().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -114,6 +114,21 @@ fn the_vocabulary_is_closed() {
 }
 
 #[test]
+fn a_tier_that_is_none_is_told_once_with_the_one_that_is_meant() {
+    let xml =
+        r#"<directive name="x"><permissions><acknowledge risk="elevatd">why</acknowledge></permissions></directive>"#;
+    let (_, found) = read(xml, "");
+    let told: Vec<String> = found.iter().map(crate::diagnostics::Diagnostic::message).collect();
+    assert_eq!(
+        found.iter().map(crate::diagnostics::Diagnostic::code).collect::<Vec<_>>(),
+        ["item::invalid-value"],
+        "{told:?}"
+    );
+    let words = format!("{told:?}{:?}", found.iter().next().unwrap().help());
+    assert!(words.contains("did you mean `elevated`?"), "{words}");
+}
+
+#[test]
 fn names_have_to_fit_the_place() {
     assert_eq!(codes(r#"<directive name="y"/>"#), ["item::name-mismatch"]);
     assert_eq!(

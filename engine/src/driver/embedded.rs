@@ -8,9 +8,9 @@ use rye_grammar::ItemId;
 use tokio::sync::Semaphore;
 
 use super::stream::Stream;
-use super::{DriveError, Driver, Live, Outlet, Step};
+use super::{DriveError, Driver, Live, Outlet, Paper, Step, Thread};
 use crate::engine::Inner;
-use crate::event::{Approval, Letter, Opened};
+use crate::event::{Approval, Ended, Letter, Opened};
 use crate::hooks::{Considering, HookTable};
 use crate::machine::{Effect, Fact, Signal};
 use crate::provider::{BoxFuture, CallError, Delta, Provider, text_tools};
@@ -179,6 +179,10 @@ impl Driver for Embedded {
             self.engine.post(&child, letter.clone());
         }
         self.halting.halt();
+    }
+
+    fn publish<'a>(&'a self, thread: &'a Thread, ended: &'a Ended, paper: Paper) -> BoxFuture<'a, ()> {
+        Box::pin(self.engine.publish(thread, ended, paper))
     }
 
     fn consumed<'a>(&'a self, mail: &'a str) -> BoxFuture<'a, ()> {

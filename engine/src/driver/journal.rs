@@ -8,6 +8,8 @@ use serde_json::{Map, Value, json};
 use super::DriveError;
 use super::live::{Live, Outlet};
 use crate::event::{Durability, Event, EventBody, row};
+use crate::seal::{Place, Sealer};
+use crate::store::transcript::Hash;
 use crate::store::{ObjectId, Objects, Record, StoreError, Transcript};
 use crate::thread_id::ThreadId;
 
@@ -20,6 +22,7 @@ pub struct Journal {
     /// `None` only while a blocking thread has it.
     transcript: Option<Transcript>,
     objects: Arc<Objects>,
+    sealer: Arc<Sealer>,
     outlet: Arc<Outlet>,
     /// Folded, and not written yet.
     pending: Vec<Event>,
@@ -31,12 +34,19 @@ pub struct Journal {
 }
 
 impl Journal {
-    pub fn new(thread: ThreadId, transcript: Transcript, objects: Arc<Objects>, outlet: Arc<Outlet>) -> Self {
+    pub fn new(
+        thread: ThreadId,
+        transcript: Transcript,
+        objects: Arc<Objects>,
+        sealer: Arc<Sealer>,
+        outlet: Arc<Outlet>,
+    ) -> Self {
         let (next, synced) = (transcript.count(), transcript.barrier());
         Self {
             thread,
             transcript: Some(transcript),
             objects,
+            sealer,
             outlet,
             pending: Vec::new(),
             next,
@@ -60,6 +70,11 @@ impl Journal {
         self.pending.last().map(|event| event.ts)
     }
 
+    /// How many events are written, and the hash of the last.
+    pub fn head(&self) -> Option<(u64, Hash)> {
+        self.transcript.as_ref().map(|transcript| (transcript.count(), transcript.head()))
+    }
+
     /// Events known to be on the disk.
     pub fn synced(&self) -> u64 {
         self.synced
@@ -79,14 +94,16 @@ impl Journal {
         let Some(mut transcript) = self.transcript.take() else {
             return Err(DriveError::Lost("the transcript".into()));
         };
-        let (events, objects) = (std::mem::take(&mut self.pending), Arc::clone(&self.objects));
+        let (mut events, objects) = (std::mem::take(&mut self.pending), Arc::clone(&self.objects));
+        let (thread, sealer) = (self.thread.clone(), Arc::clone(&self.sealer));
         if !sync {
             // Nothing is waited for: the bytes go to the system's memory, which is quicker than to another thread.
-            let written = write(&mut transcript, &objects, &events);
+            let written = write(&mut transcript, &objects, (&thread, &sealer), &mut events);
             return self.written(transcript, events, written);
         }
         let work = move || {
-            let written = write(&mut transcript, &objects, &events).and_then(|()| transcript.sync());
+            let written = write(&mut transcript, &objects, (&thread, &sealer), &mut events);
+            let written = written.and_then(|()| transcript.sync());
             (transcript, events, written)
         };
         let (transcript, events, written) =
@@ -113,10 +130,22 @@ impl Journal {
     }
 }
 
-/// Appends events, those of one moment at a time.
-fn write(transcript: &mut Transcript, objects: &Objects, events: &[Event]) -> Result<(), StoreError> {
-    for moment in events.chunk_by(|a, b| a.ts == b.ts) {
-        let Some(ts) = moment.first().map(|event| event.ts) else { continue };
+/// Appends events, those of one moment at a time; a checkpoint is signed when the lines before it have their hashes.
+fn write(
+    transcript: &mut Transcript,
+    objects: &Objects,
+    (thread, sealer): (&ThreadId, &Sealer),
+    events: &mut [Event],
+) -> Result<(), StoreError> {
+    let follows = |a: &Event, b: &Event| a.ts == b.ts && !matches!(b.body, EventBody::Checkpoint(_));
+    for moment in events.chunk_by_mut(follows) {
+        let Some(first) = moment.first_mut() else { continue };
+        let ts = first.ts;
+        if let EventBody::Checkpoint(checkpoint) = &mut first.body {
+            let place = Place { thread, turn: checkpoint.turn, seq: first.seq, before: transcript.head() };
+            sealer.name().clone_into(&mut checkpoint.key_id);
+            checkpoint.signature = sealer.checkpoint(&place);
+        }
         let bodies: Vec<&EventBody> = moment.iter().map(|event| &event.body).collect();
         match transcript.append(&bodies, ts) {
             Ok(_) => {}

@@ -32,6 +32,26 @@ pub enum Piece {
     ToolInput { id: String, text: String },
 }
 
+impl From<&Delta> for Piece {
+    fn from(delta: &Delta) -> Self {
+        match delta {
+            Delta::Text(text) => Self::Text { text: text.clone() },
+            Delta::Thinking(text) => Self::Thinking { text: text.clone() },
+            Delta::ToolCallStarted { id, name } => Self::ToolCall { id: id.clone(), name: name.clone() },
+            Delta::ToolCallInput { id, fragment } => Self::ToolInput { id: id.clone(), text: fragment.clone() },
+        }
+    }
+}
+
+/// Bytes that a piece counts for.
+fn size(delta: &Delta) -> usize {
+    match delta {
+        Delta::Text(text) | Delta::Thinking(text) => text.len(),
+        Delta::ToolCallStarted { .. } => 64,
+        Delta::ToolCallInput { fragment, .. } => fragment.len(),
+    }
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
@@ -135,14 +155,7 @@ impl Shared {
     fn gather(&self, delta: &Delta) {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         let gathered = &mut *gathered;
-        let (piece, size) = match delta {
-            Delta::Text(text) => (Piece::Text { text: text.clone() }, text.len()),
-            Delta::Thinking(text) => (Piece::Thinking { text: text.clone() }, text.len()),
-            Delta::ToolCallStarted { id, name } => (Piece::ToolCall { id: id.clone(), name: name.clone() }, 64),
-            Delta::ToolCallInput { id, fragment } => {
-                (Piece::ToolInput { id: id.clone(), text: fragment.clone() }, fragment.len())
-            }
-        };
+        let (piece, size) = (Piece::from(delta), size(delta));
         if gathered.bytes + size > BYTES || gathered.pieces.len() >= BACKLOG {
             gathered.dropped += 1;
             return;

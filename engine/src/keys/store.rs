@@ -67,9 +67,7 @@ impl Keys {
         if let Some(identity) = self.load()? {
             return Ok(identity);
         }
-        let mut secret = [0_u8; 32];
-        getrandom::fill(&mut secret).map_err(|e| KeyError::NoRandomness { reason: e.to_string() })?;
-        let identity = Identity::new(SigningKey::from_bytes(&secret))?;
+        let identity = Identity::ephemeral()?;
         let private =
             identity.key.to_pkcs8_pem(LineEnding::LF).map_err(|e| KeyError::Encoding { reason: e.to_string() })?;
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).map_err(fail(&self.folder))?;

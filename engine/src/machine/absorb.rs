@@ -9,9 +9,9 @@ use super::state::{Attempt, CallState, Owed, Phase, State};
 use super::step::{INTERRUPTED, answer_event, settlement};
 use super::walk::{Decision, standing};
 use crate::event::{
-    Approval, ApprovalAsked, ApprovalGiven, AttemptFailed, ChildEnded, ChildSpawned, Classification, CognitionOut,
-    Compacted, EventBody, HookAnswer, HookPointRun, HookVerdict, Letter, Mail, PlanBound, Recovered, Reserved,
-    ResultKind, Settled, ToolCallResult,
+    Approval, ApprovalAsked, ApprovalGiven, AttemptFailed, Checkpoint, ChildEnded, ChildSpawned, Classification,
+    CognitionOut, Compacted, EventBody, HookAnswer, HookPointRun, HookVerdict, Letter, Mail, PlanBound, Recovered,
+    Reserved, ResultKind, Settled, ToolCallResult,
 };
 use crate::message::{Message, text_of};
 use crate::provider::{CallError, FailedStage, Reply, Usage};
@@ -19,6 +19,25 @@ use crate::retry::{self, Draw};
 use crate::thread::Status;
 
 pub(super) fn absorb(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBody> {
+    let mut events = told(plan, state, signal);
+    seal(state, &mut events);
+    events
+}
+
+/// A turn is sealed when it is over: before the intent of what follows it, or before the end. Who writes the record puts
+/// the signature in.
+fn seal(state: &State, events: &mut Vec<EventBody>) {
+    let turn = state.cost.turns;
+    if turn <= state.sealed {
+        return;
+    }
+    let over = |body: &EventBody| matches!(body, EventBody::AttemptIntended(_) | EventBody::Ended(_));
+    if let Some(at) = events.iter().position(over) {
+        events.insert(at, EventBody::Checkpoint(Checkpoint { turn, key_id: String::new(), signature: String::new() }));
+    }
+}
+
+fn told(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBody> {
     let at = signal.at;
     if let Some(ended) = &state.ended {
         // Only one that is suspended can go on.

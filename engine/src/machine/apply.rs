@@ -101,10 +101,8 @@ pub fn apply(state: &mut State, event: &Event) {
         }
         EventBody::Compacted(compacted) => summarised(state, compacted),
         EventBody::Ended(ended) => state.ended = Some(ended.clone()),
-        EventBody::ContextInjected(_)
-        | EventBody::ApprovalAsked(_)
-        | EventBody::ArtifactStored(_)
-        | EventBody::Checkpoint(_) => {}
+        EventBody::Checkpoint(checkpoint) => state.sealed = checkpoint.turn,
+        EventBody::ContextInjected(_) | EventBody::ApprovalAsked(_) | EventBody::ArtifactStored(_) => {}
     }
     state.events += 1;
 }

@@ -77,6 +77,8 @@ pub struct HookRun {
     pub nth: u64,
     /// What bounds the directives that the hooks start.
     pub bounds: HookBounds,
+    /// What the thread came to, at the points of its end.
+    pub ended: Option<Box<Ended>>,
 }
 
 /// What a hook that starts a directive has to keep to: a child of a hook is a child of the thread.

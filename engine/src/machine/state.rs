@@ -71,6 +71,8 @@ pub struct State {
     /// The thread's own values.
     pub store: Arc<BTreeMap<String, Value>>,
     pub ended: Option<Box<Ended>>,
+    /// Turns that the last checkpoint vouches for.
+    pub sealed: u64,
     /// Events folded.
     pub events: u64,
 }
@@ -288,6 +290,7 @@ impl State {
             observations: VecDeque::new(),
             store: Arc::default(),
             ended: None,
+            sealed: 0,
             events: 0,
         }
     }

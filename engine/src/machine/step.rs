@@ -133,7 +133,7 @@ pub(super) fn hook_run(
         unsettled: state.unsettled.clone(),
     };
     let store = std::sync::Arc::clone(&state.store);
-    Effect::RunHooks(Box::new(HookRun { point, subject, facts, turn, left_ms, store, nth, bounds }))
+    Effect::RunHooks(Box::new(HookRun { point, subject, facts, turn, left_ms, store, nth, bounds, ended: None }))
 }
 
 fn hooks(walk: &Walk<'_>, point: HookPoint) -> Decision {

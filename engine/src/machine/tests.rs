@@ -36,6 +36,7 @@ fn one_turn() {
             "reserved",
             "cognition_out",
             "settled",
+            "checkpoint",
             "ended"
         ]
     );

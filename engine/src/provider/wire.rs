@@ -123,7 +123,7 @@ pub(super) use sound::{plain_name, sound};
 #[cfg(test)]
 mod conversations;
 #[cfg(test)]
-mod fake;
+pub(crate) mod fake;
 #[cfg(test)]
 mod strict;
 #[cfg(test)]

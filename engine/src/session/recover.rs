@@ -148,7 +148,8 @@ impl Inner {
         for event in &events {
             apply(&mut state, event);
         }
-        let journal = Journal::new(thread.clone(), transcript, Arc::clone(&self.objects), outlet);
+        let (objects, sealer) = (Arc::clone(&self.objects), Arc::clone(&self.sealer));
+        let journal = Journal::new(thread.clone(), transcript, objects, sealer, outlet);
         let cut = reading.torn.map_or(0, |torn| torn.bytes);
         Ok(Some((Thread { id: thread.clone(), plan, state, journal }, cut)))
     }

@@ -24,6 +24,7 @@ use crate::clock::JumpingClock;
 use crate::driver::Live;
 use crate::engine::{Engine, EngineOptions, Handle, Launch, Providers};
 use crate::event::{Event, EventBody, Letter, ResultKind, row};
+use crate::keys::Keys;
 use crate::message::{Block, ToolCall};
 use crate::provider::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply, Request, StopReason, Usage};
 use crate::store::Disk;
@@ -33,8 +34,11 @@ use crate::trust::Trust;
 
 mod cancel;
 mod crash;
+mod disk;
+mod faults;
 mod hooks;
 mod load;
+mod papers;
 mod trees;
 mod turns;
 
@@ -95,6 +99,7 @@ pub(super) struct Lab {
     pub disk: Option<Arc<dyn Disk>>,
     /// Where the project is, if not in the folder that goes with this.
     pub elsewhere: Option<PathBuf>,
+    pub keys: Option<Keys>,
 }
 
 fn standard_library(folder: &Path, found: &mut Vec<(String, &'static [u8])>) {
@@ -127,7 +132,7 @@ impl Lab {
             pause: Duration::ZERO,
             usage: Usage { input: 100, output: 10, cache_read: 0, cache_write: 0 },
         };
-        Self { folder, model: Arc::new(model), system: system.clone(), disk: None, elsewhere: None }
+        Self { folder, model: Arc::new(model), system: system.clone(), disk: None, elsewhere: None, keys: None }
     }
 
     pub fn path(&self) -> PathBuf {
@@ -158,6 +163,7 @@ impl Lab {
         options.providers = Arc::new(Always(Arc::clone(&self.model)));
         options.clock = Arc::new(JumpingClock::starting_at(1_700_000_000_000));
         options.disk.clone_from(&self.disk);
+        options.keys.clone_from(&self.keys);
         options
     }
 

@@ -1,21 +1,39 @@
-//! Removing threads: their rows first, in one transaction, then their folders. Objects stay: other threads may name them.
+//! Removing threads: their rows first, in one transaction, then their folders, then the objects that no other thread names.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use rye_grammar::ItemId;
+use serde_json::Value;
+
 use super::disk::Disk;
 use super::registry::Registry;
-use super::{StoreError, layout};
+use super::{StoreError, layout, owner, transcript};
 use crate::thread_id::ThreadId;
 
-/// Removes threads and all that is stored of them alone. That they are over, with their whole trees, is the caller's to
-/// know: what lives is not looked for here.
-pub fn prune(disk: &Arc<dyn Disk>, threads: &[ThreadId]) -> Result<(), StoreError> {
+/// Removes threads and all that is stored of them alone; answers how many objects went with them. That they are over, with
+/// their whole trees, is the caller's to know: what lives is not looked for here. Objects stay while a process works on the
+/// project, because it may be about to name one.
+pub fn prune(disk: &Arc<dyn Disk>, threads: &[ThreadId]) -> Result<usize, StoreError> {
     if threads.is_empty() {
-        return Ok(());
+        return Ok(0);
+    }
+    let (mut named, mut exports) = (BTreeSet::new(), Vec::new());
+    for thread in threads {
+        // Of a record that cannot be read nothing is known, and nothing of its objects is removed.
+        let records = transcript::read(&**disk, thread, 0).map(|reading| reading.records).unwrap_or_default();
+        let directive = records.first().and_then(|first| first.body.get("directive")).and_then(Value::as_str);
+        exports.extend(directive.and_then(|id| ItemId::parse(id).ok()).map(|id| layout::export(&id, thread)));
+        for record in &records {
+            objects_of(record, &mut named);
+        }
     }
     Registry::open(Arc::clone(disk))?.remove(threads)?;
+    for export in exports {
+        gone(disk.remove(&export)).map_err(StoreError::io("remove", &export))?;
+    }
     for thread in threads {
         let folder = layout::thread_folder(thread);
         empty(&**disk, &layout::inbox(thread))?;
@@ -30,7 +48,45 @@ pub fn prune(disk: &Arc<dyn Disk>, threads: &[ThreadId]) -> Result<(), StoreErro
             removed => gone(removed).map_err(StoreError::io("remove", &folder))?,
         }
     }
-    Ok(())
+    sweep(&**disk, named)
+}
+
+/// Removes those of these objects that no thread names any more.
+fn sweep(disk: &dyn Disk, mut named: BTreeSet<String>) -> Result<usize, StoreError> {
+    for thread in layout::find_threads(disk)? {
+        if named.is_empty() {
+            return Ok(0);
+        }
+        let mut kept = BTreeSet::new();
+        // One that cannot be read now may be read some day.
+        let Ok(reading) = transcript::read(disk, &thread, 0) else { return Ok(0) };
+        for record in &reading.records {
+            objects_of(record, &mut kept);
+        }
+        named.retain(|object| !kept.contains(object));
+    }
+    let mut removed = 0;
+    for object in named {
+        if !owner::living(disk)?.is_empty() {
+            break;
+        }
+        let path = Path::new(layout::OBJECTS).join(&object);
+        match disk.remove(&path) {
+            Ok(()) => removed += 1,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(StoreError::io("remove", &path)(error)),
+        }
+    }
+    Ok(removed)
+}
+
+/// The objects that a line names: a plan, a large result, the parts of an event that did not fit.
+fn objects_of(record: &transcript::Record, named: &mut BTreeSet<String>) {
+    let direct = ["plan_id", "object", "sha256"].map(|key| record.body.get(key));
+    let spilled = record.body.get("spilled").and_then(Value::as_object);
+    let parts = spilled.into_iter().flat_map(|parts| parts.values()).map(|part| part.get("sha256"));
+    let texts = direct.into_iter().chain(parts).flatten().filter_map(Value::as_str);
+    named.extend(texts.filter(|text| super::ObjectId::parse(text).is_ok()).map(str::to_owned));
 }
 
 /// Removes a folder that holds files alone.

@@ -34,8 +34,16 @@ pub fn write_snapshot(
     fields.shift_remove(SIGNATURE);
     let mut bytes = canonical(&path, &fields)?;
     if let Some(sign) = signer {
-        fields.insert(SIGNATURE.to_string(), Value::String(sign(&bytes)));
-        bytes = canonical(&path, &fields)?;
+        let signature = Value::String(sign(&bytes));
+        let first = fields.keys().all(|key| key.as_str() > SIGNATURE);
+        // Canonical order puts the signature before every name that begins with a small letter.
+        let rest = bytes.strip_prefix(b"{").filter(|_| first && !fields.is_empty());
+        if let Some(rest) = rest {
+            bytes = [format!("{{\"{SIGNATURE}\":{signature},").as_bytes(), rest].concat();
+        } else {
+            fields.insert(SIGNATURE.to_string(), signature);
+            bytes = canonical(&path, &fields)?;
+        }
     }
     bytes.push(b'\n');
     disk.write_atomic(&path, &bytes).map_err(StoreError::io("write", &path))
@@ -69,9 +77,9 @@ pub fn read_snapshot(
 }
 
 /// Writes `capabilities.md`, signature line included by the caller.
-pub fn write_capabilities(disk: &dyn Disk, thread: &ThreadId, text: &str) -> Result<(), StoreError> {
+pub fn write_capabilities(disk: &dyn Disk, thread: &ThreadId, text: &[u8]) -> Result<(), StoreError> {
     let path = layout::capabilities(thread);
-    disk.write_atomic(&path, text.as_bytes()).map_err(StoreError::io("write", &path))
+    disk.write_atomic(&path, text).map_err(StoreError::io("write", &path))
 }
 
 /// Writes the knowledge export, signature line included by the caller, and answers its path.
@@ -79,7 +87,7 @@ pub fn write_export(
     disk: &dyn Disk,
     directive: &ItemId,
     thread: &ThreadId,
-    text: &str,
+    text: &[u8],
 ) -> Result<std::path::PathBuf, StoreError> {
     let path = layout::export(directive, thread);
     let folder = path.parent().unwrap_or(Path::new(""));
@@ -93,12 +101,22 @@ pub fn write_export(
             Ok(()) | Err(_) => {}
         }
     }
-    disk.write_atomic(&path, text.as_bytes()).map_err(StoreError::io("write", &path))?;
+    disk.write_atomic(&path, text).map_err(StoreError::io("write", &path))?;
     Ok(path)
 }
 
+/// A value as a snapshot can hold it: an integer that canonical JSON would round is written as text.
+pub fn exact(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => inexact(value).map_or_else(|| Value::Number(number.clone()), Value::String),
+        Value::Array(items) => Value::Array(items.iter().map(exact).collect()),
+        Value::Object(fields) => Value::Object(fields.iter().map(|(key, value)| (key.clone(), exact(value))).collect()),
+        Value::Null | Value::Bool(_) | Value::String(_) => value.clone(),
+    }
+}
+
 /// Canonical JSON (RFC 8785) of an object whose integers every reader can hold.
-fn canonical(path: &Path, fields: &Map<String, Value>) -> Result<Vec<u8>, StoreError> {
+pub fn canonical(path: &Path, fields: &Map<String, Value>) -> Result<Vec<u8>, StoreError> {
     let refused = |reason: String| StoreError::Altered { path: path.to_path_buf(), reason };
     if let Some(number) = fields.values().find_map(inexact) {
         return Err(refused(format!("the integer {number} is beyond 2^53, which canonical JSON cannot hold")));

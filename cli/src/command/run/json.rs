@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use rye_engine::driver::Live;
+use rye_engine::driver::{Live, Piece};
 use rye_engine::event::{Event, EventBody};
 use rye_engine::thread::RunResult;
 use schemars::JsonSchema;
@@ -31,6 +31,23 @@ impl<'e> EventOutput<'e> {
     }
 }
 
+/// A line between them: a piece of the reply under way, which is in no transcript. Whoever is too slow misses some.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DeltaOutput<'e> {
+    pub thread_id: &'e str,
+    pub event: DeltaEvent,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DeltaEvent {
+    /// `token_delta`.
+    pub r#type: &'static str,
+    /// `kind`: `text`, `thinking`, `tool_call` or `tool_input`, and what belongs to it.
+    #[serde(flatten)]
+    #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
+    pub piece: Piece,
+}
+
 pub struct Json {
     events: bool,
     /// Why nothing is written any more.
@@ -57,6 +74,10 @@ impl Show for Json {
         match live {
             Live::Event { thread, event } if self.events => {
                 self.line(&EventOutput::new(thread.as_str(), event));
+            }
+            Live::Delta { thread, delta } if self.events => {
+                let event = DeltaEvent { r#type: "token_delta", piece: Piece::from(delta) };
+                self.line(&DeltaOutput { thread_id: thread.as_str(), event });
             }
             Live::Event { .. } | Live::Delta { .. } => {}
         }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rye_compiler::compile::Compilation;
 use rye_engine::engine::{Engine, EngineError, EngineOptions, Handle, Launch};
 use rye_engine::event::Letter;
+use rye_engine::keys::Keys;
 use rye_engine::process::lead_session;
 use rye_engine::session::below::ParentThread;
 use rye_engine::thread_id::ThreadId;
@@ -19,7 +20,7 @@ use crate::Failure;
 use crate::args::Format;
 use crate::exit::Exit;
 use crate::report::Report;
-use crate::space::Spaces;
+use crate::space::{Spaces, user_root};
 
 /// What is started.
 pub enum Start {
@@ -69,6 +70,10 @@ pub struct How<'a> {
 pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
     let mut options =
         EngineOptions::trusting(&spaces.project, spaces.user.as_deref(), rye_stdlib::files(), spaces.trust())?;
+    if spaces.own {
+        // Where the project is the user space itself, its keys are still the user's.
+        options.keys = user_root().map(|root| Keys::of_user_space(&root));
+    }
     if let Some(file) = how.script {
         options.providers = Arc::new(script::Played::read(file)?);
     }
@@ -85,6 +90,11 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let ended = runtime.block_on(async {
         let engine = Engine::open(&spaces.project, options)?;
+        if let Some(why) = engine.sealer().instead().filter(|_| !how.detached && !how.silent) {
+            report.note(&format!(
+                "{why}: the thread is signed with one that ends with this process; `rye keys generate` makes one that lasts"
+            ));
+        }
         let mut handle = begin(&engine, start).await?;
         let live = handle.live.take();
         let screen = if how.detached || how.silent {

@@ -132,6 +132,17 @@ impl Book {
         Err(self.unknown(id)?)
     }
 
+    /// The id of a thread of which there is a row or a record, whatever its state.
+    pub fn known(&self, id: &str) -> Result<ThreadId, Failure> {
+        let thread = ThreadId::parse(id).map_err(|invalid| {
+            Failure::usage(format!("`{}` is no thread id: {}", id.escape_debug(), invalid.reason))
+        })?;
+        if self.disk.exists(&layout::transcript(&thread)).unwrap_or(false) {
+            return Ok(thread);
+        }
+        self.find(id).map(|entry| entry.row.id)
+    }
+
     /// A thread with its transcript; what that says of status and cost is newer than the registry's row.
     pub fn record(&self, id: &str) -> Result<Record, Failure> {
         let mut entry = self.find(id)?;

@@ -47,13 +47,19 @@ pub fn run(args: &PruneArgs, book: &Book, report: &Report) -> Result<Exit, Failu
             going.extend(family);
         }
     }
+    let mut objects = 0;
     if !args.dry_run {
         let ids: Vec<ThreadId> = going.iter().map(|entry| entry.row.id.clone()).collect();
-        prune(&book.shared_disk(), &ids)?;
+        objects = prune(&book.shared_disk(), &ids)?;
     }
     show(&going, report)?;
     let what = count(going.len() as u64, "thread");
-    report.note(&if args.dry_run { format!("{what} would be removed") } else { format!("{what} removed") });
+    let alone = count(objects as u64, "object");
+    report.note(&if args.dry_run {
+        format!("{what} would be removed")
+    } else {
+        format!("{what} removed, and {alone} that no other thread names")
+    });
     Ok(Exit::Fine)
 }
 

@@ -9,6 +9,7 @@ use super::super::outputs;
 use super::super::walk::{Decision, Walk};
 use super::{has_hooks, hook_run};
 use crate::event::{Ended, EventBody};
+use crate::machine::effect::Effect;
 use crate::machine::facts;
 use crate::machine::state::State;
 use crate::thread::{RunError, Status};
@@ -33,7 +34,11 @@ pub(in crate::machine) fn finish(walk: &Walk<'_>) -> Decision {
                 facts.insert("outputs".into(), ended.outputs.clone().map_or(Value::Null, Value::Object));
                 facts.insert("error".into(), serde_json::to_value(&ended.error).unwrap_or(Value::Null));
             }
-            return Decision::Do(hook_run(plan, state, point, None, facts));
+            let mut effect = hook_run(plan, state, point, None, facts);
+            if let Effect::RunHooks(run) = &mut effect {
+                run.ended = Some(Box::new(ended));
+            }
+            return Decision::Do(effect);
         }
     }
     Decision::Write(vec![EventBody::Ended(Box::new(ended))])

@@ -13,6 +13,8 @@ pub enum Move {
     Pause(u64),
     /// Waits for the next request on the same connection.
     Next,
+    /// As the first move: closes the connection with the request unread, which resets it.
+    Reset,
 }
 
 /// What the server saw: one raw request each, and on which connection.
@@ -31,14 +33,25 @@ pub struct Fake {
 impl Fake {
     /// Plays `moves` on every connection, then closes it.
     pub fn start(moves: Vec<Move>) -> Self {
+        Self::start_each(vec![moves])
+    }
+
+    /// The same, with moves of its own for each connection; the last ones are played on every later connection too.
+    pub fn start_each(scripts: Vec<Vec<Move>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (sender, seen) = channel();
         thread::spawn(move || {
             for (connection, stream) in listener.incoming().enumerate() {
-                let (moves, sender) = (moves.clone(), sender.clone());
+                let moves = scripts.get(connection).or(scripts.last()).cloned().unwrap_or_default();
+                let sender = sender.clone();
                 thread::spawn(move || {
                     let mut stream = stream.unwrap();
+                    if let Some(Move::Reset) = moves.first() {
+                        // Something must be there that nobody reads.
+                        let _ = stream.peek(&mut [0]);
+                        return;
+                    }
                     let Some((head, body)) = read_request(&mut stream) else { return };
                     let _ = sender.send(Seen { connection, head, body });
                     for step in moves {
@@ -48,6 +61,7 @@ impl Fake {
                                     return;
                                 }
                             }
+                            Move::Reset => return,
                             Move::Pause(ms) => thread::sleep(Duration::from_millis(ms)),
                             Move::Next => {
                                 let Some((head, body)) = read_request(&mut stream) else { return };

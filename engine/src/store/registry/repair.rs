@@ -10,10 +10,11 @@ use rye_compiler::semantics::ledger::{Answer, Ledger, Refusal};
 use super::changes::{insert, put};
 use super::ledger::{LedgerStep, Step, Taken};
 use super::{Registry, ThreadRow, failed, tables};
+use crate::driver::journal::whole;
 use crate::event::Event;
 use crate::store::disk::{Disk, temporary_beside};
 use crate::store::layout::{self, REGISTRY, THREADS};
-use crate::store::{StoreError, owner, transcript};
+use crate::store::{Objects, StoreError, owner, transcript};
 use crate::thread_id::ThreadId;
 
 mod fold;
@@ -57,7 +58,7 @@ pub fn repair(disk: &Arc<dyn Disk>) -> Result<Repaired, StoreError> {
     let mut repaired = Repaired::default();
     let mut folds = BTreeMap::new();
     for thread in layout::find_threads(&**disk)? {
-        match read(&**disk, &thread) {
+        match read(disk, &thread) {
             Ok(Some(folded)) => {
                 folds.insert(thread, folded);
             }
@@ -97,9 +98,10 @@ pub fn row_of(thread: &ThreadId, events: &[Event]) -> Option<ThreadRow> {
     fold::fold(thread, events).map(|folded| folded.row)
 }
 
-fn read(disk: &dyn Disk, thread: &ThreadId) -> Result<Option<Folded>, StoreError> {
-    let reading = transcript::read(disk, thread, 0)?;
-    let events: Result<Vec<_>, _> = reading.records.iter().map(|record| record.event(thread)).collect();
+fn read(disk: &Arc<dyn Disk>, thread: &ThreadId) -> Result<Option<Folded>, StoreError> {
+    let reading = transcript::read(&**disk, thread, 0)?;
+    let objects = Objects::new(Arc::clone(disk));
+    let events: Result<Vec<_>, _> = reading.records.iter().map(|record| whole(record, thread, &objects)).collect();
     let mut folded = fold::fold(thread, &events?);
     if let (Some(folded), Some(last)) = (&mut folded, reading.records.last()) {
         folded.row.synced = last.barrier;

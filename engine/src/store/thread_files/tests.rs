@@ -77,16 +77,35 @@ fn an_integer_that_would_be_rounded_is_not_signed() {
 }
 
 #[test]
+fn an_integer_that_would_be_rounded_can_be_written_as_text() {
+    let most = json!({"a": [9_007_199_254_740_991_u64, 9_007_199_254_740_993_u64, 0.5], "b": true});
+    assert_eq!(exact(&most), json!({"a": [9_007_199_254_740_991_u64, "9007199254740993", 0.5], "b": true}));
+}
+
+#[test]
+fn a_signature_has_its_canonical_place() {
+    let disk = disk();
+    for first in ["A", "_", "a"] {
+        let mut fields = fields();
+        fields.insert(first.to_string(), json!(1));
+        write_snapshot(&disk, &thread(), &fields, Some(&sign)).unwrap();
+        let written = disk.read(&layout::snapshot(&thread())).unwrap();
+        let read = read_snapshot(&disk, &thread(), Some(&verify)).unwrap().unwrap();
+        assert_eq!(written, [canonical(Path::new("x"), &read).unwrap(), b"\n".to_vec()].concat());
+    }
+}
+
+#[test]
 fn exports_are_knowledge() {
     let disk = disk();
     let directive = ItemId::parse("agency-kiwi/discover_leads").unwrap();
     for text in ["first", "second"] {
-        let path = write_export(&disk, &directive, &thread(), text).unwrap();
+        let path = write_export(&disk, &directive, &thread(), text.as_bytes()).unwrap();
         let expected =
             ".ai/knowledge/agent/threads/agency-kiwi/discover_leads/agency-kiwi/discover_leads-1739820456.md";
         assert_eq!(path, Path::new(expected));
         assert_eq!(disk.read(&path).unwrap(), text.as_bytes());
     }
-    write_capabilities(&disk, &thread(), "tools").unwrap();
+    write_capabilities(&disk, &thread(), b"tools").unwrap();
     assert_eq!(disk.read(&layout::capabilities(&thread())).unwrap(), b"tools");
 }

@@ -186,6 +186,26 @@ fn a_newer_format_is_refused_with_its_number() {
 }
 
 #[test]
+fn an_older_format_is_read() {
+    use sha2::{Digest, Sha256};
+    let disk = disk();
+    written(&disk);
+    let mut hash: [u8; 32] = Sha256::digest(format!("rye transcript\n{}", thread())).into();
+    let mut older = Vec::new();
+    for line in String::from_utf8(bytes(&disk)).unwrap().lines() {
+        let line = line.replacen("{\"v\":1", "{\"v\":0", 1);
+        let (front, rest) = line.split_at(line.find("\"h\":\"").unwrap() + 5);
+        let back = &rest[64..];
+        let chained = [hash.as_slice(), front.as_bytes(), back.as_bytes()].concat();
+        hash = Sha256::digest(chained).into();
+        older.push(format!("{front}{}{back}\n", Hash::from(hash)));
+    }
+    replace(&disk, older.concat().as_bytes());
+    let (transcript, reading) = open(&disk).unwrap();
+    assert_eq!((transcript.count(), reading.torn), (6, None));
+}
+
+#[test]
 fn what_is_no_event_is_not_written() {
     let disk = disk();
     let mut transcript = written(&disk);

@@ -1,0 +1,100 @@
+//! A disk without room, a folder that cannot be written, a record of a newer program: what a person reads then, and that all
+//! that was there is still there. The first two need a file system of their own, and so a system that lets us make one.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use std::process::Command;
+
+use rye::{Done, Place};
+
+/// Runs a script where `m/` is a small file system of its own; `None` where that is not allowed.
+fn in_small_system(place: &Place, size: &str, script: &str) -> Option<Done> {
+    let folder = place.project().join("m");
+    std::fs::create_dir_all(&folder).unwrap();
+    let script = format!("mount -t tmpfs -o size={size} none {} && cd {0} || exit 77\n{script}", folder.display());
+    let rye = std::path::Path::new(env!("CARGO_BIN_EXE_rye"));
+    let path = format!("{}:{}", rye.parent().unwrap().display(), std::env::var("PATH").unwrap_or_default());
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &script]).env("RYE_USER_SPACE", place.user()).env("PATH", path);
+    let done = Done::from(command.output().ok()?);
+    let allowed = done.code != Some(77) && !done.stderr.contains("unshare");
+    allowed.then_some(done)
+}
+
+#[test]
+fn a_full_disk_is_said_and_what_was_cut_off_goes_on_when_there_is_room() {
+    let place = Place::new();
+    // Less and less room, from none to enough; every thread that began is brought to its end afterwards.
+    let script = r#"
+rye init --example hello >/dev/null 2>&1 || exit 1
+rye run hello >/dev/null 2>&1 || exit 1
+for room in 0 4 8 16 24 32 48 64 128 256; do
+  left=$(df --output=avail -k . | tail -1); count=$((left - room)); [ "$count" -lt 0 ] && count=0
+  head -c "${count}k" /dev/zero > fill 2>/dev/null
+  rye run hello >/dev/null 2>../said; code=$?
+  rm -f fill
+  echo "room $room code $code $(grep -c 'No space left' ../said)"
+  for thread in $(rye threads list --active --format plain | cut -f1); do
+    # Of one that did not get as far as its first line nothing was promised.
+    rye threads resume "$thread" >/dev/null 2>../said || grep -q 'never began' ../said || { echo "lost $thread"; cat ../said; }
+  done
+done
+rye threads list --active --format plain
+rye threads verify --format plain
+echo "verify $?"
+"#;
+    let Some(done) = in_small_system(&place, "6m", script) else { return };
+    assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+    assert!(done.stdout.contains("room 0 code 1 1"), "{}", done.stdout);
+    assert!(done.stdout.contains("room 256 code 0"), "{}", done.stdout);
+    for line in done.stdout.lines().filter(|line| line.starts_with("room ")) {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert!(words[3] == "0" || words[5] != "0", "a failure that is not explained: {line}\n{}", done.stdout);
+    }
+    assert!(!done.stdout.contains("lost ") && done.stdout.ends_with("verify 0\n"), "{}", done.stdout);
+}
+
+#[test]
+fn in_a_folder_that_cannot_be_written_everything_is_read_and_nothing_runs() {
+    let place = Place::new();
+    let script = r#"
+rye init --example hello >/dev/null 2>&1 && rye run hello >/dev/null 2>&1 || exit 1
+mount -o remount,ro . || exit 77
+for command in "check" "plan hello" "threads list" "threads verify" "fetch knowledge --query Untrusted"; do
+  rye $command >/dev/null 2>&1; echo "$command: $?"
+done
+rye run hello; echo "run: $?"
+"#;
+    let Some(done) = in_small_system(&place, "8m", script) else { return };
+    for fine in ["check", "plan hello", "threads list", "threads verify", "fetch knowledge --query Untrusted"] {
+        assert!(done.stdout.contains(&format!("{fine}: 0\n")), "{fine}\n{}{}", done.stdout, done.stderr);
+    }
+    assert!(done.stdout.ends_with("run: 1\n"), "{}", done.stdout);
+    assert!(done.stderr.contains("Read-only file system") && done.stderr.contains(".ai/state"), "{}", done.stderr);
+}
+
+#[test]
+fn a_record_of_a_newer_program_is_refused_with_the_version_it_needs() {
+    let place = Place::example("hello");
+    let id = place.json(&["run", "hello"]).1["thread_id"].as_str().unwrap().to_owned();
+    let path = format!(".ai/state/threads/{id}/transcript.jsonl");
+    let record = place.read(&path);
+    let (first, rest) = record.split_once("{\"v\":1,\"seq\":7,").unwrap();
+    place.write(&path, &format!("{first}{{\"v\":2,\"seq\":7,{rest}"));
+    let resume = ["run", "--resume", &id, "--message", "more"];
+    for args in [&["threads", "show", &id][..], &["threads", "transcript", &id], &resume] {
+        let done = place.rye(args);
+        assert_eq!(done.code, Some(1), "{args:?}");
+        let words = "format version 2; this program reads up to 1, a newer `rye` is needed";
+        assert!(done.stderr.contains(words), "{args:?}: {}", done.stderr);
+    }
+    let done = place.rye(&["threads", "verify", &id]);
+    assert_eq!(done.code, Some(1));
+    assert!(done.stdout.contains("a newer `rye` is needed"), "{}", done.stdout);
+    // The others are as good as before.
+    place.write(&path, &record);
+    place.fine(&["threads", "verify", "--strict"]);
+}

@@ -1,0 +1,84 @@
+//! `rye threads verify`: the key that `rye init` made, what a run signs with it, and what damage is told.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use rye::Place;
+use serde_json::json;
+
+fn ran(place: &Place) -> String {
+    let (code, result) = place.json(&["run", "hello"]);
+    assert_eq!(code, Some(0), "{result}");
+    result["thread_id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_run_is_sound_until_somebody_changes_what_it_left() {
+    let place = Place::new();
+    let (_, made) = place.json(&["init", "--example", "hello"]);
+    let key = made["key_id"].as_str().unwrap();
+    let id = ran(&place);
+    let (code, found) = place.json(&["threads", "verify"]);
+    assert_eq!(code, Some(0), "{found}");
+    let one = &found["threads"][0];
+    assert_eq!((&one["thread_id"], &one["verdict"], &one["signed_by"]), (&json!(id), &json!("sound"), &json!([key])));
+    assert_eq!(one["vouched"], one["events"]);
+    place.fine(&["threads", "verify", &id, "--strict"]);
+
+    let path = format!(".ai/state/threads/{id}/transcript.jsonl");
+    let record = place.read(&path);
+    let changed: Vec<String> = record
+        .lines()
+        .enumerate()
+        .map(|(n, line)| if n == 6 { line.replacen(':', ": ", 3) } else { line.into() })
+        .collect();
+    place.write(&path, &format!("{}\n", changed.join("\n")));
+    let done = place.rye(&["threads", "verify", &id]);
+    assert_eq!(done.code, Some(1));
+    assert!(done.stdout.contains(&format!("{id}: damaged")), "{}", done.stdout);
+    assert!(done.stdout.contains(&format!("  {path}:7: ")), "{}", done.stdout);
+    let (code, found) = place.json(&["threads", "verify", &id]);
+    let fault = &found["threads"][0]["faults"][0];
+    assert_eq!((code, &fault["file"], &fault["line"]), (Some(1), &json!(path), &json!(7)));
+
+    place.write(&path, &record);
+    let snapshot = format!(".ai/state/threads/{id}/thread.json");
+    place.write(&snapshot, &place.read(&snapshot).replace("rye.execute.tool", "rye.execute.*"));
+    let done = place.rye(&["threads", "verify"]);
+    assert_eq!(done.code, Some(1));
+    assert!(done.stdout.contains(&format!("  {snapshot}: the signature was not made with the key")), "{}", done.stdout);
+    assert_eq!(place.rye(&["threads", "verify", "nobody-1"]).code, Some(2));
+}
+
+#[test]
+fn without_a_key_a_run_says_so_and_nothing_is_proved() {
+    let place = Place::example("hello");
+    std::fs::remove_dir_all(place.user().join(".ai/keys")).unwrap();
+    let done = place.rye(&["run", "hello"]);
+    assert!(done.stderr.contains("you have no key: the thread is signed with one that ends"), "{}", done.stderr);
+    let done = place.rye(&["threads", "verify"]);
+    assert_eq!(done.code, Some(0), "{}", done.stdout);
+    assert!(done.stdout.contains(": unproven ("), "{}", done.stdout);
+    assert!(done.stderr.contains("nobody can vouch for it now"), "{}", done.stderr);
+    assert_eq!(place.rye(&["threads", "verify", "--strict"]).code, Some(1));
+}
+
+#[test]
+fn what_a_thread_said_is_found_later_and_check_leaves_it_alone() {
+    let place = Place::example("hello");
+    let before = place.rye(&["check"]);
+    let id = ran(&place);
+    let item = format!("agent/threads/hello/{id}");
+    let found = place.fine(&["fetch", "knowledge", "--query", "Untrusted"]);
+    assert!(found.contains(&item), "{found}");
+    let text = place.fine(&["fetch", "knowledge", &item]);
+    assert!(text.contains("> Untrusted: this quotes") && text.contains("## Conversation"), "{text}");
+    let after = place.rye(&["check"]);
+    assert_eq!((before.code, before.stderr), (after.code, after.stderr));
+    // Taken out of the record's own folder, it is the project's: signed, and not to be changed.
+    let path = format!(".ai/knowledge/{item}.md");
+    place.write(&path, &place.read(&path).replace("Untrusted", "Trusted"));
+    assert_ne!(place.rye(&["fetch", "knowledge", &item]).code, Some(0));
+}

@@ -1,0 +1,150 @@
+//! What a thread writes for readers (`engine.md` 4): `thread.json`, `capabilities.md`, the knowledge export. Outputs, never
+//! inputs and never synced; that one cannot be written is no reason to stop the thread.
+
+mod capabilities;
+mod export;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rye_compiler::plan::{Grant, Plan};
+use serde_json::{Map, Value, json};
+
+use crate::driver::{Paper, Thread};
+use crate::engine::Inner;
+use crate::event::Ended;
+use crate::store::StoreError;
+use crate::store::thread_files::{exact, write_capabilities, write_export, write_snapshot};
+use crate::thread::{PrintedCost, Status, dollars};
+use crate::thread_id::ThreadId;
+
+/// Lists that are kept: threads of one plan share theirs.
+const KEPT: usize = 16;
+
+/// What `capabilities.md` says of plans that threads of this process have.
+#[derive(Debug, Default)]
+pub(crate) struct Papers {
+    lists: Mutex<VecDeque<Arc<List>>>,
+}
+
+#[derive(Debug)]
+struct List {
+    plan_id: String,
+    grants: Vec<Vec<Grant>>,
+    text: String,
+}
+
+impl Papers {
+    fn list(&self, plan: &Plan, plan_id: &str, grants: &[Vec<Grant>], project: &std::path::Path) -> Arc<List> {
+        let known = |lists: &VecDeque<Arc<List>>| {
+            lists.iter().find(|list| list.plan_id == plan_id && list.grants == grants).map(Arc::clone)
+        };
+        if let Some(list) = known(&self.lists.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return list;
+        }
+        let text = capabilities::text(plan, grants, &capabilities::ignored(plan, project));
+        let list = Arc::new(List { plan_id: plan_id.to_owned(), grants: grants.to_vec(), text });
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        lists.truncate(KEPT - 1);
+        lists.push_front(Arc::clone(&list));
+        list
+    }
+}
+
+impl Inner {
+    /// Writes `thread.json` and `capabilities.md` of a thread that begins or goes on.
+    pub(crate) async fn announce(self: &Arc<Self>, thread: &Thread) {
+        let fields = self.snapshot_of(thread, None);
+        let (engine, id, plan) = (Arc::clone(self), thread.id.clone(), Arc::clone(&thread.plan));
+        let plan_id = thread.state.plan_id.clone();
+        let grants = thread.state.launch.as_deref().map(|launch| launch.grants.clone()).unwrap_or_default();
+        let now = self.clock.now();
+        self.written(&thread.id, "thread.json", move || {
+            write_snapshot(&*engine.disk, &id, &fields, Some(&|bytes: &[u8]| engine.sealer.mark(bytes)))?;
+            let list = engine.papers.list(&plan, &plan_id, &grants, &engine.project);
+            let text = capabilities::headed(&id, &plan_id, &list.text);
+            write_capabilities(&*engine.disk, &id, &engine.sealer.file(&text, &time(now)))
+        })
+        .await;
+    }
+
+    /// Writes `thread.json` of a thread that is over, and what `rye fetch` finds of it. That is signed with a key that
+    /// lasts, or not at all: a signed file that nobody can verify would be no item.
+    pub(crate) async fn publish(self: &Arc<Self>, thread: &Thread, ended: &Ended, paper: Paper) {
+        let now = self.clock.now();
+        let export = matches!(paper, Paper::Export | Paper::Both).then(|| export::text(thread, ended, &time(now)));
+        let fields = matches!(paper, Paper::Snapshot | Paper::Both).then(|| self.snapshot_of(thread, Some(ended)));
+        let (engine, id, directive) = (Arc::clone(self), thread.id.clone(), thread.plan.directive.clone());
+        self.written(&thread.id, "what a thread leaves", move || {
+            let mut written = Ok(());
+            if let Some(text) = export {
+                let bytes = match engine.sealer.instead() {
+                    None => engine.sealer.file(&text, &time(now)),
+                    Some(_) => text.into_bytes(),
+                };
+                written = write_export(&*engine.disk, &directive, &id, &bytes).map(drop);
+            }
+            // One that cannot be written does not keep the other from its place.
+            let sign = |bytes: &[u8]| engine.sealer.mark(bytes);
+            fields.map_or(Ok(()), |fields| write_snapshot(&*engine.disk, &id, &fields, Some(&sign))).and(written)
+        })
+        .await;
+    }
+
+    async fn written(
+        &self,
+        thread: &ThreadId,
+        what: &'static str,
+        write: impl FnOnce() -> Result<(), StoreError> + Send + 'static,
+    ) {
+        match tokio::task::spawn_blocking(write).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%thread, %error, "{what} cannot be written"),
+            Err(error) => tracing::warn!(%thread, %error, "{what} was not written"),
+        }
+    }
+
+    /// The fields of `thread.json`.
+    fn snapshot_of(&self, thread: &Thread, ended: Option<&Ended>) -> Map<String, Value> {
+        let state = &thread.state;
+        let launch = state.launch.as_deref();
+        let status = ended.map_or(Status::Running, |ended| ended.status);
+        let own = launch.and_then(|launch| launch.grants.first());
+        let capabilities: Vec<&str> = own.into_iter().flatten().map(|grant| grant.pattern.as_str()).collect();
+        let limits = &state.limits;
+        let head = thread.journal.head().map(|(events, hash)| json!({"events": events, "h": hash.to_string()}));
+        let fields = json!({
+            "thread_id": thread.id.as_str(),
+            "directive": thread.plan.directive.as_str(),
+            "status": status.word(),
+            "created_at": time(state.clock.began),
+            "updated_at": time(self.clock.now()),
+            "model": state.model(&thread.plan).id,
+            "limits": {
+                "turns": limits.turns, "tokens": limits.tokens, "spend": dollars(limits.spend),
+                "spawns": limits.spawns, "depth": limits.depth, "duration_seconds": limits.duration_seconds,
+            },
+            "capabilities": capabilities,
+            "parent": launch.and_then(|launch| launch.parent.as_ref()).map(|parent| parent.thread_id.clone()),
+            "plan_id": state.plan_id,
+            "transcript": head,
+            "version": VERSION,
+        });
+        let mut fields = if let Value::Object(map) = exact(&fields) { map } else { Map::new() };
+        if let Some(ended) = ended {
+            let cost = serde_json::to_value(PrintedCost::from(ended.cost)).unwrap_or(Value::Null);
+            fields.insert("cost".into(), exact(&cost));
+            let outputs = ended.outputs.clone().map_or(Value::Null, Value::Object);
+            fields.insert("outputs".into(), exact(&outputs));
+        }
+        fields
+    }
+}
+
+/// The format of `thread.json` that this version writes, and the newest it reads.
+pub(crate) const VERSION: u64 = 1;
+
+/// Milliseconds since 1970 as RFC 3339.
+fn time(ms: i64) -> String {
+    jiff::Timestamp::from_millisecond(ms).map(|t| t.to_string()).unwrap_or_default()
+}

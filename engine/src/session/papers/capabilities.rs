@@ -1,0 +1,113 @@
+//! The text of `capabilities.md`: the sets that must all allow an action as trees, and the tools as the model is given them.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::Duration;
+
+use rye_compiler::plan::{Grant, Plan};
+use rye_compiler::semantics::glob::Glob;
+use rye_compiler::world::{ItemKind, Space};
+use rye_grammar::ItemId;
+
+use crate::thread_id::ThreadId;
+use crate::tool::confine::Project;
+use crate::tool::confine::walk::{Dotfiles, Ended};
+use crate::tool::stop::Stop;
+
+/// Longer looks at ignore files are given up: the list is then as if there were none.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The file of one thread of a plan.
+pub(super) fn headed(thread: &ThreadId, plan_id: &str, text: &str) -> String {
+    format!("---\nthread_id: {thread}\nplan_id: {plan_id}\n---\n\n# What `{thread}` may do\n\n{text}")
+}
+
+/// What is the same for every thread of a plan with these grants.
+pub(super) fn text(plan: &Plan, grants: &[Vec<Grant>], ignored: &BTreeSet<ItemId>) -> String {
+    let mut text = String::new();
+    // Writing into a text does not fail.
+    let out = &mut text;
+    for (n, set) in grants.iter().enumerate() {
+        let whose = if n == 0 { "Its own capabilities" } else { "Those of the thread above, which must allow it too" };
+        _ = writeln!(out, "## {whose}\n");
+        if set.is_empty() {
+            _ = writeln!(out, "None: every action is denied.");
+        }
+        tree(out, plan, set, ignored);
+        out.push('\n');
+    }
+    _ = writeln!(out, "## Tools\n");
+    for tool in &plan.palette {
+        let item = tool.item_id.as_ref().map(|id| format!(" (`{id}`)")).unwrap_or_default();
+        let schema = serde_json::to_string_pretty(&tool.schema).unwrap_or_default();
+        _ = writeln!(out, "### `{}`{item}\n\n{}\n\n```json\n{schema}\n```\n", tool.name, tool.description.trim());
+    }
+    if !plan.dropped_tools.is_empty() {
+        _ = writeln!(out, "## Reachable through `rye_execute` alone\n");
+        for tool in &plan.dropped_tools {
+            _ = writeln!(out, "- `{}`: {}", tool.item_id, tool.because);
+        }
+    }
+    text
+}
+
+/// A set by primary, kind and pattern, with the tools that each pattern reaches below it.
+fn tree(out: &mut String, plan: &Plan, set: &[Grant], ignored: &BTreeSet<ItemId>) {
+    let named = plan.palette.iter().filter_map(|tool| tool.item_id.as_ref());
+    let mut tools: Vec<&ItemId> = named.chain(plan.dropped_tools.iter().map(|tool| &tool.item_id)).collect();
+    tools.retain(|id| !ignored.contains(*id));
+    tools.sort();
+    tools.dedup();
+    let mut grants: Vec<&Grant> = set.iter().collect();
+    grants.sort_by(|a, b| a.pattern.cmp(&b.pattern));
+    let mut above: Vec<&str> = Vec::new();
+    for grant in grants {
+        let pattern = grant.pattern.strip_prefix("rye.").unwrap_or(&grant.pattern);
+        let parts: Vec<&str> = pattern.splitn(3, '.').collect();
+        let same = parts.iter().zip(&above).take_while(|(a, b)| a == b).count();
+        for (depth, part) in parts.iter().enumerate().skip(same.min(parts.len().saturating_sub(1))) {
+            _ = write!(out, "{}- `{part}`", "  ".repeat(depth));
+            if depth + 1 == parts.len() {
+                for (need, list) in [("net", &grant.net), ("write", &grant.write)] {
+                    if !list.is_empty() {
+                        _ = write!(out, ", {need}: {}", list.join(" "));
+                    }
+                }
+            }
+            out.push('\n');
+        }
+        let glob = Glob::new(grant.pattern.as_str());
+        for id in &tools {
+            if glob.matches(&format!("rye.execute.tool.{}", id.as_str().replace('/', "."))) {
+                _ = writeln!(out, "{}- {id}", "  ".repeat(parts.len()));
+            }
+        }
+        above = parts;
+    }
+}
+
+/// Tools of the project that its ignore files name: nobody's own work, and no part of the tree.
+pub(super) fn ignored(plan: &Plan, project: &Path) -> BTreeSet<ItemId> {
+    let own = |kind: ItemKind, space: Option<Space>| kind == ItemKind::Tool && space == Some(Space::Project);
+    let read = plan.manifest.iter().filter(|read| own(read.kind, read.space) && read.sha256.is_some());
+    let mut left: BTreeSet<ItemId> = read.filter_map(|read| ItemId::parse(&read.id).ok()).collect();
+    if left.is_empty() {
+        return left;
+    }
+    let Ok(project) = Project::open(project, Vec::new()) else { return BTreeSet::new() };
+    let Ok(place) = project.locate(ItemKind::Tool.folder().trim_end_matches('/')) else { return BTreeSet::new() };
+    let Ok(folder) = project.folder(&place) else { return BTreeSet::new() };
+    let (stop, _waiting) = Stop::after(PATIENCE);
+    let walked = project.walk(&place.path, folder, Dotfiles::Visit, &stop, &mut |seen| {
+        if let Some((_, id)) = ItemKind::of_path(&seen.path.to_string()) {
+            left.remove(&id);
+        }
+        if left.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    match walked {
+        Ok(Ended::Complete) => left,
+        Ok(Ended::Enough | Ended::CutShort) | Err(_) => BTreeSet::new(),
+    }
+}

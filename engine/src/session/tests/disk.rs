@@ -1,0 +1,166 @@
+//! A disk that is full at any moment of a run, and a clock that goes back: nothing acknowledged is lost, nothing is paid twice.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use serde_json::json;
+
+use super::{Always, Lab, calls, names, permit, say, thread};
+use crate::clock::Clock;
+use crate::engine::{Engine, EngineError, EngineOptions, Launch};
+use crate::event::EventBody;
+use crate::provider::BoxFuture;
+use crate::store::disk::{Fault, SimulatedDisk, Survival};
+use crate::store::{Disk, StoreError};
+use crate::thread::{RunResult, Status};
+use crate::thread_id::ThreadId;
+use crate::trust::Trust;
+
+fn lab(disk: Option<Arc<dyn Disk>>) -> Lab {
+    let mut lab = Lab::new(|request| {
+        Ok(match request.cue.turn.unwrap() {
+            0 | 1 => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
+            _ => say("the end"),
+        })
+    });
+    lab.write("a.txt", "content\n");
+    lab.directive("reads", &permit(&["rye.file-system.read"]), "");
+    lab.disk = disk;
+    lab
+}
+
+fn open(lab: &Lab, clock: Arc<dyn Clock>) -> Result<Engine, EngineError> {
+    let mut options = EngineOptions::trusting(&lab.path(), None, lab.system.clone(), Trust::Everything).unwrap();
+    options.providers = Arc::new(Always(Arc::clone(&lab.model)));
+    options.clock = clock;
+    options.disk.clone_from(&lab.disk);
+    Engine::open(&lab.path(), options)
+}
+
+fn settled(result: &RunResult) -> Option<String> {
+    let error = result.error.as_ref()?;
+    (error.code == "engine_failed").then(|| error.message.clone())
+}
+
+/// One process: the thread from its beginning or from where it stood; why it could not go on, if so.
+async fn process(lab: &Lab, known: &mut Option<ThreadId>) -> Result<RunResult, String> {
+    let words = |error: &dyn std::error::Error| error.to_string();
+    let engine = open(lab, Arc::new(Back::never())).map_err(|error| words(&error))?;
+    let fresh = || async {
+        let handle = engine.start(&lab.compile("reads"), Launch::default()).await;
+        handle.map_err(|error| words(&error))
+    };
+    let handle = match &*known {
+        None => fresh().await?,
+        Some(id) => match engine.recover(id).await {
+            Err(EngineError::Over { .. }) => return Ok(engine.threads().result(id).unwrap().unwrap()),
+            // It never began: nothing was promised.
+            Err(EngineError::NeverBegan { .. } | EngineError::Store(StoreError::UnknownThread { .. })) => {
+                fresh().await?
+            }
+            other => other.map_err(|error| words(&error))?,
+        },
+    };
+    *known = Some(handle.thread_id.clone());
+    let result = handle.join().await;
+    settled(&result).map_or(Ok(result), Err)
+}
+
+#[tokio::test]
+async fn a_disk_that_is_full_stops_the_thread_in_words_and_it_goes_on_when_there_is_room() {
+    let whole = Arc::new(SimulatedDisk::new());
+    process(&lab(Some(Arc::clone(&whole) as Arc<dyn Disk>)), &mut None).await.unwrap();
+    let mut stopped = 0;
+    for at in (0..whole.operations()).step_by(4) {
+        let disk = Arc::new(SimulatedDisk::new());
+        let lab = lab(Some(Arc::clone(&disk) as Arc<dyn Disk>));
+        let mut known = None;
+        disk.fail_at(at, Fault::Full);
+        match process(&lab, &mut known).await {
+            Err(why) => {
+                stopped += 1;
+                assert!(why.contains("no space left"), "full at {at}: {why}");
+            }
+            // What did not fit were papers, which no thread stops for.
+            Ok(result) => assert_eq!(result.status, Status::Completed, "full at {at}"),
+        }
+        disk.restart(Survival::All);
+        let result = process(&lab, &mut known).await.unwrap_or_else(|why| panic!("full at {at}, then room: {why}"));
+        assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("the end")), "full at {at}");
+        let engine = open(&lab, Arc::new(Back::never())).unwrap();
+        let events = engine.threads().transcript(&thread(&result)).unwrap();
+        let count = |name: &str| names(&events).iter().filter(|n| **n == name).count();
+        assert_eq!((count("cognition_out"), count("tool_call_result"), count("ended")), (3, 2, 1), "full at {at}");
+    }
+    assert!(stopped > 5, "{stopped}");
+}
+
+#[tokio::test]
+async fn a_registry_is_rebuilt_from_what_lies_in_objects_too() {
+    let long = "x".repeat(300_000);
+    let lab = Lab::new(move |_| Ok(say(&long)));
+    lab.directive("reads", "", "");
+    let result = lab.run(&lab.engine(), "reads").await;
+    let real: Arc<dyn Disk> = Arc::new(crate::store::RealDisk::open(&lab.path()).unwrap());
+    let repaired = crate::store::registry::repair(&real).unwrap();
+    assert_eq!((repaired.threads, repaired.unreadable.len()), (1, 0), "{repaired:?}");
+    let row = lab.engine().threads().show(&thread(&result)).unwrap().unwrap().row;
+    assert_eq!((row.status, row.cost.turns), (Status::Completed, 1));
+}
+
+/// A clock that goes a second forward with every look, and once an hour back.
+struct Back {
+    now: AtomicI64,
+    looks: AtomicU64,
+    /// The look at which it goes back.
+    at: u64,
+}
+
+impl Back {
+    fn at(at: u64) -> Self {
+        Self { now: AtomicI64::new(1_700_000_000_000), looks: AtomicU64::new(0), at }
+    }
+
+    fn never() -> Self {
+        Self::at(u64::MAX)
+    }
+}
+
+impl Clock for Back {
+    fn now(&self) -> i64 {
+        let step = if self.looks.fetch_add(1, Ordering::Relaxed) == self.at { -3_600_000 } else { 1000 };
+        self.now.fetch_add(step, Ordering::Relaxed) + step
+    }
+
+    fn sleep_until(&self, until: i64) -> BoxFuture<'_, ()> {
+        self.now.fetch_max(until, Ordering::Relaxed);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_goes_back_costs_no_thread_its_time_or_its_order() {
+    let lab = lab(None);
+    let mut back = 0;
+    for at in 0..24 {
+        let engine = open(&lab, Arc::new(Back::at(at))).unwrap();
+        let result = lab.run(&engine, "reads").await;
+        assert_eq!(
+            (result.status, result.result.as_deref()),
+            (Status::Completed, Some("the end")),
+            "back at look {at}"
+        );
+        let events = engine.threads().transcript(&thread(&result)).unwrap();
+        back += usize::from(events.windows(2).any(|two| two[1].ts < two[0].ts));
+        for (n, event) in events.iter().enumerate() {
+            assert_eq!(event.seq, n as u64, "back at look {at}");
+        }
+        let durations =
+            events.iter().filter_map(|e| if let EventBody::ToolCallResult(r) = &e.body { Some(r) } else { None });
+        assert!(durations.into_iter().all(|r| r.duration_ms < 600_000), "back at look {at}");
+        // Two threads of one directive have two names, whatever the clock says.
+        let listed = engine.threads().list().unwrap();
+        assert_eq!(listed.len(), usize::try_from(at).unwrap() + 1);
+    }
+    assert!(back > 0, "it went back within a thread");
+}

@@ -1,0 +1,304 @@
+//! Every status, header and cut of `engine.md` 3, from a real server on loopback, and the event that shows what was done.
+
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rye_compiler::plan::PlannedModel;
+use serde_json::Value;
+
+use super::{Lab, say, thread};
+use crate::clock::JumpingClock;
+use crate::engine::{Engine, EngineOptions, Providers};
+use crate::event::{AttemptFailed, Event, EventBody};
+use crate::provider::settings::{KeyHeader, MaxTokensField, Timeouts};
+use crate::provider::wire::fake::{Fake, Move, chunk, chunked, head, last_chunk, send};
+use crate::provider::{CallError, FailedStage, Provider, ProviderSettings, Secret, Wire, connect};
+use crate::retry::Draw;
+use crate::thread::{RunResult, Status};
+use crate::trust::Trust;
+
+const STREAM: &str = include_str!("../../../fixtures/streams/anthropic-text.sse");
+const SAID: &str = "Grüße, world 🌍";
+/// What the test's clock begins with: 14 November 2023, 22:13:20.
+const NOW: i64 = 1_700_000_000_000;
+
+/// A server whose place changes between threads.
+struct Movable(Arc<Mutex<String>>);
+
+impl Providers for Movable {
+    fn connect(&self, _: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
+        connect(&ProviderSettings {
+            id: "test".to_owned(),
+            wire: Wire::Anthropic,
+            base_url: self.0.lock().unwrap().clone(),
+            key: Some(Secret::new("sk-test-0123456789")),
+            key_env: Some("TEST_API_KEY".to_owned()),
+            key_header: KeyHeader::Named("x-api-key".to_owned()),
+            max_tokens_field: MaxTokensField::MaxTokens,
+            encrypted_reasoning: true,
+            script: None,
+            timeouts: Timeouts { answer: Duration::from_millis(1500), idle: Duration::from_millis(1500) },
+        })
+    }
+}
+
+struct Field {
+    lab: Lab,
+    engine: Engine,
+    url: Arc<Mutex<String>>,
+}
+
+impl Field {
+    fn new(prepare: impl FnOnce(&Lab)) -> Self {
+        let lab = Lab::new(|_| Ok(say("nobody asks")));
+        lab.directive("asks", "<limits duration_seconds=\"600\"/>", "");
+        prepare(&lab);
+        let url = Arc::new(Mutex::new(String::new()));
+        let mut options = EngineOptions::trusting(&lab.path(), None, lab.system.clone(), Trust::Everything).unwrap();
+        options.providers = Arc::new(Movable(Arc::clone(&url)));
+        options.clock = Arc::new(JumpingClock::starting_at(NOW));
+        let engine = Engine::open(&lab.path(), options).unwrap();
+        Self { lab, engine, url }
+    }
+
+    /// A thread whose server does this, connection by connection.
+    async fn run(&self, scripts: Vec<Vec<Move>>) -> (RunResult, Vec<Event>) {
+        let server = Fake::start_each(scripts);
+        self.run_at(&server.url).await
+    }
+
+    async fn run_at(&self, url: &str) -> (RunResult, Vec<Event>) {
+        url.clone_into(&mut self.url.lock().unwrap());
+        let result = self.lab.run(&self.engine, "asks").await;
+        let events = self.engine.threads().transcript(&thread(&result)).unwrap();
+        (result, events)
+    }
+}
+
+fn failures(events: &[Event]) -> Vec<&AttemptFailed> {
+    let failed = |e: &'_ Event| matches!(e.body, EventBody::AttemptFailed(_));
+    let bodies = events.iter().filter(|e| failed(e));
+    bodies.map(|e| if let EventBody::AttemptFailed(failed) = &e.body { &**failed } else { unreachable!() }).collect()
+}
+
+fn well() -> Vec<Move> {
+    vec![chunked(), chunk(STREAM.as_bytes()), last_chunk()]
+}
+
+/// An answer of a status, with an error body of this code.
+fn status(status: u16, headers: &str, code: &str) -> Vec<Move> {
+    let body = format!(r#"{{"error":{{"type":"some_error","code":"{code}","message":"the server's own words"}}}}"#);
+    vec![head(&format!("{status} Said"), "application/json", headers), send(body)]
+}
+
+/// A stream that ends with an error of this type.
+fn told(kind: &str) -> Vec<Move> {
+    let event = format!(
+        "event: error\ndata: {{\"type\":\"error\",\"error\":{{\"type\":\"{kind}\",\"message\":\"told\"}}}}\n\n"
+    );
+    vec![chunked(), chunk(event.as_bytes()), last_chunk()]
+}
+
+/// What is expected of the first attempt's failure.
+struct Row {
+    what: String,
+    moves: Vec<Move>,
+    stage: FailedStage,
+    class: &'static str,
+    category: &'static str,
+    /// The server had said what the attempt costs before it failed.
+    counted: bool,
+}
+
+impl Row {
+    fn new(what: impl Into<String>, moves: Vec<Move>, stage: FailedStage, class: (&'static str, &'static str)) -> Self {
+        Self { what: what.into(), moves, stage, class: class.0, category: class.1, counted: false }
+    }
+
+    fn counted(self) -> Self {
+        Self { counted: true, ..self }
+    }
+}
+
+const RATE: (&str, &str) = ("rate_limited", "rate_limited");
+const CONFLICT: (&str, &str) = ("request_conflict", "transient");
+const SERVER: (&str, &str) = ("server_error", "transient");
+const OVER: (&str, &str) = ("overloaded", "transient");
+const NEVER: (&str, &str) = ("not_supported", "permanent");
+const QUOTA: (&str, &str) = ("quota_exceeded", "permanent");
+const AUTH: (&str, &str) = ("authentication", "permanent");
+const WRONG: (&str, &str) = ("invalid_request", "permanent");
+const LOST: (&str, &str) = ("connection_lost", "transient");
+
+fn rows() -> Vec<Row> {
+    let mut rows = Vec::new();
+    let statuses = [
+        (408, CONFLICT),
+        (409, CONFLICT),
+        (425, CONFLICT),
+        (429, RATE),
+        (500, SERVER),
+        (502, SERVER),
+        (503, SERVER),
+        (504, SERVER),
+        (507, SERVER),
+        (529, OVER),
+        (599, SERVER),
+        (501, NEVER),
+        (505, NEVER),
+        (511, NEVER),
+        (400, WRONG),
+        (401, AUTH),
+        (402, QUOTA),
+        (403, AUTH),
+        (404, WRONG),
+        (413, WRONG),
+        (422, WRONG),
+    ];
+    for (code, class) in statuses {
+        rows.push(Row::new(code.to_string(), status(code, "", "x"), FailedStage::Status, class));
+        let quota = status(code, "", "insufficient_quota");
+        rows.push(Row::new(format!("{code} with a quota code"), quota, FailedStage::Status, QUOTA));
+        let key = status(code, "", "invalid_api_key");
+        rows.push(Row::new(format!("{code} with a key's code"), key, FailedStage::Status, AUTH));
+    }
+    for (kind, class) in [
+        ("overloaded_error", OVER),
+        ("rate_limit_error", RATE),
+        ("timeout_error", ("timeout", "transient")),
+        ("api_error", ("stream_error", "transient")),
+        ("insufficient_quota", QUOTA),
+        ("billing_error", QUOTA),
+        ("authentication_error", AUTH),
+        ("permission_error", AUTH),
+    ] {
+        rows.push(Row::new(format!("an error event `{kind}`"), told(kind), FailedStage::StreamError, class));
+    }
+    let cut = STREAM.find("event: message_delta").unwrap();
+    let early = vec![chunked(), chunk(&STREAM.as_bytes()[..cut]), last_chunk()];
+    let truncated = ("truncated", "transient");
+    rows.push(Row::new("a stream without its final event", early, FailedStage::Truncated, truncated).counted());
+    let nothing = vec![chunked(), last_chunk()];
+    rows.push(Row::new("a stream without any event", nothing, FailedStage::Truncated, truncated));
+    let torn = vec![chunked(), send(format!("ffff\r\n{}", &STREAM[..cut]))];
+    rows.push(Row::new("a connection cut within a piece", torn, FailedStage::Truncated, truncated).counted());
+    rows.push(Row::new("a connection closed before an answer", Vec::new(), FailedStage::Connect, LOST));
+    rows.push(Row::new("a connection that is reset", vec![Move::Reset], FailedStage::Connect, LOST));
+    let timeout = ("timeout", "transient");
+    rows.push(Row::new("no answer", vec![Move::Pause(3000)], FailedStage::Timeout, timeout));
+    let silent = vec![chunked(), chunk(&STREAM.as_bytes()[..cut]), Move::Pause(3000)];
+    rows.push(Row::new("a stream that falls silent", silent, FailedStage::Timeout, timeout).counted());
+    rows
+}
+
+#[tokio::test]
+async fn each_failure_is_classed_recorded_and_tried_again_or_not() {
+    let field = Field::new(|_| {});
+    for row in rows() {
+        let (what, retried) = (&row.what, row.category != "permanent");
+        let (result, events) = field.run(vec![row.moves, well()]).await;
+        let failed = failures(&events);
+        assert_eq!(failed.len(), 1, "{what}: {failed:?}");
+        let first = failed[0];
+        assert_eq!((first.turn, first.attempt, first.error.stage), (1, 0, row.stage), "{what}: {first:?}");
+        let class = &first.classification;
+        let judged = (class.name.as_str(), class.category.as_str(), class.retryable);
+        assert_eq!(judged, (row.class, row.category, retried), "{what}: {first:?}");
+        assert_eq!(first.retry_delay_ms.is_some(), retried, "{what}");
+        if retried {
+            assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some(SAID)), "{what}");
+            assert_eq!(result.cost.turns, 1, "{what}: a failed attempt is no turn");
+        } else {
+            let code = result.error.as_ref().map(|error| error.code.as_str());
+            assert_eq!((result.status, code), (Status::Error, Some(row.class)), "{what}");
+            assert_eq!(result.result, None, "{what}: the text of a failed attempt is no answer");
+        }
+        // Every attempt is settled; one that had been counted before it was cut costs what was counted.
+        let settled: Vec<_> =
+            events.iter().filter_map(|e| if let EventBody::Settled(s) = &e.body { Some(s) } else { None }).collect();
+        assert_eq!(settled.len(), 1 + usize::from(retried), "{what}");
+        assert_eq!(settled[0].usage.input > 0, row.counted, "{what}: {:?}", settled[0]);
+    }
+}
+
+#[tokio::test]
+async fn a_wait_that_the_server_asks_for_wins_in_all_its_spellings() {
+    let field = Field::new(|_| {});
+    // Dates are read against the clock, which moves a little with every look.
+    let table: [(&str, std::ops::RangeInclusive<u64>); 9] = [
+        ("retry-after-ms: 1500\r\n", 1500..=1500),
+        ("retry-after-ms: 1500\r\nretry-after: 7\r\n", 1500..=1500),
+        ("retry-after: 2\r\n", 2000..=2000),
+        ("retry-after: 0.25\r\n", 250..=250),
+        ("retry-after: 0\r\n", 0..=0),
+        ("retry-after: 90\r\n", 90_000..=90_000),
+        ("retry-after: DATE\r\n", 28_000..=30_000),
+        ("retry-after: Tue, 14 Nov 2023 20:00:00 GMT\r\n", 0..=0),
+        // No longer than the thread has left of its 600 seconds.
+        ("retry-after: 99999999\r\n", 590_000..=600_000),
+    ];
+    for (headers, expected) in table {
+        let later = (crate::clock::Clock::now(&*field.engine.inner.clock) + 30_000) / 1000;
+        let date = jiff::Timestamp::from_second(later).unwrap().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        let (_, events) = field.run(vec![status(429, &headers.replace("DATE", &date), "x"), well()]).await;
+        let delay = failures(&events)[0].retry_delay_ms.unwrap();
+        assert!(expected.contains(&delay), "{headers:?}: {delay}");
+        // The next attempt was made when the wait was over, and not before.
+        let failed = events.iter().find(|e| matches!(e.body, EventBody::AttemptFailed(_))).unwrap();
+        let again = events.iter().rfind(|e| matches!(e.body, EventBody::AttemptIntended(_)));
+        if delay < 590_000 {
+            assert!(u64::try_from(again.unwrap().ts - failed.ts).unwrap() >= delay, "{headers:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_a_word_the_wait_grows_and_is_drawn_from_the_recorded_seed() {
+    let field = Field::new(|_| {});
+    let (result, events) = field.run(vec![status(503, "", "x")]).await;
+    assert_eq!((result.status, result.error.unwrap().code.as_str()), (Status::Error, "server_error"));
+    let seed =
+        events.iter().find_map(|e| if let EventBody::Opened(o) = &e.body { Some(o.seed) } else { None }).unwrap();
+    let delays: Vec<Option<u64>> = failures(&events).iter().map(|failed| failed.retry_delay_ms).collect();
+    let drawn: Vec<Option<u64>> = (0..3).map(|n| Some(Draw::new(seed, 1, n).up_to(1000 << (n + 1)))).collect();
+    assert_eq!(delays, [drawn, vec![None]].concat(), "three more attempts, then none");
+}
+
+#[tokio::test]
+async fn when_all_attempts_are_used_up_the_error_hooks_decide() {
+    let hook = "hooks:\n  - id: gives_up\n    event: error\n    condition: 'classification.name == \"overloaded\"'\n    \
+                action: { terminate: { status: error, error: \"we gave up\" } }\n";
+    let field = Field::new(|lab| lab.write(".ai/config/agent/hooks.yaml", hook));
+    let (result, events) = field.run(vec![status(529, "", "x")]).await;
+    assert_eq!(failures(&events).len(), 4);
+    assert_eq!((result.status, result.error.unwrap().message.as_str()), (Status::Error, "we gave up"));
+    let points: Vec<Value> = events
+        .iter()
+        .filter(|e| matches!(e.body, EventBody::HookPoint(_)))
+        .map(|e| serde_json::to_value(&e.body).unwrap())
+        .filter(|point| point["point"] == "error")
+        .collect();
+    assert_eq!(points.len(), 1, "once, when nothing else is left: {points:?}");
+    // Without a hook that answers, the failure is the end.
+    let (result, _) = field.run(vec![status(500, "", "x")]).await;
+    assert_eq!((result.status, result.error.unwrap().code.as_str()), (Status::Error, "server_error"));
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_asked_again_and_then_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let field = Field::new(|_| {});
+    let (result, events) = field.run_at(&url).await;
+    let failed = failures(&events);
+    assert_eq!(failed.len(), 4);
+    for attempt in failed {
+        assert_eq!(
+            (attempt.error.stage, attempt.classification.name.as_str()),
+            (FailedStage::Connect, "connection_lost")
+        );
+    }
+    assert_eq!((result.status, result.error.unwrap().code.as_str()), (Status::Error, "connection_lost"));
+}

@@ -1,0 +1,344 @@
+//! What a thread leaves for readers, what is signed of it, and how each change of it is found out.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::{Lab, calls, say, thread};
+use crate::engine::Engine;
+use crate::event::EventBody;
+use crate::keys::{Identity, Keys, TrustStore};
+use crate::seal::EPHEMERAL;
+use crate::store::prune::prune;
+use crate::store::thread_files::{SIGNATURE, canonical};
+use crate::store::{ObjectId, layout};
+use crate::thread::Status;
+use crate::thread_id::ThreadId;
+use crate::threads::verify::{Verdict, Verified};
+
+/// Two turns with tools, one of which brings back more than a line holds, and a last word.
+fn lab(keys: bool) -> Lab {
+    let mut lab = Lab::new(|request| {
+        Ok(match request.cue.turn.unwrap() {
+            0 => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
+            1 => calls(&[("rye_fetch", json!({"item_type": "knowledge", "item_id": "big"}))]),
+            _ => say("all read: ``` and <b>"),
+        })
+    });
+    lab.write("a.txt", "content\n");
+    lab.write(".ai/knowledge/big.md", &"a line of some length that repeats\n".repeat(3000));
+    let grants = "<execute><tool>rye.file-system.read</tool></execute><fetch><knowledge>big</knowledge></fetch>";
+    lab.directive("reader", &format!("<permissions>{grants}</permissions>"), "");
+    if keys {
+        let keys = Keys::of_user_space(&lab.path().join("home"));
+        keys.load_or_generate().unwrap();
+        lab.keys = Some(keys);
+    }
+    lab
+}
+
+fn trust(lab: &Lab) -> TrustStore {
+    lab.keys.as_ref().map(|keys| keys.trust_store().unwrap()).unwrap_or_default()
+}
+
+async fn ran(lab: &Lab) -> (Engine, ThreadId) {
+    let engine = lab.engine();
+    let result = lab.run(&engine, "reader").await;
+    assert_eq!(result.status, Status::Completed, "{:?}", result.error);
+    (engine, thread(&result))
+}
+
+fn look(lab: &Lab, engine: &Engine, id: &ThreadId) -> Verified {
+    engine.threads().verify(id, &trust(lab)).unwrap()
+}
+
+#[tokio::test]
+async fn a_thread_signs_its_record_and_its_papers() {
+    let lab = lab(true);
+    let (engine, id) = ran(&lab).await;
+    let key = lab.keys.as_ref().unwrap().load().unwrap().unwrap();
+    let read = |path: std::path::PathBuf| fs::read_to_string(lab.path().join(path)).unwrap();
+
+    let events = engine.threads().transcript(&id).unwrap();
+    let sealed: Vec<u64> = events
+        .iter()
+        .filter_map(|e| if let EventBody::Checkpoint(c) = &e.body { Some(c.turn) } else { None })
+        .collect();
+    assert_eq!(sealed, [1, 2, 3], "one a turn");
+    assert!(matches!(events.last().unwrap().body, EventBody::Ended(_)));
+
+    let snapshot: Value = serde_json::from_str(&read(layout::snapshot(&id))).unwrap();
+    assert!(snapshot[SIGNATURE].as_str().unwrap().starts_with(key.key_id()));
+    assert_eq!((&snapshot["status"], &snapshot["cost"]["turns"]), (&json!("completed"), &json!(3)));
+    assert_eq!(snapshot["transcript"]["events"], json!(events.len()));
+    let granted = ["rye.execute.tool.rye.file-system.read", "rye.fetch.knowledge.big"];
+    assert_eq!(snapshot["capabilities"], json!(granted));
+
+    let capabilities = read(layout::capabilities(&id));
+    assert!(capabilities.starts_with("<!-- rye:signed:"), "{capabilities}");
+    for part in ["- `execute`\n  - `tool`\n    - `rye.file-system.read`\n      - rye/file-system/read\n", "\"path\""] {
+        assert!(capabilities.contains(part), "{part}\n{capabilities}");
+    }
+
+    let export = read(layout::export(&"test/reader".parse_id(), &id));
+    let reference = format!("capabilities_ref: .ai/state/threads/{id}/capabilities.md\n");
+    for part in
+        ["<!-- rye:signed:", &reference, "Untrusted", "````\nall read: ``` and <b>\n````", "bytes more; the transcript"]
+    {
+        assert!(export.contains(part), "{part}\n{export}");
+    }
+    assert!(export.len() < 20_000, "{}", export.len());
+
+    let found = look(&lab, &engine, &id);
+    assert_eq!((found.verdict, found.checkpoints), (Verdict::Sound, 3), "{found:?}");
+    assert_eq!((found.vouched, found.signed_by), (found.events, vec![key.key_id().to_owned()]));
+}
+
+#[tokio::test]
+async fn without_a_key_the_process_signs_with_one_of_its_own() {
+    let lab = lab(false);
+    let (engine, id) = ran(&lab).await;
+    assert_eq!(engine.sealer().instead(), Some("you have no key"));
+    let found = look(&lab, &engine, &id);
+    assert_eq!((found.verdict, &found.faults), (Verdict::Unproven, &Vec::new()), "{found:?}");
+    assert!(found.signed_by.iter().all(|name| name.starts_with(EPHEMERAL)) && !found.signed_by.is_empty());
+    // A signature that nobody can check would make it unreadable.
+    let export = fs::read_to_string(lab.path().join(layout::export(&"test/reader".parse_id(), &id))).unwrap();
+    assert!(export.starts_with("---\ntitle: Thread test/reader-"), "{export}");
+    let path = lab.path().join(layout::transcript(&id));
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replacen("\"signature\":\"", "\"signature\":\"A", 1)).unwrap();
+    assert_eq!(look(&lab, &engine, &id).verdict, Verdict::Damaged);
+}
+
+#[tokio::test]
+async fn the_export_is_there_before_the_hooks_of_the_end() {
+    let lab = lab(true);
+    lab.write(
+        ".ai/config/agent/hooks.yaml",
+        "hooks:\n  - id: reads_it\n    event: after_complete\n    action: { primary: execute, item_type: knowledge, \
+         item_id: \"agent/threads/${directive}/${thread_id}\" }\n    grants: [\"rye.execute.knowledge.agent.threads.*\"]\n    \
+         on_failure: fail\n",
+    );
+    let (engine, id) = ran(&lab).await;
+    let events = engine.threads().transcript(&id).unwrap();
+    let hook = events.iter().find_map(|e| if let EventBody::HookPoint(run) = &e.body { Some(run) } else { None });
+    let hook = serde_json::to_value(hook.unwrap()).unwrap();
+    assert!(hook["considered"].to_string().contains("fired"), "{hook}");
+    assert!(!hook.to_string().contains("there is no knowledge"), "{hook}");
+}
+
+#[tokio::test]
+async fn every_changed_byte_of_a_record_is_found() {
+    let lab = lab(true);
+    let (engine, id) = ran(&lab).await;
+    let path = lab.path().join(layout::transcript(&id));
+    let sound = fs::read(&path).unwrap();
+    let lines: Vec<&[u8]> = sound.split_inclusive(|byte| *byte == b'\n').collect();
+    let mut at = 0;
+    for (n, line) in lines.iter().enumerate() {
+        // The beginning, the hash, the middle and the end of each line.
+        for offset in [0, 60, line.len() / 2, line.len() - 2] {
+            let mut changed = sound.clone();
+            changed[at + offset] ^= 1;
+            fs::write(&path, changed).unwrap();
+            let found = look(&lab, &engine, &id);
+            assert_eq!(found.verdict, Verdict::Damaged, "line {} byte {offset}", n + 1);
+            let fault = &found.faults[0];
+            assert_eq!(
+                (fault.file.as_str(), fault.line),
+                (layout::transcript(&id).to_str().unwrap(), Some(n as u64 + 1))
+            );
+        }
+        let mut removed = sound.clone();
+        removed.drain(at..at + line.len());
+        fs::write(&path, removed).unwrap();
+        let found = look(&lab, &engine, &id);
+        assert_eq!(found.faults[0].line, Some(n as u64 + 1), "line {} removed: {found:?}", n + 1);
+        at += line.len();
+    }
+}
+
+/// What is written in an event's place, if anything.
+type Change<'a> = dyn Fn(&EventBody) -> Option<EventBody> + 'a;
+
+#[tokio::test]
+async fn what_is_changed_and_chained_anew_is_found_by_its_signatures() {
+    let lab = lab(true);
+    let (engine, id) = ran(&lab).await;
+    let path = lab.path().join(layout::transcript(&id));
+    let events = engine.threads().transcript(&id).unwrap();
+    let sound = fs::read(&path).unwrap();
+    let stranger = Identity::ephemeral().unwrap();
+    let without = |body: &EventBody| matches!(body, EventBody::Checkpoint(_));
+    let forged: [(&str, &Change<'_>); 3] = [
+        ("the signature was not made with the key", &|body| Some(body.clone())),
+        ("is not trusted", &|body| {
+            let EventBody::Checkpoint(mut checkpoint) = body.clone() else { return Some(body.clone()) };
+            checkpoint.key_id = stranger.key_id().to_owned();
+            Some(EventBody::Checkpoint(checkpoint))
+        }),
+        ("vouches for", &|body| (!without(body)).then(|| body.clone())),
+    ];
+    for (expected, change) in forged {
+        fs::remove_file(&path).unwrap();
+        let disk = std::sync::Arc::clone(engine.disk());
+        let mut transcript = crate::store::Transcript::create(disk, &id).unwrap();
+        for event in &events {
+            let mut body = change(&event.body);
+            if let Some(EventBody::ToolCallResult(result)) = &mut body {
+                result.content.push_str(" and what never was");
+            }
+            if let Some(body) = body {
+                transcript.append(&[body], event.ts).unwrap();
+                transcript.sync().unwrap();
+            }
+        }
+        // The registry would notice the shorter one by itself.
+        let found = crate::threads::Threads::new(std::sync::Arc::clone(engine.disk()), None).verify(&id, &trust(&lab));
+        let found = found.unwrap();
+        assert!(found.faults.iter().any(|fault| fault.reason.contains(expected)), "{expected}: {found:?}");
+    }
+    fs::write(&path, sound).unwrap();
+    assert_eq!(look(&lab, &engine, &id).verdict, Verdict::Sound);
+}
+
+#[tokio::test]
+async fn a_torn_tail_is_no_damage_and_a_shortened_record_is() {
+    let lab = lab(true);
+    let (engine, id) = ran(&lab).await;
+    let path = lab.path().join(layout::transcript(&id));
+    let sound = fs::read(&path).unwrap();
+    fs::write(&path, [sound.as_slice(), b"{\"v\":1,\"seq\":99,\"ts\""].concat()).unwrap();
+    let found = look(&lab, &engine, &id);
+    assert_eq!(found.verdict, Verdict::Sound, "{found:?}");
+    assert!(found.notes.iter().any(|note| note.contains("torn tail")), "{found:?}");
+    let shorter = sound.iter().rposition(|byte| *byte == b'{').unwrap();
+    for cut in [shorter, sound.len() - 1, 0] {
+        fs::write(&path, &sound[..cut]).unwrap();
+        assert_eq!(look(&lab, &engine, &id).verdict, Verdict::Damaged, "{cut}");
+    }
+    fs::remove_file(&path).unwrap();
+    assert!(look(&lab, &engine, &id).faults[0].reason.contains("it is gone"));
+}
+
+#[tokio::test]
+async fn papers_that_were_changed_swapped_or_signed_by_others_are_found() {
+    let lab = lab(true);
+    let (engine, id) = ran(&lab).await;
+    let (_, other) = ran(&lab).await;
+    let stranger = Identity::ephemeral().unwrap();
+    let mine = lab.keys.as_ref().unwrap().load().unwrap().unwrap();
+    let directive = "test/reader".parse_id();
+    let resigned = |bytes: &[u8], by: &Identity, key: &str| {
+        let mut fields: serde_json::Map<String, Value> = serde_json::from_slice(bytes).unwrap();
+        fields.shift_remove(SIGNATURE);
+        fields.insert("status".into(), "error".into());
+        let canonical = canonical("x".as_ref(), &fields).unwrap();
+        fields.insert(SIGNATURE.into(), format!("{key}:{}", by.sign(&canonical)).into());
+        serde_json::to_vec(&fields).unwrap()
+    };
+    let changed = |bytes: &[u8]| [bytes, b" "].concat();
+    let named = |path: std::path::PathBuf| lab.path().join(path);
+    let snapshot = fs::read(named(layout::snapshot(&id))).unwrap();
+    let replaced = String::from_utf8(snapshot.clone()).unwrap().replace("completed", "cancelled").into_bytes();
+    let listed = fs::read(named(layout::capabilities(&id))).unwrap();
+    let export = fs::read(named(layout::export(&directive, &id))).unwrap();
+    let sign = |bytes: &[u8], by: &Identity| by.sign_file(bytes, crate::keys::Comment::Markup, "2026-01-01T00:00:00Z");
+    let cases: Vec<(std::path::PathBuf, Vec<u8>, &str)> = vec![
+        (layout::snapshot(&id), replaced, "was not made with the key"),
+        (layout::snapshot(&id), resigned(&snapshot, &stranger, stranger.key_id()), "is not trusted"),
+        (
+            layout::snapshot(&id),
+            resigned(&snapshot, &stranger, &format!("{EPHEMERAL}{}", stranger.public_text())),
+            "ended",
+        ),
+        (layout::snapshot(&id), resigned(&snapshot, &mine, mine.key_id()), "the record says `completed`"),
+        (layout::snapshot(&id), fs::read(named(layout::snapshot(&other))).unwrap(), "its `thread_id` is"),
+        (layout::snapshot(&id), b"{}\n[".to_vec(), "no JSON object"),
+        (layout::snapshot(&id), b"{\"version\":2}".to_vec(), "a newer `rye` is needed"),
+        (layout::snapshot(&id), b"{\"version\":1}".to_vec(), "its signature is gone"),
+        (layout::capabilities(&id), changed(&listed), "the content is not what was signed"),
+        (layout::capabilities(&id), sign(&listed, &stranger), "is not trusted"),
+        (layout::capabilities(&id), fs::read(named(layout::capabilities(&other))).unwrap(), "that of another thread"),
+        (layout::capabilities(&id), b"everything\n".to_vec(), "its signature line is gone"),
+        (layout::export(&directive, &id), changed(&export), "the content is not what was signed"),
+        (layout::export(&directive, &id), sign(&export, &stranger), "is not trusted"),
+        (layout::export(&directive, &id), b"nothing happened\n".to_vec(), "its signature line is gone"),
+        (
+            layout::export(&directive, &id),
+            fs::read(named(layout::export(&directive, &other))).unwrap(),
+            "that of another thread",
+        ),
+    ];
+    for (path, bytes, expected) in cases {
+        let before = fs::read(named(path.clone())).unwrap();
+        fs::write(named(path.clone()), bytes).unwrap();
+        let found = look(&lab, &engine, &id);
+        assert_eq!(found.verdict, Verdict::Damaged, "{expected}");
+        let fault = found.faults.iter().find(|fault| fault.file == path.to_str().unwrap());
+        assert!(fault.is_some_and(|fault| fault.reason.contains(expected)), "{expected}: {found:?}");
+        fs::write(named(path.clone()), before).unwrap();
+        assert_eq!(look(&lab, &engine, &id).verdict, Verdict::Sound);
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_was_swapped_or_removed_is_found_with_the_line_that_names_it() {
+    let lab = lab(true);
+    let (engine, id) = ran(&lab).await;
+    let events = engine.threads().transcript(&id).unwrap();
+    let named: Vec<(u64, ObjectId)> =
+        events.iter().filter_map(|e| Some((e.seq + 1, ObjectId::parse(e.body.object()?).unwrap()))).collect();
+    assert_eq!(named.len(), 2, "the plan and the large result");
+    for (line, object) in named {
+        let path = lab.path().join(layout::OBJECTS).join(object.as_str());
+        let sound = fs::read(&path).unwrap();
+        for change in [Some(b"something else".to_vec()), None] {
+            match &change {
+                Some(bytes) => fs::write(&path, bytes).unwrap(),
+                None => fs::remove_file(&path).unwrap(),
+            }
+            let found = look(&lab, &engine, &id);
+            let fault = &found.faults[0];
+            assert!(fault.file.ends_with(object.as_str()), "{found:?}");
+            assert!(fault.reason.contains(&format!("line {line} of the transcript names it")), "{found:?}");
+        }
+        fs::write(&path, sound).unwrap();
+    }
+    assert_eq!(look(&lab, &engine, &id).verdict, Verdict::Sound);
+}
+
+#[tokio::test]
+async fn pruning_removes_the_objects_that_no_other_thread_names() {
+    let lab = lab(true);
+    let (one, first) = ran(&lab).await;
+    let (two, second) = ran(&lab).await;
+    let disk: std::sync::Arc<dyn crate::store::Disk> =
+        std::sync::Arc::new(crate::store::RealDisk::open(&lab.path()).unwrap());
+    let objects = || fs::read_dir(lab.path().join(layout::OBJECTS)).unwrap().count();
+    let export = |id: &ThreadId| lab.path().join(layout::export(&"test/reader".parse_id(), id));
+    drop((one, two));
+    assert_eq!((prune(&disk, std::slice::from_ref(&first)).unwrap(), objects()), (0, 2), "the other thread names both");
+    assert!(!export(&first).exists() && export(&second).exists());
+    let busy = lab.engine();
+    assert_eq!(look(&lab, &busy, &second).verdict, Verdict::Sound);
+    let (three, third) = ran(&lab).await;
+    drop(three);
+    assert_eq!((prune(&disk, &[second]).unwrap(), objects()), (0, 2));
+    assert_eq!(prune(&disk, &[third]).unwrap(), 0, "somebody is at work, and may be about to name them");
+    drop(busy);
+    let (four, fourth) = ran(&lab).await;
+    drop(four);
+    assert_eq!((prune(&disk, &[fourth]).unwrap(), objects()), (2, 0));
+}
+
+trait ParseId {
+    fn parse_id(&self) -> rye_grammar::ItemId;
+}
+
+impl ParseId for str {
+    fn parse_id(&self) -> rye_grammar::ItemId {
+        rye_grammar::ItemId::parse(self).unwrap()
+    }
+}

@@ -1,0 +1,261 @@
+//! Whether what lies on disk of a thread is what was written: the chain of its lines, the signatures of its checkpoints, the
+//! objects that events name, and the papers beside the record. Reads alone; what cannot be known is said as such.
+
+mod papers;
+mod signatures;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Threads;
+use crate::driver::journal;
+use crate::event::{Event, EventBody, Head};
+use crate::keys::TrustStore;
+use crate::seal;
+use crate::store::{Disk, ObjectId, Objects, Reading, StoreError, layout, transcript};
+use crate::thread_id::ThreadId;
+use signatures::{Judge, Whose};
+
+/// What a look at one thread came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Verified {
+    pub thread_id: String,
+    pub verdict: Verdict,
+    /// Events of the record.
+    pub events: u64,
+    pub checkpoints: u64,
+    /// How many of the events, from the first, a good signature vouches for.
+    pub vouched: u64,
+    /// The keys of the good signatures.
+    pub signed_by: Vec<String>,
+    pub faults: Vec<Fault>,
+    /// What is no fault and worth knowing.
+    pub notes: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Everything is as it was written, and a trusted key says so of every line.
+    Sound,
+    /// Nothing contradicts anything, but no trusted key vouches for all of it.
+    Unproven,
+    Damaged,
+}
+
+/// Something that is not as it was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Fault {
+    /// Relative to the project.
+    pub file: String,
+    /// From 1, where it is about a line.
+    pub line: Option<u64>,
+    pub reason: String,
+}
+
+/// A look under way.
+struct Look<'t> {
+    disk: &'t dyn Disk,
+    objects: Objects,
+    thread: &'t ThreadId,
+    judge: Judge<'t>,
+    found: Verified,
+}
+
+/// What the record says that the papers must say too.
+struct Story<'e> {
+    reading: &'e Reading,
+    events: &'e [Event],
+    head: Head<'e>,
+}
+
+impl Threads {
+    /// Looks at one thread with the keys whose signatures count.
+    ///
+    /// # Errors
+    /// The disk cannot be read. What is wrong with the thread is in the answer.
+    pub fn verify(&self, thread: &ThreadId, trust: &TrustStore) -> Result<Verified, StoreError> {
+        let found = Verified {
+            thread_id: thread.to_string(),
+            verdict: Verdict::Sound,
+            events: 0,
+            checkpoints: 0,
+            vouched: 0,
+            signed_by: Vec::new(),
+            faults: Vec::new(),
+            notes: Vec::new(),
+        };
+        let (disk, objects) = (&*self.disk, Objects::new(std::sync::Arc::clone(&self.disk)));
+        let mut look = Look { disk, objects, thread, judge: Judge::new(trust), found };
+        let row = self.registry.as_ref().map(|registry| registry.thread(thread)).transpose()?.flatten();
+        look.record(row.as_ref().map_or(0, |row| row.synced))?;
+        Ok(look.end())
+    }
+}
+
+impl Look<'_> {
+    fn record(&mut self, synced: u64) -> Result<(), StoreError> {
+        let path = layout::transcript(self.thread);
+        let reading = match transcript::read(self.disk, self.thread, synced) {
+            Ok(reading) => reading,
+            Err(StoreError::Damaged { line, reason, .. }) => {
+                self.fault(&path, Some(line), reason);
+                return Ok(());
+            }
+            Err(StoreError::UnknownThread { .. }) => {
+                self.fault(&path, None, "it is gone: nothing is left of what happened");
+                return Ok(());
+            }
+            Err(newer @ StoreError::Newer { .. }) => {
+                self.fault(&path, None, newer.to_string());
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some(torn) = &reading.torn {
+            let (bytes, line) = (torn.bytes, torn.line);
+            self.note(format!(
+                "{bytes} bytes from line {line} on were never acknowledged: a torn tail, cut when it goes on"
+            ));
+        }
+        self.found.events = reading.records.len() as u64;
+        let events = self.events(&reading);
+        let story = Story { reading: &reading, events: &events, head: Head::of(&events) };
+        self.checkpoints(&story);
+        self.objects(&story);
+        self.earlier(&story)?;
+        self.papers(&story)
+    }
+
+    /// The events, with the fields that lie in objects. One that cannot be read is a fault of its line.
+    fn events(&mut self, reading: &Reading) -> Vec<Event> {
+        let path = layout::transcript(self.thread);
+        let mut events = Vec::with_capacity(reading.records.len());
+        for record in &reading.records {
+            match journal::whole(record, self.thread, &self.objects) {
+                Ok(event) => events.push(event),
+                Err(error) => self.fault(&path, Some(record.seq + 1), error.to_string()),
+            }
+        }
+        events
+    }
+
+    /// Every checkpoint vouches for the lines before it, every turn that is over has one, and the keys are trusted.
+    fn checkpoints(&mut self, story: &Story<'_>) {
+        let path = layout::transcript(self.thread);
+        let (mut sealed, mut unsealed) = (0, None);
+        for event in story.events {
+            let mut over = None;
+            if let EventBody::Checkpoint(checkpoint) = &event.body {
+                self.found.checkpoints += 1;
+                let at = usize::try_from(event.seq).unwrap_or(usize::MAX).checked_sub(1);
+                let Some(before) = at.and_then(|at| story.reading.records.get(at)) else { continue };
+                let (thread, turn, seq, before) = (self.thread, checkpoint.turn, event.seq, before.hash);
+                sealed = turn;
+                match self.judge.checkpoint(checkpoint, &seal::Place { thread, turn, seq, before }) {
+                    Ok(_) => self.found.vouched = seq,
+                    Err(reason) => self.fault(&path, Some(seq + 1), reason),
+                }
+            } else if let EventBody::AttemptIntended(attempt) = &event.body {
+                over = attempt.turn.checked_sub(1);
+            } else if let EventBody::Ended(ended) = &event.body {
+                over = Some(ended.cost.turns);
+            }
+            if let Some(turn) = over.filter(|turn| *turn > sealed && unsealed.is_none()) {
+                unsealed = Some((event.seq, turn));
+            }
+        }
+        match unsealed {
+            // An earlier version signed nothing; one that signs does so turn by turn.
+            Some((seq, turn)) if self.found.checkpoints > 0 => {
+                self.fault(&path, Some(seq + 1), format!("turn {turn} was over by then, and no checkpoint seals it"));
+            }
+            Some(_) => self.note("no turn is sealed: nobody vouches for the record by itself"),
+            None => {}
+        }
+    }
+
+    /// Every object that an event names is there and has its hash.
+    fn objects(&mut self, story: &Story<'_>) {
+        let mut named: BTreeMap<String, u64> = BTreeMap::new();
+        for event in story.events {
+            if let Some(object) = event.body.object() {
+                named.entry(object.to_owned()).or_insert(event.seq + 1);
+            }
+        }
+        for (object, line) in named {
+            let read = ObjectId::parse(&object).and_then(|id| self.objects.get(&id));
+            if let Err(error) = read {
+                let path = Path::new(layout::OBJECTS).join(&object);
+                let gone =
+                    matches!(&error, StoreError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound);
+                let reason = if gone { "it is gone".to_owned() } else { error.to_string() };
+                self.fault(&path, None, format!("{reason}; line {line} of the transcript names it"));
+            }
+        }
+    }
+
+    /// The thread that this one goes on from is the one it says.
+    fn earlier(&mut self, story: &Story<'_>) -> Result<(), StoreError> {
+        let Some(continues) = story.head.continues else { return Ok(()) };
+        let path = layout::transcript(self.thread);
+        let Ok(earlier) = ThreadId::parse(&continues.thread) else {
+            self.fault(&path, Some(3), format!("it goes on from `{}`, which is no thread", continues.thread));
+            return Ok(());
+        };
+        match transcript::read(self.disk, &earlier, 0) {
+            Ok(reading) => {
+                let at = usize::try_from(continues.at_seq).unwrap_or(usize::MAX);
+                let same = reading.records.get(at).is_some_and(|record| record.hash.to_string() == continues.at_h);
+                if !same {
+                    let line = continues.at_seq + 1;
+                    let reason = format!("it goes on from line {line} of `{earlier}`, and that line is another now");
+                    self.fault(&path, Some(3), reason);
+                }
+            }
+            Err(StoreError::UnknownThread { .. }) => {
+                self.note(format!("`{earlier}`, which it goes on from, is not here any more"));
+            }
+            Err(error @ (StoreError::Damaged { .. } | StoreError::Newer { .. })) => {
+                self.note(format!("what it goes on from cannot be read: {error}"));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn fault(&mut self, file: &Path, line: Option<u64>, reason: impl Into<String>) {
+        self.found.faults.push(Fault { file: file.display().to_string(), line, reason: reason.into() });
+    }
+
+    fn note(&mut self, text: impl Into<String>) {
+        self.found.notes.push(text.into());
+    }
+
+    fn end(mut self) -> Verified {
+        self.found.signed_by = self.judge.names();
+        let whole = self.found.vouched >= self.found.events && self.judge.best() == Some(Whose::Trusted);
+        self.found.verdict = match (self.found.faults.is_empty(), whole) {
+            (false, _) => Verdict::Damaged,
+            (true, true) => Verdict::Sound,
+            (true, false) => Verdict::Unproven,
+        };
+        if self.found.faults.is_empty() && !whole {
+            if self.judge.best() == Some(Whose::Ephemeral) {
+                self.note("signed with a key that ended with its process: nobody can vouch for it now");
+            } else {
+                let (vouched, events) = (self.found.vouched, self.found.events);
+                self.note(format!("signatures vouch for {vouched} of {events} events"));
+            }
+        }
+        self.found
+    }
+}
+
+/// A field of a paper, as text.
+fn field<'v>(fields: &'v serde_json::Map<String, Value>, name: &str) -> Option<&'v str> {
+    fields.get(name).and_then(Value::as_str)
+}

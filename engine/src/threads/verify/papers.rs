@@ -1,0 +1,164 @@
+//! The papers beside the record: `thread.json`, `capabilities.md`, the knowledge export. They are outputs: one that is
+//! missing is worth a note, one that says something else than the record is a fault.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use rye_grammar::ItemId;
+use serde_json::{Map, Value};
+
+use super::signatures::Whose;
+use super::{Look, Story, field};
+use crate::event::{Ended, EventBody};
+use crate::session::papers::VERSION;
+use crate::store::thread_files::{SIGNATURE, canonical, exact};
+use crate::store::{StoreError, layout};
+use crate::thread::{PrintedCost, Status};
+
+impl Look<'_> {
+    pub(super) fn papers(&mut self, story: &Story<'_>) -> Result<(), StoreError> {
+        let ended = match story.events.last().map(|event| &event.body) {
+            Some(EventBody::Ended(ended)) => Some(&**ended),
+            Some(_) | None => None,
+        };
+        self.snapshot(story, ended)?;
+        self.capabilities(story)?;
+        self.export(story, ended)
+    }
+
+    fn snapshot(&mut self, story: &Story<'_>, ended: Option<&Ended>) -> Result<(), StoreError> {
+        let path = layout::snapshot(self.thread);
+        let Some(bytes) = self.paper(&path)? else { return Ok(()) };
+        let Ok(mut fields) = serde_json::from_slice::<Map<String, Value>>(&bytes) else {
+            self.fault(&path, None, "it is no JSON object");
+            return Ok(());
+        };
+        let version = fields.get("version").and_then(Value::as_u64).unwrap_or(0);
+        if version > VERSION {
+            let newer = StoreError::Newer { path: path.clone(), found: version, supported: VERSION };
+            self.fault(&path, None, newer.to_string());
+            return Ok(());
+        }
+        let signed = match fields.shift_remove(SIGNATURE) {
+            None if version > 0 => Err("its signature is gone".to_owned()),
+            None => Ok(None),
+            Some(Value::String(mark)) => match canonical(&path, &fields) {
+                Ok(bytes) => self.judge.mark(&bytes, &mark).map(Some),
+                Err(error) => Err(error.to_string()),
+            },
+            Some(_) => Err("its signature is no text".to_owned()),
+        };
+        match signed {
+            Ok(None) => self.note("`thread.json` is not signed"),
+            Ok(Some(_)) => self.told(&path, &fields, story, ended),
+            Err(reason) => self.fault(&path, None, reason),
+        }
+        Ok(())
+    }
+
+    /// What a signed snapshot says is what the record says.
+    fn told(&mut self, path: &Path, fields: &Map<String, Value>, story: &Story<'_>, ended: Option<&Ended>) {
+        let status = ended.map(|ended| ended.status.word());
+        let over = field(fields, "status").filter(|status| *status != Status::Running.word());
+        let expected = [
+            ("thread_id", Some(self.thread.as_str())),
+            ("directive", story.head.opened.map(|opened| opened.directive.as_str())),
+            ("plan_id", story.head.plan_id),
+            // One that still says `running` is older than the end; one that says how it ended is not.
+            ("status", status.filter(|_| over.is_some())),
+        ];
+        for (name, expected) in expected {
+            if let Some(expected) = expected
+                && field(fields, name) != Some(expected)
+            {
+                let found = field(fields, name).unwrap_or_default();
+                self.fault(path, None, format!("its `{name}` is `{found}`, and the record says `{expected}`"));
+            }
+        }
+        if let Some(ended) = ended.filter(|_| over.is_some()) {
+            let cost = serde_json::to_value(PrintedCost::from(ended.cost)).unwrap_or(Value::Null);
+            let outputs = ended.outputs.clone().map_or(Value::Null, Value::Object);
+            for (name, expected) in [("cost", exact(&cost)), ("outputs", exact(&outputs))] {
+                if fields.get(name).is_some_and(|found| *found != expected) {
+                    self.fault(path, None, format!("its `{name}` is not what the record says"));
+                }
+            }
+        }
+        self.head(path, fields, story, over.is_some());
+    }
+
+    /// It names the last line there was when it was written.
+    fn head(&mut self, path: &Path, fields: &Map<String, Value>, story: &Story<'_>, over: bool) {
+        let events = fields.get("transcript").and_then(|head| head.get("events")).and_then(Value::as_u64);
+        let hash = fields.get("transcript").and_then(|head| head.get("h")).and_then(Value::as_str);
+        let (Some(events), Some(hash)) = (events, hash) else { return };
+        let last = usize::try_from(events).unwrap_or(usize::MAX).checked_sub(1);
+        match last.and_then(|last| story.reading.records.get(last)) {
+            Some(record) if record.hash.to_string() == hash => {
+                self.found.vouched = self.found.vouched.max(events);
+            }
+            Some(_) => {
+                let reason = format!("it is another line than `{}` vouches for", path.display());
+                self.fault(&layout::transcript(self.thread), Some(events), reason);
+            }
+            None if over => {
+                let reason = format!("it ends before this line, which `{}` vouches for", path.display());
+                self.fault(&layout::transcript(self.thread), Some(events), reason);
+            }
+            None => self.note("`thread.json` is newer than the record: the machine lost power"),
+        }
+    }
+
+    fn capabilities(&mut self, story: &Story<'_>) -> Result<(), StoreError> {
+        let path = layout::capabilities(self.thread);
+        let Some(bytes) = self.paper(&path)? else { return Ok(()) };
+        match self.judge.file(&bytes) {
+            Ok(None) => self.fault(&path, None, "its signature line is gone"),
+            Ok(Some(_)) => {
+                let text = String::from_utf8_lossy(&bytes);
+                let says = |line: &str| text.lines().take(6).any(|found| found == line);
+                if !says(&format!("thread_id: {}", self.thread)) {
+                    self.fault(&path, None, "it is that of another thread");
+                } else if !story.head.plan_id.is_none_or(|plan| says(&format!("plan_id: {plan}"))) {
+                    self.fault(&path, None, "it is that of another plan");
+                }
+            }
+            Err(reason) => self.fault(&path, None, reason),
+        }
+        Ok(())
+    }
+
+    fn export(&mut self, story: &Story<'_>, ended: Option<&Ended>) -> Result<(), StoreError> {
+        let directive = story.head.opened.and_then(|opened| ItemId::parse(&opened.directive).ok());
+        let due = ended.is_some_and(|ended| ended.status != Status::Suspended);
+        let Some(directive) = directive.filter(|_| due) else { return Ok(()) };
+        let path = layout::export(&directive, self.thread);
+        let Some(bytes) = self.paper(&path)? else { return Ok(()) };
+        match self.judge.file(&bytes) {
+            Ok(None) if self.judge.best() == Some(Whose::Trusted) => {
+                self.fault(&path, None, "its signature line is gone");
+            }
+            Ok(None) => self.note("the export is not signed"),
+            Ok(Some(_)) => {
+                let title = format!("title: Thread {}", self.thread);
+                if !String::from_utf8_lossy(&bytes).lines().take(4).any(|line| line == title) {
+                    self.fault(&path, None, "it is that of another thread");
+                }
+            }
+            Err(reason) => self.fault(&path, None, reason),
+        }
+        Ok(())
+    }
+
+    /// A paper's bytes; one that is missing is noted.
+    fn paper(&mut self, path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
+        match self.disk.read(path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.note(format!("there is no `{}`", path.display()));
+                Ok(None)
+            }
+            Err(error) => Err(StoreError::io("read", path)(error)),
+        }
+    }
+}

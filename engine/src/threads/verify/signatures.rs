@@ -1,0 +1,94 @@
+//! Which signatures count: those of trusted keys always, those of a key that ended with its process as long as no trusted
+//! one has spoken before.
+
+use std::collections::BTreeSet;
+
+use crate::event::Checkpoint;
+use crate::keys::{SignatureFault, Standing, TrustStore};
+use crate::seal::{EPHEMERAL, Place};
+
+/// Whose a good signature is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Whose {
+    Ephemeral,
+    Trusted,
+}
+
+pub(super) struct Judge<'t> {
+    trust: &'t TrustStore,
+    /// Keys that processes of this thread had for themselves.
+    passing: TrustStore,
+    best: Option<Whose>,
+    names: BTreeSet<String>,
+}
+
+impl<'t> Judge<'t> {
+    pub fn new(trust: &'t TrustStore) -> Self {
+        Self { trust, passing: TrustStore::default(), best: None, names: BTreeSet::new() }
+    }
+
+    /// The best there was so far.
+    pub fn best(&self) -> Option<Whose> {
+        self.best
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        self.names.iter().cloned().collect()
+    }
+
+    pub fn checkpoint(&mut self, checkpoint: &Checkpoint, place: &Place<'_>) -> Result<Whose, String> {
+        self.bytes(&checkpoint.key_id, place.message().as_bytes(), &checkpoint.signature)
+    }
+
+    /// Bytes with `name:signature`.
+    pub fn mark(&mut self, bytes: &[u8], mark: &str) -> Result<Whose, String> {
+        let (name, signature) = mark.split_once(':').ok_or("its signature is not whole")?;
+        self.bytes(name, bytes, signature)
+    }
+
+    /// A file with its signature line; `None` where it has none.
+    pub fn file(&mut self, bytes: &[u8]) -> Result<Option<Whose>, String> {
+        let trusted = self.trust.standing(bytes);
+        let standing = match &trusted {
+            Err(SignatureFault::UnknownKey { .. }) => {
+                self.passing.standing(bytes).map(|standing| (standing, Whose::Ephemeral))
+            }
+            Ok(_) | Err(SignatureFault::Malformed | SignatureFault::Altered | SignatureFault::Forged { .. }) => {
+                trusted.clone().map(|standing| (standing, Whose::Trusted))
+            }
+        };
+        match standing {
+            Ok((Standing::Unsigned, _)) => Ok(None),
+            // A passing key is known by its whole public half, which the record names.
+            Ok((Standing::Signed { key_id, .. }, whose)) => {
+                self.counts((whose == Whose::Trusted).then_some(key_id), whose).map(Some)
+            }
+            Err(fault) => Err(fault.to_string()),
+        }
+    }
+
+    fn bytes(&mut self, name: &str, bytes: &[u8], signature: &str) -> Result<Whose, String> {
+        let whose = match name.strip_prefix(EPHEMERAL) {
+            None => {
+                self.trust.verify(name, bytes, signature).map_err(|fault| fault.to_string())?;
+                Whose::Trusted
+            }
+            Some(public) => {
+                let key_id = self.passing.add_text(public).ok_or("it was signed with something that is no key")?;
+                self.passing.verify(&key_id, bytes, signature).map_err(|fault| fault.to_string())?;
+                Whose::Ephemeral
+            }
+        };
+        self.counts(Some(name.to_owned()), whose)
+    }
+
+    /// What a trusted key has begun, a key of nobody's does not go on with.
+    fn counts(&mut self, name: Option<String>, whose: Whose) -> Result<Whose, String> {
+        if self.best > Some(whose) {
+            return Err("it was signed with a key that ended with its process, after a trusted key had signed".into());
+        }
+        self.best = Some(whose);
+        self.names.extend(name);
+        Ok(whose)
+    }
+}
