@@ -64,6 +64,7 @@ impl Inner {
         let before = self.before(thread, Place::Handoff).await.map_err(|error| match error {
             EngineError::Drive(error) => error,
             other @ (EngineError::Store(_)
+            | EngineError::Key(_)
             | EngineError::World(_)
             | EngineError::NeverBegan { .. }
             | EngineError::Over { .. }

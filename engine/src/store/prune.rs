@@ -27,7 +27,7 @@ pub fn prune(disk: &Arc<dyn Disk>, threads: &[ThreadId]) -> Result<usize, StoreE
         let directive = records.first().and_then(|first| first.body.get("directive")).and_then(Value::as_str);
         exports.extend(directive.and_then(|id| ItemId::parse(id).ok()).map(|id| layout::export(&id, thread)));
         for record in &records {
-            objects_of(record, &mut named);
+            objects_of(&**disk, record, &mut named);
         }
     }
     Registry::open(Arc::clone(disk))?.remove(threads)?;
@@ -61,7 +61,7 @@ fn sweep(disk: &dyn Disk, mut named: BTreeSet<String>) -> Result<usize, StoreErr
         // One that cannot be read now may be read some day.
         let Ok(reading) = transcript::read(disk, &thread, 0) else { return Ok(0) };
         for record in &reading.records {
-            objects_of(record, &mut kept);
+            objects_of(disk, record, &mut kept);
         }
         named.retain(|object| !kept.contains(object));
     }
@@ -80,13 +80,23 @@ fn sweep(disk: &dyn Disk, mut named: BTreeSet<String>) -> Result<usize, StoreErr
     Ok(removed)
 }
 
-/// The objects that a line names: a plan, a large result, the parts of an event that did not fit.
-fn objects_of(record: &transcript::Record, named: &mut BTreeSet<String>) {
+/// The objects that a line names: a plan with the files it was made from, a large result, the parts of an event that did
+/// not fit.
+fn objects_of(disk: &dyn Disk, record: &transcript::Record, named: &mut BTreeSet<String>) {
+    let is_object = |text: &&str| super::ObjectId::parse(text).is_ok();
+    let plan = record.body.get("plan_id").and_then(Value::as_str).filter(is_object);
+    if let Some(plan) = plan.filter(|plan| !named.contains(*plan)) {
+        let bytes = disk.read(&Path::new(layout::OBJECTS).join(plan)).unwrap_or_default();
+        let plan: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let files = plan.get("manifest").and_then(Value::as_array);
+        let hashes = files.into_iter().flatten().filter_map(|file| file.get("sha256")?.as_str());
+        named.extend(hashes.filter(is_object).map(str::to_owned));
+    }
     let direct = ["plan_id", "object", "sha256"].map(|key| record.body.get(key));
     let spilled = record.body.get("spilled").and_then(Value::as_object);
     let parts = spilled.into_iter().flat_map(|parts| parts.values()).map(|part| part.get("sha256"));
     let texts = direct.into_iter().chain(parts).flatten().filter_map(Value::as_str);
-    named.extend(texts.filter(|text| super::ObjectId::parse(text).is_ok()).map(str::to_owned));
+    named.extend(texts.filter(is_object).map(str::to_owned));
 }
 
 /// Removes a folder that holds files alone.
