@@ -10,6 +10,7 @@ mod lockfile;
 mod narrow;
 mod report;
 mod rewrite;
+mod runtime;
 mod space;
 mod view;
 

@@ -150,7 +150,9 @@ fn peak() -> f64 {
 fn main() {
     let asked = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
     let wanted = |name: &str| asked.as_deref().is_none_or(|asked| asked == name);
-    let runtime = need(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build());
+    let runtime = need(
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).max_blocking_threads(64).enable_all().build(),
+    );
     runtime.block_on(async {
         if wanted("children") {
             children(20, Duration::from_millis(50)).await;

@@ -123,8 +123,9 @@ impl Inner {
         let (name, plan, plan_id) = (id.clone(), Arc::clone(&beginning.plan), beginning.plan_id.clone());
         let prepare = move || -> Result<Transcript, DriveError> {
             engine.admit(&plan)?;
-            engine.plans.store(&plan_id, &plan, &engine.objects)?;
-            engine.keep_sources(&plan)?;
+            if engine.plans.store(&plan_id, &plan, &engine.objects)? {
+                engine.keep_sources(&plan)?;
+            }
             Ok(Transcript::create(Arc::clone(&engine.disk), &name)?)
         };
         let transcript = blocking(prepare).await?;
@@ -194,6 +195,7 @@ impl Inner {
             return Err(DriveError::Plan(format!("`{}` was never opened", thread.id)));
         };
         let (launch, plan) = (Arc::from(launch), Arc::clone(&thread.plan));
+        let plan = (thread.state.plan_id.as_str(), plan);
         let driver = Embedded::new(Arc::clone(self), thread.id.clone(), plan, launch, Arc::clone(&outlet))?;
         let driver: Arc<dyn Driver> = Arc::new(driver);
         let (sender, mut control) = control::channel(self.owner.id().as_str());

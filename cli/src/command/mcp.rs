@@ -131,7 +131,7 @@ fn list(project: &Path, configured: &BTreeMap<String, Server>, report: &Report) 
 }
 
 fn refresh(project: &Path, servers: &[Server], dry_run: bool, report: &Report) -> Result<Exit, Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = crate::runtime::start()?;
     let mut output = Vec::new();
     let (mut failed, mut differs) = (false, false);
     for server in servers {

@@ -38,7 +38,7 @@ pub struct Embedded {
     pub(crate) outlet: Arc<Outlet>,
     /// Children that may run at the same time; the others wait for their turn.
     pub(crate) running: Arc<Semaphore>,
-    hooks: HookTable,
+    hooks: Arc<HookTable>,
     provider: OnceLock<Connected>,
     fallback: OnceLock<Connected>,
     /// Tools as they were when this thread first called them.
@@ -66,11 +66,11 @@ impl Embedded {
     pub(crate) fn new(
         engine: Arc<Inner>,
         id: ThreadId,
-        plan: Arc<Plan>,
+        (plan_id, plan): (&str, Arc<Plan>),
         launch: Arc<Opened>,
         outlet: Arc<Outlet>,
     ) -> Result<Self, DriveError> {
-        let hooks = HookTable::compile(&plan, &launch.inputs).map_err(|e| DriveError::Plan(e.to_string()))?;
+        let hooks = engine.plans.hooks(plan_id, &plan, &launch.inputs)?;
         let (provider, fallback, tools) = (OnceLock::new(), OnceLock::new(), Mutex::default());
         let (halting, hook_children) = (Halting::new(), Mutex::default());
         let setting = plan.settings.get("resilience").and_then(|v| v.pointer("/concurrency/max_concurrent_children"));

@@ -1,4 +1,5 @@
-//! Plans of running threads: threads of one plan share it, and it is stored once, with what it was made of.
+//! Plans of running threads: threads of one plan share it and, where their inputs are the same, its compiled hooks; it is
+//! stored once, with what it was made of.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -6,16 +7,22 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use rye_compiler::plan::{Plan, hex};
 use rye_compiler::world::Located;
 use rye_grammar::ItemId;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::driver::DriveError;
 use crate::engine::Inner;
+use crate::hooks::HookTable;
 use crate::store::{Objects, StoreError, sources};
+
+/// A plan's id and the SHA-256 of the inputs that fill its templates.
+type Filled = (String, [u8; 32]);
 
 /// The plans that threads of this process have.
 #[derive(Debug, Default)]
 pub(crate) struct Plans {
     known: Mutex<BTreeMap<String, Known>>,
+    hooks: Mutex<BTreeMap<Filled, Weak<HookTable>>>,
 }
 
 impl Inner {
@@ -61,11 +68,26 @@ impl Plans {
         plan
     }
 
-    /// Stores a plan unless this process has done so. Blocks.
-    pub fn store(&self, plan_id: &str, plan: &Plan, objects: &Objects) -> Result<(), DriveError> {
+    /// The hooks of a plan with these inputs, compiled only if no thread has them.
+    pub fn hooks(&self, plan_id: &str, plan: &Plan, inputs: &Map<String, Value>) -> Result<Arc<HookTable>, DriveError> {
+        let inputs_as_json = serde_json::to_vec(inputs).map_err(|e| DriveError::Plan(e.to_string()))?;
+        let key = (plan_id.to_owned(), Sha256::digest(inputs_as_json).into());
+        let mut hooks = self.hooks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(table) = hooks.get(&key).and_then(Weak::upgrade) {
+            return Ok(table);
+        }
+        let table = HookTable::compile(plan, inputs).map_err(|e| DriveError::Plan(e.to_string()))?;
+        let table = Arc::new(table);
+        hooks.retain(|_, table| table.strong_count() > 0);
+        hooks.insert(key, Arc::downgrade(&table));
+        Ok(table)
+    }
+
+    /// Stores a plan unless this process has done so; answers whether it did so now. Blocks.
+    pub fn store(&self, plan_id: &str, plan: &Plan, objects: &Objects) -> Result<bool, DriveError> {
         let is_stored = |known: &BTreeMap<String, Known>| known.get(plan_id).is_some_and(|known| known.stored);
         if is_stored(&self.known.lock().unwrap_or_else(PoisonError::into_inner)) {
-            return Ok(());
+            return Ok(false);
         }
         let bytes =
             plan.to_bytes().map_err(|error| StoreError::Altered { path: "plan".into(), reason: error.to_string() })?;
@@ -73,6 +95,6 @@ impl Plans {
         if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get_mut(plan_id) {
             known.stored = true;
         }
-        Ok(())
+        Ok(true)
     }
 }

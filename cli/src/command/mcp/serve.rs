@@ -56,7 +56,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Report) -> Result<Exit, F
         Unattended::Queue | Unattended::Deny => Unattended::Deny,
     };
     options.asker = ask::asker(Format::Json, spaces.trust(), unattended, []);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = crate::runtime::start()?;
     let ended = runtime.block_on(async {
         let engine = Engine::open(&spaces.project, options)?;
         let mut handle = engine.start(&compilation, Launch::default()).await?;

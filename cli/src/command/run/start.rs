@@ -87,7 +87,7 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
         None => Unattended::of_settings(&spaces.open()?),
     };
     options.asker = ask::asker(format, spaces.trust(), unattended, how.given.cloned());
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = crate::runtime::start()?;
     let ended = runtime.block_on(async {
         let engine = Engine::open(&spaces.project, options)?;
         if let Some(why) = engine.sealer().instead().filter(|_| !how.detached && !how.silent) {
