@@ -105,6 +105,10 @@ impl Look<'_> {
                 self.fault(&path, Some(line), reason);
                 return Ok(());
             }
+            Err(StoreError::UnknownThread { .. }) if synced == 0 => {
+                self.note("it never began: it has no record, and nothing was promised of it");
+                return Ok(());
+            }
             Err(StoreError::UnknownThread { .. }) => {
                 self.fault(&path, None, "it is gone: nothing is left of what happened");
                 return Ok(());
