@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use clap::ValueEnum;
 use rye_compiler::item::Items;
@@ -17,6 +17,7 @@ use rye_engine::thread_id::ThreadId;
 use rye_engine::trust::Trust;
 use rye_grammar::ItemId;
 use rye_grammar::data::Node;
+use tokio::sync::Mutex;
 
 use crate::args::Format;
 use crate::report::printable;
@@ -123,8 +124,9 @@ impl Asker for Terminal {
         let grant = Grant::asked(thread, what).filter(|_| asked == Asked::Call);
         let (turn, trust) = (Arc::clone(&self.asking), self.trust.clone());
         Box::pin(async move {
+            // Whoever waits for the terminal holds no thread meanwhile.
+            let mut given = turn.lock_owned().await;
             let answer = tokio::task::spawn_blocking(move || {
-                let mut given = turn.lock().unwrap_or_else(PoisonError::into_inner);
                 let Some(grant) = grant else { return put(&question, "[y/N]").approval() };
                 if is_given(&given, &trust, &grant) {
                     return Approval::Approved;
