@@ -36,7 +36,7 @@ for room in 0 4 8 16 24 32 48 64 128 256; do
   head -c "${count}k" /dev/zero > fill 2>/dev/null
   rye run hello >/dev/null 2>../said; code=$?
   rm -f fill
-  echo "room $room code $code $(grep -c 'No space left\|I/O error' ../said)"
+  echo "room $room code $code $(grep -c 'No space left.*make room' ../said)"
   for thread in $(rye threads list --active --format plain | cut -f1); do
     # Of one that did not get as far as its first line nothing was promised.
     rye threads resume "$thread" >/dev/null 2>../said || grep -q 'never began' ../said || { echo "lost $thread"; cat ../said; }

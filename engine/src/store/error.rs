@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// A store operation that failed. Paths are relative to the project's root.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    #[error("cannot {doing} `{}`: {source}", path.display())]
+    #[error("cannot {doing} `{}`: {source}{}", path.display(), advice(source))]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
 
     /// A line that was acknowledged can no longer be read; nothing behind it is trusted.
@@ -63,4 +63,10 @@ impl StoreError {
     pub fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { doing, path: path.to_path_buf(), source }
     }
+}
+
+/// What to do about an I/O error, where that is known.
+fn advice(error: &io::Error) -> &'static str {
+    let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    if is_full { "; make room, then go on (`rye threads resume` takes up what was cut off)" } else { "" }
 }

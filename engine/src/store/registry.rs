@@ -20,6 +20,7 @@ use super::{StoreError, owner};
 
 mod backend;
 mod changes;
+mod first_error;
 mod ledger;
 mod read;
 mod repair;
@@ -31,6 +32,7 @@ mod writer;
 mod tests;
 
 pub use changes::{Answered, Change};
+use first_error::FirstError;
 pub use ledger::{LedgerStep, Step};
 pub use repair::{Repaired, repair, row_of};
 pub use rows::{Liveness, RowUpdate, ThreadRow};
@@ -54,6 +56,7 @@ pub struct Registry {
     /// Writers of one process queue here, so that only those of different processes poll for the database's lock.
     writing: Mutex<Streak>,
     commits: AtomicU64,
+    first_error: FirstError,
 }
 
 /// When this process began to write without a break, and when it last did.
@@ -115,7 +118,7 @@ impl Registry {
         let temporary = temporary_beside(path);
         let memory = backend::Memory::default();
         let database = Builder::new().create_with_backend(memory.clone()).map_err(failed("making it"))?;
-        Self::over(Arc::clone(disk), Opened::Write(database)).fill()?;
+        Self::over(Arc::clone(disk), Opened::Write(database), FirstError::default()).fill()?;
         memory.store(&**disk, &temporary)?;
         match disk.rename_new(&temporary, path) {
             Ok(()) => {}
@@ -131,11 +134,15 @@ impl Registry {
 
     fn open_at(disk: Arc<dyn Disk>, path: &Path) -> Result<Self, StoreError> {
         let shared = disk.shared_file(path, Access::ReadWrite).map_err(StoreError::io("open", path))?;
-        let database = match shared {
-            Some(file) => FileBackend::new(file).and_then(|file| builder().create_with_backend(file)),
-            None => Builder::new().create_with_backend(backend::DiskBackend::open(Arc::clone(&disk), path)?),
+        let first = FirstError::default();
+        let database = if let Some(file) = shared {
+            FileBackend::new(file).and_then(|file| builder().create_with_backend(first.watch(file)))
+        } else {
+            let file = backend::DiskBackend::open(Arc::clone(&disk), path)?;
+            Builder::new().create_with_backend(first.watch(file))
         };
-        Ok(Self::over(disk, Opened::Write(database.map_err(failed("opening it"))?)))
+        let database = database.map_err(failed("opening it")).map_err(|error| first.explain(error, path))?;
+        Ok(Self::over(disk, Opened::Write(database), first))
     }
 
     /// Opens the registry to read; `None` if there is none and no thread either. Where every process that wrote it has died, it must be
@@ -150,16 +157,17 @@ impl Registry {
             let there = disk.exists(path).map_err(StoreError::io("look for", path))?;
             return if there { Self::open(disk).map(Some) } else { nothing(&*disk) };
         };
-        let Ok(database) = open_shared(file) else { return Self::open(disk).map(Some) };
-        let registry = Self::over(disk, Opened::Read(database));
+        let first = FirstError::default();
+        let Ok(database) = open_shared(file, &first) else { return Self::open(disk).map(Some) };
+        let registry = Self::over(disk, Opened::Read(database), first);
         match registry.format()? {
             None => nothing(&*registry.disk),
             Some(found) => supported(found).map(|()| Some(registry)),
         }
     }
 
-    fn over(disk: Arc<dyn Disk>, database: Opened) -> Self {
-        Self { disk, database, writing: Mutex::default(), commits: AtomicU64::new(0) }
+    fn over(disk: Arc<dyn Disk>, database: Opened, first_error: FirstError) -> Self {
+        Self { disk, database, writing: Mutex::default(), commits: AtomicU64::new(0), first_error }
     }
 
     /// Transactions this process has committed.
@@ -189,21 +197,29 @@ impl Registry {
     }
 
     fn format(&self) -> Result<Option<u64>, StoreError> {
-        let transaction = self.begin_read()?;
-        let meta = match transaction.open_table(tables::META) {
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
-            meta => meta.map_err(failed("reading its format"))?,
-        };
-        let found = meta.get(tables::FORMAT).map_err(failed("reading its format"))?;
-        Ok(found.map(|found| found.value()))
+        self.read(|transaction| {
+            let meta = match transaction.open_table(tables::META) {
+                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
+                meta => meta.map_err(failed("reading its format"))?,
+            };
+            let found = meta.get(tables::FORMAT).map_err(failed("reading its format"))?;
+            Ok(found.map(|found| found.value()))
+        })
     }
 
-    fn begin_read(&self) -> Result<ReadTransaction, StoreError> {
-        match &self.database {
+    /// Looks at one moment of it.
+    fn read<T>(&self, look: impl FnOnce(&ReadTransaction) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let transaction = match &self.database {
             Opened::Write(database) => database.begin_read(),
             Opened::Read(database) => database.begin_read(),
-        }
-        .map_err(failed("reading it"))
+        };
+        let looked = transaction.map_err(failed("reading it")).and_then(|transaction| look(&transaction));
+        looked.map_err(|error| self.explained(error))
+    }
+
+    /// A file that failed once answers nothing more in this process, and everybody is told how it failed.
+    fn explained(&self, error: StoreError) -> StoreError {
+        self.first_error.explain(error, Path::new(REGISTRY))
     }
 
     /// One transaction, committed and durable when this returns. An error of `change` leaves nothing behind.
@@ -215,9 +231,12 @@ impl Registry {
         // A panic while it was held has left no transaction behind: dropping one aborts it.
         let mut streak = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         streak.begin();
-        let transaction = begin_write(database)?;
-        let answer = change(&transaction)?;
-        transaction.commit().map_err(failed("committing to it"))?;
+        let written = begin_write(database).and_then(|transaction| {
+            let answer = change(&transaction)?;
+            transaction.commit().map_err(failed("committing to it"))?;
+            Ok(answer)
+        });
+        let answer = written.map_err(|error| self.explained(error))?;
         self.commits.fetch_add(1, Ordering::Relaxed);
         streak.ended = Some(Instant::now());
         Ok(answer)
@@ -244,8 +263,8 @@ fn builder() -> Builder {
     builder
 }
 
-fn open_shared(file: std::fs::File) -> Result<ReadOnlyDatabase, redb::DatabaseError> {
-    builder().open_read_only_with_backend(FileBackend::new(file)?)
+fn open_shared(file: std::fs::File, first: &FirstError) -> Result<ReadOnlyDatabase, redb::DatabaseError> {
+    builder().open_read_only_with_backend(first.watch(FileBackend::new(file)?))
 }
 
 /// Begins a write transaction as soon as no other process has one, for at most [`PATIENCE`].

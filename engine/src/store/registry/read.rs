@@ -18,49 +18,53 @@ impl Registry {
 
     /// Every thread, by id.
     pub fn threads(&self) -> Result<Vec<ThreadRow>, StoreError> {
-        let transaction = self.begin_read()?;
-        let table = transaction.open_table(tables::THREADS).map_err(failed(DOING))?;
-        let mut rows = Vec::new();
-        for row in table.iter().map_err(failed(DOING))? {
-            let (_, bytes) = row.map_err(failed(DOING))?;
-            rows.push(parse(bytes.value())?);
-        }
-        Ok(rows)
+        self.read(|transaction| {
+            let table = transaction.open_table(tables::THREADS).map_err(failed(DOING))?;
+            let mut rows = Vec::new();
+            for row in table.iter().map_err(failed(DOING))? {
+                let (_, bytes) = row.map_err(failed(DOING))?;
+                rows.push(parse(bytes.value())?);
+            }
+            Ok(rows)
+        })
     }
 
     /// The threads that are not over, by id.
     pub fn active(&self) -> Result<Vec<ThreadRow>, StoreError> {
-        let transaction = self.begin_read()?;
-        let active = transaction.open_table(tables::ACTIVE).map_err(failed(DOING))?;
-        let threads = transaction.open_table(tables::THREADS).map_err(failed(DOING))?;
-        let mut rows = Vec::new();
-        for id in active.iter().map_err(failed(DOING))? {
-            let (id, _) = id.map_err(failed(DOING))?;
-            if let Some(bytes) = threads.get(id.value()).map_err(failed(DOING))? {
-                rows.push(parse(bytes.value())?);
+        self.read(|transaction| {
+            let active = transaction.open_table(tables::ACTIVE).map_err(failed(DOING))?;
+            let threads = transaction.open_table(tables::THREADS).map_err(failed(DOING))?;
+            let mut rows = Vec::new();
+            for id in active.iter().map_err(failed(DOING))? {
+                let (id, _) = id.map_err(failed(DOING))?;
+                if let Some(bytes) = threads.get(id.value()).map_err(failed(DOING))? {
+                    rows.push(parse(bytes.value())?);
+                }
             }
-        }
-        Ok(rows)
+            Ok(rows)
+        })
     }
 
     /// The children a thread has spawned, with their numbers, in order.
     pub fn children(&self, parent: &ThreadId) -> Result<Vec<(u64, ThreadId)>, StoreError> {
-        let transaction = self.begin_read()?;
-        let table = transaction.open_table(tables::CHILDREN).map_err(failed(DOING))?;
-        let mut children = Vec::new();
-        for edge in table.range((parent.as_str(), 0)..=(parent.as_str(), u64::MAX)).map_err(failed(DOING))? {
-            let (key, child) = edge.map_err(failed(DOING))?;
-            children.push((key.value().1, id(child.value())?));
-        }
-        Ok(children)
+        self.read(|transaction| {
+            let table = transaction.open_table(tables::CHILDREN).map_err(failed(DOING))?;
+            let mut children = Vec::new();
+            for edge in table.range((parent.as_str(), 0)..=(parent.as_str(), u64::MAX)).map_err(failed(DOING))? {
+                let (key, child) = edge.map_err(failed(DOING))?;
+                children.push((key.value().1, id(child.value())?));
+            }
+            Ok(children)
+        })
     }
 
     /// The parent's n-th child, if it was spawned.
     pub fn child(&self, parent: &ThreadId, spawn: u64) -> Result<Option<ThreadId>, StoreError> {
-        let transaction = self.begin_read()?;
-        let table = transaction.open_table(tables::CHILDREN).map_err(failed(DOING))?;
-        let child = table.get((parent.as_str(), spawn)).map_err(failed(DOING))?;
-        child.map(|child| id(child.value())).transpose()
+        self.read(|transaction| {
+            let table = transaction.open_table(tables::CHILDREN).map_err(failed(DOING))?;
+            let child = table.get((parent.as_str(), spawn)).map_err(failed(DOING))?;
+            child.map(|child| id(child.value())).transpose()
+        })
     }
 
     /// A thread's account in the ledger.
@@ -73,10 +77,11 @@ impl Registry {
         table: TableDefinition<'_, &str, &[u8]>,
         key: &str,
     ) -> Result<Option<T>, StoreError> {
-        let transaction = self.begin_read()?;
-        let table = transaction.open_table(table).map_err(failed(DOING))?;
-        let row = table.get(key).map_err(failed(DOING))?;
-        row.map(|bytes| parse(bytes.value())).transpose()
+        self.read(|transaction| {
+            let table = transaction.open_table(table).map_err(failed(DOING))?;
+            let row = table.get(key).map_err(failed(DOING))?;
+            row.map(|bytes| parse(bytes.value())).transpose()
+        })
     }
 }
 

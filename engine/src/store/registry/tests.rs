@@ -7,7 +7,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 
 use tempfile::TempDir;
 
-use super::super::disk::{RealDisk, SimulatedDisk};
+use super::super::disk::{Fault, RealDisk, SimulatedDisk};
 use super::super::owner::{OwnerId, OwnerLock};
 use super::*;
 use crate::thread::{Cost, Status};
@@ -191,6 +191,39 @@ fn what_is_no_registry_says_what_to_do() {
         let error = opened.unwrap_err();
         assert!(error.to_string().contains("`rye threads repair` rebuilds it"), "{error}");
     }
+}
+
+/// Wherever a commit finds the disk full, and however often it is asked again: the database forgets how it first failed.
+#[test]
+fn a_full_disk_is_told_as_such_now_and_afterwards() {
+    let mut failed = 0;
+    for at in 0..200 {
+        let disk = Arc::new(SimulatedDisk::new());
+        let registry = Registry::open(Arc::clone(&disk) as Arc<dyn Disk>).unwrap();
+        let begun = disk.operations();
+        disk.fail_at(begun + at, Fault::Fails(io::ErrorKind::StorageFull));
+        let Err(first) = registry.commit(&[put("a-1")]) else {
+            if disk.operations() - begun <= at {
+                break;
+            }
+            // What is written for quickness alone may fail.
+            continue;
+        };
+        failed += 1;
+        let again = registry.commit(&[put("b-1")]).unwrap_err();
+        for error in [&first, &again] {
+            let StoreError::Io { source, .. } = error else { panic!("{error}") };
+            assert_eq!(source.kind(), io::ErrorKind::StorageFull);
+        }
+        let words = again.to_string();
+        assert!(words.contains("registry.redb`: made to fail; make room, then go on"), "{words}");
+        // Whoever opens it anew finds it as it was before, or with the change.
+        drop(registry);
+        let registry = Registry::open(disk).unwrap();
+        assert!(registry.threads().unwrap().len() <= 1);
+        registry.commit(&[put("b-1")]).unwrap();
+    }
+    assert!(failed > 3, "{failed}");
 }
 
 #[test]

@@ -94,17 +94,16 @@ fn an_ended_thread_leaves_one_answer() {
     }
     assert_eq!(ask(&registry, LedgerStep::end(&root)), Answer::Done);
     assert_eq!(ask(&registry, LedgerStep::end(&root)), Answer::Done);
-    let transaction = registry.begin_read().unwrap();
-    let answers = transaction.open_table(tables::ANSWERS).unwrap();
-    let keys: Vec<(String, String)> = answers
-        .iter()
-        .unwrap()
-        .map(|row| {
+    let keys = registry.read(|transaction| {
+        let answers = transaction.open_table(tables::ANSWERS).unwrap();
+        let keys = answers.iter().unwrap().map(|row| {
             let (key, _) = row.unwrap();
             let (thread, step) = key.value();
             (thread.to_string(), step.to_string())
-        })
-        .collect();
+        });
+        Ok(keys.collect::<Vec<(String, String)>>())
+    });
+    let keys = keys.unwrap();
     assert_eq!(keys, [("a-1".into(), "end".into()), ("a-10".into(), "register".into())]);
     let account = registry.account(&root).unwrap().unwrap();
     assert_eq!((account.spent(), account.standing()), (Nanos(380), Standing::Released));

@@ -1,0 +1,141 @@
+//! What the database's file said when it first failed. The database itself forgets that and answers everything that comes
+//! after with nothing but "a previous error"; whoever asks is told the first one, because only that says what to do.
+
+use std::error::Error;
+use std::io;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use redb::{BackendError, CommitError, DatabaseError, StorageBackend, StorageError, TableError, TransactionError};
+
+use crate::store::StoreError;
+
+type Range = Bound<u64>;
+
+/// The first error of one opening, shared with the backend that meets it.
+#[derive(Debug, Clone, Default)]
+pub struct FirstError(Arc<Mutex<Option<Met>>>);
+
+#[derive(Debug)]
+struct Met {
+    doing: &'static str,
+    kind: io::ErrorKind,
+    /// The system's number, which knows its own words.
+    number: Option<i32>,
+    words: String,
+}
+
+impl FirstError {
+    /// A backend that remembers here how it failed.
+    pub fn watch<B: StorageBackend>(&self, backend: B) -> Watched<B> {
+        Watched { backend, first: self.clone() }
+    }
+
+    /// What to tell instead: where the file failed, how it first did.
+    pub fn explain(&self, error: StoreError, path: &Path) -> StoreError {
+        let StoreError::Registry { source, .. } = &error else { return error };
+        if !is_of_the_file(&**source) {
+            return error;
+        }
+        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(met) => StoreError::io(met.doing, path)(met.again()),
+            None => error,
+        }
+    }
+
+    fn note(&self, doing: &'static str, error: &io::Error) {
+        let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert_with(|| Met {
+            doing,
+            kind: error.kind(),
+            number: error.raw_os_error(),
+            words: error.to_string(),
+        });
+    }
+}
+
+impl Met {
+    fn again(&self) -> io::Error {
+        self.number.map_or_else(|| io::Error::new(self.kind, self.words.clone()), io::Error::from_raw_os_error)
+    }
+}
+
+/// Whether the database failed because its file did: at once, or some time before.
+fn is_of_the_file(source: &(dyn Error + Send + Sync + 'static)) -> bool {
+    let storage = if let Some(TransactionError::Storage(storage)) = source.downcast_ref() {
+        Some(storage)
+    } else if let Some(TableError::Storage(storage)) = source.downcast_ref() {
+        Some(storage)
+    } else if let Some(CommitError::Storage(storage)) = source.downcast_ref() {
+        Some(storage)
+    } else if let Some(DatabaseError::Storage(storage)) = source.downcast_ref() {
+        Some(storage)
+    } else {
+        source.downcast_ref::<StorageError>()
+    };
+    matches!(storage, Some(StorageError::Io(_) | StorageError::PreviousIo))
+}
+
+/// A backend whose failures are remembered.
+#[derive(Debug)]
+pub struct Watched<B> {
+    backend: B,
+    first: FirstError,
+}
+
+impl<B> Watched<B> {
+    fn heard<T>(&self, doing: &'static str, done: io::Result<T>) -> io::Result<T> {
+        done.inspect_err(|error| self.first.note(doing, error))
+    }
+}
+
+impl<B: StorageBackend> StorageBackend for Watched<B> {
+    fn len(&self) -> io::Result<u64> {
+        self.heard("look at", self.backend.len())
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.heard("read", self.backend.read(offset, out))
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.heard("write to", self.backend.set_len(length))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.heard("sync", self.backend.sync_data())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.heard("write to", self.backend.write(offset, data))
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.backend.close()
+    }
+
+    fn try_lock_range(&self, start: Range, end: Range) -> Result<bool, BackendError> {
+        self.backend.try_lock_range(start, end)
+    }
+
+    fn try_lock_shared_range(&self, start: Range, end: Range) -> Result<bool, BackendError> {
+        self.backend.try_lock_shared_range(start, end)
+    }
+
+    fn lock_range(&self, start: Range, end: Range) -> Result<(), BackendError> {
+        self.backend.lock_range(start, end)
+    }
+
+    fn lock_shared_range(&self, start: Range, end: Range) -> Result<(), BackendError> {
+        self.backend.lock_shared_range(start, end)
+    }
+
+    fn unlock_range(&self, start: Range, end: Range) -> Result<(), BackendError> {
+        self.backend.unlock_range(start, end)
+    }
+
+    fn query_lock_range(&self, start: Range, end: Range) -> Result<bool, BackendError> {
+        self.backend.query_lock_range(start, end)
+    }
+}
