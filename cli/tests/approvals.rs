@@ -81,18 +81,81 @@ fn somebody_may_say_beforehand_what_becomes_of_such_calls() {
     let bare = RUN.get(..4).unwrap();
     let denied = place.rye(&[bare, &["--unattended", "deny"]].concat());
     assert_eq!((denied.code, log(&place).as_str()), (Some(0), ""), "{}", denied.stderr);
-    let allowed = place.rye(bare);
+    // Who says nothing is told, and finds the thread in the queue.
+    let waits = place.rye(bare);
+    assert_eq!((waits.code, log(&place).as_str()), (Some(5), ""), "{}", waits.stderr);
+    let first =
+        waits.stderr.find("the thread waits before it for `rye threads approve`: `rye.execute.tool.rye.bash.bash`");
+    assert!(first < waits.stderr.find("thread shell-") && first.is_some(), "{}", waits.stderr);
+    let allowed = place.rye(&[bare, &["--unattended", "allow"]].concat());
     assert_eq!((allowed.code, log(&place).as_str()), (Some(0), "one\ntwo\n"), "{}", allowed.stderr);
-    assert!(allowed.stderr.contains("that nobody acknowledged"), "{}", allowed.stderr);
-    assert_eq!(place.json(&["threads", "approvals"]).1, json!({"approvals": []}));
-    // A project can ask for more than its user, never for less.
+    assert!(allowed.stderr.contains("it passes unasked"), "{}", allowed.stderr);
+    // The user's word is one; a project can ask for more than its user, never for less.
+    place.write("../user/.ai/config/agent/agent.yaml", "approvals: { unattended: allow }\n");
+    assert_eq!(place.rye(bare).code, Some(0));
+    assert_eq!(log(&place), "one\ntwo\n".repeat(2));
     place.write(".ai/config/agent/agent.yaml", "approvals: { unattended: queue }\n");
     assert_eq!(place.rye(bare).code, Some(5));
-    let user = place.project().join("../user/.ai/config/agent/agent.yaml");
-    std::fs::create_dir_all(user.parent().unwrap()).unwrap();
-    std::fs::write(user, "approvals: { unattended: deny }\n").unwrap();
+    place.write("../user/.ai/config/agent/agent.yaml", "approvals: { unattended: deny }\n");
     place.write(".ai/config/agent/agent.yaml", "approvals: { unattended: allow }\n");
-    assert_eq!((place.rye(bare).code, log(&place).as_str()), (Some(0), "one\ntwo\n"));
+    assert_eq!((place.rye(bare).code, log(&place)), (Some(0), "one\ntwo\n".repeat(2)));
     assert_eq!(place.rye(&[bare, &["--unattended", "allow"]].concat()).code, Some(0));
-    assert_eq!(log(&place), "one\ntwo\n".repeat(2));
+    assert_eq!(log(&place), "one\ntwo\n".repeat(3));
+}
+
+#[test]
+fn plan_and_doctor_say_what_happens_where_nobody_is() {
+    let place = place();
+    let told = |place: &Place| {
+        let (_, plan) = place.json(&["plan", "shell", "--model", "scripted/fast"]);
+        assert_eq!(plan["asked"][0]["pattern"], "rye.execute.tool.rye.bash.bash");
+        let text = place.fine(&["plan", "shell", "--model", "scripted/fast"]);
+        let line = text.lines().find(|line| line.contains("asks before")).unwrap().trim().to_owned();
+        let doctor = place.rye(&["doctor", "--format", "plain"]).stdout;
+        let finding = doctor.lines().find(|line| line.contains("\tapprovals\t")).unwrap().to_owned();
+        (plan["unattended"].as_str().unwrap().to_owned(), line, finding)
+    };
+    let (way, line, finding) = told(&place);
+    assert_eq!(way, "queue");
+    assert_eq!(
+        line,
+        "asks before rye.execute.tool.rye.bash.bash: elevated, not acknowledged; where nobody can be asked, the thread waits before it for `rye threads approve`"
+    );
+    assert!(finding.starts_with("fine\t") && finding.contains("`approvals.unattended: queue`"), "{finding}");
+    place.write("../user/.ai/config/agent/agent.yaml", "approvals: { unattended: allow }\n");
+    let (way, line, finding) = told(&place);
+    assert_eq!(way, "allow");
+    assert!(line.ends_with("where nobody can be asked, it passes unasked"), "{line}");
+    assert!(finding.starts_with("note\t") && finding.contains("it passes unasked"), "{finding}");
+}
+
+#[test]
+fn children_and_trusted_tools_need_nobodys_further_word() {
+    let place = place();
+    let directive = |name: &str, grants: &str| {
+        format!(
+            "# D\n\n```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata>\n<model provider=\"scripted\" tier=\"fast\"/>\n<permissions><execute>{grants}</execute>\
+             </permissions>\n<nudge>never</nudge>\n</metadata>\n</directive>\n```\n\nGo.\n"
+        )
+    };
+    let both = "<directive>below</directive><tool>mine</tool><tool write=\"out/\">rye.bash.*</tool>";
+    place.write(".ai/directives/above.md", &directive("above", both));
+    place.write(".ai/directives/below.md", &directive("below", "<tool write=\"out/\">rye.bash.*</tool>"));
+    place.write(".ai/tools/mine.yaml", "description: d\nkind: command\ncommand: [echo, mine]\n");
+    place.write(
+        "script.yaml",
+        "steps:\n  - tool_calls: [{ name: mine, input: {} }]\n  \
+         - tool_calls: [{ name: rye_execute, input: { item_type: directive, item_id: below } }]\n  - done\n\
+         threads:\n  below:\n    - tool_calls: [{ name: rye_bash_bash, input: { command: 'echo one >> out/log' } }]\n    - below\n",
+    );
+    let run = ["run", "above", "--model", "scripted/fast"];
+    assert_eq!(place.rye(&run).code, Some(5), "its tool is not trusted");
+    place.fine(&["trust"]);
+    let ran = place.rye(&run);
+    assert!(ran.stderr.contains("ok    mine"), "{}", ran.stderr);
+    // The child was started, and waits before what it does itself.
+    let (_, queue) = place.json(&["threads", "approvals"]);
+    let waiting = queue["approvals"].as_array().unwrap();
+    assert!(waiting.iter().any(|one| one["directive"] == "below"), "{queue}\n{}", ran.stderr);
+    assert_eq!(log(&place), "");
 }

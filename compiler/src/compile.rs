@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use rye_grammar::{ItemId, Sources};
 use serde_json::{Map, Value};
 
+use crate::approvals::{self, AskedGrant, Unattended};
 use crate::compose::compose;
 use crate::diagnostics::{Checked, Diagnostics};
 use crate::item::Items;
@@ -79,6 +80,10 @@ pub struct Compilation {
     pub executes: Vec<Executes>,
     /// What stands between each tool of the palette and the machine, in the palette's order.
     pub walls: Vec<ToolWall>,
+    /// Grants whose calls want a person's word, because nobody acknowledged their risk.
+    pub asked: Vec<AskedGrant>,
+    /// What becomes of such a call where nobody can be asked; whoever shows the plan reads it from the settings.
+    pub unattended: Unattended,
     /// Tokens of what is absent, where [`crate::plan::absent::weigh`] has looked them up.
     pub weights: BTreeMap<(Why, String), u64>,
     /// Files that were parsed: only what the directive reaches.
@@ -138,6 +143,7 @@ pub fn compile_showing(world: &dyn World, request: &Request, shown: &mut Sources
     let mut executes = trust::of_plan(&plan, &hooks);
     executes.extend(trust::of_tools(&items, &plan));
     let walls = wall::of_plan(&items, &plan);
+    let asked = approvals::asked(&items, &plan);
     let sources = items.into_sources();
     notes.extend(shadowed(&plan.manifest));
     // A plan is data of our own making: there is nothing in it that JSON cannot hold.
@@ -154,6 +160,8 @@ pub fn compile_showing(world: &dyn World, request: &Request, shown: &mut Sources
         named_spend,
         executes,
         walls,
+        asked,
+        unattended: Unattended::default(),
         weights: BTreeMap::new(),
         parsed_files,
     };

@@ -1,5 +1,6 @@
 //! Trees to plans. Everything here is a pure function of a [`world::World`]: no files, no clock, no processes.
 
+pub mod approvals;
 pub mod assertion;
 pub mod compile;
 pub mod compose;

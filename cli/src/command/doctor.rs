@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::Args;
+use rye_compiler::approvals::Unattended;
 use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::item::Items;
 use rye_compiler::model;
@@ -40,7 +41,7 @@ pub struct DoctorOutput {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Finding {
-    /// `version`, `spaces`, `provider`, `keys`, `signing`, `trust`, `sandbox`, `store` or `project`.
+    /// `version`, `spaces`, `provider`, `keys`, `signing`, `trust`, `approvals`, `sandbox`, `store` or `project`.
     pub about: &'static str,
     pub state: State,
     pub text: String,
@@ -81,6 +82,7 @@ pub fn run(global: &Global, report: &Report) -> Result<Exit, Failure> {
             found.providers(&world, &spaces);
             found.signatures(&world);
             found.trust(&world, &spaces);
+            found.approvals(&world, spaces.own);
             found.project(&world);
             walls = tools(&world, offers);
         }
@@ -226,6 +228,23 @@ impl Findings {
         }
     }
 
+    fn approvals(&mut self, world: &DiskWorld, own: bool) {
+        let unattended = Unattended::of_settings(world, own);
+        let text = format!(
+            "risky calls that no `<acknowledge>` covers are asked about at the terminal; where nobody can be asked, {} (`approvals.unattended: {}`)",
+            unattended.told(),
+            unattended.word()
+        );
+        match unattended {
+            Unattended::Queue | Unattended::Deny => self.fine("approvals", text),
+            Unattended::Allow => {
+                let fix =
+                    "write `approvals: { unattended: queue }` into `.ai/config/agent/agent.yaml` of your user space";
+                self.add("approvals", State::Note, text, Some(fix));
+            }
+        }
+    }
+
     fn sandbox(&mut self, offers: Offers) {
         let sockets = if offers.sockets { "sockets refused unless granted" } else { "sockets not refused" };
         let text = format!("Landlock {}, {sockets}", offers.landlock);
@@ -334,9 +353,9 @@ fn show(findings: Vec<Finding>, walls: Vec<WallOutput>, report: &Report) -> Resu
             report.line(&printable(&format!("{word}\t{}\t{}\t{fix}", finding.about, finding.text)))?;
             continue;
         }
-        report.line(&printable(&format!("{word:<5}  {:<8}  {}", finding.about, finding.text)))?;
+        report.line(&printable(&format!("{word:<5}  {:<9}  {}", finding.about, finding.text)))?;
         if !fix.is_empty() {
-            report.line(&printable(&format!("                 fix: {fix}")))?;
+            report.line(&printable(&format!("                  fix: {fix}")))?;
         }
     }
     if !plain {

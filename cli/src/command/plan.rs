@@ -5,6 +5,7 @@ pub mod file;
 mod matrix;
 
 use clap::Args;
+use rye_compiler::approvals::Unattended;
 use rye_compiler::compile::{Compilation, compile_showing};
 use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::plan::absent::weigh;
@@ -71,6 +72,7 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Report) -> Result<Exit, Fa
         return Ok(if signature { Exit::Refused } else { Exit::Failed });
     };
     weigh(&world, &mut compilation);
+    compilation.unattended = Unattended::of_settings(&world, spaces.own);
     match (args.graph, global.format) {
         (Some(_), Asked::Json) => report.json(&render::json::graph(&compilation))?,
         (Some(language), _) => graph::draw(&Drawing::of_plan(&compilation.plan.graph), language, report)?,

@@ -16,6 +16,7 @@ mod watch;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
+use rye_compiler::approvals::Unattended;
 use rye_compiler::compile::{Compilation, compile_showing};
 use rye_compiler::diagnostics::{Diagnostics, Severity};
 use rye_engine::driver::DriveError;
@@ -38,7 +39,7 @@ use crate::lockfile;
 use crate::report::Report;
 use crate::report::diagnostic::DiagnosticOutput;
 use crate::space::Spaces;
-use ask::Unattended;
+use ask::Way;
 use start::{How, Start};
 
 pub use detach::DetachOutput;
@@ -84,9 +85,9 @@ pub struct RunArgs {
     #[arg(long, hide = true)]
     detached: bool,
     /// What becomes of a call that the table of risks wants a person's word for, where there is no terminal to ask at;
-    /// else what `approvals.unattended` of the settings says
+    /// else what `approvals.unattended` of the settings says, `queue` unless they do
     #[arg(long, value_enum, value_name = "WAY")]
-    unattended: Option<Unattended>,
+    unattended: Option<Way>,
     /// Show every event: with `--format json` one JSON object a line before the result
     #[arg(long)]
     events: bool,
@@ -127,7 +128,7 @@ pub fn run(args: &RunArgs, global: &Global, report: &Report) -> Result<Exit, Fai
         (None, None) => return Err(Failure::usage("name a directive, or a thread with `--resume`")),
     };
     let script = args.script.as_deref();
-    let unattended = args.unattended;
+    let unattended = args.unattended.map(Unattended::from);
     let how = How { events: args.events, script, detached: args.detached, unattended, ..How::default() };
     start::drive(start, how, &spaces, report)
 }

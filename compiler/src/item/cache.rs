@@ -141,8 +141,9 @@ impl<'w> Items<'w> {
     }
 
     /// A settings file of every space that has it, the highest first, none laid on another.
-    pub fn config_of_each(&self, id: &ItemId) -> Vec<Node> {
-        self.candidates(ItemKind::Config, id).into_iter().filter_map(|located| self.parse_yaml(located)).collect()
+    pub fn config_of_each(&self, id: &ItemId) -> Vec<(Space, Node)> {
+        let files = self.candidates(ItemKind::Config, id).into_iter();
+        files.filter_map(|located| Some((located.space, self.parse_yaml(located)?))).collect()
     }
 
     /// [`Items::config`] by text; `None` also where the text is no id.

@@ -17,5 +17,5 @@ pub fn provider_keys(items: &Items<'_>) -> BTreeSet<String> {
     let list = items.list(ItemKind::Config);
     let files = list.iter().filter(|entry| entry.id.as_str().starts_with("agent/providers/"));
     let nodes = files.flat_map(|entry| items.config_of_each(&entry.id));
-    nodes.filter_map(|node| Some(node.get("key_env")?.as_str()?.to_owned())).collect()
+    nodes.filter_map(|(_, node)| Some(node.get("key_env")?.as_str()?.to_owned())).collect()
 }

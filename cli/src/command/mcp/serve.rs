@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clap::Args;
+use rye_compiler::approvals::Unattended;
 use rye_engine::driver::Live;
 use rye_engine::engine::{Engine, EngineError, EngineOptions, Handle, Launch};
 use rye_engine::event::{EventBody, Letter};
@@ -15,7 +16,7 @@ use rye_engine::tool::mcp::serve::{Below, LAST_STEPS, session};
 use crate::Failure;
 use crate::args::Format;
 use crate::call::CallArgs;
-use crate::command::run::ask::{self, Unattended};
+use crate::command::run::ask;
 use crate::command::run::compiled;
 use crate::exit::Exit;
 use crate::report::{Report, printable};
@@ -51,11 +52,14 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Report) -> Result<Exit, F
     let (face, callers, mut below) = session(&compilation.plan, options.providers);
     options.providers = Arc::new(callers);
     // Its input is the client's, and a suspended session answers nobody.
-    let unattended = match Unattended::of_settings(&spaces.open()?) {
+    let unattended = match Unattended::of_settings(&spaces.open()?, spaces.own) {
         Unattended::Allow => Unattended::Allow,
         Unattended::Queue | Unattended::Deny => Unattended::Deny,
     };
-    options.asker = ask::asker(Format::Json, spaces.trust(), unattended, []);
+    if let Some(text) = ask::forewarning(&compilation.asked, unattended) {
+        report.note(&printable(&text));
+    }
+    options.asker = ask::asker(Format::Json, spaces, unattended, []);
     let runtime = crate::runtime::start()?;
     let ended = runtime.block_on(async {
         let engine = Engine::open(&spaces.project, options)?;

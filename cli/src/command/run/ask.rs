@@ -7,26 +7,25 @@ use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use rye_compiler::approvals::{AskedGrant, Unattended, is_vouched};
 use rye_compiler::item::Items;
 use rye_compiler::plan::Asked;
-use rye_compiler::world::World;
+use rye_engine::disk_world::DiskWorld;
 use rye_engine::engine::Asker;
 use rye_engine::event::Approval;
 use rye_engine::provider::BoxFuture;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::trust::Trust;
-use rye_grammar::ItemId;
-use rye_grammar::data::Node;
 use tokio::sync::Mutex;
 
 use crate::args::Format;
 use crate::report::printable;
+use crate::space::Spaces;
 
 /// What becomes of a call that the table of risks wants a person's word for, where nobody can be asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, ValueEnum)]
-pub enum Unattended {
-    /// It passes: check has warned of it
-    #[default]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Way {
+    /// It passes
     Allow,
     /// The thread is suspended before it and waits for `rye threads approve`
     Queue,
@@ -34,45 +33,62 @@ pub enum Unattended {
     Deny,
 }
 
-impl Unattended {
-    /// What the settings say (`approvals.unattended` of `agent/agent`): of the spaces the strictest, so that a project can
-    /// ask for more than its user does, never for less.
-    pub fn of_settings(world: &dyn World) -> Self {
-        let items = Items::new(world);
-        let said = |node: &Node| {
-            let way = node.get("approvals")?.get("unattended")?.as_str()?;
-            Self::from_str(way, false).ok()
-        };
-        let id = ItemId::parse("agent/agent").ok();
-        let nodes = id.map(|id| items.config_of_each(&id)).unwrap_or_default();
-        nodes.iter().filter_map(said).max().unwrap_or_default()
+impl From<Way> for Unattended {
+    fn from(way: Way) -> Self {
+        match way {
+            Way::Allow => Self::Allow,
+            Way::Queue => Self::Queue,
+            Way::Deny => Self::Deny,
+        }
     }
+}
+
+/// Whether a person can be asked at this terminal.
+pub fn is_attended(format: Format) -> bool {
+    format == Format::Human && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// What a run without a terminal says first of calls that nobody acknowledged; `None` where there are none.
+pub fn forewarning(asked: &[AskedGrant], unattended: Unattended) -> Option<String> {
+    let grants: Vec<String> = asked
+        .iter()
+        .filter(|grant| !grant.vouched)
+        .map(|grant| format!("`{}` ({})", grant.pattern, grant.tier))
+        .collect();
+    let otherwise = "`--unattended` and `approvals.unattended` say otherwise, `<acknowledge>` settles it";
+    (!grants.is_empty()).then(|| {
+        let told = unattended.told();
+        format!(
+            "nobody can be asked here: at a call of what is not acknowledged, {told}: {}; {otherwise}",
+            grants.join(", ")
+        )
+    })
 }
 
 /// The person at the terminal, or what stands for one; `None` where everything passes. `given` is what a person has said
 /// for the rest of a thread already.
 pub fn asker(
     format: Format,
-    trust: Trust,
+    spaces: &Spaces,
     unattended: Unattended,
     given: impl IntoIterator<Item = Grant>,
 ) -> Option<Arc<dyn Asker>> {
     let given: BTreeSet<Grant> = given.into_iter().collect();
-    if format == Format::Human && std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
-        return Some(Arc::new(Terminal { asking: Arc::new(Mutex::new(given)), trust }));
+    if is_attended(format) {
+        return Some(Arc::new(Terminal { asking: Arc::new(Mutex::new(given)), trust: spaces.trust() }));
     }
     let otherwise = match unattended {
         Unattended::Queue => Approval::Suspended,
         Unattended::Deny => Approval::Refused,
         Unattended::Allow => return None,
     };
-    Some(Arc::new(Nobody { given, trust, otherwise }))
+    Some(Arc::new(Nobody { given, spaces: spaces.clone(), otherwise }))
 }
 
 /// Nobody is there: what was allowed before counts, anything else gets the same answer.
 struct Nobody {
     given: BTreeSet<Grant>,
-    trust: Trust,
+    spaces: Spaces,
     otherwise: Approval,
 }
 
@@ -81,10 +97,17 @@ impl Asker for Nobody {
         let answer = match (asked, Grant::asked(thread, what)) {
             // What a limit needs is a higher one, and only a person has it.
             (Asked::Limit, _) => Approval::Suspended,
-            (Asked::Call, Some(grant)) if is_given(&self.given, &self.trust, &grant) => Approval::Approved,
+            (Asked::Call, Some(grant)) if self.allows(&grant) => Approval::Approved,
             (Asked::Call, _) => self.otherwise,
         };
         Box::pin(std::future::ready(answer))
+    }
+}
+
+impl Nobody {
+    fn allows(&self, grant: &Grant) -> bool {
+        let vouched = |world: DiskWorld| is_vouched(&Items::new(&world), &grant.capability);
+        is_given(&self.given, &self.spaces.trust(), grant) || self.spaces.open().is_ok_and(vouched)
     }
 }
 
@@ -195,6 +218,11 @@ fn put(question: &str, answers: &str) -> Answer {
 mod tests {
     use super::*;
 
+    /// A project without anything in it.
+    fn nowhere() -> Spaces {
+        Spaces { project: env!("CARGO_MANIFEST_DIR").into(), user: None, own: true }
+    }
+
     #[test]
     fn where_nobody_is_only_what_was_given_before_passes() {
         let (thread, other) = (ThreadId::parse("a-1").unwrap(), ThreadId::parse("a-2").unwrap());
@@ -204,15 +232,17 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         for (unattended, otherwise) in [(Unattended::Queue, Approval::Suspended), (Unattended::Deny, Approval::Refused)]
         {
-            let nobody = asker(Format::Json, Trust::Nothing, unattended, [given.clone()]).unwrap();
+            let nobody = asker(Format::Json, &nowhere(), unattended, [given.clone()]).unwrap();
             let ask = |thread: &ThreadId, asked, what: &str| runtime.block_on(nobody.ask(thread, asked, what));
             assert_eq!(ask(&thread, Asked::Call, bash), Approval::Approved);
             assert_eq!(ask(&other, Asked::Call, bash), otherwise);
             assert_eq!(ask(&thread, Asked::Call, "rye.execute.tool.rye.bash.other with {}"), otherwise);
             assert_eq!(ask(&thread, Asked::Call, "nothing that is understood"), otherwise);
             assert_eq!(ask(&thread, Asked::Limit, "turns"), Approval::Suspended);
+            // A child's own calls are judged when it makes them.
+            assert_eq!(ask(&thread, Asked::Call, "rye.execute.directive.worker with {}"), Approval::Approved);
         }
-        assert!(asker(Format::Json, Trust::Nothing, Unattended::Allow, []).is_none());
+        assert!(asker(Format::Json, &nowhere(), Unattended::Allow, []).is_none());
     }
 
     #[test]

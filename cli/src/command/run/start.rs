@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use rye_compiler::approvals::Unattended;
 use rye_compiler::compile::Compilation;
 use rye_engine::engine::{Engine, EngineError, EngineOptions, Handle, Launch};
 use rye_engine::event::Letter;
@@ -13,13 +14,13 @@ use rye_engine::process::lead_session;
 use rye_engine::session::below::ParentThread;
 use rye_engine::thread_id::ThreadId;
 
-use super::ask::{self, Grant, Unattended};
+use super::ask::{self, Grant};
 use super::screen::Screen;
 use super::{detach, script, watch};
 use crate::Failure;
 use crate::args::Format;
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::report::{Report, printable};
 use crate::space::{Spaces, user_root};
 
 /// What is started.
@@ -84,9 +85,16 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
     }
     let unattended = match how.unattended {
         Some(unattended) => unattended,
-        None => Unattended::of_settings(&spaces.open()?),
+        None => Unattended::of_settings(&spaces.open()?, spaces.own),
     };
-    options.asker = ask::asker(format, spaces.trust(), unattended, how.given.cloned());
+    if let Start::Fresh { compilation, .. } = &start
+        && !ask::is_attended(format)
+        && !how.silent
+        && let Some(text) = ask::forewarning(&compilation.asked, unattended)
+    {
+        report.note(&printable(&text));
+    }
+    options.asker = ask::asker(format, spaces, unattended, how.given.cloned());
     let runtime = crate::runtime::start()?;
     let ended = runtime.block_on(async {
         let engine = Engine::open(&spaces.project, options)?;

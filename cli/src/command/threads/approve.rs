@@ -1,6 +1,7 @@
 //! `rye threads approve`: the answer that a thread waits for. One that is suspended goes on here and now.
 
 use clap::{Args, ValueEnum};
+use rye_compiler::approvals::Unattended;
 use rye_compiler::plan::Asked;
 use rye_compiler::semantics::limits::{LimitName, Written, amount};
 use rye_engine::event::Letter;
@@ -10,7 +11,7 @@ use rye_engine::thread::Status;
 use super::approvals;
 use super::book::Book;
 use crate::Failure;
-use crate::command::run::ask::{Grant, Unattended};
+use crate::command::run::ask::Grant;
 use crate::command::run::detach;
 use crate::command::run::start::{How, Start, drive};
 use crate::exit::Exit;

@@ -210,6 +210,9 @@ fn capabilities(out: &mut String, plan: &PlanReport) {
             [code(&grant.pattern), text(&needs.join("; ")), text(&grant.via), place(grant.source.as_ref())]
         });
         table(out, &["grant", "needs", "", ""], rows);
+        for asked in &plan.asked {
+            write!(out, "<p>{}</p>", text(&asked.told(plan.unattended))).ok();
+        }
     });
 }
 

@@ -14,6 +14,7 @@ use super::super::provenance::{self, Absent, Reason};
 use super::super::{DroppedTool, Origin, PaletteTool, Place, PlannedModel, Read};
 use super::trust::{ExecutesReport, WallReport};
 use super::view::{self, Hole, LayerView, MessageView};
+use crate::approvals::{AskedGrant, Unattended};
 use crate::compile::{Compilation, Note};
 use crate::hook::{PlanVerdict, PlannedHook};
 use crate::lower::HookTrace;
@@ -52,6 +53,12 @@ pub struct PlanReport {
     #[serde(default)]
     pub executes: Vec<ExecutesReport>,
     pub capabilities: Vec<CapabilityReport>,
+    /// Grants whose calls want a person's word, because nobody acknowledged their risk.
+    #[serde(default)]
+    pub asked: Vec<AskedGrant>,
+    /// What becomes of such a call where nobody can be asked.
+    #[serde(default)]
+    pub unattended: Unattended,
     pub limits: BTreeMap<String, LimitReport>,
     pub model: ModelReport,
     pub graph: GraphReport,
@@ -318,6 +325,8 @@ pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport 
         permissions_declared: plan.capabilities.declared,
         executes: compilation.executes.iter().map(ExecutesReport::from).collect(),
         capabilities: capabilities(compilation),
+        asked: compilation.asked.clone(),
+        unattended: compilation.unattended,
         limits: limits(compilation),
         model: model(compilation, &plan.model),
         graph: graph(compilation),

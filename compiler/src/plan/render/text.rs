@@ -269,6 +269,9 @@ fn capabilities(out: &mut String, compilation: &Compilation) {
     for (tier, why) in &capabilities.acknowledged {
         push(out, &format!("  acknowledged {tier}: {}", why.trim()));
     }
+    for asked in &compilation.asked {
+        push(out, &format!("  {}", asked.told(compilation.unattended)));
+    }
 }
 
 fn limits(out: &mut String, compilation: &Compilation) {

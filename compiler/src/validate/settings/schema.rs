@@ -153,7 +153,7 @@ pub const FILES: &[File] = &[
                 Shape::Map(&[key(
                     "unattended",
                     Shape::OneOf(&["allow", "queue", "deny"]),
-                    "unacknowledged risky calls where nobody can be asked; the strictest of the spaces counts",
+                    "unacknowledged risky calls where nobody can be asked: the user's word, or what is stricter in the project's",
                 )]),
                 "a person's word",
             ),

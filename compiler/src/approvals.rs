@@ -1,0 +1,222 @@
+//! A person's word (`language.md` 9): which grants the table of risks wants one for, and what becomes of such a call where
+//! nobody can be asked. How somebody is asked is the caller's to say.
+
+use rye_grammar::ItemId;
+use rye_grammar::data::Node;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::item::Items;
+use crate::plan::Plan;
+use crate::primary::{ItemType, Primary, capability};
+use crate::semantics::capability::CapabilitySet;
+use crate::semantics::risk::{Policy, RiskTable};
+use crate::trust::of_tool;
+use crate::world::{Space, World};
+
+/// What becomes of a call that nobody acknowledged, where nobody can be asked; the later one is the stricter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Unattended {
+    /// It passes.
+    Allow,
+    /// The thread is suspended before it, until somebody answers.
+    #[default]
+    Queue,
+    /// It is refused, and the thread goes on.
+    Deny,
+}
+
+impl Unattended {
+    /// As `approvals.unattended` spells it.
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Allow, Self::Queue, Self::Deny].into_iter().find(|way| way.word() == word)
+    }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Queue => "queue",
+            Self::Deny => "deny",
+        }
+    }
+
+    /// What happens to the call, for people.
+    pub fn told(self) -> &'static str {
+        match self {
+            Self::Allow => "it passes unasked",
+            Self::Queue => "the thread waits before it for `rye threads approve`",
+            Self::Deny => "it is refused",
+        }
+    }
+
+    /// What the settings say (`approvals.unattended` of `agent/agent`): the user's word, else the standard library's; a
+    /// project can ask for more than that, never for less. `own`: the project is the user space itself.
+    pub fn of_settings(world: &dyn World, own: bool) -> Self {
+        let items = Items::new(world);
+        let Ok(id) = ItemId::parse("agent/agent") else { return Self::default() };
+        let nodes = items.config_of_each(&id);
+        let said = |space: Space| {
+            let (_, node) = nodes.iter().find(|(whose, _)| *whose == space)?;
+            Self::parse(node.get("approvals").and_then(|node: &Node| node.get("unattended"))?.as_str()?)
+        };
+        let user = if own { said(Space::Project) } else { said(Space::User) };
+        let base = user.or_else(|| said(Space::System)).unwrap_or_default();
+        base.max(said(Space::Project).filter(|_| !own).unwrap_or(base))
+    }
+}
+
+/// Whether a call needs nobody's further word where nobody can be asked: it starts a directive, whose own calls are each
+/// judged, or reads knowledge; or it is a tool of the user's own space, or one of the project that runs only where the user
+/// trusts it as it is. The rest are the standard library's own powers: a shell, the web, the git repository.
+pub fn is_vouched(items: &Items<'_>, capability: &str) -> bool {
+    let Some(item) = capability.strip_prefix("rye.execute.") else { return false };
+    if item.starts_with("directive.") || item.starts_with("knowledge.") {
+        return true;
+    }
+    // What is asked about is an item, whose segments hold no dots.
+    let id = item.strip_prefix("tool.").and_then(|id| ItemId::parse(&id.replace('.', "/")).ok());
+    let tool = id.and_then(|id| items.tool(&id));
+    tool.is_some_and(|tool| match tool.file.space {
+        Space::User => true,
+        Space::Project => of_tool(&tool, String::new(), &items.sources()).is_some(),
+        Space::System => false,
+    })
+}
+
+/// A grant whose calls want a person's word.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AskedGrant {
+    pub pattern: String,
+    /// `safe`, `write`, `elevated` or `unrestricted`.
+    pub tier: String,
+    /// Whatever it reaches needs nobody's further word where nobody can be asked.
+    pub vouched: bool,
+}
+
+impl AskedGrant {
+    /// What becomes of its calls, for people.
+    pub fn told(&self, unattended: Unattended) -> String {
+        let alone = if self.vouched { Unattended::Allow.told() } else { unattended.told() };
+        format!("asks before {}: {}, not acknowledged; where nobody can be asked, {alone}", self.pattern, self.tier)
+    }
+}
+
+/// The grants of a plan of a risk that asks and that its `<permissions>` do not acknowledge, in their order.
+pub fn asked(items: &Items<'_>, plan: &Plan) -> Vec<AskedGrant> {
+    let table = plan.settings.get("capability_risk").and_then(|table| RiskTable::from_value(table).ok());
+    let Some(table) = table else { return Vec::new() };
+    let grants = plan.capabilities.grants.iter();
+    let risks = grants.map(|grant| (grant, table.classify_grant(&grant.pattern)));
+    let asks = |tier: &str, policy| {
+        policy == Policy::AcknowledgeRequired && !plan.capabilities.acknowledged.contains_key(tier)
+    };
+    risks
+        .filter(|(_, risk)| asks(risk.tier.as_str(), risk.policy))
+        .map(|(grant, risk)| AskedGrant {
+            pattern: grant.pattern.clone(),
+            tier: risk.tier.as_str().to_owned(),
+            vouched: is_grant_vouched(items, plan, &grant.pattern),
+        })
+        .collect()
+}
+
+/// The same for all that a grant reaches.
+fn is_grant_vouched(items: &Items<'_>, plan: &Plan, pattern: &str) -> bool {
+    if ["rye.execute.directive.", "rye.execute.knowledge."].iter().any(|start| pattern.starts_with(start)) {
+        return true;
+    }
+    let only = CapabilitySet::new([pattern.to_owned()]);
+    let in_palette = plan.palette.iter().filter_map(|tool| tool.item_id.as_ref());
+    let reached = in_palette.chain(plan.dropped_tools.iter().map(|tool| &tool.item_id));
+    let mut reached = reached
+        .map(|id| capability(Primary::Execute, ItemType::Tool, Some(id)))
+        .filter(|capability| only.first_match(capability).is_some())
+        .peekable();
+    pattern.starts_with("rye.execute.tool.")
+        && reached.peek().is_some()
+        && reached.all(|capability| is_vouched(items, &capability))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::compile::tests::plain;
+    use crate::compile::tests::world::stdlib;
+
+    #[test]
+    fn a_project_can_ask_for_more_and_never_for_less() {
+        let settings = |way: &str| format!("approvals: {{ unattended: {way} }}\n");
+        let file = ".ai/config/agent/agent.yaml";
+        assert_eq!(Unattended::of_settings(&stdlib(), false), Unattended::Queue);
+        let ways = ["allow", "queue", "deny"];
+        for (rank, project) in ways.into_iter().enumerate() {
+            let way = |rank: usize| Unattended::parse(ways.get(rank).copied().unwrap()).unwrap();
+            let world = stdlib().project(file, settings(project));
+            assert_eq!(Unattended::of_settings(&world, false), way(rank.max(1)), "{project} over nothing");
+            // Where the project is the user's own space, its word is the user's.
+            assert_eq!(Unattended::of_settings(&world, true), way(rank), "{project} of one's own");
+            for (other, user) in ways.into_iter().enumerate() {
+                let world = stdlib().project(file, settings(project)).with(Space::User, file, settings(user));
+                assert_eq!(Unattended::of_settings(&world, false), way(rank.max(other)), "{project} over {user}");
+            }
+        }
+    }
+
+    fn directive(tools: &str, acknowledge: &str) -> String {
+        format!(
+            "# A\n\n```xml\n<directive name=\"a\" version=\"1\"><metadata><description>d</description>\
+             <model provider=\"scripted\" tier=\"fast\"/><permissions><execute>{tools}</execute>{acknowledge}\
+             </permissions></metadata></directive>\n```\n\nGo.\n"
+        )
+    }
+
+    #[test]
+    fn what_nobody_acknowledged_is_listed() {
+        let listed = |acknowledge: &str| {
+            let text = directive("<tool>rye.file-system.read</tool><tool>rye.bash.*</tool>", acknowledge);
+            plain(&stdlib().project(".ai/directives/a.md", text), "a").asked
+        };
+        let (pattern, tier) = ("rye.execute.tool.rye.bash.*".to_owned(), "elevated".to_owned());
+        assert_eq!(listed(""), [AskedGrant { pattern, tier, vouched: false }]);
+        assert_eq!(listed("<acknowledge risk=\"elevated\">w</acknowledge>"), []);
+    }
+
+    #[test]
+    fn what_a_person_wrote_or_trusts_needs_no_further_word() {
+        let command = "description: d\nkind: command\ncommand: [ls]\n";
+        let bash = "description: d\nkind: builtin\nbuiltin: bash\n";
+        let http = "description: d\nkind: http\nurl: https://a.test/\n";
+        let tools = "<tool>own.*</tool><tool>all.*</tool><tool>users.*</tool><tool>asks</tool><tool>rye.git.*</tool>\
+            <tool>*</tool><directive>b</directive><knowledge>*</knowledge>";
+        let world = stdlib()
+            .project(".ai/directives/a.md", directive(tools, ""))
+            .project(".ai/directives/b.md", directive("", "").replace("\"a\"", "\"b\""))
+            .project(".ai/tools/own/one.yaml", command)
+            .project(".ai/tools/all/one.yaml", command)
+            .project(".ai/tools/all/shell.yaml", bash)
+            .project(".ai/tools/asks.yaml", http)
+            .with(Space::User, ".ai/tools/users/one.yaml", http);
+        let listed = plain(&world, "a").asked;
+        let vouched: Vec<&str> = listed.iter().filter(|one| one.vouched).map(|one| one.pattern.as_str()).collect();
+        assert_eq!(
+            vouched,
+            [
+                "rye.execute.tool.own.*",
+                "rye.execute.tool.users.*",
+                "rye.execute.directive.b",
+                "rye.execute.knowledge.*"
+            ]
+        );
+        let waits: Vec<&str> = listed.iter().filter(|one| !one.vouched).map(|one| one.pattern.as_str()).collect();
+        assert_eq!(
+            waits,
+            ["rye.execute.tool.all.*", "rye.execute.tool.asks", "rye.execute.tool.rye.git.*", "rye.execute.tool.*"]
+        );
+        let items = Items::new(&world);
+        for strange in ["rye.execute", "rye.sign.tool.own.one", "rye.execute.tool.no.such", "rye.execute.tool.", "x"] {
+            assert!(!is_vouched(&items, strange), "{strange}");
+        }
+    }
+}
