@@ -3,9 +3,9 @@
 mod compile;
 mod domain;
 mod evaluate;
+mod pattern;
 mod samples;
 
-use regex::Regex;
 use rye_grammar::Span;
 use rye_grammar::condition::{ArithmeticOp, Expr, Path, Segment};
 use serde_json::Value;
@@ -13,9 +13,10 @@ use serde_json::Value;
 use super::facts::Facts;
 use super::value::Type;
 pub use domain::{Domain, Effort};
+use pattern::Pattern;
 pub use samples::{Samples, around};
 
-/// A condition ready to be evaluated: patterns compiled, constants folded. It cannot fail any more.
+/// A condition ready to be evaluated: patterns read, constants folded. It cannot fail any more.
 #[derive(Debug, Clone)]
 pub struct Condition {
     root: Node,
@@ -66,7 +67,7 @@ enum Node {
     All(Vec<Node>),
     Any(Vec<Node>),
     Compare { op: Comparison, left: Box<Node>, right: Box<Node> },
-    Matches { left: Box<Node>, pattern: Regex },
+    Matches { left: Box<Node>, pattern: Pattern },
     Arithmetic { op: ArithmeticOp, left: Box<Node>, right: Box<Node> },
 }
 

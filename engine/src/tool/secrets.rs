@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 use serde_json::Value;
 
-/// What a shape is called, and its expression.
+/// What a shape is called, and its expression. Each begins with one of [`BEGINNINGS`].
 const SHAPES: [(&str, &str); 12] = [
     ("private key", r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\z)"),
     ("Anthropic key", r"(?-u:\b)sk-ant-[A-Za-z0-9_-]{20,}"),
@@ -22,6 +22,28 @@ const SHAPES: [(&str, &str); 12] = [
     ("Hugging Face token", r"(?-u:\b)hf_[A-Za-z0-9]{30,}"),
     ("registry token", r"(?-u:\b)(?:npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_-]{50,})"),
     ("JSON web token", r"(?-u:\b)eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
+];
+/// What every shape begins with: a text that holds none of them holds no known key, and needs no expression.
+const BEGINNINGS: [&str; 19] = [
+    "-----BEGIN ",
+    "sk-",
+    "sk_live_",
+    "rk_live_",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "AKIA",
+    "ASIA",
+    "AIza",
+    "xox",
+    "hf_",
+    "npm_",
+    "pypi-",
+    "eyJ",
 ];
 /// Parts of a variable's name that make its value a secret.
 const NAMES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
@@ -67,6 +89,9 @@ fn mask_with<'t>(text: &'t str, own: &[(String, String)]) -> Cow<'t, str> {
             text = Cow::Owned(text.replace(value.as_str(), &format!("[masked: {name}]")));
         }
     }
+    if !BEGINNINGS.iter().any(|beginning| text.contains(beginning)) {
+        return text;
+    }
     let Some(known) = KNOWN.as_ref() else { return text };
     let name = |found: &Captures<'_>| {
         let group = (1..=SHAPES.len()).find(|group| found.get(*group).is_some());
@@ -94,6 +119,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn every_shape_begins_with_what_is_looked_for() {
+        let hirs = SHAPES.map(|(word, shape)| (word, regex_syntax::parse(shape).expect(word)));
+        for (word, hir) in hirs {
+            let beginnings = regex_syntax::hir::literal::Extractor::new().extract(&hir);
+            let literals = beginnings.literals().expect(word);
+            assert!(!literals.is_empty(), "{word}");
+            for literal in literals {
+                let literal = String::from_utf8_lossy(literal.as_bytes()).into_owned();
+                let found = BEGINNINGS.iter().any(|beginning| literal.starts_with(beginning));
+                assert!(found, "{word}: `{literal}` begins with nothing that is looked for");
+            }
+        }
+    }
 
     #[test]
     fn known_shapes_are_masked_wherever_they_stand() {

@@ -1,14 +1,11 @@
 //! From the tree to something that cannot fail: every static error of a condition is found here.
 
-use regex::RegexBuilder;
 use rye_grammar::condition::{CompareOp, Expr, ExprKind, Path};
 use serde_json::Value;
 
+use super::pattern::Pattern;
 use super::{Comparison, ConditionFault, Node};
 use crate::semantics::value::Type;
-
-/// Compiled patterns larger than this are refused; it bounds memory, matching is linear in any case.
-const PATTERN_BYTES: usize = 1 << 20;
 
 pub(super) fn compile(expr: &Expr, types: &dyn Fn(&Path) -> Option<Type>) -> Result<Node, Vec<ConditionFault>> {
     let mut compiler = Compiler { types, faults: Vec::new() };
@@ -95,7 +92,7 @@ impl Compiler<'_> {
             );
             return Node::Literal(Value::Bool(false));
         };
-        match RegexBuilder::new(pattern).size_limit(PATTERN_BYTES).build() {
+        match Pattern::new(pattern) {
             Ok(pattern) => Node::Matches { left, pattern },
             Err(error) => {
                 self.fault(right, bad_pattern(pattern, &error), Some(pattern_help(pattern)));

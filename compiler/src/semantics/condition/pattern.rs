@@ -1,0 +1,104 @@
+//! The pattern of `matches`: read when its condition is compiled, so that a mistake is told then, and built when a text
+//! first has to match it. A table of conditions is compiled by every command; most of its patterns never meet a text.
+
+use std::sync::OnceLock;
+
+use regex::{Error, Regex, RegexBuilder};
+use regex_syntax::hir::{Class, Hir, HirKind};
+
+/// Built patterns larger than this many bytes are refused; it bounds memory, matching is linear in any case.
+const LARGEST: usize = 1 << 20;
+/// More than a state of the built pattern takes, in bytes.
+const STATE: usize = 64;
+/// What a range of a class takes at the most in ordinary classes, in bytes: up to seven sequences of up to four states.
+const RANGE: usize = 256;
+
+/// A pattern that is known to be one.
+#[derive(Debug, Clone)]
+pub(super) struct Pattern {
+    source: Box<str>,
+    built: OnceLock<Option<Regex>>,
+}
+
+impl Pattern {
+    /// Reads the pattern, and builds it too where its size could be too much.
+    ///
+    /// # Errors
+    /// What is no pattern, and what is too large.
+    pub(super) fn new(source: &str) -> Result<Self, Error> {
+        let built = OnceLock::new();
+        let small = regex_syntax::parse(source).is_ok_and(|hir| weight(&hir) <= LARGEST);
+        if !small {
+            let regex = RegexBuilder::new(source).size_limit(LARGEST).build()?;
+            built.get_or_init(|| Some(regex));
+        }
+        Ok(Self { source: source.into(), built })
+    }
+
+    /// Whether some part of the text matches.
+    pub(super) fn is_match(&self, text: &str) -> bool {
+        // What was read and weighed can be built: the library's own limit is ten times as wide as ours.
+        self.built.get_or_init(|| Regex::new(&self.source).ok()).as_ref().is_some_and(|regex| regex.is_match(text))
+    }
+}
+
+/// At least what the built pattern takes, in bytes, give or take the shapes of its classes.
+fn weight(hir: &Hir) -> usize {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => STATE,
+        HirKind::Literal(literal) => literal.0.len().saturating_mul(STATE),
+        HirKind::Class(Class::Unicode(class)) => class.ranges().len().saturating_mul(RANGE).saturating_add(STATE),
+        HirKind::Class(Class::Bytes(class)) => class.ranges().len().saturating_mul(STATE).saturating_add(STATE),
+        HirKind::Repetition(repetition) => {
+            let times = repetition.max.unwrap_or(repetition.min).max(repetition.min).saturating_add(1);
+            let times = usize::try_from(times).unwrap_or(usize::MAX);
+            weight(&repetition.sub).saturating_add(STATE).saturating_mul(times)
+        }
+        HirKind::Capture(capture) => weight(&capture.sub).saturating_add(2 * STATE),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => {
+            parts.iter().fold(STATE, |sum, part| sum.saturating_add(weight(part)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_built_when_a_text_meets_it() {
+        let pattern = Pattern::new("(?i)^rate_?limit|k{2,5}[a-z0-9]+$").expect("a pattern");
+        assert!(pattern.built.get().is_none());
+        assert!(pattern.is_match("RATE_LIMIT"));
+        assert!(!pattern.is_match("irate_limits"));
+        assert!(pattern.built.get().is_some());
+    }
+
+    #[test]
+    fn whatever_waits_can_be_built() {
+        let class = "[\u{1}-\u{10fffe}]".repeat(3);
+        let many: String = (0..300).map(|n| char::from_u32(0x800 + n * 9).unwrap_or('x')).collect();
+        for source in [
+            r"\w{4}\d{3}\s*\p{Greek}+\b",
+            r"(?i)\w\w\w\w\W",
+            "(a|b|(c(d(e)?)*)+){1,300}",
+            &class,
+            &format!("[{many}]{{9}}"),
+            r"(?s).{400}",
+            r"[^\x00-\x7f]{20}",
+            "",
+        ] {
+            let pattern = Pattern::new(source).expect(source);
+            if pattern.built.get().is_none() {
+                assert!(RegexBuilder::new(source).size_limit(LARGEST).build().is_ok(), "{source}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_pattern_or_too_large_is_told_at_once() {
+        for source in ["(", "a{2,1}", r"(?=a)", r"\p{Nothing}", r"(\w{100}){100}", "a{1000}{1000}{1000}"] {
+            assert!(Pattern::new(source).is_err(), "{source}");
+        }
+    }
+}
