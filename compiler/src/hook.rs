@@ -92,7 +92,45 @@ pub enum HookAction {
     FollowUp { content: String },
 }
 
+/// What an action does with an item; the other actions answer by themselves.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Deed<'a> {
+    Fetch { item_type: ItemKind, item_id: &'a str },
+    Execute { item_type: ItemKind, item_id: &'a str, params: &'a Value },
+    Sign { item_type: ItemKind, item_id: &'a str },
+}
+
 impl HookAction {
+    /// What it does with an item, if it does.
+    pub fn deed(&self) -> Option<Deed<'_>> {
+        match self {
+            Self::Fetch { item_type, item_id, .. } => Some(Deed::Fetch { item_type: *item_type, item_id }),
+            Self::Execute { item_type, item_id, params } => {
+                Some(Deed::Execute { item_type: *item_type, item_id, params })
+            }
+            Self::Sign { item_type, item_id } => Some(Deed::Sign { item_type: *item_type, item_id }),
+            Self::SetExtends { .. }
+            | Self::Transform { .. }
+            | Self::Handled
+            | Self::Message { .. }
+            | Self::SystemPrompt { .. }
+            | Self::Drop { .. }
+            | Self::KeepLast { .. }
+            | Self::Inject { .. }
+            | Self::Replace { .. }
+            | Self::Block { .. }
+            | Self::Modify { .. }
+            | Self::Retry { .. }
+            | Self::Continue
+            | Self::Terminate { .. }
+            | Self::Escalate
+            | Self::Raise { .. }
+            | Self::Handoff
+            | Self::Compact
+            | Self::FollowUp { .. } => None,
+        }
+    }
+
     /// The parent that a routing action sets.
     pub fn parent(&self) -> Option<&str> {
         if let Self::SetExtends { item_id } = self { Some(item_id) } else { None }
@@ -100,14 +138,11 @@ impl HookAction {
 
     /// The item that a fetching, executing or signing action names.
     pub fn item(&self) -> Option<(ItemKind, &str)> {
-        if let Self::Fetch { item_type, item_id, .. }
-        | Self::Execute { item_type, item_id, .. }
-        | Self::Sign { item_type, item_id } = self
-        {
-            Some((*item_type, item_id))
-        } else {
-            None
-        }
+        self.deed().map(|deed| match deed {
+            Deed::Fetch { item_type, item_id }
+            | Deed::Execute { item_type, item_id, .. }
+            | Deed::Sign { item_type, item_id } => (item_type, item_id),
+        })
     }
 
     /// The knowledge that a fetching action names.

@@ -25,6 +25,7 @@ use sha2::{Digest, Sha256};
 use crate::hook::PlannedHook;
 use crate::semantics::limits::Limits;
 use crate::semantics::money::Nanos;
+use crate::semantics::value::Type;
 use crate::world::{ItemKind, Space};
 pub use cost::{LongPrompt, Prices, Tokens, Weight, estimate};
 pub use graph::{Asked, Graph, Node, Outcome};
@@ -186,6 +187,33 @@ pub enum FieldType {
     Boolean,
     Array,
     Object,
+}
+
+impl FieldType {
+    /// In the order the language page lists them.
+    pub const ALL: [Self; 6] = [Self::String, Self::Integer, Self::Number, Self::Boolean, Self::Array, Self::Object];
+
+    /// The type of the values that a field of this type holds.
+    pub const fn value_type(self) -> Type {
+        match self {
+            Self::String => Type::String,
+            Self::Integer => Type::Integer,
+            Self::Number => Type::Number,
+            Self::Boolean => Type::Boolean,
+            Self::Array => Type::Array,
+            Self::Object => Type::Object,
+        }
+    }
+
+    /// The word a declaration uses, which is JSON Schema's too.
+    pub const fn word(self) -> &'static str {
+        self.value_type().name()
+    }
+
+    /// Whether a value is of this type; `2.0` is an integer, because numbers compare by value.
+    pub fn fits(self, value: &Value) -> bool {
+        Type::of(value).fits(self.value_type())
+    }
 }
 
 /// The resolved model: everything a request and its price need.

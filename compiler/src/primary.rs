@@ -115,7 +115,7 @@ pub fn directive_return(outputs: &IndexMap<String, Field>) -> PrimaryDefinition 
     properties.insert("status".into(), json!({"type": "string", "enum": ["success", "error"]}));
     for (name, field) in outputs {
         let mut schema = Map::new();
-        schema.insert("type".into(), Value::String(type_word(field.kind).into()));
+        schema.insert("type".into(), Value::String(field.kind.word().into()));
         if field.kind == FieldType::Array {
             // Some providers refuse an array that does not say what it holds.
             schema.insert("items".into(), json!({}));
@@ -143,17 +143,6 @@ pub fn directive_return(outputs: &IndexMap<String, Field>) -> PrimaryDefinition 
         name: DIRECTIVE_RETURN,
         description,
         schema: json!({"type": "object", "properties": properties, "additionalProperties": false}),
-    }
-}
-
-fn type_word(kind: FieldType) -> &'static str {
-    match kind {
-        FieldType::String => "string",
-        FieldType::Integer => "integer",
-        FieldType::Number => "number",
-        FieldType::Boolean => "boolean",
-        FieldType::Array => "array",
-        FieldType::Object => "object",
     }
 }
 

@@ -9,7 +9,7 @@ use rye_grammar::Sources;
 use serde::{Deserialize, Serialize};
 
 use crate::diagnostics::clean;
-use crate::hook::{HookAction, HookSource, PlannedHook};
+use crate::hook::{Deed, HookAction, HookSource, PlannedHook};
 use crate::item::{Items, Tool};
 use crate::lower::HookTrace;
 use crate::plan::{Place, Plan, PlannedModel};
@@ -172,36 +172,16 @@ pub fn needs_trust(hook: &PlannedHook) -> bool {
 /// What a hook's own line starts, for people; `None` where it only reads or answers.
 pub fn starts(action: &HookAction, grants: &[String]) -> Option<String> {
     let beside = if grants.is_empty() { String::new() } else { format!(", granting {}", grants.join(", ")) };
-    match action {
-        HookAction::Execute { item_type: item_type @ (ItemKind::Tool | ItemKind::Directive), item_id, params } => {
+    match action.deed()? {
+        Deed::Execute { item_type: item_type @ (ItemKind::Tool | ItemKind::Directive), item_id, params } => {
             let bare = params.is_null() || params.as_object().is_some_and(serde_json::Map::is_empty);
             let params = if bare { String::new() } else { format!(" {params}") };
             Some(line(&format!("executes {} `{item_id}`{params}{beside}", item_type.word())))
         }
-        HookAction::Sign { item_type, item_id } => {
+        Deed::Sign { item_type, item_id } => {
             Some(line(&format!("signs {} `{item_id}` with your key{beside}", item_type.word())))
         }
-        HookAction::Execute { item_type: ItemKind::Knowledge | ItemKind::Config, .. }
-        | HookAction::SetExtends { .. }
-        | HookAction::Fetch { .. }
-        | HookAction::Transform { .. }
-        | HookAction::Handled
-        | HookAction::Message { .. }
-        | HookAction::SystemPrompt { .. }
-        | HookAction::Drop { .. }
-        | HookAction::KeepLast { .. }
-        | HookAction::Inject { .. }
-        | HookAction::Replace { .. }
-        | HookAction::Block { .. }
-        | HookAction::Modify { .. }
-        | HookAction::Retry { .. }
-        | HookAction::Continue
-        | HookAction::Terminate { .. }
-        | HookAction::Escalate
-        | HookAction::Raise { .. }
-        | HookAction::Handoff
-        | HookAction::Compact
-        | HookAction::FollowUp { .. } => None,
+        Deed::Execute { item_type: ItemKind::Knowledge | ItemKind::Config, .. } | Deed::Fetch { .. } => None,
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rye_compiler::hook::{HookAction, HookPoint, OnFailure, PlannedHook};
+use rye_compiler::hook::{Deed, HookAction, HookPoint, OnFailure, PlannedHook};
 use rye_compiler::plan::{Pending, Plan, prompt};
 use rye_compiler::semantics::condition::{Condition, Found, Verdict};
 use rye_compiler::semantics::facts::Facts;
@@ -164,9 +164,9 @@ impl HookTable {
         answer::texts(&mut value);
         let action: HookAction =
             serde_json::from_value(value).map_err(|e| format!("its action cannot be read: {e}"))?;
-        match &action {
-            HookAction::Fetch { .. } if !self.awaited.contains(&hook.hook.id) => Ok(Fired::Layer),
-            HookAction::Fetch { .. } | HookAction::Execute { .. } | HookAction::Sign { .. } => {
+        match action.deed() {
+            Some(Deed::Fetch { .. }) if !self.awaited.contains(&hook.hook.id) => Ok(Fired::Layer),
+            Some(Deed::Fetch { .. } | Deed::Execute { .. } | Deed::Sign { .. }) => {
                 let started = u64::try_from(children.len()).unwrap_or(u64::MAX);
                 let Acted { outcome, child } = act.act(hook, action, run, started).await?;
                 children.extend(child);
@@ -175,25 +175,7 @@ impl HookTable {
                 }
                 Ok(answer::executed(run.point, &outcome.content))
             }
-            HookAction::SetExtends { .. }
-            | HookAction::Transform { .. }
-            | HookAction::Handled
-            | HookAction::Message { .. }
-            | HookAction::SystemPrompt { .. }
-            | HookAction::Drop { .. }
-            | HookAction::KeepLast { .. }
-            | HookAction::Inject { .. }
-            | HookAction::Replace { .. }
-            | HookAction::Block { .. }
-            | HookAction::Modify { .. }
-            | HookAction::Retry { .. }
-            | HookAction::Continue
-            | HookAction::Terminate { .. }
-            | HookAction::Escalate
-            | HookAction::Raise { .. }
-            | HookAction::Handoff
-            | HookAction::Compact
-            | HookAction::FollowUp { .. } => Ok(Fired::Action(action)),
+            None => Ok(Fired::Action(action)),
         }
     }
 }

@@ -7,7 +7,7 @@ mod python;
 
 use rye_grammar::data::{Entry, Kind, Node};
 use rye_grammar::tool_header::{Script, ScriptReader, ToolLanguage};
-use rye_grammar::{Parsed, SourceId, Span, Spanned, SyntaxError};
+use rye_grammar::{Parsed, SourceId, Span, Spanned, SyntaxError, SyntaxKind};
 use serde_json::Number;
 
 /// Bytes of a script. A tool of more keeps its code in modules beside it.
@@ -30,12 +30,9 @@ pub struct Scripts;
 impl ScriptReader for Scripts {
     fn read(&self, source: SourceId, text: &str, language: ToolLanguage) -> Parsed<Script> {
         let refuse = |message: String| {
-            let error = SyntaxError::Script {
-                message,
-                span: Span::new(source, 0, 0),
-                label: "not read".into(),
-                help: Some("keep the tool's own file small and put the rest into modules beside it".into()),
-            };
+            let error = SyntaxKind::Script
+                .error(Span::new(source, 0, 0), message, "not read")
+                .with_help("keep the tool's own file small and put the rest into modules beside it");
             Parsed { tree: Script::default(), errors: vec![error] }
         };
         if text.len() > MAX_SCRIPT {
@@ -72,12 +69,7 @@ fn complaint(source: SourceId, message: &str, span: Span, language: &str) -> Syn
     // A parser may quote what it found as it found it.
     let shown = |c: char| if c.is_control() { format!("U+{:04X}", u32::from(c)) } else { c.to_string() };
     let lower: String = lower.chars().map(shown).collect();
-    SyntaxError::Script {
-        message: format!("this is no {language}: {lower}"),
-        span: Span { source, ..span },
-        label: "cannot be read".into(),
-        help: None,
-    }
+    SyntaxKind::Script.error(Span { source, ..span }, format!("this is no {language}: {lower}"), "cannot be read")
 }
 
 /// Builds values with their places, within bounds.

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::SyntaxError;
+use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::{SourceId, Span};
 
 /// A capability pattern, normalised: `search` and `load` read as `fetch`, `/` as `.`.
@@ -15,7 +15,7 @@ pub struct Pattern(pub String);
 /// dropped. `base` is the byte offset of `text` in its source.
 ///
 /// # Errors
-/// [`SyntaxError::Capability`] for an empty pattern and for characters no capability holds.
+/// [`SyntaxKind::Capability`] for an empty pattern and for characters no capability holds.
 pub fn parse(source: SourceId, text: &str, base: usize) -> Result<Pattern, SyntaxError> {
     check(source, text, base)?;
     Ok(normalise(text.trim()))
@@ -52,12 +52,9 @@ fn check(source: SourceId, text: &str, base: usize) -> Result<(), SyntaxError> {
     let lead = text.len() - text.trim_start().len();
     let trimmed = text.trim();
     if trimmed.is_empty() {
-        return Err(SyntaxError::Capability {
-            message: "a capability cannot be empty".into(),
-            span: Span::new(source, base, base + text.len()),
-            label: "nothing is named here".into(),
-            help: Some("name an item such as `rye.file-system.read`, or `*` for every one".into()),
-        });
+        return Err(SyntaxKind::Capability
+            .error(Span::new(source, base, base + text.len()), "a capability cannot be empty", "nothing is named here")
+            .with_help("name an item such as `rye.file-system.read`, or `*` for every one"));
     }
     let Some((at, c)) = trimmed.char_indices().find(|(_, c)| !allowed(*c)) else { return Ok(()) };
     let start = base + lead + at;
@@ -66,12 +63,13 @@ fn check(source: SourceId, text: &str, base: usize) -> Result<(), SyntaxError> {
     } else {
         "a pattern holds letters, digits, `_`, `-`, `.` or `/`, and the wildcards `*`, `?`, `[seq]`"
     };
-    Err(SyntaxError::Capability {
-        message: format!("`{}` is no capability pattern", crate::text::shorten(trimmed)),
-        span: Span::new(source, start, start + c.len_utf8()),
-        label: format!("{} cannot stand here", crate::text::name_char(c)),
-        help: Some(help.into()),
-    })
+    Err(SyntaxKind::Capability
+        .error(
+            Span::new(source, start, start + c.len_utf8()),
+            format!("`{}` is no capability pattern", crate::text::shorten(trimmed)),
+            format!("{} cannot stand here", crate::text::name_char(c)),
+        )
+        .with_help(help))
 }
 
 fn allowed(c: char) -> bool {
@@ -103,7 +101,7 @@ mod tests {
             assert!(parse(SourceId(0), text, 0).is_err(), "{text:?}");
         }
         let error = parse(SourceId(0), " rye.a b", 10).unwrap_err();
-        assert_eq!(error.span(), Span::new(SourceId(0), 16, 17));
+        assert_eq!(error.span, Span::new(SourceId(0), 16, 17));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use crate::Parsed;
-use crate::error::SyntaxError;
+use crate::error::{SyntaxError, SyntaxKind};
 use crate::markdown::{Fence, fences, lines};
 use crate::signature::{self, SignatureLine};
 use crate::span::{SourceId, Span, Spanned};
@@ -69,25 +69,22 @@ fn choose<'f>(source: SourceId, text: &str, all: &'f [Fence], errors: &mut Vec<S
     let first = directives.next();
     if let Some(first) = first {
         for extra in directives {
-            errors.push(SyntaxError::Fence {
-                message: "a second fence holds a `<directive>`".into(),
-                span: span(source, &extra.opening),
-                label: "the second one".into(),
-                help: Some("keep one; to show an example, put it into a longer fence such as ````markdown".into()),
-                other: Some(span(source, &first.opening)),
-            });
+            errors.push(
+                SyntaxKind::Fence
+                    .error(span(source, &extra.opening), "a second fence holds a `<directive>`", "the second one")
+                    .with_help("keep one; to show an example, put it into a longer fence such as ````markdown")
+                    .with_other(span(source, &first.opening)),
+            );
         }
     }
     let fence = first.or_else(|| xml().next());
     match fence {
         None => errors.push(missing(source, text, all)),
-        Some(fence) if !fence.closed => errors.push(SyntaxError::Fence {
-            message: "the metadata fence is never closed".into(),
-            span: span(source, &fence.opening),
-            label: "opened here".into(),
-            help: Some("add a line of three backticks after `</directive>`".into()),
-            other: None,
-        }),
+        Some(fence) if !fence.closed => errors.push(
+            SyntaxKind::Fence
+                .error(span(source, &fence.opening), "the metadata fence is never closed", "opened here")
+                .with_help("add a line of three backticks after `</directive>`"),
+        ),
         Some(_) => {}
     }
     fence
@@ -108,26 +105,26 @@ fn missing(source: SourceId, text: &str, all: &[Fence]) -> SyntaxError {
         (0..end, "no such fence in this file", "write the metadata between ```xml and ``` lines")
     };
     let span = span(source, &at);
-    SyntaxError::Fence { message, span, label: label.to_owned(), help: Some(help.to_owned()), other: None }
+    SyntaxKind::Fence.error(span, message, label).with_help(help)
 }
 
 fn check_root(source: SourceId, fence: &Fence, root: Option<&Element>, errors: &mut Vec<SyntaxError>) {
     if let Some(root) = root.filter(|root| root.name.node != "directive") {
-        errors.push(SyntaxError::Fence {
-            message: format!("the metadata fence holds `<{}>`, not `<directive>`", root.name.node),
-            span: root.name.span,
-            label: "this is the root".into(),
-            help: Some("the root element of a directive is `<directive name=\"…\">`".into()),
-            other: None,
-        });
+        errors.push(
+            SyntaxKind::Fence
+                .error(
+                    root.name.span,
+                    format!("the metadata fence holds `<{}>`, not `<directive>`", root.name.node),
+                    "this is the root",
+                )
+                .with_help("the root element of a directive is `<directive name=\"…\">`"),
+        );
     } else if root.is_none() && errors.is_empty() {
-        errors.push(SyntaxError::Fence {
-            message: "the metadata fence is empty".into(),
-            span: span(source, &fence.opening),
-            label: "holds no `<directive>`".into(),
-            help: None,
-            other: None,
-        });
+        errors.push(SyntaxKind::Fence.error(
+            span(source, &fence.opening),
+            "the metadata fence is empty",
+            "holds no `<directive>`",
+        ));
     }
 }
 
@@ -161,13 +158,15 @@ fn root_name(xml: &str) -> Option<&str> {
 
 fn control(source: SourceId, text: &str, range: &Range<usize>, errors: &mut Vec<SyntaxError>) {
     if let Some((at, c)) = control_character(slice(text, range)) {
-        errors.push(SyntaxError::Fence {
-            message: format!("{} stands in the text", name_char(c)),
-            span: Span::new(source, range.start + at.start, range.start + at.end),
-            label: "not a character of a text file".into(),
-            help: Some("remove it".into()),
-            other: None,
-        });
+        errors.push(
+            SyntaxKind::Fence
+                .error(
+                    Span::new(source, range.start + at.start, range.start + at.end),
+                    format!("{} stands in the text", name_char(c)),
+                    "not a character of a text file",
+                )
+                .with_help("remove it"),
+        );
     }
 }
 

@@ -1,127 +1,96 @@
-//! Syntax errors as data: a code each, the span, what was expected. Rendering belongs to others.
+//! Syntax errors as data: what kind of text is broken, where, and what to do. Rendering belongs to others.
 
-use miette::Diagnostic;
 use thiserror::Error;
 
 use crate::span::Span;
 
-/// One syntax error. `label` stands under the span, `help` says what to change.
-#[derive(Debug, Clone, PartialEq, Error, Diagnostic)]
-pub enum SyntaxError {
-    #[error("{message}")]
-    #[diagnostic(code(rye::syntax::xml))]
-    Xml { message: String, span: Span, label: String, help: Option<String> },
-    #[error("{message}")]
-    #[diagnostic(code(rye::syntax::yaml))]
-    Yaml { message: String, span: Span, label: String, help: Option<String> },
-    #[error("{message}")]
-    #[diagnostic(code(rye::syntax::fence))]
-    Fence { message: String, span: Span, label: String, help: Option<String>, other: Option<Span> },
-    #[error("{message}")]
-    #[diagnostic(code(rye::syntax::condition))]
-    Condition { message: String, span: Span, label: String, help: Option<String> },
-    #[error("{message}")]
-    #[diagnostic(code(rye::syntax::template))]
-    Template { message: String, span: Span, label: String, help: Option<String> },
-    #[error("{message}")]
-    #[diagnostic(code(rye::syntax::reference))]
-    Reference { message: String, span: Span, label: String, help: Option<String> },
-    #[error("{message}")]
-    #[diagnostic(code(rye::syntax::capability))]
-    Capability { message: String, span: Span, label: String, help: Option<String> },
+/// One syntax error.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[error("{message}")]
+pub struct SyntaxError {
+    pub kind: SyntaxKind,
+    pub message: String,
+    /// Where it is.
+    pub span: Span,
+    /// Stands under the span.
+    pub label: String,
+    /// What to change.
+    pub help: Option<String>,
+    /// A second place to underline: where the first of what may stand once is.
+    pub other: Option<Span>,
+}
+
+/// The small language whose rules a text breaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyntaxKind {
+    Xml,
+    Yaml,
+    Fence,
+    Condition,
+    Template,
+    Reference,
+    Capability,
     /// A Python, JavaScript or TypeScript file that is none.
-    #[error("{message}")]
-    #[diagnostic(code(rye::syntax::script))]
-    Script { message: String, span: Span, label: String, help: Option<String> },
+    Script,
     /// A declaring constant of a script whose value a run would have to make.
-    #[error("{message}")]
-    #[diagnostic(code(rye::syntax::constant))]
-    Constant { message: String, span: Span, label: String, help: Option<String> },
+    Constant,
+}
+
+impl SyntaxKind {
+    /// The code without its `rye::` prefix, such as `syntax::xml`.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Xml => "syntax::xml",
+            Self::Yaml => "syntax::yaml",
+            Self::Fence => "syntax::fence",
+            Self::Condition => "syntax::condition",
+            Self::Template => "syntax::template",
+            Self::Reference => "syntax::reference",
+            Self::Capability => "syntax::capability",
+            Self::Script => "syntax::script",
+            Self::Constant => "syntax::constant",
+        }
+    }
+
+    /// An error of this kind, with what stands under its span.
+    pub fn error(self, span: Span, message: impl Into<String>, label: impl Into<String>) -> SyntaxError {
+        SyntaxError { kind: self, message: message.into(), span, label: label.into(), help: None, other: None }
+    }
 }
 
 impl SyntaxError {
-    /// Where the error is.
-    pub fn span(&self) -> Span {
-        match self {
-            Self::Xml { span, .. }
-            | Self::Yaml { span, .. }
-            | Self::Fence { span, .. }
-            | Self::Condition { span, .. }
-            | Self::Template { span, .. }
-            | Self::Reference { span, .. }
-            | Self::Capability { span, .. }
-            | Self::Script { span, .. }
-            | Self::Constant { span, .. } => *span,
-        }
+    /// The code of its kind, such as `syntax::xml`.
+    pub const fn code(&self) -> &'static str {
+        self.kind.code()
     }
 
     /// Every place to underline, the error's own first.
-    pub fn labels(&self) -> Vec<(Span, String)> {
-        let mut labels = vec![(self.span(), self.label().to_owned())];
-        if let Self::Fence { other: Some(other), .. } = self {
-            labels.push((*other, "the first one is here".to_owned()));
-        }
-        labels
+    pub fn labels(&self) -> Vec<(Span, &str)> {
+        let other = self.other.map(|other| (other, "the first one"));
+        std::iter::once((self.span, self.label.as_str())).chain(other).collect()
     }
 
-    /// What to do about it.
-    pub fn help(&self) -> Option<&str> {
-        match self {
-            Self::Xml { help, .. }
-            | Self::Yaml { help, .. }
-            | Self::Fence { help, .. }
-            | Self::Condition { help, .. }
-            | Self::Template { help, .. }
-            | Self::Reference { help, .. }
-            | Self::Capability { help, .. }
-            | Self::Script { help, .. }
-            | Self::Constant { help, .. } => help.as_deref(),
-        }
+    /// The same with what to change.
+    #[must_use]
+    pub fn with_help(self, help: impl Into<String>) -> Self {
+        Self { help: Some(help.into()), ..self }
     }
 
-    /// The code without its `rye::` prefix, such as `syntax::xml`.
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Xml { .. } => "syntax::xml",
-            Self::Yaml { .. } => "syntax::yaml",
-            Self::Fence { .. } => "syntax::fence",
-            Self::Condition { .. } => "syntax::condition",
-            Self::Template { .. } => "syntax::template",
-            Self::Reference { .. } => "syntax::reference",
-            Self::Capability { .. } => "syntax::capability",
-            Self::Script { .. } => "syntax::script",
-            Self::Constant { .. } => "syntax::constant",
-        }
+    /// The same with help where there is some.
+    #[must_use]
+    pub fn with_help_if(self, help: Option<impl Into<String>>) -> Self {
+        Self { help: help.map(Into::into), ..self }
     }
 
-    fn label(&self) -> &str {
-        match self {
-            Self::Xml { label, .. }
-            | Self::Yaml { label, .. }
-            | Self::Fence { label, .. }
-            | Self::Condition { label, .. }
-            | Self::Template { label, .. }
-            | Self::Reference { label, .. }
-            | Self::Capability { label, .. }
-            | Self::Script { label, .. }
-            | Self::Constant { label, .. } => label,
-        }
+    /// The same with the place of the first of its kind.
+    #[must_use]
+    pub fn with_other(self, other: Span) -> Self {
+        Self { other: Some(other), ..self }
     }
 
     /// The same error put inside `limit`: for texts whose offsets do not map onto their source byte by byte.
     #[must_use]
-    pub fn within(mut self, limit: Span) -> Self {
-        match &mut self {
-            Self::Xml { span, .. }
-            | Self::Yaml { span, .. }
-            | Self::Fence { span, .. }
-            | Self::Condition { span, .. }
-            | Self::Template { span, .. }
-            | Self::Reference { span, .. }
-            | Self::Capability { span, .. }
-            | Self::Script { span, .. }
-            | Self::Constant { span, .. } => *span = limit,
-        }
-        self
+    pub fn within(self, limit: Span) -> Self {
+        Self { span: limit, ..self }
     }
 }

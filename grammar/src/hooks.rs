@@ -7,7 +7,7 @@ use serde_json::{Number, Value};
 
 use crate::Parsed;
 use crate::data::{Entry, Kind, Node};
-use crate::error::SyntaxError;
+use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::{Span, Spanned};
 use crate::text::shorten;
 use crate::xml::{Attribute, Element, Node as XmlNode};
@@ -78,7 +78,7 @@ struct Reader {
 
 impl Reader {
     fn complain(&mut self, span: Span, message: String, label: &str, help: &str) {
-        self.errors.push(SyntaxError::Xml { message, span, label: label.into(), help: Some(help.into()) });
+        self.errors.push(SyntaxKind::Xml.error(span, message, label).with_help(help));
     }
 
     /// A text as the type its place calls for; a text that is none stays a string, for the compiler to complain about.

@@ -2,7 +2,7 @@
 
 use crate::Parsed;
 use crate::data::{Kind, Node};
-use crate::error::SyntaxError;
+use crate::error::{SyntaxError, SyntaxKind};
 use crate::markdown::{fences, lines};
 use crate::signature::{self, SignatureLine};
 use crate::span::{SourceId, Span, Spanned};
@@ -132,12 +132,11 @@ fn mapping(node: Node, errors: &mut Vec<SyntaxError>) -> Option<Node> {
         Kind::Map(_) => Some(node),
         Kind::Null => None,
         Kind::Bool(_) | Kind::Number(_) | Kind::String(_) | Kind::List(_) => {
-            errors.push(SyntaxError::Yaml {
-                message: format!("metadata is a mapping, not {}", node.describe()),
-                span: node.span,
-                label: "not a mapping".into(),
-                help: Some("write `name: value` lines".into()),
-            });
+            errors.push(
+                SyntaxKind::Yaml
+                    .error(node.span, format!("metadata is a mapping, not {}", node.describe()), "not a mapping")
+                    .with_help("write `name: value` lines"),
+            );
             None
         }
     }
@@ -167,5 +166,5 @@ fn body(
 }
 
 fn fence_error(span: Span, message: String, label: &str, help: &str) -> SyntaxError {
-    SyntaxError::Fence { message, span, label: label.to_owned(), help: Some(help.to_owned()), other: None }
+    SyntaxKind::Fence.error(span, message, label).with_help(help)
 }

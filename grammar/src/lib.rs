@@ -20,7 +20,7 @@ pub mod tool_header;
 pub mod xml;
 pub mod yaml;
 
-pub use error::SyntaxError;
+pub use error::{SyntaxError, SyntaxKind};
 pub use reference::ItemId;
 pub use source::{InvalidUtf8, Source, Sources};
 pub use span::{SourceId, Span, Spanned};

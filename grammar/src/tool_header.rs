@@ -4,7 +4,7 @@ mod script;
 
 use crate::Parsed;
 use crate::data::{Kind, Node};
-use crate::error::SyntaxError;
+use crate::error::SyntaxKind;
 use crate::markdown::lines;
 use crate::signature::{self, SignatureLine};
 use crate::span::{SourceId, Span, Spanned};
@@ -103,12 +103,15 @@ pub fn parse(source: SourceId, text: &str, language: ToolLanguage, scripts: &dyn
         node @ Node { kind: Kind::Map(_), .. } => node,
         node => {
             if node.kind != Kind::Null {
-                errors.push(SyntaxError::Yaml {
-                    message: format!("the metadata of a tool is a mapping, not {}", node.describe()),
-                    span: node.span,
-                    label: "not a mapping".into(),
-                    help: Some("write `description: …` and what else the tool declares".into()),
-                });
+                errors.push(
+                    SyntaxKind::Yaml
+                        .error(
+                            node.span,
+                            format!("the metadata of a tool is a mapping, not {}", node.describe()),
+                            "not a mapping",
+                        )
+                        .with_help("write `description: …` and what else the tool declares"),
+                );
             }
             empty(node.span.range().start)
         }

@@ -132,11 +132,11 @@ fn mistakes() {
         ("and == 1", 0..3, "missing", ""),
     ] {
         let error = read(text).expect_err(text);
-        let span = error.span().start as usize..error.span().end as usize;
+        let span = error.span.start as usize..error.span.end as usize;
         assert_eq!(span, under, "{text}: {error}");
         let all = format!("{error} {}", error.labels().into_iter().map(|l| l.1).collect::<String>());
         assert!(all.contains(message), "{text}: {all}");
-        assert!(error.help().unwrap_or_default().contains(help), "{text}: {error} {:?}", error.help());
+        assert!(error.help.as_deref().unwrap_or_default().contains(help), "{text}: {error} {:?}", error.help);
         assert_eq!(error.code(), "syntax::condition");
     }
 }
@@ -201,7 +201,7 @@ fn malformed_mappings() {
         assert_eq!(tree, None, "{mapping}");
         let first = errors.first().unwrap_or_else(|| panic!("{mapping} is read"));
         assert!(first.to_string().contains(message), "{mapping}: {first}");
-        assert!(first.help().unwrap_or_default().contains(help), "{mapping}: {:?}", first.help());
+        assert!(first.help.as_deref().unwrap_or_default().contains(help), "{mapping}: {:?}", first.help);
     }
 }
 
@@ -215,7 +215,7 @@ fn every_mistake_of_a_mapping_is_reported() {
 fn spans_survive_quotes_and_escapes() {
     let text = "when: 'a = 1'\nfold: >\n  a\n  = 1\n";
     let data = yaml::parse(SOURCE, text).tree;
-    let error = |key: &str| condition::from_data(data.get(key).unwrap()).errors.first().unwrap().span();
+    let error = |key: &str| condition::from_data(data.get(key).unwrap()).errors.first().unwrap().span;
     assert_eq!(text.get(error("when").range()), Some("="));
     assert!(text.get(error("fold").range()).unwrap().starts_with("a\n"));
 }

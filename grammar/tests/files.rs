@@ -109,7 +109,7 @@ fn fences_gone_wrong() {
         assert_eq!(codes(&parsed.errors), ["syntax::fence"], "{text}: {:?}", parsed.errors);
         let error = parsed.errors.first().unwrap();
         assert!(error.to_string().contains(message), "{text}: {error}");
-        assert_eq!(text.get(error.span().range()), Some(under), "{text}: {error}");
+        assert_eq!(text.get(error.span.range()), Some(under), "{text}: {error}");
     }
 }
 
@@ -164,7 +164,7 @@ fn knowledge_gone_wrong() {
     ] {
         let parsed = knowledge(text);
         assert_eq!(codes(&parsed.errors), [code], "{text}: {:?}", parsed.errors);
-        let under_it = text.get(parsed.errors.first().unwrap().span().range()).unwrap();
+        let under_it = text.get(parsed.errors.first().unwrap().span.range()).unwrap();
         assert!(under_it == under || under.starts_with('-') && under_it.len() <= 3, "{text}: {under_it:?}");
     }
 }
@@ -243,7 +243,7 @@ fn spans_of_a_shell_header() {
     assert_eq!(text.get(tree.get("kind").unwrap().span.range()), Some("[command]"));
     let text = "#!/bin/sh\n# rye: {a: 1,\n#   a: 2}\nls\n";
     let errors = tool(text, ToolLanguage::Shell).1;
-    assert_eq!((codes(&errors), errors.first().unwrap().span().start), (vec!["syntax::yaml"], 28));
+    assert_eq!((codes(&errors), errors.first().unwrap().span.start), (vec!["syntax::yaml"], 28));
     assert_eq!(codes(&tool("- a\n", ToolLanguage::Yaml).1), ["syntax::yaml"]);
 }
 

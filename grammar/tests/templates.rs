@@ -63,7 +63,7 @@ fn malformed_holes() {
         ("${a + 1}", 4, "is no hole"),
     ] {
         let error = template::parse(SOURCE, text, 100).expect_err(text);
-        assert_eq!((error.span().start, error.code()), (100 + at, "syntax::template"), "{text}: {error}");
+        assert_eq!((error.span.start, error.code()), (100 + at, "syntax::template"), "{text}: {error}");
         assert!(error.to_string().contains(message), "{text}: {error}");
     }
 }
@@ -123,6 +123,6 @@ fn malformed_inputs() {
         ("{input:a{input:b}", 8),
     ] {
         let error = inputs(text).expect_err(text);
-        assert_eq!(error.span().start, 100 + at, "{text}: {error}");
+        assert_eq!(error.span.start, 100 + at, "{text}: {error}");
     }
 }

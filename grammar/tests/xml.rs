@@ -132,7 +132,7 @@ fn mistakes() {
     for (text, want) in cases {
         let parsed = read(text);
         let got: Vec<(&str, String)> =
-            parsed.errors.iter().map(|e| (text.get(e.span().range()).unwrap(), e.to_string())).collect();
+            parsed.errors.iter().map(|e| (text.get(e.span.range()).unwrap(), e.to_string())).collect();
         assert_eq!(got.len(), want.len(), "{text}: {got:?}");
         for ((under, message), (want_under, want_message)) in got.iter().zip(*want) {
             assert_eq!(under, want_under, "{text}: {got:?}");
@@ -143,7 +143,7 @@ fn mistakes() {
 
 #[test]
 fn a_comparison_in_text_gets_the_hint() {
-    let help = |text: &str| read(text).errors.first().unwrap().help().unwrap().to_owned();
+    let help = |text: &str| read(text).errors.first().unwrap().help.clone().unwrap();
     assert!(help("<when>cost.turns < 3</when>").contains("&lt;"));
     assert!(help("<when>cost.turns<limit && x</when>").contains("&amp;"));
     assert!(help("<when>a && b</when>").contains("`and`"));
@@ -240,7 +240,7 @@ proptest! {
     fn spans_fit_the_text(inner in documents()) {
         let parsed = read(&inner);
         for error in &parsed.errors {
-            prop_assert!(inner.get(error.span().range()).is_some(), "{inner:?}: {error:?}");
+            prop_assert!(inner.get(error.span.range()).is_some(), "{inner:?}: {error:?}");
         }
         let mut open: Vec<&Element> = parsed.tree.iter().collect();
         while let Some(element) = open.pop() {

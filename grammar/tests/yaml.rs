@@ -67,7 +67,7 @@ fn spans_are_bytes() {
 fn an_embedded_document_keeps_its_place() {
     let parsed = yaml::parse_at(SourceId(7), "a: [x, y", 100);
     assert_eq!(parsed.tree.kind, Kind::Null);
-    let span = parsed.errors.first().unwrap().span();
+    let span = parsed.errors.first().unwrap().span;
     assert_eq!((span.source, span.start), (SourceId(7), 103));
     let tree = yaml::parse_at(SourceId(7), "a: [x]", 100).tree;
     assert_eq!((tree.get("a").unwrap().span.start, tree.get("a").unwrap().span.end), (103, 106));
@@ -99,7 +99,7 @@ fn mistakes() {
     ] {
         let parsed = read(text);
         let error = parsed.errors.first().unwrap_or_else(|| panic!("{text} is read"));
-        assert_eq!(text.get(error.span().range()), Some(under), "{text}: {error}");
+        assert_eq!(text.get(error.span.range()), Some(under), "{text}: {error}");
         assert!(error.to_string().contains(message), "{text}: {error}");
         assert_eq!(error.code(), "syntax::yaml");
         assert!(!error.to_string().ends_with('.') && !error.to_string().contains("Option"), "{error}");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rye_grammar::data::{Kind, Node};
 use rye_grammar::knowledge::KnowledgeFormat;
-use rye_grammar::{ItemId, Source, SourceId, Sources, Span, SyntaxError, source, yaml};
+use rye_grammar::{ItemId, Source, SourceId, Sources, Span, SyntaxKind, source, yaml};
 use sha2::{Digest, Sha256};
 
 use super::hook::read as hook_reader;
@@ -348,9 +348,9 @@ fn parse_directive(file: FileRef, text: &str, found: &mut Diagnostics) -> Option
     let mut debris = Diagnostics::new();
     let parsed = rye_grammar::directive::parse(file.source, text);
     // Where the XML is broken, what was read of it would give rise to complaints about its own debris.
-    let broken = parsed.errors.iter().any(|e| matches!(e, SyntaxError::Xml { .. }));
+    let broken = parsed.errors.iter().any(|e| e.kind == SyntaxKind::Xml);
     // Which of two blocks is meant is not for us to say: neither is compiled.
-    let twice = parsed.errors.iter().any(|e| matches!(e, SyntaxError::Fence { other: Some(_), .. }));
+    let twice = parsed.errors.iter().any(|e| e.kind == SyntaxKind::Fence && e.other.is_some());
     found.syntax(parsed.errors);
     if twice {
         return None;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rye_grammar::capability::Pattern;
 use rye_grammar::condition::{Expr, Path};
 use rye_grammar::xml::Element;
-use rye_grammar::{ItemId, Span, Spanned, SyntaxError};
+use rye_grammar::{ItemId, Span, Spanned, SyntaxError, SyntaxKind};
 use serde_json::Value;
 
 use super::FileRef;
@@ -142,7 +142,7 @@ pub fn from_xml(element: &Element, file: &FileRef, found: &mut Diagnostics) -> V
 pub fn faults(faults: Vec<ConditionFault>) -> Vec<SyntaxError> {
     let mut errors = Vec::with_capacity(faults.len());
     for ConditionFault { span, message, help } in faults {
-        errors.push(SyntaxError::Condition { message, span, label: "in this part".into(), help });
+        errors.push(SyntaxKind::Condition.error(span, message, "in this part").with_help_if(help));
     }
     errors
 }

@@ -1,6 +1,6 @@
 //! Reading an item id where one was written: what would leave its space is told apart from what is merely misspelt.
 
-use rye_grammar::{ItemId, Spanned, SyntaxError};
+use rye_grammar::{ItemId, Spanned, SyntaxKind};
 
 use crate::diagnostics::{Diagnostics, ItemError};
 
@@ -14,12 +14,11 @@ pub fn read(found: &mut Diagnostics, text: &Spanned<String>) -> Option<Spanned<I
                 found.push(ItemError::EscapesSpace { text: text.node.clone(), reason, span: text.span });
             } else {
                 let help = dotted_hint(&text.node);
-                found.push(SyntaxError::Reference {
-                    message: format!("`{}` is no item id", text.node.escape_debug()),
-                    span: text.span,
-                    label: invalid.reason,
-                    help: Some(help),
-                });
+                found.push(
+                    SyntaxKind::Reference
+                        .error(text.span, format!("`{}` is no item id", text.node.escape_debug()), invalid.reason)
+                        .with_help(help),
+                );
             }
             None
         }

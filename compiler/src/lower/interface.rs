@@ -61,7 +61,7 @@ pub fn values(
 }
 
 fn mismatch(name: &str, field: &item::Field, value: &Value) -> Option<InterfaceError> {
-    let expected = if !fits(field.kind, value) {
+    let expected = if !field.kind.fits(value) {
         article(field.kind).to_owned()
     } else if !field.choices.is_empty() && !field.choices.iter().any(|choice| equal(choice, value)) {
         let choices: Vec<String> = field.choices.iter().map(shown).collect();
@@ -72,18 +72,6 @@ fn mismatch(name: &str, field: &item::Field, value: &Value) -> Option<InterfaceE
     let what = format!("the input `{name}`");
     let found = format!("{} `{}`", Type::of(value).name(), shown(value));
     Some(InterfaceError::Type { what, expected, found, span: None::<Span>, declared: Some(field.span) })
-}
-
-/// Whether a value is of a field's type; a whole number is a number, and `3.0` is whole.
-pub fn fits(kind: FieldType, value: &Value) -> bool {
-    Type::of(value).fits(match kind {
-        FieldType::String => Type::String,
-        FieldType::Integer => Type::Integer,
-        FieldType::Number => Type::Number,
-        FieldType::Boolean => Type::Boolean,
-        FieldType::Array => Type::Array,
-        FieldType::Object => Type::Object,
-    })
 }
 
 fn article(kind: FieldType) -> &'static str {

@@ -7,7 +7,7 @@ mod fill;
 use std::collections::BTreeSet;
 
 use crate::compose::{ComposedHook, ContextItem};
-use crate::hook::{HookAction, HookPoint, PlanVerdict, Position};
+use crate::hook::{Deed, HookAction, HookPoint, PlanVerdict, Position};
 use crate::item::Knowledge;
 use crate::plan::{Layer, LayerKind, Pending, Prompt, Segment};
 use crate::world::ItemKind;
@@ -120,30 +120,9 @@ impl Collector<'_, '_> {
             });
         }
         // What a hook runs, and what it fetches by an id that only a run knows, is an answer.
-        let (item_type, item_id) = match action {
-            HookAction::Fetch { item_type, item_id, .. } | HookAction::Execute { item_type, item_id, .. } => {
-                (*item_type, item_id)
-            }
-            HookAction::SetExtends { .. }
-            | HookAction::Sign { .. }
-            | HookAction::Transform { .. }
-            | HookAction::Handled
-            | HookAction::Message { .. }
-            | HookAction::SystemPrompt { .. }
-            | HookAction::Drop { .. }
-            | HookAction::KeepLast { .. }
-            | HookAction::Inject { .. }
-            | HookAction::Replace { .. }
-            | HookAction::Block { .. }
-            | HookAction::Modify { .. }
-            | HookAction::Retry { .. }
-            | HookAction::Continue
-            | HookAction::Terminate { .. }
-            | HookAction::Escalate
-            | HookAction::Raise { .. }
-            | HookAction::Handoff
-            | HookAction::Compact
-            | HookAction::FollowUp { .. } => return None,
+        let (item_type, item_id) = match action.deed() {
+            Some(Deed::Fetch { item_type, item_id } | Deed::Execute { item_type, item_id, .. }) => (item_type, item_id),
+            Some(Deed::Sign { .. }) | None => return None,
         };
         let pending = Segment::Pending {
             pending: Pending::Hook { id: id.clone() },

@@ -149,7 +149,7 @@ fn values(all: &[Composed], declared: &IndexMap<String, Field>) -> (BTreeMap<Str
             if samples.open || !deeper.is_empty() {
                 open.insert(name.clone());
             }
-            list.retain(|value| crate::lower::interface::fits(field.kind, value));
+            list.retain(|value| field.kind.fits(value));
         }
     }
     for (name, list) in &mut values {

@@ -67,7 +67,7 @@ impl Type {
         matches!(self, Self::Integer | Self::Number)
     }
 
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::String => "string",
             Self::Integer => "integer",

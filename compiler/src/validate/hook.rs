@@ -9,7 +9,6 @@ use serde_json::Value;
 use crate::compose::{Composed, report_unknown};
 use crate::diagnostics::{Diagnostics, ExtendsError, HookError, InterfaceError, ItemError, closest};
 use crate::hook::{HookAction, HookPoint, HookSource};
-use crate::item::directive::fields::value_type;
 use crate::item::{HookDecl, Items};
 use crate::semantics;
 use crate::semantics::capability::{CapabilitySet, ItemType, Primary, Request};
@@ -191,7 +190,7 @@ fn typed(hook: &HookDecl, point: &Point, own: &Composed, found: &mut Diagnostics
     }
     let types = |path: &Path| match (point.find(path), path.segments.as_slice()) {
         (Found::Fact(kind), _) => kind,
-        (Found::Input, [_, Segment::Name(name)]) => own.inputs.get(name).map(|f| value_type(f.value.kind)),
+        (Found::Input, [_, Segment::Name(name)]) => own.inputs.get(name).map(|f| f.value.kind.value_type()),
         (Found::Input | Found::Open | Found::Nothing, _) => None,
     };
     if let Err(faults) = Condition::compile_typed(&condition.node, &types) {

@@ -10,7 +10,7 @@ use super::*;
 
 fn read(text: &str, language: ToolLanguage) -> (Value, Vec<(String, String)>) {
     let parsed = tool_header::parse(SourceId(0), text, language, &Scripts);
-    let at = |e: &SyntaxError| text.get(e.span().range()).unwrap_or("?").to_owned();
+    let at = |e: &SyntaxError| text.get(e.span.range()).unwrap_or("?").to_owned();
     (parsed.tree.metadata.to_value(), parsed.errors.iter().map(|e| (e.to_string(), at(e))).collect())
 }
 

@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use super::MAX_DEPTH;
 use super::one_line::Place;
-use crate::error::SyntaxError;
+use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::Span;
 use crate::text::{brackets, name_char, shorten};
 
 pub(super) fn condition(span: Span, message: String, label: &str, help: Option<&str>) -> SyntaxError {
-    SyntaxError::Condition { message, span, label: label.to_owned(), help: help.map(str::to_owned) }
+    SyntaxKind::Condition.error(span, message, label).with_help_if(help)
 }
 
 pub(super) fn empty(place: Place<'_>) -> SyntaxError {

@@ -1,20 +1,23 @@
 //! Fact paths as the mapping form and templates write them: names may hold `-`, unlike in the one-line form.
 
 use super::{Path, Segment};
-use crate::error::SyntaxError;
+use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::{SourceId, Span};
 use crate::text::{name_char, shorten};
 
 /// Reads a path such as `call.input.file-path` or `items.0` (`language.md` 4). `base` is the offset of `text`.
 ///
 /// # Errors
-/// [`SyntaxError::Condition`] for an empty segment, a character no segment holds, a number with leading zeros.
+/// [`SyntaxKind::Condition`] for an empty segment, a character no segment holds, a number with leading zeros.
 pub fn parse_path(source: SourceId, text: &str, base: usize) -> Result<Path, SyntaxError> {
-    segments(text).map_err(|bad| SyntaxError::Condition {
-        message: format!("`{}` is no path to a fact", shorten(text)),
-        span: Span::new(source, base + bad.start, base + bad.end),
-        label: bad.label,
-        help: Some("a path is names and numbers joined by dots: `call.item_id`, `items.0`".into()),
+    segments(text).map_err(|bad| {
+        SyntaxKind::Condition
+            .error(
+                Span::new(source, base + bad.start, base + bad.end),
+                format!("`{}` is no path to a fact", shorten(text)),
+                bad.label,
+            )
+            .with_help("a path is names and numbers joined by dots: `call.item_id`, `items.0`")
     })
 }
 

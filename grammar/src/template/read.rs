@@ -8,7 +8,7 @@ use pest::iterators::Pair;
 use super::{Hole, InputHole, InputsPart, InputsText, Template, TemplatePart, WhenMissing};
 use crate::Parsed;
 use crate::condition::segments;
-use crate::error::SyntaxError;
+use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::{SourceId, Span};
 use crate::text::{name_char, shorten};
 
@@ -25,7 +25,7 @@ struct TemplateParser;
 /// Reads a `${…}` template; `$${` is a literal `${`. `base` is the byte offset of `text` in its source.
 ///
 /// # Errors
-/// [`SyntaxError::Template`] at the first malformed hole.
+/// [`SyntaxKind::Template`] at the first malformed hole.
 pub fn parse(source: SourceId, text: &str, base: usize) -> Result<Template, SyntaxError> {
     first_error(read(source, text, base))
 }
@@ -96,7 +96,7 @@ pub fn scan_knowledge(source: SourceId, text: &str, base: usize) -> Template {
 /// Reads a text with `{input:…}` holes; `\{input:` is literal and drops the backslash. `base` as above.
 ///
 /// # Errors
-/// [`SyntaxError::Template`] at the first malformed hole.
+/// [`SyntaxKind::Template`] at the first malformed hole.
 pub fn parse_inputs(source: SourceId, text: &str, base: usize) -> Result<InputsText, SyntaxError> {
     first_error(read_inputs(source, text, base))
 }
@@ -331,12 +331,7 @@ fn bad_hole(source: SourceId, base: usize, text: &str, open: usize, at: usize) -
     };
     let at = if closed { open + at.min(line.len()) } else { open };
     let len = if closed { rest.chars().next().map_or(0, char::len_utf8) } else { 2 };
-    SyntaxError::Template {
-        message,
-        span: Span::new(source, base + at, base + at + len),
-        label,
-        help: Some(help.to_owned()),
-    }
+    SyntaxKind::Template.error(Span::new(source, base + at, base + at + len), message, label).with_help(help)
 }
 
 fn bad_input(source: SourceId, base: usize, text: &str, open: usize, at: usize) -> SyntaxError {
@@ -354,12 +349,7 @@ fn bad_input(source: SourceId, base: usize, text: &str, open: usize, at: usize) 
     } else {
         (open, "{input:".len())
     };
-    SyntaxError::Template {
-        message,
-        span: Span::new(source, base + at, base + at + len),
-        label,
-        help: Some(
-            "write `{input:name}`, `{input:name?}` or `{input:name:default}`; `\\{input:` stands for itself".to_owned(),
-        ),
-    }
+    SyntaxKind::Template
+        .error(Span::new(source, base + at, base + at + len), message, label)
+        .with_help("write `{input:name}`, `{input:name?}` or `{input:name:default}`; `\\{input:` stands for itself")
 }

@@ -3,7 +3,7 @@
 
 use crate::Parsed;
 use crate::data::{Entry, Kind, Node};
-use crate::error::SyntaxError;
+use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::{SourceId, Span, Spanned};
 
 use super::ToolLanguage;
@@ -35,12 +35,11 @@ pub struct Unread;
 
 impl ScriptReader for Unread {
     fn read(&self, source: SourceId, _: &str, language: ToolLanguage) -> Parsed<Script> {
-        let error = SyntaxError::Script {
-            message: format!("tools in {} cannot be read here", language.name()),
-            span: Span::new(source, 0, 0),
-            label: "its constants are not read".into(),
-            help: None,
-        };
+        let error = SyntaxKind::Script.error(
+            Span::new(source, 0, 0),
+            format!("tools in {} cannot be read here", language.name()),
+            "its constants are not read",
+        );
         Parsed { tree: Script::default(), errors: vec![error] }
     }
 }
@@ -72,23 +71,19 @@ pub(super) fn metadata(constants: Vec<Constant>, empty: &Node) -> (Node, Vec<Syn
         let name = constant.name;
         let Some((_, key)) = NAMES.iter().find(|(known, _)| *known == name.node) else { continue };
         match constant.value {
-            _ if entries.iter().any(|e| e.key.node == *key) => errors.push(SyntaxError::Constant {
-                message: format!("`{}` gets a value twice", name.node),
-                span: name.span,
-                label: "a second value".into(),
-                help: Some("keep one of them: which one counts would depend on a run".into()),
-            }),
+            _ if entries.iter().any(|e| e.key.node == *key) => errors.push(
+                SyntaxKind::Constant
+                    .error(name.span, format!("`{}` gets a value twice", name.node), "a second value")
+                    .with_help("keep one of them: which one counts would depend on a run"),
+            ),
             Ok(value) => entries.push(Entry { key: Spanned::new((*key).to_owned(), name.span), value }),
             Err(span) => {
                 // The key is known, its value is not: what is missing is then not said a second time.
-                errors.push(SyntaxError::Constant {
-                    message: format!("`{}` is not constant", name.node),
-                    span,
-                    label: "only a run could tell".into(),
-                    help: Some(
-                        "write the value out: strings, numbers, booleans, null, lists and mappings of them".into(),
-                    ),
-                });
+                errors.push(
+                    SyntaxKind::Constant
+                        .error(span, format!("`{}` is not constant", name.node), "only a run could tell")
+                        .with_help("write the value out: strings, numbers, booleans, null, lists and mappings of them"),
+                );
             }
         }
     }

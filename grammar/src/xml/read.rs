@@ -10,7 +10,7 @@ use super::chars::{is_name_start, is_space, name_len, push_text, resolve};
 use super::tag::{self, ESCAPE_LT, bad_char, bad_reference};
 use super::{Element, Node};
 use crate::Parsed;
-use crate::error::SyntaxError;
+use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::{SourceId, Span, Spanned};
 use crate::text::{name_char, shorten};
 
@@ -43,7 +43,7 @@ pub fn parse(source: SourceId, text: &str, range: Range<usize>) -> Parsed<Option
 }
 
 pub(super) fn xml_error(span: Span, message: String, label: &str, help: Option<&str>) -> SyntaxError {
-    SyntaxError::Xml { message, span, label: label.to_owned(), help: help.map(str::to_owned) }
+    SyntaxKind::Xml.error(span, message, label).with_help_if(help)
 }
 
 struct Builder<'t> {

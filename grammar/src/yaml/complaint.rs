@@ -5,7 +5,7 @@ use serde_saphyr::budget::BudgetBreach;
 
 use super::node::Spans;
 use super::{MAX_ALIASES, MAX_DEPTH, MAX_NODES};
-use crate::error::SyntaxError;
+use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::Span;
 use crate::text::shorten;
 
@@ -13,7 +13,7 @@ use crate::text::shorten;
 pub(super) const TOO_DEEP: &str = "too deep";
 
 pub(super) fn yaml_error(span: Span, message: String, label: &str, help: Option<&str>) -> SyntaxError {
-    SyntaxError::Yaml { message, span, label: label.to_owned(), help: help.map(str::to_owned) }
+    SyntaxKind::Yaml.error(span, message, label).with_help_if(help)
 }
 
 /// A key that stands in its mapping a second time.

@@ -9,7 +9,7 @@ use super::Field;
 use crate::diagnostics::{Diagnostics, InterfaceError, ItemError, closest};
 use crate::item::xml::{attributes, children, no_text, shorten, text_only};
 use crate::plan::FieldType;
-use crate::semantics::value::{Type, equal, parse_json};
+use crate::semantics::value::{equal, parse_json};
 
 /// Reads `<inputs>` (`name` is `input`) or `<outputs>` (`output`).
 pub fn read(element: &Element, name: &str, found: &mut Diagnostics) -> IndexMap<String, Field> {
@@ -82,9 +82,9 @@ pub fn is_name(text: &str) -> bool {
 }
 
 fn field_type(text: &Spanned<String>, found: &mut Diagnostics) -> Option<FieldType> {
-    let kind = ALL.into_iter().find(|(word, _)| *word == text.node.trim());
+    let kind = FieldType::ALL.into_iter().find(|kind| kind.word() == text.node.trim());
     if kind.is_none() {
-        let near = closest(text.node.trim(), ALL.iter().map(|(word, _)| *word));
+        let near = closest(text.node.trim(), FieldType::ALL.map(FieldType::word));
         found.push(ItemError::InvalidValue {
             what: "`type`".into(),
             found: format!("`{}`", shorten(&text.node)),
@@ -95,17 +95,8 @@ fn field_type(text: &Spanned<String>, found: &mut Diagnostics) -> Option<FieldTy
             span: text.span,
         });
     }
-    kind.map(|(_, kind)| kind)
+    kind
 }
-
-const ALL: [(&str, FieldType); 6] = [
-    ("string", FieldType::String),
-    ("integer", FieldType::Integer),
-    ("number", FieldType::Number),
-    ("boolean", FieldType::Boolean),
-    ("array", FieldType::Array),
-    ("object", FieldType::Object),
-];
 
 fn truth(text: &Spanned<String>, found: &mut Diagnostics) -> bool {
     match text.node.trim() {
@@ -148,24 +139,7 @@ pub fn value(text: &str, kind: FieldType) -> Option<Value> {
             parse_json(text.trim()).ok()
         }
     };
-    value.filter(|v| fits(v, kind))
-}
-
-/// Whether a value is of a field's type; `2.0` is an integer, because numbers compare by value.
-pub fn fits(value: &Value, kind: FieldType) -> bool {
-    Type::of(value).fits(value_type(kind))
-}
-
-/// The type of the values a field holds.
-pub fn value_type(kind: FieldType) -> Type {
-    match kind {
-        FieldType::String => Type::String,
-        FieldType::Integer => Type::Integer,
-        FieldType::Number => Type::Number,
-        FieldType::Boolean => Type::Boolean,
-        FieldType::Array => Type::Array,
-        FieldType::Object => Type::Object,
-    }
+    value.filter(|v| kind.fits(v))
 }
 
 fn is_choice(value: &Value, choices: &[Value]) -> bool {
@@ -191,7 +165,7 @@ pub fn expected(kind: FieldType, choices: &[Value]) -> String {
 
 /// Checks a value against a field; `span` is where it was written, if anywhere.
 pub fn check(field: &Field, value: &Value, span: Option<Span>) -> Option<InterfaceError> {
-    let allowed = fits(value, field.kind) && is_choice(value, &field.choices);
+    let allowed = field.kind.fits(value) && is_choice(value, &field.choices);
     (!allowed).then(|| InterfaceError::Type {
         what: format!("`{}`", field.name.node),
         expected: expected(field.kind, &field.choices),

@@ -9,7 +9,7 @@ use super::fill::Writer;
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, InterfaceError};
 use crate::lower::words::shown;
-use crate::plan::{Field, FieldType, Layer, LayerKind, Pending, Segment};
+use crate::plan::{Field, Layer, LayerKind, Pending, Segment};
 use crate::primary::DIRECTIVE_RETURN;
 use crate::semantics::value::embed;
 
@@ -121,7 +121,7 @@ fn input(
 fn returns(outputs: &IndexMap<String, Field>) -> String {
     let mut text = format!("\nWhen you are done, call `{DIRECTIVE_RETURN}` with:\n");
     for (name, field) in outputs {
-        let mut line = format!("- `{name}` ({}", word(field.kind));
+        let mut line = format!("- `{name}` ({}", field.kind.word());
         if !field.required {
             line.push_str(", optional");
         }
@@ -139,15 +139,4 @@ fn returns(outputs: &IndexMap<String, Field>) -> String {
         text.push('\n');
     }
     text
-}
-
-fn word(kind: FieldType) -> &'static str {
-    match kind {
-        FieldType::String => "string",
-        FieldType::Integer => "integer",
-        FieldType::Number => "number",
-        FieldType::Boolean => "boolean",
-        FieldType::Array => "array",
-        FieldType::Object => "object",
-    }
 }

@@ -1,7 +1,7 @@
 //! Text of hooks, which may hold both kinds of holes: `{input:…}` is filled first, then `${…}`, each in one pass.
 
 use rye_grammar::template::{Hole, InputHole, InputsPart, Template, TemplatePart, parse, parse_inputs};
-use rye_grammar::{SourceId, Span, SyntaxError};
+use rye_grammar::{SourceId, Span, SyntaxError, SyntaxKind};
 use serde_json::{Map, Value};
 
 use super::tree::move_holes;
@@ -35,12 +35,11 @@ impl HookText {
         }
         let whole = Span::new(source, base, base + text.len());
         let Some(mark) = ('\u{E000}'..='\u{F8FF}').find(|c| !text.contains(*c)) else {
-            return Err(SyntaxError::Template {
-                message: "the text uses every private character there is".into(),
-                span: whole,
-                label: "no room for a hole".into(),
-                help: None,
-            });
+            return Err(SyntaxKind::Template.error(
+                whole,
+                "the text uses every private character there is",
+                "no room for a hole",
+            ));
         };
         let mut marked = String::with_capacity(text.len());
         let mut number = 0usize;

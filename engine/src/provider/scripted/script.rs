@@ -239,7 +239,7 @@ impl Script {
         let source = sources.add(Source::new("script", text));
         let parsed = yaml::parse(source, text);
         if let Some(error) = parsed.errors.first() {
-            let line = sources.get(source).map_or(1, |source| source.position(error.span().start).line);
+            let line = sources.get(source).map_or(1, |source| source.position(error.span.start).line);
             return Err(ScriptError(format!("line {line}: {error}")));
         }
         Self::from_value(&parsed.tree.to_value())
