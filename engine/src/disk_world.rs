@@ -28,8 +28,8 @@ pub use signing::{FileStanding, Require};
 /// Larger files are refused: no item is that large, and a mistake or an attack should not fill the memory.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// A file of a space: its path and what it holds.
-type Embedded = (Arc<str>, Arc<[u8]>);
+/// A file of the system space: its path and what it holds, in this very program.
+type Embedded = (Arc<str>, &'static [u8]);
 type Found = (Arc<str>, Vec<u8>);
 
 /// Three spaces, highest precedence first.
@@ -40,6 +40,8 @@ pub struct DiskWorld {
     trust: TrustStore,
     require: OnceCell<Result<Require, WorldError>>,
     listings: RefCell<BTreeMap<(Space, ItemKind), Rc<Listing>>>,
+    /// Folders that were looked for, and whether they are there.
+    folders: RefCell<BTreeMap<(Space, Box<str>), bool>>,
 }
 
 impl DiskWorld {
@@ -49,10 +51,10 @@ impl DiskWorld {
     ///
     /// # Errors
     /// [`WorldError::Unreadable`]: a root exists and cannot be opened.
-    pub fn open<'f>(
+    pub fn open(
         project: Option<&Path>,
         user: Option<&Path>,
-        system: impl IntoIterator<Item = (String, &'f [u8])>,
+        system: impl IntoIterator<Item = (String, &'static [u8])>,
         trust: TrustStore,
     ) -> Result<Self, WorldError> {
         let mut spaces = Vec::new();
@@ -69,11 +71,11 @@ impl DiskWorld {
         let mut embedded: BTreeMap<_, Vec<Embedded>> = BTreeMap::new();
         for (path, bytes) in system {
             if let Some(key) = ItemKind::of_path(&path) {
-                embedded.entry(key).or_default().push((path.into(), bytes.into()));
+                embedded.entry(key).or_default().push((path.into(), bytes));
             }
         }
-        let (require, listings) = (OnceCell::new(), RefCell::default());
-        Ok(Self { spaces, system: embedded, trust, require, listings })
+        let (require, listings, folders) = (OnceCell::new(), RefCell::default(), RefCell::default());
+        Ok(Self { spaces, system: embedded, trust, require, listings, folders })
     }
 
     /// The paths of this id in one space: from the listing where there is one, else by asking for each extension.
@@ -82,7 +84,7 @@ impl DiskWorld {
         let mut found = Vec::new();
         if let Some(listing) = listed {
             for path in listing.paths(id) {
-                if let Some(bytes) = read(space, dir, path)? {
+                if let Some(bytes) = self.read(space, dir, path)? {
                     found.push((path.clone(), bytes));
                 }
             }
@@ -90,11 +92,28 @@ impl DiskWorld {
         }
         for extension in kind.extensions() {
             let path = format!("{}{id}.{extension}", kind.folder());
-            if let Some(bytes) = read(space, dir, &path)? {
+            if let Some(bytes) = self.read(space, dir, &path)? {
                 found.push((path.into(), bytes));
             }
         }
         Ok(found)
+    }
+
+    /// One file's bytes; `None` where there is none. In a folder that is not there nothing is looked for twice.
+    fn read(&self, space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldError> {
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let known = self.folders.borrow().get(&(space, Box::from(folder))).copied();
+        if known == Some(false) {
+            return Ok(None);
+        }
+        if let Some(bytes) = read(space, dir, path)? {
+            return Ok(Some(bytes));
+        }
+        let is_there = known.unwrap_or_else(|| folder.is_empty() || dir.symlink_metadata(folder).is_ok());
+        if known.is_none() {
+            self.folders.borrow_mut().insert((space, folder.into()), is_there);
+        }
+        if is_there { dangling(space, dir, path) } else { Ok(None) }
     }
 
     fn listing(&self, space: Space, dir: &Dir, kind: ItemKind) -> Result<Rc<Listing>, WorldError> {
@@ -120,7 +139,7 @@ impl DiskWorld {
     }
 }
 
-/// One file's bytes; `None` where there is none.
+/// One file's bytes; `None` where nothing can be opened: there is none, or a link leads nowhere.
 fn read(space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldError> {
     let unreadable = |reason: String| WorldError::Unreadable { path: space.display(path), reason };
     let mut options = OpenOptions::new();
@@ -128,9 +147,7 @@ fn read(space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldErr
     let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
     let file = match dir.open_with(path, options.read(true).custom_flags(nonblocking)) {
         Ok(file) => file,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return dangling(space, dir, path);
-        }
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
         Err(error) => return Err(refusal(space, path, &error)),
     };
     let metadata = file.metadata().map_err(|e| unreadable(e.to_string()))?;
@@ -184,7 +201,7 @@ impl World for DiskWorld {
             }
         }
         for (path, bytes) in self.system.get(&(kind, id.clone())).into_iter().flatten() {
-            let (path, bytes) = (path.clone(), bytes.clone());
+            let (path, bytes) = (path.clone(), (*bytes).into());
             found.push(Located { space: Space::System, kind, id: id.clone(), path, bytes });
         }
         Ok(found)

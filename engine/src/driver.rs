@@ -2,6 +2,7 @@
 //! it, and hands what came of it back. Nothing is decided here.
 
 pub mod control;
+mod crew;
 pub mod embedded;
 pub mod journal;
 pub mod live;
@@ -20,6 +21,7 @@ use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
 use crate::trust::TrustError;
 pub use control::{Control, Post, Sender};
+pub use crew::Crew;
 pub use journal::Journal;
 pub use live::{Live, LiveEvents, Outlet};
 pub use stream::{Piece, Streamed};

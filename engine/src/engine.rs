@@ -18,7 +18,7 @@ use tokio::sync::{Notify, watch};
 use crate::clock::{Clock, SystemClock};
 use crate::disk_world::DiskWorld;
 use crate::driver::control::Sender;
-use crate::driver::{DriveError, LiveEvents};
+use crate::driver::{Crew, DriveError, LiveEvents};
 use crate::event::{Approval, Letter};
 use crate::keys::{KeyError, Keys};
 use crate::orchestrate::Orchestrator;
@@ -130,6 +130,7 @@ pub(crate) struct Inner {
     pub papers: Papers,
     pub sealer: Arc<Sealer>,
     pub trust: Trust,
+    pub crew: Crew,
     live: Mutex<Live>,
     /// Told whenever a thread of this process is over.
     gone: Notify,
@@ -247,6 +248,7 @@ impl Engine {
                 papers: Papers::default(),
                 sealer,
                 trust,
+                crew: Crew::default(),
                 live: Mutex::default(),
                 gone: Notify::new(),
             }
@@ -424,7 +426,7 @@ impl Inner {
     pub fn enlist(self: &Arc<Self>, thread: &ThreadId, running: Running) {
         let mut live = self.live();
         live.threads.insert(thread.clone(), running);
-        self.writer.expect(live.threads.len());
+        self.counted(&live);
         if !std::mem::replace(&mut live.watched, true) {
             tokio::spawn(watch_inboxes(Arc::downgrade(self)));
         }
@@ -444,9 +446,15 @@ impl Inner {
     pub fn dismiss(&self, thread: &ThreadId) {
         let mut live = self.live();
         live.threads.remove(thread);
-        self.writer.expect(live.threads.len());
+        self.counted(&live);
         drop(live);
         self.gone.notify_waiters();
+    }
+
+    /// Tells those who wait for others how many there are.
+    fn counted(&self, live: &Live) {
+        self.crew.count(live.threads.len());
+        self.writer.expect(live.threads.len());
     }
 
     /// Every thread that could have mail. Where there is none, the watcher is let go.

@@ -96,11 +96,11 @@ impl Inner {
     /// A name for a new thread of this plan, if the plan may begin.
     pub(crate) async fn allocate(self: &Arc<Self>, plan: &Plan) -> Result<ThreadId, DriveError> {
         let (engine, directive, executes) = (Arc::clone(self), plan.directive.clone(), of_plan(plan, &[]));
-        blocking(move || {
+        let name = move || {
             engine.admit_all(&directive, &executes)?;
             Ok(engine.ids.allocate(&directive, engine.clock.now())?)
-        })
-        .await
+        };
+        self.crew.wait(name).await?
     }
 
     /// Reads the registry.
@@ -109,7 +109,7 @@ impl Inner {
         look: impl FnOnce(&Registry) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, DriveError> {
         let registry = Arc::clone(self.writer.registry());
-        blocking(move || Ok(look(&registry)?)).await
+        Ok(self.crew.wait(move || look(&registry)).await??)
     }
 
     /// Writes the beginning of a thread and sets it going.
@@ -128,11 +128,12 @@ impl Inner {
             }
             Ok(Transcript::create(Arc::clone(&engine.disk), &name)?)
         };
-        let transcript = blocking(prepare).await?;
+        let transcript = self.crew.wait(prepare).await??;
         let mut state = State::new();
         state.talk.messages = beginning.history;
         let (objects, sealer) = (Arc::clone(&self.objects), Arc::clone(&self.sealer));
-        let journal = Journal::new(id.clone(), transcript, objects, sealer, Arc::clone(&beginning.outlet));
+        let journal =
+            Journal::new(id.clone(), transcript, objects, sealer, Arc::clone(&beginning.outlet), self.crew.clone());
         let mut thread = Thread { id: id.clone(), plan: beginning.plan, state, journal };
 
         let now = self.clock.now();

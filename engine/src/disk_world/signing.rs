@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rye_compiler::world::{ItemKind, Space, WorldError};
 use rye_grammar::{ItemId, SourceId, yaml};
 
-use super::{DiskWorld, Listing, read};
+use super::{DiskWorld, Listing};
 use crate::keys::{SignatureFault, Standing};
 
 /// Where `signing.require` stands.
@@ -43,7 +43,7 @@ impl DiskWorld {
         let mut user = Require::Shared;
         let mut project = Require::None;
         for (space, dir) in &self.spaces {
-            let Some(bytes) = read(*space, dir, SETTINGS)? else { continue };
+            let Some(bytes) = self.read(*space, dir, SETTINGS)? else { continue };
             let Some(written) = written(*space, &bytes)? else { continue };
             match space {
                 Space::Project => project = written,
@@ -59,7 +59,7 @@ impl DiskWorld {
         for (space, dir) in &self.spaces {
             let listing = Listing::read(*space, dir, kind)?;
             for (id, path) in listing.entries() {
-                let Some(bytes) = read(*space, dir, path)? else { continue };
+                let Some(bytes) = self.read(*space, dir, path)? else { continue };
                 let standing = self.trust.standing(&bytes);
                 found.push(FileStanding { space: *space, kind, id: id.clone(), path: path.clone(), standing });
             }

@@ -115,3 +115,19 @@ fn a_missing_user_space_is_empty_and_a_missing_project_is_an_error() {
     let system: [(String, &[u8]); 0] = [];
     assert!(DiskWorld::open(Some(&gone), None, system, TrustStore::default()).is_err());
 }
+
+#[test]
+fn a_folder_that_is_not_there_holds_nothing_and_one_that_is_still_tells_dangling_links() {
+    let (project, user) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    write(project.path(), ".ai/knowledge/a/real.md", "here");
+    symlink("nowhere.md", project.path().join(".ai/knowledge/a/lost.md")).unwrap();
+    symlink("nowhere", project.path().join(".ai/knowledge/gone")).unwrap();
+    let world = world(project.path(), Some(user.path()));
+    for _ in 0..2 {
+        assert!(world.candidates(ItemKind::Knowledge, &id("b/none")).unwrap().is_empty());
+        assert!(world.candidates(ItemKind::Knowledge, &id("gone/none")).unwrap().is_empty());
+        assert!(world.candidates(ItemKind::Knowledge, &id("a/none")).unwrap().is_empty());
+        assert_eq!(world.candidates(ItemKind::Knowledge, &id("a/real")).unwrap().len(), 1);
+        assert!(matches!(world.candidates(ItemKind::Knowledge, &id("a/lost")), Err(WorldError::Unreadable { .. })));
+    }
+}

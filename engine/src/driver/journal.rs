@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::DriveError;
 use super::live::{Live, Outlet};
+use super::{Crew, DriveError};
 use crate::event::{Durability, Event, EventBody, row};
 use crate::seal::{Place, Sealer};
 use crate::store::transcript::Hash;
@@ -24,6 +24,7 @@ pub struct Journal {
     objects: Arc<Objects>,
     sealer: Arc<Sealer>,
     outlet: Arc<Outlet>,
+    crew: Crew,
     /// Folded, and not written yet.
     pending: Vec<Event>,
     /// The number of the next event.
@@ -40,6 +41,7 @@ impl Journal {
         objects: Arc<Objects>,
         sealer: Arc<Sealer>,
         outlet: Arc<Outlet>,
+        crew: Crew,
     ) -> Self {
         let (next, synced) = (transcript.count(), transcript.barrier());
         Self {
@@ -48,6 +50,7 @@ impl Journal {
             objects,
             sealer,
             outlet,
+            crew,
             pending: Vec::new(),
             next,
             synced,
@@ -106,8 +109,7 @@ impl Journal {
             let written = written.and_then(|()| transcript.sync());
             (transcript, events, written)
         };
-        let (transcript, events, written) =
-            tokio::task::spawn_blocking(work).await.map_err(|lost| DriveError::Lost(lost.to_string()))?;
+        let (transcript, events, written) = self.crew.wait(work).await?;
         self.written(transcript, events, written)?;
         self.dirty = false;
         Ok(())

@@ -77,6 +77,11 @@ impl LiveEvents {
         Some(live)
     }
 
+    /// Whether nothing waits to be taken, and something may still come.
+    pub fn is_idle(&self) -> bool {
+        self.receiver.is_empty() && !self.receiver.is_closed()
+    }
+
     /// Deltas that were dropped because nobody took them in time.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)

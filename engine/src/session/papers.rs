@@ -97,7 +97,7 @@ impl Inner {
         what: &'static str,
         write: impl FnOnce() -> Result<(), StoreError> + Send + 'static,
     ) {
-        match tokio::task::spawn_blocking(write).await {
+        match self.crew.wait(write).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%thread, %error, "{what} cannot be written"),
             Err(error) => tracing::warn!(%thread, %error, "{what} was not written"),

@@ -149,7 +149,7 @@ impl Inner {
             apply(&mut state, event);
         }
         let (objects, sealer) = (Arc::clone(&self.objects), Arc::clone(&self.sealer));
-        let journal = Journal::new(thread.clone(), transcript, objects, sealer, outlet);
+        let journal = Journal::new(thread.clone(), transcript, objects, sealer, outlet, self.crew.clone());
         let cut = reading.torn.map_or(0, |torn| torn.bytes);
         Ok(Some((Thread { id: thread.clone(), plan, state, journal }, cut)))
     }

@@ -46,6 +46,8 @@ pub struct Shown {
 }
 
 const MOMENT: Duration = Duration::from_millis(500);
+/// What comes within this time is shown together: waking a thread for each event costs more than showing it.
+const TOGETHER: Duration = Duration::from_millis(4);
 
 impl Screen {
     /// Starts to show what happens. `runtime` is where it happens.
@@ -92,6 +94,10 @@ async fn print(mut live: LiveEvents, mut messages: mpsc::UnboundedReceiver<Messa
     let (mut end, mut is_open, mut is_quiet) = (None, true, true);
     let mut moments = tokio::time::interval(MOMENT);
     while is_open || end.is_none() {
+        if !is_quiet && is_open && live.is_idle() {
+            // This thread does nothing else.
+            std::thread::sleep(TOGETHER);
+        }
         tokio::select! {
             biased;
             next = live.next(), if is_open => match next {
