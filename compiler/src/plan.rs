@@ -22,7 +22,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::hook::PlannedHook;
+use crate::hook::{Deed, PlannedHook};
+use crate::semantics::capability::could_start;
 use crate::semantics::limits::Limits;
 use crate::semantics::money::Nanos;
 use crate::semantics::value::Type;
@@ -62,6 +63,16 @@ pub struct Plan {
     pub settings: BTreeMap<String, Value>,
     /// Everything that was read, and everything that was looked for and not found.
     pub manifest: Vec<Read>,
+}
+
+impl Plan {
+    /// Whether anything could let a thread of this plan start another: a grant, or a hook that runs a directive.
+    pub fn may_start_others(&self) -> bool {
+        let runs = |hook: &PlannedHook| {
+            matches!(hook.action.deed(), Some(Deed::Execute { item_type: ItemKind::Directive, .. }))
+        };
+        self.capabilities.grants.iter().any(|grant| could_start(&grant.pattern)) || self.hooks.iter().any(runs)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

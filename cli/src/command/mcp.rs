@@ -131,7 +131,7 @@ fn list(project: &Path, configured: &BTreeMap<String, Server>, report: &Report) 
 }
 
 fn refresh(project: &Path, servers: &[Server], dry_run: bool, report: &Report) -> Result<Exit, Failure> {
-    let runtime = crate::runtime::start()?;
+    let runtime = crate::runtime::start(crate::runtime::SEVERAL)?;
     let mut output = Vec::new();
     let (mut failed, mut differs) = (false, false);
     for server in servers {

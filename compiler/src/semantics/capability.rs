@@ -190,6 +190,15 @@ pub fn allows(chain: &[CapabilitySet], request: &Request<'_>) -> Decision {
     }
 }
 
+/// Capabilities that start directives begin like this.
+const STARTING: [&str; 2] = ["rye.execute.directive.", "rye.execute.tool.rye.agent.threads."];
+
+/// Whether a pattern could allow to start a directive. Says yes too often rather than too rarely.
+pub fn could_start(pattern: &str) -> bool {
+    let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
+    STARTING.iter().any(|start| start.starts_with(literal) || literal.starts_with(start))
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
@@ -230,5 +239,24 @@ mod tests {
         assert!(!allows(&[], &tool(&beside, Some(Space::System))).allow);
         let fetch = Request { primary: Primary::Fetch, ..tool(&control, Some(Space::System)) };
         assert!(!allows(&[], &fetch).allow);
+    }
+
+    #[test]
+    fn what_could_start_others_is_told_by_the_pattern() {
+        for pattern in [
+            "rye.*",
+            "*",
+            "rye.execute.directive.a.b",
+            "rye.exec*",
+            "rye.execute.tool.rye.agent.threads.*",
+            "rye.?xecute.x",
+        ] {
+            assert!(could_start(pattern), "{pattern}");
+        }
+        for pattern in
+            ["rye.fetch.*", "rye.execute.tool.rye.file-system.*", "rye.execute.knowledge.*", "rye.sign.directive.*"]
+        {
+            assert!(!could_start(pattern), "{pattern}");
+        }
     }
 }

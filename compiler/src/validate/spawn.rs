@@ -18,6 +18,7 @@ use crate::hook::{HookAction, PlanVerdict};
 use crate::item::{Directive, Items, Permissions};
 use crate::lower::Audit;
 use crate::resolve::{Inputs, Launch};
+use crate::semantics::capability::could_start;
 use crate::semantics::limits::{Limits, resolve};
 use crate::semantics::money::Nanos;
 use crate::world::ItemKind;
@@ -145,12 +146,5 @@ impl Link {
 /// Whether anything lets a thread of this directive start another one: a grant, or its parent's where it has none.
 pub fn may_start(composed: &Composed) -> bool {
     let Some(permissions) = &composed.permissions else { return true };
-    let could = |pattern: &str| {
-        let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
-        STARTING.iter().any(|start| start.starts_with(literal) || literal.starts_with(start))
-    };
-    permissions.value.grants.iter().any(|grant| could(&grant.pattern.0))
+    permissions.value.grants.iter().any(|grant| could_start(&grant.pattern.0))
 }
-
-/// Capabilities that start directives begin like this.
-const STARTING: [&str; 2] = ["rye.execute.directive.", "rye.execute.tool.rye.agent.threads."];

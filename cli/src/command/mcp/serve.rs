@@ -60,7 +60,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Report) -> Result<Exit, F
         report.note(&printable(&text));
     }
     options.asker = ask::asker(Format::Json, spaces, unattended, []);
-    let runtime = crate::runtime::start()?;
+    let runtime = crate::runtime::start(crate::runtime::SEVERAL)?;
     let ended = runtime.block_on(async {
         let engine = Engine::open(&spaces.project, options)?;
         let mut handle = engine.start(&compilation, Launch::default()).await?;

@@ -21,6 +21,7 @@ use crate::Failure;
 use crate::args::Format;
 use crate::exit::Exit;
 use crate::report::{Report, printable};
+use crate::runtime;
 use crate::space::{Spaces, user_root};
 
 /// What is started.
@@ -49,6 +50,20 @@ pub enum Start {
     HandOver {
         thread: ThreadId,
     },
+}
+
+impl Start {
+    /// How many workers it needs; what is taken up may have children already.
+    fn workers(&self) -> usize {
+        match self {
+            Self::Fresh { compilation, .. } if !compilation.plan.may_start_others() => runtime::ALONE,
+            Self::Fresh { .. }
+            | Self::TakeUp { .. }
+            | Self::GoOn { .. }
+            | Self::Fork { .. }
+            | Self::HandOver { .. } => runtime::SEVERAL,
+        }
+    }
 }
 
 /// How it is shown.
@@ -95,7 +110,7 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
         report.note(&printable(&text));
     }
     options.asker = ask::asker(format, spaces, unattended, how.given.cloned());
-    let runtime = crate::runtime::start()?;
+    let runtime = runtime::start(start.workers())?;
     let ended = runtime.block_on(async {
         let engine = Engine::open(&spaces.project, options)?;
         if let Some(why) = engine.sealer().instead().filter(|_| !how.detached && !how.silent) {
