@@ -1,15 +1,49 @@
-//! `floor DIR`: the least a checker must do with a project: read every file under `.ai/`, validate UTF-8, hash it.
-//! Benches quote `rye check` as a multiple of this.
+//! The least that work costs, for benches to quote ours as a multiple of it.
+//!
+//! `floor DIR`: what a checker must do with a project: read every file under `.ai/`, validate UTF-8, hash it.
+//! `floor DIR TURNS`: what a tool turn must wait for, so often: two lines appended and synced, one row committed.
 
 use std::error::Error;
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use rye_engine::store::{Change, RealDisk, Registry, ThreadRow, layout};
+use rye_engine::thread_id::ThreadId;
 use sha2::{Digest, Sha256};
 
+/// About the size of the lines of a tool turn, in bytes.
+const LINES: usize = 1_000;
+
 fn main() -> Result<(), Box<dyn Error>> {
-    let folder = std::env::args().nth(1).ok_or("usage: floor DIR")?;
-    let mut folders = vec![PathBuf::from(folder).join(".ai")];
+    let mut arguments = std::env::args().skip(1);
+    let folder = PathBuf::from(arguments.next().ok_or("usage: floor DIR [TURNS]")?);
+    match arguments.next() {
+        Some(turns) => durable(&folder, turns.parse()?),
+        None => reading(&folder),
+    }
+}
+
+fn durable(folder: &Path, turns: u32) -> Result<(), Box<dyn Error>> {
+    let disk = Arc::new(RealDisk::open(folder)?);
+    layout::prepare(&*disk)?;
+    let registry = Registry::open(disk)?;
+    let mut log = OpenOptions::new().create(true).append(true).open(folder.join(".ai/state/floor.log"))?;
+    let thread = ThreadId::parse("floor-1").map_err(|invalid| invalid.reason)?;
+    for turn in 0..turns {
+        for _ in 0..2 {
+            log.write_all(&[b'x'; LINES])?;
+            log.sync_data()?;
+        }
+        let row = ThreadRow::new(thread.clone(), "floor", i64::from(turn));
+        registry.commit(&[Change::Put(Box::new(row))])?;
+    }
+    Ok(())
+}
+
+fn reading(folder: &Path) -> Result<(), Box<dyn Error>> {
+    let mut folders = vec![folder.join(".ai")];
     let mut hash = Sha256::new();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder)? {
