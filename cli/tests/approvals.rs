@@ -81,19 +81,23 @@ fn somebody_may_say_beforehand_what_becomes_of_such_calls() {
     let bare = RUN.get(..4).unwrap();
     let denied = place.rye(&[bare, &["--unattended", "deny"]].concat());
     assert_eq!((denied.code, log(&place).as_str()), (Some(0), ""), "{}", denied.stderr);
-    // Who says nothing is told, and finds the thread in the queue.
-    let waits = place.rye(bare);
+    // Before anything happens a run says what will.
+    let waits = place.rye(&RUN);
     assert_eq!((waits.code, log(&place).as_str()), (Some(5), ""), "{}", waits.stderr);
     let first =
         waits.stderr.find("the thread waits before it for `rye threads approve`: `rye.execute.tool.rye.bash.bash`");
     assert!(first < waits.stderr.find("thread shell-") && first.is_some(), "{}", waits.stderr);
-    let allowed = place.rye(&[bare, &["--unattended", "allow"]].concat());
-    assert_eq!((allowed.code, log(&place).as_str()), (Some(0), "one\ntwo\n"), "{}", allowed.stderr);
-    assert!(allowed.stderr.contains("it passes unasked"), "{}", allowed.stderr);
+    // Who says nothing is told too.
+    let passes = place.rye(bare);
+    assert_eq!((passes.code, log(&place).as_str()), (Some(0), "one\ntwo\n"), "{}", passes.stderr);
+    let first = passes.stderr.find("it passes unasked: `rye.execute.tool.rye.bash.bash`");
+    assert!(first < passes.stderr.find("thread shell-") && first.is_some(), "{}", passes.stderr);
     // The user's word is one; a project can ask for more than its user, never for less.
-    place.write("../user/.ai/config/agent/agent.yaml", "approvals: { unattended: allow }\n");
-    assert_eq!(place.rye(bare).code, Some(0));
+    place.write("../user/.ai/config/agent/agent.yaml", "approvals: { unattended: queue }\n");
+    assert_eq!(place.rye(bare).code, Some(5));
+    assert_eq!(place.rye(&[bare, &["--unattended", "allow"]].concat()).code, Some(0));
     assert_eq!(log(&place), "one\ntwo\n".repeat(2));
+    place.write("../user/.ai/config/agent/agent.yaml", "approvals: { unattended: allow }\n");
     place.write(".ai/config/agent/agent.yaml", "approvals: { unattended: queue }\n");
     assert_eq!(place.rye(bare).code, Some(5));
     place.write("../user/.ai/config/agent/agent.yaml", "approvals: { unattended: deny }\n");
@@ -116,17 +120,17 @@ fn plan_and_doctor_say_what_happens_where_nobody_is() {
         (plan["unattended"].as_str().unwrap().to_owned(), line, finding)
     };
     let (way, line, finding) = told(&place);
+    assert_eq!(way, "allow");
+    assert!(line.ends_with("where nobody can be asked, it passes unasked"), "{line}");
+    assert!(finding.starts_with("note\t") && finding.contains("it passes unasked"), "{finding}");
+    place.write("../user/.ai/config/agent/agent.yaml", "approvals: { unattended: queue }\n");
+    let (way, line, finding) = told(&place);
     assert_eq!(way, "queue");
     assert_eq!(
         line,
         "asks before rye.execute.tool.rye.bash.bash: elevated, not acknowledged; where nobody can be asked, the thread waits before it for `rye threads approve`"
     );
     assert!(finding.starts_with("fine\t") && finding.contains("`approvals.unattended: queue`"), "{finding}");
-    place.write("../user/.ai/config/agent/agent.yaml", "approvals: { unattended: allow }\n");
-    let (way, line, finding) = told(&place);
-    assert_eq!(way, "allow");
-    assert!(line.ends_with("where nobody can be asked, it passes unasked"), "{line}");
-    assert!(finding.starts_with("note\t") && finding.contains("it passes unasked"), "{finding}");
 }
 
 #[test]
@@ -148,7 +152,7 @@ fn children_and_trusted_tools_need_nobodys_further_word() {
          - tool_calls: [{ name: rye_execute, input: { item_type: directive, item_id: below } }]\n  - done\n\
          threads:\n  below:\n    - tool_calls: [{ name: rye_bash_bash, input: { command: 'echo one >> out/log' } }]\n    - below\n",
     );
-    let run = ["run", "above", "--model", "scripted/fast"];
+    let run = ["run", "above", "--model", "scripted/fast", "--unattended", "queue"];
     assert_eq!(place.rye(&run).code, Some(5), "its tool is not trusted");
     place.fine(&["trust"]);
     let ran = place.rye(&run);

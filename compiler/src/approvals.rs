@@ -19,9 +19,9 @@ use crate::world::{Space, World};
 #[serde(rename_all = "snake_case")]
 pub enum Unattended {
     /// It passes.
+    #[default]
     Allow,
     /// The thread is suspended before it, until somebody answers.
-    #[default]
     Queue,
     /// It is refused, and the thread goes on.
     Deny,
@@ -149,12 +149,12 @@ mod tests {
     fn a_project_can_ask_for_more_and_never_for_less() {
         let settings = |way: &str| format!("approvals: {{ unattended: {way} }}\n");
         let file = ".ai/config/agent/agent.yaml";
-        assert_eq!(Unattended::of_settings(&stdlib(), false), Unattended::Queue);
+        assert_eq!(Unattended::of_settings(&stdlib(), false), Unattended::Allow);
         let ways = ["allow", "queue", "deny"];
         for (rank, project) in ways.into_iter().enumerate() {
             let way = |rank: usize| Unattended::parse(ways.get(rank).copied().unwrap()).unwrap();
             let world = stdlib().project(file, settings(project));
-            assert_eq!(Unattended::of_settings(&world, false), way(rank.max(1)), "{project} over nothing");
+            assert_eq!(Unattended::of_settings(&world, false), way(rank), "{project} over nothing");
             // Where the project is the user's own space, its word is the user's.
             assert_eq!(Unattended::of_settings(&world, true), way(rank), "{project} of one's own");
             for (other, user) in ways.into_iter().enumerate() {

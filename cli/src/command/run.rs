@@ -85,7 +85,7 @@ pub struct RunArgs {
     #[arg(long, hide = true)]
     detached: bool,
     /// What becomes of a call that the table of risks wants a person's word for, where there is no terminal to ask at;
-    /// else what `approvals.unattended` of the settings says, `queue` unless they do
+    /// else what `approvals.unattended` of the settings says, `allow` unless they do
     #[arg(long, value_enum, value_name = "WAY")]
     unattended: Option<Way>,
     /// Show every event: with `--format json` one JSON object a line before the result
