@@ -17,7 +17,7 @@ pub const WALLED: &str = "__walled";
 /// Programs of the system alone: those of a home folder are not in the home that is made here.
 pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-pub const TESTS: [(&str, fn()); 12] = [
+pub const TESTS: [(&str, fn()); 13] = [
     ("wall: nothing outside the project is read", nothing_outside_is_read),
     ("wall: nothing is written ungranted", nothing_is_written_ungranted),
     ("wall: what is granted is written and no more", what_is_granted_is_written),
@@ -30,6 +30,7 @@ pub const TESTS: [(&str, fn()); 12] = [
     ("wall: temporary files are private and gone afterwards", temporary_files_are_private),
     ("wall: usual programs run", usual_programs_run),
     ("wall: a fork bomb ends", a_fork_bomb_ends),
+    ("wall: a crowd of others ends nobody", a_crowd_of_others_ends_nobody),
 ];
 
 /// What the process that was started with [`WALLED`] does.
@@ -364,4 +365,19 @@ fn a_fork_bomb_ends() {
     let told: String = said.chars().rev().take(400).collect::<Vec<_>>().into_iter().rev().collect();
     assert!(said.contains("processes at once") || said.contains("Resource temporarily unavailable"), "{told}");
     assert!(!said.contains("all of it"), "{told}");
+}
+
+/// What other programs of the machine do is no fault of this one.
+fn a_crowd_of_others_ends_nobody() {
+    let machine = Machine::new();
+    let said = std::thread::scope(|scope| {
+        let program = scope.spawn(|| machine.bare("for i in $(seq 30); do sleep 0.05; done; echo done"));
+        std::thread::sleep(Duration::from_millis(400));
+        for _ in 0..700 {
+            let crowd = std::thread::Builder::new().stack_size(64 * 1024);
+            crowd.spawn_scoped(scope, || std::thread::sleep(Duration::from_millis(700))).unwrap();
+        }
+        program.join().unwrap()
+    });
+    assert_eq!(said, "done\n");
 }

@@ -261,8 +261,9 @@ impl Tasks {
         Self { first: all_tasks(), recent: VecDeque::new() }
     }
 
-    /// Whether the program has more processes than anybody needs. A machine that gains hundreds within half a second has
-    /// a bomb on it, which would outrun whoever counts; a slow growth is looked into.
+    /// Whether the program has more processes than anybody needs. That the machine has many more says to look, and no
+    /// more: they may be somebody else's. While it gains hundreds within half a second whoever counts is outrun, so that
+    /// already a part of them found below this process tells whose they are.
     fn are_too_many(&mut self) -> bool {
         const HALF_A_SECOND: usize = 25;
         let (Some(first), Some(now)) = (self.first, all_tasks()) else { return false };
@@ -271,8 +272,13 @@ impl Tasks {
             self.recent.pop_front();
         }
         let most = MOST_PROCESSES as u64;
-        let sudden = self.recent.iter().min().is_some_and(|least| now > least.saturating_add(most));
-        sudden || (now > first.saturating_add(most) && descendants().len() > MOST_PROCESSES)
+        let is_sudden = self.recent.iter().min().is_some_and(|least| now > least.saturating_add(most));
+        let too_many = match (is_sudden, now > first.saturating_add(most)) {
+            (true, _) => MOST_PROCESSES / 8,
+            (false, true) => MOST_PROCESSES,
+            (false, false) => return false,
+        };
+        descendants().len() > too_many
     }
 }
 
