@@ -16,6 +16,7 @@ use crate::plan::{Capabilities, DroppedTool, Field, Grant, PaletteTool, Primary,
 use crate::primary::{self, DIRECTIVE_RETURN, ItemType, PrimaryDefinition};
 use crate::semantics::glob::Glob;
 use crate::semantics::glob::inclusion::{Witness, witness};
+use crate::tool_spec::Idempotence;
 
 /// The longest name a provider accepts for a tool.
 pub const MAX_NAME: usize = 64;
@@ -168,7 +169,7 @@ fn native(
             tokens,
             bytes,
             parallel: tool.spec.parallel,
-            idempotent: tool.spec.idempotent,
+            idempotent: tool.spec.idempotent.clone(),
         });
     }
 }
@@ -236,7 +237,7 @@ fn primary_tool(definition: PrimaryDefinition, primary: Primary) -> PaletteTool 
         tokens,
         bytes,
         parallel: primary == Primary::Fetch,
-        idempotent: primary == Primary::Fetch,
+        idempotent: Idempotence::All(primary == Primary::Fetch),
     }
 }
 

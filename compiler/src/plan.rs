@@ -27,6 +27,7 @@ use crate::semantics::capability::could_start;
 use crate::semantics::limits::Limits;
 use crate::semantics::money::Nanos;
 use crate::semantics::value::Type;
+use crate::tool_spec::Idempotence;
 use crate::world::{ItemKind, Space};
 pub use cost::{LongPrompt, Prices, Tokens, Weight, estimate};
 pub use graph::{Asked, Graph, Node, Outcome};
@@ -95,8 +96,8 @@ pub struct PaletteTool {
     pub schema: Value,
     /// May run beside its neighbours in one reply (`ToolSpec::parallel`; fetch too).
     pub parallel: bool,
-    /// May run again when a crash left its outcome unknown (`ToolSpec::idempotent`; fetch too).
-    pub idempotent: bool,
+    /// Which calls may run again when a crash left their outcome unknown (`ToolSpec::idempotent`; fetch's too).
+    pub idempotent: Idempotence,
     /// Characters / 4 of description and schema.
     pub tokens: u64,
     pub bytes: u64,

@@ -3,6 +3,7 @@
 
 mod argv;
 mod http;
+mod idempotence;
 mod read;
 
 use rye_grammar::Span;
@@ -11,6 +12,7 @@ use serde_json::Value;
 
 pub use argv::{ArgvError, Given, Hole, RUNTIME, fill, fill_text, holes};
 pub use http::{HttpBody, HttpSpec, Method};
+pub use idempotence::Idempotence;
 
 /// A tool as declared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -24,8 +26,8 @@ pub struct ToolSpec {
     pub timeout_seconds: u64,
     /// May run beside its neighbours in one turn.
     pub parallel: bool,
-    /// May be run again after a crash that left its outcome unknown.
-    pub idempotent: bool,
+    /// Which calls may be run again after a crash that left their outcome unknown.
+    pub idempotent: Idempotence,
     pub needs: Needs,
     /// Names of the variables of rye's own environment that it gets, beside those every program gets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

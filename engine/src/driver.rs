@@ -19,6 +19,7 @@ use crate::provider::BoxFuture;
 use crate::store::StoreError;
 use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
+use crate::tool::stop::Halt;
 use crate::trust::TrustError;
 pub use control::{Control, Post, Sender};
 pub use crew::Crew;
@@ -33,6 +34,8 @@ pub trait Driver: Send + Sync {
     fn perform(&self, step: Step) -> BoxFuture<'_, Result<Signal, DriveError>>;
     /// Milliseconds since 1970.
     fn now(&self) -> i64;
+    /// Hears of every cancellation and kill that is passed on from now on.
+    fn halt(&self) -> Halt;
     /// Hands a cancellation or a kill on to children, and to calls under way.
     fn pass_on(&self, children: &[String], letter: &Letter);
     /// Writes what readers find of a thread that is over. Outputs: that they cannot be written stops nothing.
@@ -61,6 +64,8 @@ pub struct Step {
     pub synced: u64,
     /// What the ledger has not been told yet, so that a long step can tell it.
     pub unsettled: Vec<Settled>,
+    /// Told when the thread is cancelled after this was decided, be it before anything of it has begun.
+    pub halt: Halt,
 }
 
 /// Why a thread cannot be driven on. It is not over: it can be recovered.
@@ -103,13 +108,14 @@ impl Thread {
         count
     }
 
-    fn step(&self, effect: Effect) -> Step {
+    fn step(&self, effect: Effect, halt: Halt) -> Step {
         Step {
             key: effect.key(self.state.events),
             effect,
             cost: self.state.cost,
             synced: self.journal.synced(),
             unsettled: self.state.unsettled.clone(),
+            halt,
         }
     }
 }
@@ -134,7 +140,7 @@ pub async fn drive(thread: &mut Thread, driver: &Arc<dyn Driver>, control: &mut 
                 let end = (*ended).clone();
                 let both = !exported && end.status != Status::Suspended;
                 let paper = if both { Paper::Both } else { Paper::Snapshot };
-                let step = thread.step(Effect::Done { settle, ended, cancel, leaves });
+                let step = thread.step(Effect::Done { settle, ended, cancel, leaves }, driver.halt());
                 // The commit waits for others that end now, and not for what readers are given.
                 let ((), done) = tokio::join!(driver.publish(thread, &end, paper), driver.perform(step));
                 done?;
@@ -175,17 +181,18 @@ async fn perform(
 ) -> Result<(), DriveError> {
     // A wait ends with any letter; a call ends with a kill alone.
     let interruptible = matches!(effect, Effect::Sleep { .. } | Effect::Ask { .. });
+    let halt = driver.halt();
     let mut parts = split(effect);
     if parts.len() == 1
         && let Some(part) = parts.pop()
     {
         // One alone needs no task of its own.
-        let performed = driver.perform(thread.step(part));
+        let performed = driver.perform(thread.step(part, halt));
         return alone(thread, driver, control, performed, interruptible, settled).await;
     }
     let mut running = JoinSet::new();
     for part in parts {
-        let (driver, step) = (Arc::clone(driver), thread.step(part));
+        let (driver, step) = (Arc::clone(driver), thread.step(part, halt.clone()));
         running.spawn(async move { driver.perform(step).await });
     }
     while !running.is_empty() {

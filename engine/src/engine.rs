@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use rye_compiler::compile::Compilation;
+use rye_compiler::compile::{Compilation, Request, compile};
+use rye_compiler::diagnostics::Checked;
 use rye_compiler::plan::{Asked, Plan, PlannedModel};
 use rye_compiler::semantics::ledger::Account;
 use rye_compiler::trust::{Executes, of_plan};
@@ -42,6 +43,9 @@ use crate::trust::Trust;
 /// Opens the world as it is now: what is compiled or fetched later sees later files.
 pub type OpenWorld = Arc<dyn Fn() -> Result<Box<dyn World>, String> + Send + Sync>;
 
+/// Makes the plan of a child. Pure: the same world and the same request give the same.
+pub type Compile = Arc<dyn Fn(&dyn World, &Request) -> Checked<Compilation> + Send + Sync>;
+
 /// Where model calls go.
 pub trait Providers: Send + Sync {
     /// A connection for a plan's model.
@@ -59,6 +63,8 @@ pub trait Asker: Send + Sync {
 /// What an engine works with.
 pub struct EngineOptions {
     pub world: OpenWorld,
+    /// The compiler itself, unless somebody keeps what it made.
+    pub compile: Compile,
     pub providers: Arc<dyn Providers>,
     pub clock: Arc<dyn Clock>,
     /// `None`: a call that has to be asked about is refused, a limit that is escalated suspends.
@@ -121,6 +127,7 @@ pub(crate) struct Inner {
     pub writer: RegistryWriter,
     pub owner: OwnerLock,
     pub world: OpenWorld,
+    pub compile: Compile,
     pub providers: Arc<dyn Providers>,
     pub clock: Arc<dyn Clock>,
     pub asker: Option<Arc<dyn Asker>>,
@@ -211,14 +218,16 @@ impl EngineOptions {
         let (asker, disk) = (None, None);
         let (clock, tools) = (Arc::new(SystemClock), Tools::standard().with_user_space(user));
         let gathering = Gathering::default();
-        Ok(Self { world, providers, clock, asker, keys, disk, tools, trust, gathering })
+        let compile: Compile = Arc::new(compile);
+        Ok(Self { world, compile, providers, clock, asker, keys, disk, tools, trust, gathering })
     }
 }
 
 impl Engine {
     /// Opens the store of a project and takes a lock for this process. Needs a runtime to be there when threads start.
     pub fn open(project: &Path, options: EngineOptions) -> Result<Self, EngineError> {
-        let EngineOptions { world, providers, clock, asker, keys, disk, mut tools, trust, gathering } = options;
+        let EngineOptions { world, compile, providers, clock, asker, keys, disk, mut tools, trust, gathering } =
+            options;
         let disk: Arc<dyn Disk> = match disk {
             Some(disk) => disk,
             None => Arc::new(RealDisk::open(project).map_err(StoreError::io("open", project))?),
@@ -239,6 +248,7 @@ impl Engine {
                 disk,
                 owner,
                 world,
+                compile,
                 providers,
                 clock,
                 asker,

@@ -39,13 +39,19 @@ impl Tool for Orchestrator {
     fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
         Box::pin(async move {
             let Some(engine) = self.engine.upgrade() else { return ToolOutcome::error("the engine is closing") };
-            let answered = async {
+            let mut halt = invocation.halt.clone();
+            let answered = Box::pin(async {
                 let asked = Asked::read(&invocation.parameters)?;
                 let caller = ThreadId::parse(&invocation.thread_id).map_err(|invalid| invalid.reason)?;
                 let threads = Arc::new(engine.threads());
                 Caller { engine, threads, id: caller, most: invocation.timeout }.answer(asked).await
+            });
+            let answered = tokio::select! {
+                answered = answered => answered,
+                // Whoever is cancelled waits for nobody any more.
+                () = halt.told() => Err("stopped: the thread was cancelled".to_owned()),
             };
-            match answered.await {
+            match answered {
                 Ok(content) => ToolOutcome::ok(content),
                 Err(refusal) => ToolOutcome::error(format!("orchestrator: {refusal}")),
             }
@@ -104,7 +110,7 @@ impl Caller {
             // One after the other: the time is that of all together.
             let waited = self.threads.wait(&thread, until).await.map_err(|error| error.to_string())?;
             complete &= matches!(waited, Waited::Over(_));
-            list.push(told(&thread, waited));
+            list.push(told(&thread, waited, "timed_out"));
         }
         Ok(json!({"all_over": complete, "threads": list}))
     }
@@ -220,12 +226,12 @@ fn refused(error: impl ToString) -> Refusal {
     error.to_string()
 }
 
-/// What a wait for one thread came to, under the name it was asked by.
-fn told(asked: &ThreadId, waited: Waited) -> Value {
+/// What a wait for one thread came to, under the name it was asked by. `not_over` says why it stands without a result.
+fn told(asked: &ThreadId, waited: Waited, not_over: &str) -> Value {
     let (mut told, state) = match waited {
         Waited::Over(result) => (serde_json::to_value(&*result).unwrap_or(Value::Null), None),
         Waited::Orphaned(listed) => (row(&listed), Some("orphaned")),
-        Waited::TimedOut(listed) => (row(&listed), Some("timed_out")),
+        Waited::TimedOut(listed) => (row(&listed), Some(not_over)),
         Waited::Unknown => (json!({"thread_id": asked}), Some("unknown")),
     };
     if let Value::Object(map) = &mut told {
@@ -258,7 +264,7 @@ fn active(threads: &Threads) -> Result<Value, Refusal> {
 
 fn aggregate(threads: &Threads, list: &[ThreadId]) -> Result<Value, Refusal> {
     let looks: Result<Vec<Value>, Refusal> =
-        list.iter().map(|thread| Ok(told(thread, threads.look(thread).map_err(refused)?))).collect();
+        list.iter().map(|thread| Ok(told(thread, threads.look(thread).map_err(refused)?, "running"))).collect();
     Ok(json!({"threads": looks?}))
 }
 

@@ -20,7 +20,7 @@ use crate::thread_id::ThreadId;
 
 mod attend;
 pub mod below;
-mod children;
+pub(crate) mod children;
 mod go_on;
 pub(crate) mod papers;
 pub(crate) mod plans;

@@ -26,7 +26,7 @@ fn tool(text: &str, tokens: usize) -> Arc<Tool> {
         kind: ToolKind::Builtin { name: "read".into() },
         timeout_seconds: 1,
         parallel: true,
-        idempotent: false,
+        idempotent: Idempotence::default(),
         needs: Needs::default(),
         environment: Vec::new(),
         config: None,

@@ -100,7 +100,7 @@ impl Reader {
             None => self.kind(node, &parameters, &environment, &mut own_needs),
         };
         let timeout_seconds = self.timeout(node);
-        let (parallel, idempotent) = (self.flag(node, "parallel"), self.flag(node, "idempotent"));
+        let (parallel, idempotent) = (self.flag(node, "parallel"), self.idempotence(node, &parameters));
         let mut needs = self.needs(node);
         // What a request reaches is what it needs; nobody has to write it twice.
         own_needs.net.retain(|host| !needs.net.contains(host));
@@ -541,7 +541,7 @@ fn describe_how(script: Option<&ScriptShape>) -> &'static str {
     }
 }
 
-fn did_you_mean(word: &str, known: &[&str]) -> String {
+pub(super) fn did_you_mean(word: &str, known: &[&str]) -> String {
     let best = known.iter().map(|k| (strsim::damerau_levenshtein(word, k), *k)).min();
     match best {
         Some((distance, k)) if distance <= 2.max(k.len() / 3) => format!("did you mean `{k}`?"),

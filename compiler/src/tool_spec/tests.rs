@@ -7,7 +7,7 @@ use rye_grammar::data::Entry;
 use rye_grammar::span::Spanned;
 
 use super::*;
-use crate::tool_spec::Method;
+use crate::tool_spec::{Idempotence, Method};
 
 /// A node of this value, every span the whole (empty) source.
 fn node(value: &Value) -> Node {
@@ -51,7 +51,8 @@ fn a_command_tool_with_defaults() {
     assert_eq!(spec.description, "Counts.");
     assert_eq!(spec.timeout_seconds, DEFAULT_TIMEOUT_SECONDS);
     assert_eq!(spec.parameters["type"], "object");
-    assert!(!spec.parallel && !spec.idempotent);
+    assert!(!spec.parallel);
+    assert_eq!(spec.idempotent, Idempotence::All(false));
     let ToolKind::Command { argv } = spec.kind else { panic!("a command") };
     assert_eq!(argv, ["wc", "-l", "--", "{path}"]);
 }
@@ -150,6 +151,36 @@ fn a_request_needs_its_host_and_declares_its_variables() {
         let mut bad = good.clone();
         bad[key] = value;
         assert_eq!(faults(&bad), [(ToolFaultCode::BadValue, message.to_owned())], "{key}");
+    }
+}
+
+#[test]
+fn what_may_be_run_again_can_depend_on_the_arguments() {
+    let base = json!({"description": "x", "kind": "command", "command": ["ls"], "parameters": {"properties": {
+        "verb": {"type": "string", "enum": ["get", "list", "put"]}, "dry": {"type": "boolean"}}}});
+    let read = |idempotent: Value| {
+        let mut tool = base.clone();
+        tool["idempotent"] = idempotent;
+        ToolSpec::read(&yaml(&tool)).map(|spec| spec.idempotent).map_err(|faults| faults[0].message.clone())
+    };
+    assert_eq!(read(json!(true)), Ok(Idempotence::All(true)));
+    let some = read(json!({"verb": ["get", "list"], "dry": true})).unwrap();
+    assert!(some.covers(&json!({"verb": "list", "dry": true, "more": 1})));
+    for other in [json!({"verb": "put", "dry": true}), json!({"verb": "get"}), json!({"dry": true}), json!(null)] {
+        assert!(!some.covers(&other), "{other}");
+    }
+    let stored = serde_json::to_value(&some).unwrap();
+    assert_eq!(stored, json!({"dry": [true], "verb": ["get", "list"]}));
+    assert_eq!(serde_json::from_value::<Idempotence>(stored).unwrap(), some);
+    let shape = "`idempotent` must be `true`, `false`, or parameters with the values that make a call repeatable, not ";
+    for (bad, message) in [
+        (json!("yes"), format!("{shape}a string")),
+        (json!({}), format!("{shape}a mapping")),
+        (json!({"verb": []}), format!("{shape}a list")),
+        (json!({"verbs": ["get"]}), "the tool has no parameter `verbs`".to_owned()),
+        (json!({"verb": ["gett"]}), "`verb` never is `gett`".to_owned()),
+    ] {
+        assert_eq!(read(bad), Err(message));
     }
 }
 

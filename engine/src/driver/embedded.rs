@@ -17,10 +17,11 @@ use crate::provider::{BoxFuture, CallError, Delta, Provider, text_tools};
 use crate::store::mailbox;
 use crate::thread_id::ThreadId;
 use crate::tool::registry::Prepared;
-use crate::tool::stop::Halting;
+use crate::tool::stop::{Halt, Halting};
 use acts::Acts;
 
 mod acts;
+mod cascade;
 mod ledger;
 mod tools;
 
@@ -125,30 +126,30 @@ impl Embedded {
 impl Driver for Embedded {
     fn perform(&self, step: Step) -> BoxFuture<'_, Result<Signal, DriveError>> {
         Box::pin(async move {
-            let Step { key: _, effect, cost, synced, unsettled } = step;
+            let Step { key: _, effect, cost, synced, unsettled, halt } = step;
             let fact = match effect {
                 Effect::Record => Fact::Tick,
                 Effect::Sleep { until } => {
                     self.engine.clock.sleep_until(until).await;
                     Fact::Tick
                 }
-                Effect::Reserve(reservation) => self.reserve(&reservation, cost, synced).await?,
+                Effect::Reserve(reservation) => Box::pin(self.reserve(&reservation, cost, synced)).await?,
                 Effect::CallModel { turn, attempt, fallback, request } => {
-                    self.call_model(turn, attempt, &request, fallback).await
+                    Box::pin(self.call_model(turn, attempt, &request, fallback)).await
                 }
                 Effect::RunTools(calls) => match calls.into_iter().next() {
-                    Some(call) => self.run_tool(call, &unsettled).await?,
+                    Some(call) => Box::pin(self.run_tool(call, &unsettled, &halt)).await?,
                     None => Fact::Tick,
                 },
                 Effect::RunHooks(run) => {
-                    let acts = Acts::new(self, &run);
-                    let Considering { considered, children, answer } = self.hooks.run(&run, &acts).await;
+                    let acts = Acts::new(self, &run, halt);
+                    let Considering { considered, children, answer } = Box::pin(self.hooks.run(&run, &acts)).await;
                     let (kept, point, subject) = (acts.kept(), run.point, run.subject);
                     Fact::HooksRan { point, subject, considered, children, answer: Box::new(answer), kept }
                 }
-                Effect::Spawn(children) => self.engine.spawn(self, &children, &unsettled).await?,
+                Effect::Spawn(children) => Box::pin(self.engine.spawn(self, &children, &unsettled)).await?,
                 Effect::Await(children) => match children.into_iter().next() {
-                    Some(child) => self.engine.await_child(self, child).await?,
+                    Some(child) => Box::pin(self.engine.await_child(self, child)).await?,
                     None => Fact::Tick,
                 },
                 Effect::Ask { asked, what } => Fact::Answered(match &self.engine.asker {
@@ -159,8 +160,11 @@ impl Driver for Embedded {
                     },
                 }),
                 Effect::Done { settle, ended, cancel, leaves } => {
-                    let done = self.finish(&settle, &ended, synced, leaves).await?;
-                    self.pass_on(&cancel, &Letter::Cancel);
+                    if cancel.is_some() {
+                        Box::pin(self.cascade(ended.status)).await?;
+                    }
+                    let done = Box::pin(self.finish(&settle, &ended, synced, leaves)).await?;
+                    self.pass_on(&cancel.unwrap_or_default(), &Letter::Cancel);
                     done
                 }
             };
@@ -170,6 +174,10 @@ impl Driver for Embedded {
 
     fn now(&self) -> i64 {
         self.engine.clock.now()
+    }
+
+    fn halt(&self) -> Halt {
+        self.halting.listen()
     }
 
     fn pass_on(&self, children: &[String], letter: &Letter) {

@@ -39,12 +39,12 @@ pub enum Effect {
         asked: Asked,
         what: String,
     },
-    /// The thread is over: book what is open and give up the reservation. The children of `cancel` end with it, and another
-    /// thread goes on with what it `leaves`.
+    /// The thread is over: book what is open and give up the reservation. Those below it end with it where there is
+    /// `cancel`, which names the children that its record knows; another thread goes on with what it `leaves`.
     Done {
         settle: Vec<Settled>,
         ended: Box<Ended>,
-        cancel: Vec<String>,
+        cancel: Option<Vec<String>>,
         leaves: Option<PlanLimits>,
     },
 }

@@ -17,6 +17,7 @@ use rye_compiler::plan::{
     Capabilities, Field, FieldType, Grant, Interface, Layer, LayerKind, Node, NudgePolicy, Outcome, PLAN_FORMAT,
     PaletteTool, Plan, PlanLimits, PlannedModel, Prices, Primary, Prompt, Sampling, Segment, ToolUse,
 };
+use rye_compiler::tool_spec::Idempotence;
 use rye_compiler::world::Space;
 use rye_grammar::ItemId;
 use serde_json::{Map, Value, json};
@@ -44,7 +45,7 @@ fn palette(name: &str, primary: Primary, item_id: Option<ItemId>, parallel: bool
         description: String::new(),
         schema: json!({"type": "object"}),
         parallel,
-        idempotent,
+        idempotent: Idempotence::All(idempotent),
         tokens: 10,
         bytes: 40,
     }

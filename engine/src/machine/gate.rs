@@ -185,7 +185,7 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
         Wanted::Start { start, .. } => return Ruling::Spawn(Allowed { inner: start, capability }),
         Wanted::Keep(keep) => return Ruling::Keep(Allowed { inner: keep, capability }),
         Wanted::Tool { item_id, parameters } => {
-            let idempotent = flags(&item_id).is_some_and(|tool| tool.idempotent);
+            let idempotent = flags(&item_id).is_some_and(|tool| tool.idempotent.covers(&parameters));
             (Call::Tool { item_id, parameters }, idempotent)
         }
         Wanted::Knowledge { item_id } => (Call::Knowledge { item_id }, true),

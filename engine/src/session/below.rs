@@ -24,7 +24,7 @@ pub struct ParentThread {
 }
 
 /// Spawns from outside are numbered apart from the parent's own, which count from 1, and from those of its hooks.
-const OUTSIDE: u64 = 1 << 61;
+pub(crate) const OUTSIDE: u64 = 1 << 61;
 
 impl ParentThread {
     /// The plan it runs by.

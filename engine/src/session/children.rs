@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rye_compiler::compile::{Compilation, Parent, Request, compile};
+use rye_compiler::compile::{Compilation, Parent, Request};
 use rye_compiler::diagnostics::Diagnostic;
 use rye_compiler::hook::PlannedHook;
 use rye_compiler::model::ModelOverride;
@@ -31,7 +31,7 @@ use crate::tool::ToolOutcome;
 mod money;
 
 /// Spawns of hooks are beyond every number that a call's child can have.
-const OF_HOOKS: u64 = 1 << 62;
+pub(crate) const OF_HOOKS: u64 = 1 << 62;
 
 /// A child that somebody wants.
 pub(super) struct Wanted {
@@ -307,7 +307,7 @@ impl Inner {
         let engine = Arc::clone(self);
         let compiled = self.with_world(move |world| {
             let one = |request: &Request| {
-                let checked = compile(world, request);
+                let checked = (engine.compile)(world, request);
                 let complaint = || complaint(&checked.diagnostics.iter().collect::<Vec<_>>());
                 let compiled = checked.value.map(Arc::new).ok_or_else(complaint)?;
                 match engine.admit(&compiled.plan) {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rye_compiler::compile::{Request, compile};
+use rye_compiler::compile::Request;
 use rye_compiler::plan::{Plan, PlanLimits};
 
 use super::{Above, Beginning, Rows, blocking, stored_plan};
@@ -188,7 +188,7 @@ impl Inner {
     /// What the continuation directive says.
     async fn continuation(&self, plan: &Plan) -> Result<String, DriveError> {
         let Some(directive) = plan.continuation_directive.clone() else { return Ok(GO_ON.into()) };
-        let inputs = plan.interface.values.clone();
+        let (inputs, compile) = (plan.interface.values.clone(), Arc::clone(&self.compile));
         let body = self.with_world(move |world| {
             let request = Request::new(directive).with_inputs(inputs);
             let compiled = compile(world, &request).value;

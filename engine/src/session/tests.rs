@@ -38,6 +38,7 @@ mod disk;
 mod faults;
 mod hooks;
 mod load;
+mod orchestra;
 mod papers;
 mod trees;
 mod turns;

@@ -13,7 +13,7 @@ pub const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub struct Halt(watch::Receiver<()>);
 
-/// Where cancellations are told. What begins after one is not halted by it: it belongs to the end of the thread.
+/// Where cancellations are told. A step that begins after one is not halted by it: it belongs to the end of the thread.
 #[derive(Debug)]
 pub struct Halting(watch::Sender<()>);
 
@@ -27,7 +27,7 @@ impl Halting {
         self.0.send_replace(());
     }
 
-    /// For a call that begins now.
+    /// For a step that begins now, and every call of it.
     pub fn listen(&self) -> Halt {
         Halt(self.0.subscribe())
     }

@@ -19,6 +19,7 @@ use crate::machine::keep::{self, STATE_TOOL};
 use crate::provider::BoxFuture;
 use crate::tool::ToolOutcome;
 use crate::tool::secrets::mask_value;
+use crate::tool::stop::Halt;
 
 /// What the hooks of one point start, for one thread.
 pub(super) struct Acts<'a> {
@@ -26,11 +27,13 @@ pub(super) struct Acts<'a> {
     /// The thread's own values, with what earlier hooks of the point have written.
     store: Mutex<BTreeMap<String, Value>>,
     kept: Mutex<Vec<StateSet>>,
+    /// Whether the thread was cancelled since the point was reached.
+    halt: Halt,
 }
 
 impl<'a> Acts<'a> {
-    pub fn new(thread: &'a Embedded, run: &HookRun) -> Self {
-        Self { thread, store: Mutex::new((*run.store).clone()), kept: Mutex::default() }
+    pub fn new(thread: &'a Embedded, run: &HookRun, halt: Halt) -> Self {
+        Self { thread, store: Mutex::new((*run.store).clone()), kept: Mutex::default(), halt }
     }
 
     /// What was written into the store.
@@ -75,7 +78,7 @@ impl Act for Acts<'_> {
             {
                 return self.keep(parameters).map(Acted::from);
             }
-            let mut outcome = thread.dispatch(allowed).await.map_err(|error| error.to_string())?;
+            let mut outcome = thread.dispatch(allowed, &self.halt).await.map_err(|error| error.to_string())?;
             // What a hook brings goes into prompts and records without the guard.
             mask_value(&mut outcome.content);
             Ok(Acted::from(outcome))

@@ -33,7 +33,7 @@ use crate::tool::process::GRACE;
 use crate::tool::registry::Prepared;
 #[cfg(feature = "mcp")]
 use crate::tool::registry::ToolFile;
-use crate::tool::stop::PATIENCE;
+use crate::tool::stop::{Halt, PATIENCE};
 use crate::tool::{Invocation, ToolOutcome};
 use crate::trust::Trusted;
 
@@ -42,10 +42,15 @@ const LONG: Duration = Duration::from_secs(1);
 
 impl Embedded {
     /// Runs one call of the reply.
-    pub(super) async fn run_tool(&self, call: Allowed<Dispatch>, unsettled: &[Settled]) -> Result<Fact, DriveError> {
+    pub(super) async fn run_tool(
+        &self,
+        call: Allowed<Dispatch>,
+        unsettled: &[Settled],
+        halt: &Halt,
+    ) -> Result<Fact, DriveError> {
         let began = self.engine.clock.now();
         let index = call.index;
-        let mut running = std::pin::pin!(self.dispatch(call));
+        let mut running = std::pin::pin!(self.dispatch(call, halt));
         let outcome = tokio::select! {
             outcome = &mut running => outcome,
             () = tokio::time::sleep(LONG) => {
@@ -58,13 +63,13 @@ impl Embedded {
         Ok(Fact::ToolFinished(Box::new(ToolFinished { index, answer, duration_ms })))
     }
 
-    /// Does what was allowed, whoever asked for it.
-    pub(super) async fn dispatch(&self, call: Allowed<Dispatch>) -> Result<ToolOutcome, DriveError> {
+    /// Does what was allowed, whoever asked for it, until it is done or `halt` is told.
+    pub(super) async fn dispatch(&self, call: Allowed<Dispatch>, halt: &Halt) -> Result<ToolOutcome, DriveError> {
         let dispatch = call.into_inner();
         match &dispatch.call {
             Call::Tool { item_id, parameters } => {
                 let (item_id, parameters) = (item_id.clone(), parameters.clone());
-                self.tool(&dispatch, item_id, parameters).await
+                self.tool(&dispatch, item_id, parameters, halt).await
             }
             Call::Knowledge { item_id } => {
                 let request = FetchRequest::Item {
@@ -81,7 +86,13 @@ impl Embedded {
         }
     }
 
-    async fn tool(&self, dispatch: &Dispatch, item_id: ItemId, parameters: Value) -> Result<ToolOutcome, DriveError> {
+    async fn tool(
+        &self,
+        dispatch: &Dispatch,
+        item_id: ItemId,
+        parameters: Value,
+        halt: &Halt,
+    ) -> Result<ToolOutcome, DriveError> {
         let tool = match self.prepared(&item_id).await? {
             Ok(tool) => tool,
             Err(reason) => return Ok(ToolOutcome::error(reason)),
@@ -101,9 +112,9 @@ impl Embedded {
             write: dispatch.write.clone(),
             net: dispatch.net.clone(),
             may_write_item: dispatch.patterns.clone(),
-            halt: self.halting.listen(),
+            halt: halt.clone(),
         };
-        let mut halt = self.halting.listen();
+        let mut halt = halt.clone();
         let overdue = async {
             halt.told().await;
             tokio::time::sleep(PATIENCE + GRACE + GRACE).await;

@@ -44,9 +44,9 @@ pub(in crate::machine) fn finish(walk: &Walk<'_>) -> Decision {
     Decision::Write(vec![EventBody::Ended(Box::new(ended))])
 }
 
-/// The living children that end with the thread: all of them when it fails or is told to, otherwise as the policy says
-/// (`child_policy.on_end` of `agent/resilience`).
-pub(in crate::machine) fn end_with_it(plan: &Plan, state: &State, status: Status) -> Vec<String> {
+/// The living children that end with the thread, if those below it do: when it fails or is told to, otherwise as the policy
+/// says (`child_policy.on_end` of `agent/resilience`).
+pub(in crate::machine) fn end_with_it(plan: &Plan, state: &State, status: Status) -> Option<Vec<String>> {
     let policy =
         plan.settings.get("resilience").and_then(|v| v.pointer("/child_policy/on_end")).and_then(Value::as_str);
     let cancels = match status {
@@ -54,8 +54,7 @@ pub(in crate::machine) fn end_with_it(plan: &Plan, state: &State, status: Status
         Status::Completed => policy == Some("cancel"),
         Status::Created | Status::Running | Status::Continued | Status::Suspended => false,
     };
-    let living = state.living().filter(|_| cancels);
-    living.filter_map(|(_, child)| child.thread_id.clone()).collect()
+    cancels.then(|| state.living().filter_map(|(_, child)| child.thread_id.clone()).collect())
 }
 
 /// What the thread came to.

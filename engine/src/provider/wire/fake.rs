@@ -11,6 +11,8 @@ use std::time::Duration;
 pub enum Move {
     Send(Vec<u8>),
     Pause(u64),
+    /// Says nothing more until the other side closes the connection.
+    Stay,
     /// Waits for the next request on the same connection.
     Next,
     /// As the first move: closes the connection with the request unread, which resets it.
@@ -62,6 +64,7 @@ impl Fake {
                                 }
                             }
                             Move::Reset => return,
+                            Move::Stay => while stream.read(&mut [0; 64]).is_ok_and(|read| read > 0) {},
                             Move::Pause(ms) => thread::sleep(Duration::from_millis(ms)),
                             Move::Next => {
                                 let Some((head, body)) = read_request(&mut stream) else { return };

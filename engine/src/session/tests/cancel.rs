@@ -9,6 +9,9 @@ use crate::event::{EventBody, Letter};
 
 const BASH: &str = "<permissions><execute><tool>rye.bash.bash</tool></execute><acknowledge risk=\"elevated\">test</acknowledge></permissions>";
 
+/// Long enough for a shell to begin.
+const MOMENT: Duration = Duration::from_millis(200);
+
 fn lab(command: &'static str) -> Lab {
     let lab = Lab::new(move |request| {
         Ok(match request.cue.turn.unwrap() {
@@ -20,8 +23,8 @@ fn lab(command: &'static str) -> Lab {
     lab
 }
 
-/// Cancels as soon as the tool runs; answers how long the thread then took, and what its call came to.
-async fn cancelled(lab: &Lab) -> (Duration, String) {
+/// Cancels when the tool has run for so long; answers how long the thread then took, and what its call came to.
+async fn cancelled(lab: &Lab, after: Duration) -> (Duration, String) {
     let engine = lab.engine();
     let mut handle = lab.start(&engine, "wait").await;
     while let Some(live) = handle.live.next().await {
@@ -31,7 +34,7 @@ async fn cancelled(lab: &Lab) -> (Duration, String) {
             break;
         }
     }
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    tokio::time::sleep(after).await;
     let began = Instant::now();
     handle.send(Letter::Cancel);
     let result = handle.join().await;
@@ -46,7 +49,7 @@ async fn cancelled(lab: &Lab) -> (Duration, String) {
 
 #[tokio::test]
 async fn a_long_tool_is_asked_to_end() {
-    let (took, said) = cancelled(&lab("trap 'echo bye; exit 0' TERM; echo begun; sleep 60 & wait")).await;
+    let (took, said) = cancelled(&lab("trap 'echo bye; exit 0' TERM; echo begun; sleep 60 & wait"), MOMENT).await;
     assert!(took < Duration::from_secs(10), "{took:?}");
     assert!(said.contains("begun\nbye"), "{said}");
     assert!(said.contains("[stopped: the thread was cancelled]"), "{said}");
@@ -54,14 +57,24 @@ async fn a_long_tool_is_asked_to_end() {
 
 #[tokio::test]
 async fn one_that_does_not_listen_is_ended() {
-    let (took, said) = cancelled(&lab("trap '' TERM; while true; do sleep 1; done")).await;
+    let (took, said) = cancelled(&lab("trap '' TERM; while true; do sleep 1; done"), MOMENT).await;
     assert!((Duration::from_secs(5)..Duration::from_secs(12)).contains(&took), "{took:?}");
     assert!(said.contains("[stopped: the thread was cancelled]"), "{said}");
 }
 
+/// The record says that it runs, and it is only being looked up.
+#[tokio::test]
+async fn one_that_has_not_begun_yet_hears_it_too() {
+    for _ in 0..3 {
+        let (took, said) = cancelled(&lab("sleep 60"), Duration::ZERO).await;
+        assert!(took < Duration::from_secs(10), "{took:?}");
+        assert!(said.contains("[stopped: the thread was cancelled]"), "{said}");
+    }
+}
+
 #[tokio::test]
 async fn a_short_one_comes_to_its_own_end() {
-    let (took, said) = cancelled(&lab("sleep 1; echo whole")).await;
+    let (took, said) = cancelled(&lab("sleep 1; echo whole"), MOMENT).await;
     assert!(took < Duration::from_secs(5), "{took:?}");
     assert_eq!(said, "whole\n[exit code 0]");
 }

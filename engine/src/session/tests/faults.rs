@@ -13,7 +13,9 @@ use crate::engine::{Engine, EngineOptions, Providers};
 use crate::event::{AttemptFailed, Event, EventBody};
 use crate::provider::settings::{KeyHeader, MaxTokensField, Timeouts};
 use crate::provider::wire::fake::{Fake, Move, chunk, chunked, head, last_chunk, send};
-use crate::provider::{CallError, FailedStage, Provider, ProviderSettings, Secret, Wire, connect};
+use crate::provider::{
+    BoxFuture, CallError, Delta, FailedStage, Provider, ProviderSettings, Reply, Request, Secret, Wire, connect,
+};
 use crate::retry::Draw;
 use crate::thread::{RunResult, Status};
 use crate::trust::Trust;
@@ -23,22 +25,51 @@ const SAID: &str = "Grüße, world 🌍";
 /// What the test's clock begins with: 14 November 2023, 22:13:20.
 const NOW: i64 = 1_700_000_000_000;
 
-/// A server whose place changes between threads.
-struct Movable(Arc<Mutex<String>>);
+/// Longer than anything here takes.
+const PATIENT: Timeouts = Timeouts { answer: Duration::from_mins(2), idle: Duration::from_mins(2) };
+/// No time at all for what never comes.
+const AT_ONCE: Duration = Duration::from_millis(100);
+
+/// A server whose place changes between threads, and how long a thread's first attempt waits for it.
+#[derive(Clone)]
+struct Movable(Arc<Mutex<(String, Timeouts)>>);
+
+/// Waits so long at the first attempt, and as long as it takes at every other.
+struct Impatient {
+    first: Arc<dyn Provider>,
+    later: Arc<dyn Provider>,
+}
+
+impl Provider for Impatient {
+    fn call<'a>(
+        &'a self,
+        request: &'a Request,
+        live: &'a (dyn Fn(Delta) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Reply, CallError>> {
+        if request.cue.attempt == 0 { self.first.call(request, live) } else { self.later.call(request, live) }
+    }
+}
 
 impl Providers for Movable {
     fn connect(&self, _: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
+        let (url, first) = self.0.lock().unwrap().clone();
+        Ok(Arc::new(Impatient { first: Self::connect(&url, first)?, later: Self::connect(&url, PATIENT)? }))
+    }
+}
+
+impl Movable {
+    fn connect(url: &str, timeouts: Timeouts) -> Result<Arc<dyn Provider>, CallError> {
         connect(&ProviderSettings {
             id: "test".to_owned(),
             wire: Wire::Anthropic,
-            base_url: self.0.lock().unwrap().clone(),
+            base_url: url.to_owned(),
             key: Some(Secret::new("sk-test-0123456789")),
             key_env: Some("TEST_API_KEY".to_owned()),
             key_header: KeyHeader::Named("x-api-key".to_owned()),
             max_tokens_field: MaxTokensField::MaxTokens,
             encrypted_reasoning: true,
             script: None,
-            timeouts: Timeouts { answer: Duration::from_millis(1500), idle: Duration::from_millis(1500) },
+            timeouts,
         })
     }
 }
@@ -46,7 +77,7 @@ impl Providers for Movable {
 struct Field {
     lab: Lab,
     engine: Engine,
-    url: Arc<Mutex<String>>,
+    server: Movable,
 }
 
 impl Field {
@@ -54,22 +85,27 @@ impl Field {
         let lab = Lab::new(|_| Ok(say("nobody asks")));
         lab.directive("asks", "<limits duration_seconds=\"600\"/>", "");
         prepare(&lab);
-        let url = Arc::new(Mutex::new(String::new()));
+        let server = Movable(Arc::new(Mutex::new((String::new(), PATIENT))));
         let mut options = EngineOptions::trusting(&lab.path(), None, lab.system.clone(), Trust::Everything).unwrap();
-        options.providers = Arc::new(Movable(Arc::clone(&url)));
+        options.providers = Arc::new(server.clone());
         options.clock = Arc::new(JumpingClock::starting_at(NOW));
         let engine = Engine::open(&lab.path(), options).unwrap();
-        Self { lab, engine, url }
+        Self { lab, engine, server }
     }
 
     /// A thread whose server does this, connection by connection.
     async fn run(&self, scripts: Vec<Vec<Move>>) -> (RunResult, Vec<Event>) {
-        let server = Fake::start_each(scripts);
-        self.run_at(&server.url).await
+        self.run_impatient(scripts, PATIENT).await
     }
 
-    async fn run_at(&self, url: &str) -> (RunResult, Vec<Event>) {
-        url.clone_into(&mut self.url.lock().unwrap());
+    /// The same, where the first attempt waits no longer than this.
+    async fn run_impatient(&self, scripts: Vec<Vec<Move>>, first: Timeouts) -> (RunResult, Vec<Event>) {
+        let server = Fake::start_each(scripts);
+        self.run_at(&server.url, first).await
+    }
+
+    async fn run_at(&self, url: &str, first: Timeouts) -> (RunResult, Vec<Event>) {
+        *self.server.0.lock().unwrap() = (url.to_owned(), first);
         let result = self.lab.run(&self.engine, "asks").await;
         let events = self.engine.threads().transcript(&thread(&result)).unwrap();
         (result, events)
@@ -109,15 +145,21 @@ struct Row {
     category: &'static str,
     /// The server had said what the attempt costs before it failed.
     counted: bool,
+    /// How long the attempt waits.
+    waits: Timeouts,
 }
 
 impl Row {
     fn new(what: impl Into<String>, moves: Vec<Move>, stage: FailedStage, class: (&'static str, &'static str)) -> Self {
-        Self { what: what.into(), moves, stage, class: class.0, category: class.1, counted: false }
+        Self { what: what.into(), moves, stage, class: class.0, category: class.1, counted: false, waits: PATIENT }
     }
 
     fn counted(self) -> Self {
         Self { counted: true, ..self }
+    }
+
+    fn waits(self, waits: Timeouts) -> Self {
+        Self { waits, ..self }
     }
 }
 
@@ -186,9 +228,13 @@ fn rows() -> Vec<Row> {
     rows.push(Row::new("a connection closed before an answer", Vec::new(), FailedStage::Connect, LOST));
     rows.push(Row::new("a connection that is reset", vec![Move::Reset], FailedStage::Connect, LOST));
     let timeout = ("timeout", "transient");
-    rows.push(Row::new("no answer", vec![Move::Pause(3000)], FailedStage::Timeout, timeout));
-    let silent = vec![chunked(), chunk(&STREAM.as_bytes()[..cut]), Move::Pause(3000)];
-    rows.push(Row::new("a stream that falls silent", silent, FailedStage::Timeout, timeout).counted());
+    let no_answer = Row::new("no answer", vec![Move::Stay], FailedStage::Timeout, timeout);
+    rows.push(no_answer.waits(Timeouts { answer: AT_ONCE, ..PATIENT }));
+    // What comes before the silence comes in one piece.
+    let (Move::Send(head), Move::Send(body)) = (chunked(), chunk(&STREAM.as_bytes()[..cut])) else { unreachable!() };
+    let silent = vec![send([head, body].concat()), Move::Stay];
+    let silent = Row::new("a stream that falls silent", silent, FailedStage::Timeout, timeout).counted();
+    rows.push(silent.waits(Timeouts { idle: AT_ONCE, ..PATIENT }));
     rows
 }
 
@@ -197,7 +243,7 @@ async fn each_failure_is_classed_recorded_and_tried_again_or_not() {
     let field = Field::new(|_| {});
     for row in rows() {
         let (what, retried) = (&row.what, row.category != "permanent");
-        let (result, events) = field.run(vec![row.moves, well()]).await;
+        let (result, events) = field.run_impatient(vec![row.moves, well()], row.waits).await;
         let failed = failures(&events);
         assert_eq!(failed.len(), 1, "{what}: {failed:?}");
         let first = failed[0];
@@ -291,7 +337,7 @@ async fn a_server_that_is_not_there_is_asked_again_and_then_given_up() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     let field = Field::new(|_| {});
-    let (result, events) = field.run_at(&url).await;
+    let (result, events) = field.run_at(&url, PATIENT).await;
     let failed = failures(&events);
     assert_eq!(failed.len(), 4);
     for attempt in failed {

@@ -1,13 +1,13 @@
-//! Threads that stop, wait, and go on: limits that a person moves, summaries in place, forks, letters, the orchestrator.
+//! Threads that stop, wait, and go on: limits that a person moves, summaries in place, forks, letters.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Lab, calls, names, permit, say, thread};
 use crate::engine::Engine;
-use crate::event::{EventBody, Letter, ResultKind};
+use crate::event::Letter;
 use crate::store::mailbox;
 use crate::thread::{RunResult, Status};
 
@@ -159,125 +159,4 @@ async fn a_thread_that_is_told_to_hands_over_after_its_turn() {
     assert_eq!(chain, [handle.thread_id.clone(), thread(&result)]);
     let found = engine.threads().search(&handle.thread_id, &regex::Regex::new("^done$").unwrap(), 9).unwrap();
     assert!(found.iter().all(|one| one.thread_id == result.thread_id) && !found.is_empty());
-}
-
-const ORCHESTRA: &str = "<permissions><execute><directive>test.*</directive><tool>rye.agent.threads.*</tool>\
-     <tool>rye.file-system.read</tool></execute></permissions><limits spend=\"3\"/>";
-
-fn told(engine: &Engine, result: &RunResult) -> Vec<(ResultKind, Value)> {
-    let events = engine.threads().transcript(&thread(result)).unwrap();
-    let told = |event: crate::event::Event| match event.body {
-        EventBody::ToolCallResult(r) => {
-            let value = serde_json::from_str(&r.content).unwrap_or(Value::String(r.content));
-            Some((r.why, value))
-        }
-        _ => None,
-    };
-    events.into_iter().filter_map(told).collect()
-}
-
-/// The ids that the results in a request name.
-fn ids(request: &crate::provider::Request, key: &str) -> Vec<String> {
-    let seen = serde_json::to_string(&request.turns).unwrap().replace('\\', "");
-    let mark = format!("\"{key}\":\"");
-    let marks = seen.match_indices(&mark).map(|(at, mark)| at + mark.len());
-    marks.map(|at| seen[at..].split('"').next().unwrap().to_owned()).collect()
-}
-
-#[tokio::test]
-async fn the_orchestrator_waits_looks_stops_and_goes_on() {
-    let mut lab = Lab::new(|request| {
-        let ask = |operation: &str, more: Value| {
-            let mut given = json!({"operation": operation});
-            given.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            ("rye_agent_threads_orchestrator", given)
-        };
-        let start = |name: &str| {
-            ("rye_execute", json!({"item_type": "directive", "item_id": format!("test/{name}"), "async": true}))
-        };
-        let known = ids(request, "thread_id");
-        let of = |n: usize| json!({"thread_id": known.get(n).cloned().unwrap_or_default()});
-        Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
-            ("test/parent", 0) => calls(&[start("quick"), start("endless")]),
-            ("test/parent", 1) => calls(&[
-                ask("wait_threads", of(0)),
-                ask("cancel_thread", of(1)),
-                ask("wait_threads", of(1)),
-                ask("get_status", of(0)),
-                ask("chain_search", json!({"thread_id": known[0], "query": "quick is"})),
-                ask("read_transcript", json!({"thread_id": known[0], "tail_lines": 1})),
-                ask("list_active", json!({})),
-                ask("resume_thread", json!({"thread_id": known[0], "message": "once more"})),
-                ask(
-                    "kill_thread",
-                    json!({"thread_id": request.cue.directive.replace("test/parent", "test/stranger-1")}),
-                ),
-            ]),
-            ("test/parent", 2) => {
-                let resumed = ids(request, "continues").last().cloned().unwrap_or_default();
-                calls(&[
-                    ask("get_chain", json!({"thread_id": resumed})),
-                    ask("wait_threads", json!({"thread_id": resumed})),
-                ])
-            }
-            ("test/endless", _) => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
-            ("test/quick", _) => say("quick is done"),
-            (who, _) => say(who),
-        })
-    });
-    Arc::get_mut(&mut lab.model).unwrap().pause = Duration::from_millis(10);
-    lab.write("a.txt", "a\n");
-    lab.directive("parent", ORCHESTRA, "");
-    lab.directive("quick", "<limits spend=\"0.1\"/>", "");
-    lab.directive("endless", "<limits spend=\"0.5\" turns=\"1000\"/>", "");
-    let engine = lab.engine();
-    let result = lab.run(&engine, "parent").await;
-    assert_eq!(result.status, Status::Completed, "{result:?}");
-    let told = told(&engine, &result);
-    let (_, waited) = &told[2];
-    assert_eq!(
-        (&waited["all_over"], &waited["threads"][0]["result"]),
-        (&json!(true), &json!("quick is done")),
-        "{told:#?}"
-    );
-    assert_eq!(told[4].1["threads"][0]["status"], "cancelled", "{told:#?}");
-    assert_eq!(told[5].1["status"], "completed");
-    assert!(!told[6].1["matches"].as_array().unwrap().is_empty());
-    assert_eq!(told[7].1["events"][0]["event"]["type"], "ended");
-    assert!(told[8].1["threads"].as_array().unwrap().len() == 1, "only the caller runs: {:#?}", told[8]);
-    assert_eq!(told[9].1["status"], "running", "{:#?}", told[9]);
-    assert!(told[10].1.as_str().unwrap().contains("there is no thread"), "{:#?}", told[10]);
-    assert_eq!(told[11].1["chain"].as_array().unwrap().len(), 2, "{:#?}", told[11]);
-    assert_eq!(told[12].1["threads"][0]["status"], "completed");
-    engine.idle().await;
-    let rows = engine.threads().list().unwrap();
-    let resumed = rows.iter().find(|listed| listed.row.continues.is_some()).unwrap();
-    assert_eq!(resumed.row.parent, Some(thread(&result)), "what goes on runs below the caller");
-}
-
-#[tokio::test]
-async fn only_what_runs_below_may_be_stopped() {
-    let mut lab = Lab::new(|request| {
-        let root = ids(request, "root").first().cloned().unwrap_or_default();
-        Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
-            ("test/parent", 0) => calls(&[("rye_execute", json!({"item_type": "directive", "item_id": "test/child"}))]),
-            ("test/child", 0) => calls(&[("rye_agent_threads_orchestrator", json!({"operation": "list_active"}))]),
-            ("test/child", 1) => calls(&[
-                ("rye_agent_threads_orchestrator", json!({"operation": "kill_thread", "thread_id": root})),
-                ("rye_agent_threads_orchestrator", json!({"operation": "wait_threads", "thread_id": root})),
-            ]),
-            (who, _) => say(who),
-        })
-    });
-    Arc::get_mut(&mut lab.model).unwrap().pause = Duration::from_millis(5);
-    lab.directive("parent", ORCHESTRA, "");
-    lab.directive("child", "", "");
-    let engine = lab.engine();
-    let result = lab.run(&engine, "parent").await;
-    assert_eq!(result.status, Status::Completed);
-    let child = engine.threads().list().unwrap().into_iter().find(|listed| listed.row.parent.is_some()).unwrap();
-    let of_child = RunResult { thread_id: child.row.id.to_string(), ..result };
-    let told = told(&engine, &of_child);
-    assert!(told[1].1.as_str().unwrap().contains("does not run below"), "{told:#?}");
-    assert!(told[2].1.as_str().unwrap().contains("cannot wait for itself"), "{told:#?}");
 }

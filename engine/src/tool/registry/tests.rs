@@ -41,7 +41,7 @@ fn spec(parameters: Value, kind: ToolKind) -> ToolSpec {
         kind,
         timeout_seconds: 5,
         parallel: false,
-        idempotent: false,
+        idempotent: rye_compiler::tool_spec::Idempotence::default(),
         needs: rye_compiler::tool_spec::Needs::default(),
         environment: Vec::new(),
         config: None,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use rye_compiler::compile::Compilation;
+use rye_compiler::diagnostics::Checked;
 use rye_compiler::plan::Asked;
 
 use super::super::{Always, Lab};
@@ -139,7 +140,7 @@ const TOOLS: [(&str, &str, Act); 5] = [
 ];
 
 /// What runs again only when somebody says so, as the model calls it.
-pub const ONCE: [&str; 3] = ["test_mark", "test_cancel", "rye_agent_threads_orchestrator"];
+pub const ONCE: [&str; 2] = ["test_mark", "test_cancel"];
 
 /// The project of a scenario, in a folder of its own or elsewhere, with a model that says at each turn what the scenario says.
 pub fn lab(scenario: &'static Scenario, disk: &Arc<dyn Disk>, elsewhere: Option<PathBuf>) -> Lab {
@@ -166,6 +167,16 @@ pub fn lab(scenario: &'static Scenario, disk: &Arc<dyn Disk>, elsewhere: Option<
 pub fn open(scenario: &Scenario, lab: &Lab, outside: &Outside, disk: &Arc<dyn Disk>) -> Result<Engine, String> {
     let mut options = lab.options();
     options.disk = Some(Arc::clone(disk));
+    let (compile, name) = (Arc::clone(&options.compile), scenario.name);
+    options.compile = Arc::new(move |world, request| {
+        let key = (name, format!("{request:?}"));
+        if let Some(known) = CHILDREN.lock().unwrap().get(&key) {
+            return known.clone();
+        }
+        let made = compile(world, request);
+        CHILDREN.lock().unwrap().insert(key, made.clone());
+        made
+    });
     options.providers = Arc::new(Always(Arc::clone(&lab.model)));
     let known = Arc::new(OnceLock::new());
     for (name, _, act) in TOOLS {
@@ -181,6 +192,9 @@ pub fn open(scenario: &Scenario, lab: &Lab, outside: &Outside, disk: &Arc<dyn Di
     known.set(Arc::downgrade(&engine.inner)).ok();
     Ok(engine)
 }
+
+/// What the files of a scenario, which do not change, are compiled to for the same child.
+static CHILDREN: Mutex<BTreeMap<(&str, String), Checked<Compilation>>> = Mutex::new(BTreeMap::new());
 
 /// Once for each scenario and process: a plan knows no place.
 pub static PLANS: Mutex<BTreeMap<&'static str, Arc<Compilation>>> = Mutex::new(BTreeMap::new());

@@ -1,0 +1,216 @@
+//! Trees whose threads run in processes of their own (`--parent`), and stopping them: what ends a thread ends those below it,
+//! wherever they run; what does not listen is ended with everything that it started; a wait follows a thread that hands over.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rye::Place;
+use serde_json::{Value, json};
+
+/// `lead` works for long and may be followed by others, `work` below it for longer; `shell` runs what `script.yaml` says.
+fn place(script: &str) -> Place {
+    let place = Place::new();
+    for (name, spend) in [("lead", "3"), ("work", "1"), ("shell", "0.3")] {
+        let text = format!(
+            "```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata><description>d</description>\
+             <model provider=\"scripted\" tier=\"fast\"/><nudge>never</nudge><limits turns=\"1000\" spend=\"{spend}\" depth=\"4\" \
+             spawns=\"20\"/><permissions><execute><directive>*</directive><tool>rye.file-system.*</tool>\
+             <tool write=\"out/\">rye.bash.bash</tool></execute><acknowledge risk=\"elevated\">test</acknowledge></permissions>\
+             </metadata>\n</directive>\n```\n\nWork.\n"
+        );
+        place.write(&format!(".ai/directives/{name}.md"), &text);
+    }
+    place.write("out/here", "");
+    place.write("script.yaml", script);
+    place
+}
+
+/// So many turns of some milliseconds each.
+fn turns(directive: &str, count: usize, delay_ms: u64) -> String {
+    let step = format!(
+        "    - {{ delay_ms: {delay_ms}, tool_calls: [{{ name: rye_file_system_ls, input: {{ path: . }} }}] }}\n"
+    );
+    format!("  {directive}:\n{}    - {directive} is done\n", step.repeat(count))
+}
+
+/// A process that is killed when the test is over, whatever comes of it.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+impl Running {
+    fn start(place: &Place, args: &[&str]) -> Self {
+        let mut command = place.command(&[args, &["--format", "json"]].concat());
+        Self(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    /// Exit code and result.
+    fn end(mut self) -> (Option<i32>, Value) {
+        let mut text = String::new();
+        self.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        let code = self.0.wait().unwrap().code();
+        (code, serde_json::from_str(text.lines().last().unwrap()).unwrap())
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.0.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+}
+
+fn wait_until(what: &str, is_there: impl Fn() -> bool) {
+    let patience = Instant::now() + Duration::from_secs(30);
+    while !is_there() {
+        assert!(Instant::now() < patience, "{what}: it never came to that");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The running thread of a directive, once it has asked its model.
+fn running(place: &Place, directive: &str) -> String {
+    let found = || {
+        let (_, listed) = place.json(&["threads", "list", "--active", "--directive", directive]);
+        let id = listed["threads"][0]["thread_id"].as_str()?.to_owned();
+        let record = place.project().join(format!(".ai/state/threads/{id}/transcript.jsonl"));
+        std::fs::read_to_string(record).ok()?.contains("\"reserved\"").then_some(id)
+    };
+    wait_until(directive, || found().is_some());
+    found().unwrap()
+}
+
+/// A parent in one process, a child of it in another, and one below that in a third.
+fn three_processes(place: &Place) -> [(String, Running); 3] {
+    let lead = Running::start(place, &["run", "lead"]);
+    let top = running(place, "lead");
+    let work = Running::start(place, &["run", "work", "--parent", &top]);
+    let middle = running(place, "work");
+    let shell = Running::start(place, &["run", "shell", "--parent", &middle]);
+    let low = running(place, "shell");
+    [(top, lead), (middle, work), (low, shell)]
+}
+
+fn endless() -> Place {
+    let script = ["lead", "work", "shell"].map(|name| turns(name, 300, 100)).concat();
+    place(&format!("threads:\n{script}"))
+}
+
+#[test]
+fn what_ends_a_thread_ends_those_below_it_in_other_processes() {
+    type Stop = fn(&Place, &str, &Running);
+    let ways: [(&str, Stop, &str, &str); 3] = [
+        ("cancel", |place, id, _| drop(place.fine(&["threads", "cancel", id])), "cancelled", "cancelled"),
+        ("kill", |place, id, _| drop(place.fine(&["threads", "kill", id])), "killed", "killed"),
+        ("ctrl-c", |_, _, process| process.signal("-INT"), "cancelled", "cancelled"),
+    ];
+    for (way, stop, first, below) in ways {
+        let place = endless();
+        let [(top, lead), (middle, work), (low, shell)] = three_processes(&place);
+        stop(&place, &top, &lead);
+        for (id, process, status) in [(top.clone(), lead, first), (middle, work, below), (low, shell, below)] {
+            let (code, result) = process.end();
+            assert_eq!((code, &result["status"]), (Some(130), &json!(status)), "{way} {id}: {result}");
+        }
+        let (_, shown) = place.json(&["threads", "show", &top]);
+        assert_eq!(shown["ledger"][0]["standing"], "released", "{way}: {shown}");
+        place.fine(&["threads", "verify"]);
+    }
+}
+
+#[test]
+fn an_end_of_a_thread_below_leaves_those_above_alone() {
+    let place = endless();
+    let [(top, lead), (middle, work), (_, shell)] = three_processes(&place);
+    place.fine(&["threads", "cancel", &middle]);
+    assert_eq!(work.end().1["status"], "cancelled");
+    assert_eq!(shell.end().1["status"], "cancelled");
+    assert_eq!(place.fine(&["threads", "status", &top]), format!("{top}\trunning\n"));
+    place.fine(&["threads", "kill", &top]);
+    assert_eq!(lead.end().1["status"], "killed");
+}
+
+/// `child_policy.on_end` holds for them too, and so does a failure.
+#[test]
+fn the_policy_says_whether_a_child_of_another_process_outlives_its_parent() {
+    for (policy, last, ended) in [
+        ("wait", "    - lead is done\n", "completed"),
+        ("cancel", "    - lead is done\n", "cancelled"),
+        ("wait", "    - fault: { status: 401 }\n", "cancelled"),
+    ] {
+        let lead =
+            "  lead:\n    - { delay_ms: 1500, tool_calls: [{ name: rye_file_system_ls, input: { path: . } }] }\n";
+        let place = place(&format!("threads:\n{lead}{last}{}", turns("work", 30, 100)));
+        place.write(".ai/config/agent/resilience.yaml", &format!("child_policy: {{ on_end: {policy} }}\n"));
+        let lead = Running::start(&place, &["run", "lead"]);
+        let top = running(&place, "lead");
+        let work = Running::start(&place, &["run", "work", "--parent", &top]);
+        lead.end();
+        let (_, result) = work.end();
+        assert_eq!(result["status"], ended, "{policy} {last}: {result}");
+        let (_, shown) = place.json(&["threads", "show", &top]);
+        assert_eq!(shown["ledger"][0]["standing"], "released", "{policy}: {shown}");
+    }
+}
+
+/// One whose process was killed is still the one above: whoever buries it tells those below.
+#[test]
+fn an_orphan_that_is_ended_takes_its_children_with_it() {
+    let place = endless();
+    let [(top, lead), (_, work), (_, shell)] = three_processes(&place);
+    lead.signal("-KILL");
+    drop(lead);
+    place.fine(&["threads", "cancel", &top]);
+    assert_eq!(work.end().1["status"], "cancelled");
+    assert_eq!(shell.end().1["status"], "cancelled");
+}
+
+#[test]
+fn a_kill_ends_tools_and_what_they_started_that_do_not_listen() {
+    // The tool, one in its group, and one that left it: none of them hears TERM.
+    let deaf = "trap '' TERM; echo $$ >> out/pids; (trap '' TERM; echo $BASHPID >> out/pids; while true; do sleep 1; done) & \
+                setsid bash -c 'trap \\\"\\\" TERM; echo $$ >> out/pids; while true; do sleep 1; done' & \
+                while true; do sleep 1; done";
+    let place = place(&format!(
+        "threads:\n  shell:\n    - tool_calls: [{{ name: rye_bash_bash, input: {{ command: \"{deaf}\" }} }}]\n    - late\n"
+    ));
+    let process = Running::start(&place, &["run", "shell"]);
+    let pids = || std::fs::read_to_string(place.project().join("out/pids")).unwrap_or_default();
+    wait_until("the tools", || pids().lines().count() == 3);
+    let pids: Vec<String> = pids().lines().map(str::to_owned).collect();
+    let id = running(&place, "shell");
+    place.fine(&["threads", "kill", &id]);
+    assert_eq!(place.fine(&["threads", "status", &id]), format!("{id}\tkilled\n"));
+    assert_eq!(process.end().0, Some(130));
+    for pid in pids {
+        // Asked at once, ended three seconds later.
+        wait_until(&format!("the end of {pid}"), || !std::path::Path::new("/proc").join(&pid).exists());
+    }
+}
+
+#[test]
+fn a_wait_in_another_process_follows_a_thread_that_hands_over() {
+    let script = "steps:\n  - { delay_ms: 700, tool_calls: [{ name: rye_file_system_ls, input: { path: . } }] }\n  \
+                  - { delay_ms: 700, text: at last }\n";
+    let place = place(script);
+    let process = Running::start(&place, &["run", "lead"]);
+    let first = running(&place, "lead");
+    let wait = Running::start(&place, &["threads", "wait", &first]);
+    place.fine(&["threads", "handoff", &first]);
+    let (code, waited) = wait.end();
+    assert_eq!((code, &waited["all_over"]), (Some(0), &json!(true)), "{waited}");
+    let result = &waited["threads"][0];
+    assert_eq!((&result["asked"], &result["result"]["status"]), (&json!(first), &json!("completed")), "{waited}");
+    assert_ne!(result["result"]["thread_id"], json!(first));
+    assert_eq!(process.end().1["thread_id"], result["result"]["thread_id"]);
+    assert_eq!(place.fine(&["threads", "chain", &first]).lines().count(), 2);
+}

@@ -1,0 +1,360 @@
+//! Ctrl-C at every phase of a run: once lets the step under way come to its end, twice ends it now. Whatever it was, the record
+//! says how it ended, the money is given back, nothing is left running, and the thread can be gone on from.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rye::{Done, Place};
+use serde_json::{Value, json};
+
+/// A run that is interrupted.
+struct Phase {
+    name: &'static str,
+    /// What the model does.
+    script: &'static str,
+    /// More files: path and text.
+    files: &'static [(&'static str, &'static str)],
+    /// What the record, or a file of the project, holds when the phase has come.
+    reached: Reached,
+    /// What must be in the record of one that was asked once, and what must not.
+    once: &'static [&'static str],
+    never: &'static [&'static str],
+    /// The same of one that was asked twice.
+    twice: &'static [&'static str],
+    /// A second signal finds it still at work.
+    lasts: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Reached {
+    /// The record of any thread holds this.
+    Recorded(&'static str),
+    /// This file of the project is there.
+    File(&'static str),
+    /// Pieces of a reply are there.
+    Streaming,
+}
+
+const LONG_REPLY: &str =
+    "a b c d e f g h i j k l m n o p q r s t u v w x y z a b c d e f g h i j k l m n o p q r s t u v w x y z";
+
+const SHELL: &str = "trap 'echo bye; exit 0' TERM; echo $$ > out/pid; touch out/begun; sleep 60 & wait";
+
+fn phases() -> Vec<Phase> {
+    let bare = Phase {
+        name: "",
+        script: "",
+        files: &[],
+        reached: Reached::Streaming,
+        once: &[],
+        never: &[],
+        twice: &[],
+        lasts: true,
+    };
+    vec![
+        Phase {
+            name: "streaming a reply",
+            script: "steps:\n  - { text: LONG, pace_ms: 60, tool_calls: [{ name: rye_file_system_ls, input: { path: . } }] }\n  - Late.\n",
+            // The call of the reply is answered, and not made.
+            once: &["cognition_out", "tool_call_result"],
+            never: &["tool_started"],
+            twice: &["unknown_outcome\":true"],
+            ..bare
+        },
+        Phase {
+            name: "waiting between attempts",
+            script: "steps:\n  - fault: { status: 529, headers: { retry-after: \"90\" } }\n  - Late.\n",
+            reached: Reached::Recorded("attempt_failed"),
+            never: &["cognition_out"],
+            lasts: false,
+            ..bare
+        },
+        Phase {
+            name: "running a tool",
+            script: "steps:\n  - tool_calls: [{ name: rye_bash_bash, input: { command: \"SHELL\" } }]\n  - Late.\n",
+            reached: Reached::File("out/begun"),
+            once: &["[stopped: the thread was cancelled]", "bye"],
+            never: &["Late."],
+            twice: &["tool_started"],
+            ..bare
+        },
+        Phase {
+            name: "waiting for a child",
+            script: "steps:\n  - tool_calls: [{ name: rye_execute, input: { item_type: directive, item_id: child } }]\n  - Late.\n\
+                     threads:\n  child:\n    - { text: LONG, pace_ms: 60 }\n",
+            once: &["child_ended", "cognition_out"],
+            never: &["Late."],
+            twice: &["child_spawned", "unknown_outcome\":true"],
+            ..bare
+        },
+        Phase {
+            name: "in a hook",
+            script: "steps:\n  - tool_calls: [{ name: rye_file_system_ls, input: { path: . } }]\n  - Late.\n",
+            files: &[(
+                ".ai/config/agent/hooks.yaml",
+                "hooks:\n  - { id: long, event: after_step, grants: [rye.execute.tool.rye.bash.bash], action: { primary: execute, \
+                 item_type: tool, item_id: rye/bash/bash, params: { command: \"SHELL\" } } }\n",
+            )],
+            reached: Reached::File("out/begun"),
+            once: &["cognition_out", "after_step"],
+            never: &["Late."],
+            twice: &["cognition_out"],
+            ..bare
+        },
+        Phase {
+            name: "between",
+            script: "steps:\nTURNS  - Late.\n",
+            reached: Reached::Recorded("tool_call_result"),
+            once: &["cognition_out"],
+            never: &["Late."],
+            lasts: false,
+            ..bare
+        },
+    ]
+}
+
+fn place(phase: &Phase) -> Place {
+    let place = Place::new();
+    let directive = |name: &str, spend: &str| {
+        let text = format!(
+            "```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata><description>d</description>\
+             <model provider=\"scripted\" tier=\"fast\"/><nudge>never</nudge><limits turns=\"1000\" spend=\"{spend}\"/>\
+             <permissions><execute><directive>*</directive><tool>rye.file-system.*</tool><tool write=\"out/\">rye.bash.bash</tool>\
+             </execute><acknowledge risk=\"elevated\">to wait</acknowledge></permissions></metadata>\n</directive>\n```\n\nWork.\n"
+        );
+        place.write(&format!(".ai/directives/{name}.md"), &text);
+    };
+    directive("work", "1");
+    directive("child", "0.2");
+    let turns = "  - tool_calls: [{ name: rye_file_system_ls, input: { path: . } }]\n".repeat(400);
+    let fill = |text: &str| text.replace("LONG", LONG_REPLY).replace("SHELL", SHELL).replace("TURNS", &turns);
+    place.write("script.yaml", &fill(phase.script));
+    for (path, text) in phase.files {
+        place.write(path, &fill(text));
+    }
+    place.write("out/here", "");
+    place.write("last.yaml", "steps: [Gone on.]\n");
+    place.fine(&["trust"]);
+    place
+}
+
+/// All that the threads of the project have recorded.
+fn records(place: &Place) -> String {
+    let threads = place.project().join(".ai/state/threads");
+    let folders = std::fs::read_dir(threads).into_iter().flatten().flatten();
+    folders.filter_map(|folder| std::fs::read_to_string(folder.path().join("transcript.jsonl")).ok()).collect()
+}
+
+fn is_streaming(place: &Place) -> bool {
+    let threads = place.project().join(".ai/state/threads");
+    let folders = std::fs::read_dir(threads).into_iter().flatten().flatten();
+    let pieces = |folder: std::fs::DirEntry| std::fs::metadata(folder.path().join("live.jsonl"));
+    folders.filter_map(|folder| pieces(folder).ok()).any(|file| file.len() > 0)
+}
+
+fn wait_until(what: &str, is_there: impl Fn() -> bool) {
+    let patience = Instant::now() + Duration::from_secs(30);
+    while !is_there() {
+        assert!(Instant::now() < patience, "{what}: it never came to that");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn has_come(place: &Place, reached: &Reached) -> bool {
+    match reached {
+        Reached::Recorded(text) => records(place).contains(text),
+        Reached::File(path) => place.project().join(path).exists(),
+        Reached::Streaming => is_streaming(place),
+    }
+}
+
+fn start(place: &Place) -> Child {
+    let mut command = place.command(&["run", "work", "--format", "json"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn interrupt(child: &Child) {
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+}
+
+/// How it ended, whatever the phase: nothing runs, nothing is held, nothing is damaged, and it can be gone on from.
+fn is_in_order(place: &Place, what: &str, status: &str, done: &Done) {
+    assert_eq!(done.code, Some(130), "{what}: {}{}", done.stdout, done.stderr);
+    let result: Value = serde_json::from_str(done.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(result["status"], status, "{what}: {result}");
+    let (_, listed) = place.json(&["threads", "list"]);
+    for thread in listed["threads"].as_array().unwrap() {
+        assert_eq!(thread["status"], status, "{what}: {listed}");
+        let (_, shown) = place.json(&["threads", "show", thread["thread_id"].as_str().unwrap()]);
+        for account in shown["ledger"].as_array().unwrap() {
+            assert_eq!(account["standing"], "released", "{what}: {shown}");
+        }
+    }
+    place.fine(&["threads", "verify"]);
+    if let Ok(pid) = std::fs::read_to_string(place.project().join("out/pid")) {
+        let living = || std::path::Path::new("/proc").join(pid.trim()).exists();
+        wait_until(&format!("{what}: the tool's end"), || !living());
+    }
+    let id = result["thread_id"].as_str().unwrap();
+    std::fs::remove_file(place.project().join(".ai/config/agent/hooks.yaml")).ok();
+    let (code, next) = place.json(&["run", "--resume", id, "--message", "go on", "--script", "last.yaml"]);
+    assert_eq!((code, &next["result"]), (Some(0), &json!("Gone on.")), "{what}: {next}");
+}
+
+fn holds(record: &str, what: &str, wanted: &[&str], never: &[&str]) {
+    for text in wanted {
+        assert!(record.contains(text), "{what}: no `{text}` in\n{record}");
+    }
+    for text in never {
+        assert!(!record.contains(text), "{what}: `{text}` in\n{record}");
+    }
+}
+
+#[test]
+fn once_the_step_under_way_comes_to_its_end() {
+    for phase in phases() {
+        let place = place(&phase);
+        let child = start(&place);
+        wait_until(phase.name, || has_come(&place, &phase.reached));
+        interrupt(&child);
+        let asked = Instant::now();
+        let done = Done::from(child.wait_with_output().unwrap());
+        // No wait of a minute is waited for.
+        assert!(asked.elapsed() < Duration::from_secs(45), "{}: {:?}", phase.name, asked.elapsed());
+        holds(&records(&place), phase.name, phase.once, phase.never);
+        is_in_order(&place, phase.name, "cancelled", &done);
+    }
+}
+
+#[test]
+fn twice_it_ends_now() {
+    for phase in phases().into_iter().filter(|phase| phase.lasts) {
+        let place = place(&phase);
+        let child = start(&place);
+        wait_until(phase.name, || has_come(&place, &phase.reached));
+        interrupt(&child);
+        // The first one is heard before the second comes, or the two are one.
+        wait_until(phase.name, || records(&place).contains("\"type\":\"mail\""));
+        interrupt(&child);
+        let done = Done::from(child.wait_with_output().unwrap());
+        holds(&records(&place), phase.name, phase.twice, phase.never);
+        is_in_order(&place, phase.name, "killed", &done);
+    }
+}
+
+/// Before anything is recorded a process simply ends; what it left, if anything, is no thread that hangs.
+#[test]
+fn at_the_very_beginning_nothing_is_left_behind_that_hangs() {
+    let phase = phases().remove(0);
+    for delay in [0, 5, 10, 20, 40, 80] {
+        let place = place(&phase);
+        let child = start(&place);
+        std::thread::sleep(Duration::from_millis(delay));
+        interrupt(&child);
+        child.wait_with_output().unwrap();
+        let (_, listed) = place.json(&["threads", "list", "--active"]);
+        for thread in listed["threads"].as_array().unwrap() {
+            assert_eq!(thread["orphaned"], true, "after {delay} ms: {listed}");
+            place.fine(&["threads", "cancel", thread["thread_id"].as_str().unwrap()]);
+        }
+        assert_eq!(place.json(&["threads", "list", "--active"]).1["threads"], json!([]), "after {delay} ms");
+    }
+}
+
+/// A run at a terminal, which needs a program that makes one.
+struct Terminal {
+    process: Child,
+    /// What stands on it so far.
+    said: Arc<Mutex<String>>,
+    reader: JoinHandle<()>,
+}
+
+impl Terminal {
+    fn start(place: &Place) -> Option<Self> {
+        let rye = env!("CARGO_BIN_EXE_rye");
+        // The terminal is the run's own: `script` passes on what it is given to read.
+        let mut command = Command::new("script");
+        command.args(["-q", "-e", "-c", &format!("{rye} run work --format human"), "/dev/null"]);
+        command.current_dir(place.project()).env("RYE_USER_SPACE", place.user()).env("SHELL", "/bin/sh");
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+        let said = Arc::new(Mutex::new(String::new()));
+        let (mut out, heard) = (process.stdout.take().unwrap(), Arc::clone(&said));
+        let reader = std::thread::spawn(move || {
+            let mut buffer = [0; 1024];
+            while let Some(read) = out.read(&mut buffer).ok().filter(|read| *read > 0) {
+                heard.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..read]));
+            }
+        });
+        Some(Self { process, said, reader })
+    }
+
+    /// What a key sends.
+    fn press(&mut self, bytes: &[u8]) {
+        let keys = self.process.stdin.as_mut().unwrap();
+        keys.write_all(bytes).unwrap();
+        keys.flush().unwrap();
+    }
+
+    /// How it ended, and all that was said.
+    fn end(mut self) -> (Option<i32>, String) {
+        let keys = self.process.stdin.take();
+        let code = self.process.wait().unwrap().code();
+        drop(keys);
+        self.reader.join().unwrap();
+        let said = self.said.lock().unwrap().clone();
+        (code, said)
+    }
+}
+
+/// A thread that a person is asked about at a terminal.
+fn asking() -> Option<(Place, Terminal, String)> {
+    let place = place(&Phase {
+        script: "steps:\n  - tool_calls: [{ name: rye_bash_bash, input: { command: 'echo ran > out/ran' } }]\n  - Done.\n",
+        ..phases().remove(0)
+    });
+    let directive = place.read(".ai/directives/work.md");
+    place.write(
+        ".ai/directives/work.md",
+        &directive.replace("<acknowledge risk=\"elevated\">to wait</acknowledge>", ""),
+    );
+    let terminal = Terminal::start(&place)?;
+    wait_until("asked", || terminal.said.lock().unwrap().contains("Allow it?"));
+    let (_, listed) = place.json(&["threads", "list"]);
+    let id = listed["threads"][0]["thread_id"].as_str().unwrap().to_owned();
+    Some((place, terminal, id))
+}
+
+#[test]
+fn ctrl_c_ends_a_thread_that_waits_for_a_person() {
+    let Some((place, mut terminal, id)) = asking() else { return };
+    terminal.press(b"\x03");
+    let (code, said) = terminal.end();
+    assert_eq!(code, Some(130), "{said}");
+    assert_eq!(place.fine(&["threads", "status", &id]), format!("{id}\tcancelled\n"));
+    assert!(!place.project().join("out/ran").exists());
+    let (_, shown) = place.json(&["threads", "show", &id]);
+    assert_eq!(shown["ledger"][0]["standing"], "released");
+    place.fine(&["threads", "verify"]);
+}
+
+#[test]
+fn what_a_terminal_asks_is_answered_there_or_from_another_process() {
+    let Some((place, mut terminal, _)) = asking() else { return };
+    terminal.press(b"y\n");
+    let (code, said) = terminal.end();
+    assert_eq!((code, place.read("out/ran").as_str()), (Some(0), "ran\n"), "{said}");
+
+    let Some((place, terminal, id)) = asking() else { return };
+    place.fine(&["threads", "approve", &id]);
+    let (code, said) = terminal.end();
+    assert_eq!((code, place.read("out/ran").as_str()), (Some(0), "ran\n"), "{said}");
+}

@@ -1,0 +1,236 @@
+//! `kill -9` of the real binary after every event of a run, for runs of more than one kind: calls that run together, children,
+//! attempts that fail, threads that are gone on from twice. Whoever takes up what is there comes to the same end.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rye::Place;
+use serde_json::{Value, json};
+
+/// A run to be killed: its script, and what its user says whenever it is over.
+struct Run {
+    script: &'static str,
+    resumes: &'static [&'static str],
+    /// Threads there are in the end.
+    threads: usize,
+}
+
+const LOOK: &str = "{ name: rye_file_system_read, input: { path: a.txt } }, { name: rye_file_system_ls, input: { path: . } }, \
+                    { name: rye_file_system_grep, input: { pattern: a, path: . } }";
+const USAGE: &str = "delay_ms: 3, usage: { input: 100, output: 10 }";
+
+const PARALLEL: Run = Run {
+    script: "steps:\n  - { USAGE, tool_calls: [LOOK] }\n  - { USAGE, tool_calls: [LOOK, LOOK] }\n  - { USAGE, text: the end }\n",
+    resumes: &[],
+    threads: 1,
+};
+
+const CHILDREN: Run = Run {
+    script: "threads:\n  root:\n    - { USAGE, tool_calls: [{ name: rye_execute, input: { item_type: directive, item_id: child } }, \
+             { name: rye_execute, input: { item_type: directive, item_id: child } }] }\n    \
+             - { USAGE, tool_calls: [{ name: rye_execute, input: { item_type: directive, item_id: child } }] }\n    \
+             - { USAGE, text: the end }\n  child:\n    - { USAGE, tool_calls: [LOOK] }\n    - { USAGE, text: done }\n",
+    resumes: &[],
+    threads: 4,
+};
+
+const RETRY: Run = Run {
+    script: "steps:\n  - fault: { status: 529, headers: { retry-after-ms: \"5\" } }\n    times: 2\n  - { USAGE, tool_calls: [LOOK] }\n  \
+             - fault: { status: 503, headers: { retry-after-ms: \"5\" }, usage: { input: 40, output: 2 } }\n    after: \"half of \"\n  - { USAGE, text: the end }\n",
+    resumes: &[],
+    threads: 1,
+};
+
+const RESUMED: Run = Run {
+    script: "steps:\n  - { USAGE, tool_calls: [LOOK] }\n  - { USAGE, text: the end }\n",
+    resumes: &["and then?", "and now?"],
+    threads: 3,
+};
+
+fn place(run: &Run) -> Place {
+    let place = Place::new();
+    for (name, spend) in [("root", "1"), ("child", "0.1")] {
+        let text = format!(
+            "```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata><description>d</description>\
+             <model provider=\"scripted\" tier=\"fast\"/><nudge>never</nudge><limits turns=\"20\" spend=\"{spend}\"/><permissions><execute>\
+             <directive>child</directive><tool>rye.file-system.*</tool></execute></permissions></metadata>\n</directive>\n```\n\nWork.\n"
+        );
+        place.write(&format!(".ai/directives/{name}.md"), &text);
+    }
+    place.write("script.yaml", &run.script.replace("USAGE", USAGE).replace("LOOK", LOOK));
+    place.write("a.txt", "a\n");
+    place
+}
+
+/// Events that all threads have recorded so far.
+fn events(place: &Place) -> usize {
+    let folders = std::fs::read_dir(place.project().join(".ai/state/threads")).into_iter().flatten().flatten();
+    let records = folders.filter_map(|folder| std::fs::read(folder.path().join("transcript.jsonl")).ok());
+    records.map(|record| record.split(|byte| *byte == b'\n').count() - 1).sum()
+}
+
+fn listed(place: &Place) -> Vec<Value> {
+    let (code, listed) = place.json(&["threads", "list"]);
+    assert_eq!(code, Some(0), "{listed}");
+    listed["threads"].as_array().unwrap().clone()
+}
+
+/// What the user does next; `None` when there is nothing left to do.
+fn next(place: &Place, run: &Run) -> Option<Vec<String>> {
+    let threads = listed(place);
+    let words = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
+    let id = |thread: &Value| thread["thread_id"].as_str().unwrap().to_owned();
+    let roots: Vec<&Value> = threads.iter().filter(|thread| thread["directive"] == "root").collect();
+    // One that died before its first line is over without ever having been.
+    let began = |thread: &&&Value| {
+        thread["status"] != "error"
+            || place.project().join(".ai/state/threads").join(id(thread)).join("transcript.jsonl").exists()
+    };
+    let roots: Vec<&&Value> = roots.iter().filter(began).collect();
+    if let Some(orphan) = roots.iter().find(|thread| thread["orphaned"] == true) {
+        return words(&["run", "--resume", &id(orphan)]);
+    }
+    let Some(first) = roots.iter().find(|thread| thread["continues"].is_null()) else { return words(&["run", "root"]) };
+    let chain = place.fine(&["threads", "chain", &id(first)]);
+    let last = chain.lines().last().unwrap().split('\t').next().unwrap().to_owned();
+    let message = run.resumes.get(chain.lines().count() - 1)?;
+    words(&["run", "--resume", &last, "--message", message])
+}
+
+fn start(place: &Place, words: &[String]) -> Child {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    place.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Does everything there is to do, and is killed when there are so many events; answers whether it came to that.
+fn until_killed(place: &Place, run: &Run, after: usize) -> bool {
+    let patience = Instant::now() + Duration::from_mins(1);
+    while let Some(words) = next(place, run) {
+        let mut child = start(place, &words);
+        loop {
+            if events(place) >= after {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                return true;
+            }
+            if child.try_wait().unwrap().is_some() {
+                break;
+            }
+            assert!(Instant::now() < patience, "{after} events never came");
+            std::thread::sleep(Duration::from_micros(300));
+        }
+    }
+    false
+}
+
+fn to_the_end(place: &Place, run: &Run, what: &str) {
+    for _ in 0..12 {
+        let Some(words) = next(place, run) else { return };
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let done = place.rye(&words);
+        let never = done.stderr.contains("never began");
+        assert!(done.code == Some(0) || never, "{what}: {words:?}\n{}\n{}", done.stdout, done.stderr);
+    }
+    panic!("{what}: there is always something left to do");
+}
+
+/// What the threads came to, without what a kill may add: of each its replies, results and failures, how it ended, and what it
+/// cost beside calls that were cut off.
+fn picture(place: &Place, what: &str) -> Vec<Value> {
+    let mut threads = Vec::new();
+    for thread in listed(place) {
+        let id = thread["thread_id"].as_str().unwrap();
+        if !place.project().join(".ai/state/threads").join(id).join("transcript.jsonl").exists() {
+            continue;
+        }
+        let record: Vec<Value> = place
+            .fine(&["threads", "transcript", id, "--json"])
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        for (n, line) in record.iter().enumerate() {
+            assert_eq!(line["seq"], n, "{what}: {id}");
+        }
+        let cut: Vec<(&Value, &Value)> = record
+            .iter()
+            .filter(|line| line["type"] == "settled" && line["unknown_outcome"] == true)
+            .map(|line| (&line["turn"], &line["attempt"]))
+            .collect();
+        let (mut told, mut results, mut spent) = (Vec::new(), Vec::new(), 0);
+        for line in &record {
+            let attempt = (&line["turn"], &line["attempt"]);
+            match line["type"].as_str().unwrap() {
+                "cognition_out" => told.push(json!(["said", line["turn"], line["content"]])),
+                "attempt_failed" if !cut.contains(&attempt) => {
+                    told.push(json!(["failed", line["turn"], line["classification"]["name"]]));
+                }
+                "tool_call_result" => {
+                    assert_eq!(line["is_error"], false, "{what}: {line}");
+                    results.push(json!([line["turn"], line["index"], line["name"], line["why"]]));
+                }
+                "settled" if line["unknown_outcome"] != true => spent += line["amount"].as_u64().unwrap(),
+                "ended" => told.push(json!(["ended", line["status"], line["result"]])),
+                _ => {}
+            }
+        }
+        // Those of a group come as they come.
+        results.sort_by_key(ToString::to_string);
+        let (_, shown) = place.json(&["threads", "show", id]);
+        let standing = shown["ledger"].as_array().unwrap().iter().find(|held| held["thread_id"] == id);
+        assert_eq!(standing.unwrap()["standing"], "released", "{what}: {shown}");
+        threads.push(json!([thread["directive"], told, results, spent]));
+    }
+    threads.sort_by_key(ToString::to_string);
+    place.fine(&["threads", "verify"]);
+    threads
+}
+
+/// Kills the run after every event there can be, and once more while it is taken up.
+fn killed_at_every_event(run: &Run) {
+    let clean = place(run);
+    to_the_end(&clean, run, "undisturbed");
+    let whole = picture(&clean, "undisturbed");
+    assert_eq!(whole.len(), run.threads, "{whole:#?}");
+    let total = events(&clean);
+    let mut killed = 0;
+    for after in 1..total {
+        let place = place(run);
+        let what = format!("killed after {after} of {total}");
+        if !until_killed(&place, run, after) {
+            continue;
+        }
+        killed += 1;
+        if after % 3 == 0 {
+            until_killed(&place, run, events(&place) + 2);
+        }
+        to_the_end(&place, run, &what);
+        assert_eq!(picture(&place, &what), whole, "{what}");
+    }
+    // The last events come in one write.
+    assert!(killed + 8 >= total, "{killed} of {total}");
+}
+
+#[test]
+fn calls_that_run_together() {
+    killed_at_every_event(&PARALLEL);
+}
+
+#[test]
+fn children() {
+    killed_at_every_event(&CHILDREN);
+}
+
+#[test]
+fn attempts_that_fail() {
+    killed_at_every_event(&RETRY);
+}
+
+#[test]
+fn threads_that_are_gone_on_from_twice() {
+    killed_at_every_event(&RESUMED);
+}

@@ -1,0 +1,90 @@
+//! Which calls of a tool may be run again after a crash that left their outcome unknown: all, none, or those of which the
+//! arguments say so. A tool of many operations is rarely one or the other as a whole.
+
+use std::collections::BTreeMap;
+
+use rye_grammar::data::{Kind, Node};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::read::{Reader, did_you_mean};
+
+/// What `idempotent` says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Idempotence {
+    /// Every call, or none.
+    All(bool),
+    /// Calls whose arguments have, for each of these parameters, one of these values.
+    Where(BTreeMap<String, Vec<Value>>),
+}
+
+impl Idempotence {
+    /// Whether a call with these arguments may be run again.
+    pub fn covers(&self, parameters: &Value) -> bool {
+        match self {
+            Self::All(all) => *all,
+            Self::Where(wanted) => {
+                wanted.iter().all(|(name, values)| parameters.get(name).is_some_and(|given| values.contains(given)))
+            }
+        }
+    }
+}
+
+impl Default for Idempotence {
+    fn default() -> Self {
+        Self::All(false)
+    }
+}
+
+const SHAPE: &str = "`true`, `false`, or parameters with the values that make a call repeatable";
+
+impl Reader {
+    /// `idempotent`, held against the parameters of the tool.
+    pub(super) fn idempotence(&mut self, node: &Node, parameters: &Value) -> Idempotence {
+        let Some(value) = node.get("idempotent") else { return Idempotence::default() };
+        if let Some(all) = value.as_bool() {
+            return Idempotence::All(all);
+        }
+        if !matches!(value.kind, Kind::Map(_)) || value.entries().is_empty() {
+            self.wrong(value, "idempotent", SHAPE);
+            return Idempotence::default();
+        }
+        let properties = parameters.get("properties").and_then(Value::as_object);
+        let mut wanted = BTreeMap::new();
+        for entry in value.entries() {
+            let name = &entry.key.node;
+            let Some(property) = properties.and_then(|all| all.get(name)) else {
+                let known: Vec<&str> = properties.into_iter().flat_map(|all| all.keys()).map(String::as_str).collect();
+                let help = did_you_mean(name, &known);
+                self.bad(
+                    entry.key.span,
+                    format!("the tool has no parameter `{name}`"),
+                    "no such parameter",
+                    Some(help),
+                );
+                continue;
+            };
+            let items = match &entry.value.kind {
+                Kind::List(items) if !items.is_empty() => items.as_slice(),
+                Kind::List(_) | Kind::Map(_) | Kind::Null => {
+                    self.wrong(&entry.value, "idempotent", SHAPE);
+                    continue;
+                }
+                Kind::Bool(_) | Kind::Number(_) | Kind::String(_) => std::slice::from_ref(&entry.value),
+            };
+            let known = property.get("enum").and_then(Value::as_array);
+            for item in items {
+                let given = item.to_value();
+                if known.is_some_and(|known| !known.contains(&given)) {
+                    let message = format!("`{name}` never is `{}`", item.as_str().unwrap_or("this"));
+                    let known: Vec<&str> = known.into_iter().flatten().filter_map(Value::as_str).collect();
+                    let help = item.as_str().map(|word| did_you_mean(word, &known));
+                    self.bad(item.span, message, "not among its values", help);
+                }
+            }
+            wanted.insert(name.clone(), items.iter().map(Node::to_value).collect());
+        }
+        Idempotence::Where(wanted)
+    }
+}

@@ -1,0 +1,70 @@
+//! The end of a thread, handed on to threads below it that its own record does not know: those that were started from outside
+//! (`rye run --parent`), in whatever process they run.
+
+use std::sync::Arc;
+
+use super::Embedded;
+use crate::driver::DriveError;
+use crate::event::Letter;
+use crate::session::below::OUTSIDE;
+use crate::session::blocking;
+use crate::session::children::OF_HOOKS;
+use crate::store::{Registry, StoreError, mailbox};
+use crate::thread::Status;
+use crate::thread_id::ThreadId;
+
+impl Embedded {
+    /// Tells them before the end is committed: who dies in between tells them again when it is taken up.
+    pub(super) async fn cascade(&self, status: Status) -> Result<(), DriveError> {
+        let letter = if status == Status::Killed { Letter::Kill } else { Letter::Cancel };
+        let id = self.id.clone();
+        let living = self.engine.read(move |registry| outside(registry, &id)).await?;
+        for thread in living {
+            if self.engine.post(&thread, letter.clone()) {
+                continue;
+            }
+            let (disk, now) = (Arc::clone(&self.engine.disk), self.engine.clock.now());
+            let body = serde_json::to_value(&letter).map_err(|error| DriveError::Lost(error.to_string()))?;
+            let send = move || match mailbox::send(&*disk, &thread, &body, now) {
+                // It died before its first line: there is nothing to end.
+                Err(StoreError::UnknownThread { .. }) => Ok(()),
+                sent => Ok(sent.map(drop)?),
+            };
+            blocking(send).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The threads started from outside below this one, or below those that it goes on from, that are not over.
+fn outside(registry: &Registry, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
+    let (mut living, mut seen, mut next) = (Vec::new(), Vec::new(), Some(thread.clone()));
+    while let Some(id) = next.take().filter(|id| !seen.contains(id)) {
+        for (spawn, child) in registry.children(&id)? {
+            if (OUTSIDE..OF_HOOKS).contains(&spawn)
+                && let Some(last) = last(registry, child)?
+            {
+                living.push(last);
+            }
+        }
+        // One that was over, and not handed over, had its own end.
+        let before = registry.thread(&id)?.and_then(|row| row.continues).map(|before| registry.thread(&before));
+        next = before.transpose()?.flatten().filter(|row| row.status == Status::Continued).map(|row| row.id);
+        seen.push(id);
+    }
+    Ok(living)
+}
+
+/// The thread that a chain has come to, if that is not over.
+fn last(registry: &Registry, first: ThreadId) -> Result<Option<ThreadId>, StoreError> {
+    let (mut seen, mut next) = (Vec::new(), first);
+    while !seen.contains(&next) {
+        let Some(row) = registry.thread(&next)? else { break };
+        match row.continued_by {
+            Some(by) => seen.push(std::mem::replace(&mut next, by)),
+            None if row.status.is_over() && row.status != Status::Suspended => break,
+            None => return Ok(Some(next)),
+        }
+    }
+    Ok(None)
+}
