@@ -73,7 +73,7 @@ fn every_string_of_a_value_is_a_template_and_keys_are_not() {
     let waiting = Tree::read(&to_node(&json!(["${inputs.x}", "${thread_id} ${inputs.x}"]), span)).tree;
     assert_eq!(waiting.render(&facts()), Rendered::Pending(vec!["inputs.x".into(), "thread_id".into()]));
     assert_eq!(waiting.holes().len(), 3);
-    assert_eq!(Tree::read(&to_node(&json!(["${", {"a": "${b c}"}]), span)).errors.len(), 2);
+    assert_eq!(<Tree>::read(&to_node(&json!(["${", {"a": "${b c}"}]), span)).errors.len(), 2);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use rye_grammar::template::{Hole, InputHole, InputsPart, InputsText, Template, T
 use serde_json::{Map, Value};
 
 pub use hook_text::HookText;
-pub use tree::{HookTree, Tree};
+pub use tree::{HookTree, Text, Tree};
 
 use super::facts::{Facts, Lookup};
 use super::value::embed;

@@ -4,8 +4,7 @@ use rye_grammar::template::{Hole, InputHole, InputsPart, Template, TemplatePart,
 use rye_grammar::{SourceId, Span, SyntaxError, SyntaxKind};
 use serde_json::{Map, Value};
 
-use super::tree::move_holes;
-use super::{MissingInput, fill_input, input_holes};
+use super::{MissingInput, Text, fill_input, input_holes};
 
 /// A text with `${…}` holes in which `{input:…}` holes may stand anywhere, also inside a fallback.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,12 +15,8 @@ pub struct HookText {
     mark: char,
 }
 
-impl HookText {
-    /// Reads a text; `base` is the byte offset of `text` in its source.
-    ///
-    /// # Errors
-    /// The first malformed hole of either kind.
-    pub fn parse(source: SourceId, text: &str, base: usize) -> Result<Self, SyntaxError> {
+impl Text for HookText {
+    fn parse(source: SourceId, text: &str, base: usize) -> Result<Self, SyntaxError> {
         let pieces = parse_inputs(source, text, base)?;
         let inputs: Vec<InputHole> = input_holes(&pieces).cloned().collect();
         if inputs.is_empty() {
@@ -54,22 +49,23 @@ impl HookText {
         }
         // Places in the marked text are not places in the source.
         let mut template = parse(source, &marked, base).map_err(|error| error.within(whole))?;
-        move_holes(&mut template, whole);
+        template.move_to(whole);
         Ok(Self { template, inputs, mark })
     }
 
-    /// Puts every hole at one place.
-    pub(super) fn move_to(&mut self, to: Span) {
-        move_holes(&mut self.template, to);
+    fn move_to(&mut self, to: Span) {
+        self.template.move_to(to);
         for hole in &mut self.inputs {
             hole.span = to;
         }
     }
 
-    pub fn holes(&self) -> impl Iterator<Item = &Hole> {
+    fn holes(&self) -> impl Iterator<Item = &Hole> {
         super::holes(&self.template)
     }
+}
 
+impl HookText {
     pub fn inputs(&self) -> &[InputHole] {
         &self.inputs
     }

@@ -2,31 +2,58 @@
 
 use rye_grammar::data::{Kind, Node};
 use rye_grammar::template::{Hole, InputHole, Template, TemplatePart, parse};
-use rye_grammar::{Parsed, Span, SyntaxError};
+use rye_grammar::{Parsed, SourceId, Span, SyntaxError};
 use serde_json::{Map, Value};
 
 use super::{HookText, MissingInput, Rendered, holes, render};
 use crate::semantics::facts::Facts;
 
-/// A value whose strings are templates.
+/// A value whose strings are templates of a kind.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Tree {
+pub enum Tree<T = Template> {
     Value(Value),
-    Template(Template),
-    List(Vec<Tree>),
-    Map(Vec<(String, Tree)>),
+    Text(T),
+    List(Vec<Self>),
+    Map(Vec<(String, Self)>),
 }
 
-/// The same with strings that may hold `{input:…}` too.
-#[derive(Debug, Clone, PartialEq)]
-pub enum HookTree {
-    Value(Value),
-    Text(HookText),
-    List(Vec<HookTree>),
-    Map(Vec<(String, HookTree)>),
+/// One whose strings may hold `{input:…}` too.
+pub type HookTree = Tree<HookText>;
+
+/// A text with holes.
+pub trait Text: Sized {
+    /// Reads it; `base` is the byte offset of `text` in its source.
+    ///
+    /// # Errors
+    /// The first malformed hole.
+    fn parse(source: SourceId, text: &str, base: usize) -> Result<Self, SyntaxError>;
+
+    /// Puts every hole at one place.
+    fn move_to(&mut self, to: Span);
+
+    /// Every `${…}` hole, in order.
+    fn holes(&self) -> impl Iterator<Item = &Hole>;
 }
 
-impl Tree {
+impl Text for Template {
+    fn parse(source: SourceId, text: &str, base: usize) -> Result<Self, SyntaxError> {
+        parse(source, text, base)
+    }
+
+    fn move_to(&mut self, to: Span) {
+        for part in &mut self.parts {
+            if let TemplatePart::Hole(hole) = part {
+                hole.span = to;
+            }
+        }
+    }
+
+    fn holes(&self) -> impl Iterator<Item = &Hole> {
+        holes(self)
+    }
+}
+
+impl<T: Text> Tree<T> {
     /// Reads every string of a value; one that cannot be read stays what it is, beside its error.
     pub fn read(node: &Node) -> Parsed<Self> {
         let mut errors = Vec::new();
@@ -37,86 +64,9 @@ impl Tree {
     fn read_node(node: &Node, errors: &mut Vec<SyntaxError>) -> Self {
         match &node.kind {
             Kind::Null | Kind::Bool(_) | Kind::Number(_) => Self::Value(node.to_value()),
-            Kind::String(text) => match parse(node.span.source, text, node.content_start()) {
-                Ok(mut template) => {
-                    if !node.is_verbatim() {
-                        move_holes(&mut template, node.span);
-                    }
-                    Self::Template(template)
-                }
-                Err(error) => {
-                    errors.push(if node.is_verbatim() { error } else { error.within(node.span) });
-                    Self::Value(node.to_value())
-                }
-            },
-            Kind::List(items) => Self::List(items.iter().map(|item| Self::read_node(item, errors)).collect()),
-            Kind::Map(entries) => {
-                Self::Map(entries.iter().map(|e| (e.key.node.clone(), Self::read_node(&e.value, errors))).collect())
-            }
-        }
-    }
-
-    /// The value, or every path that is not known yet.
-    pub fn render(&self, facts: &Facts) -> Rendered {
-        let mut pending = Vec::new();
-        let value = self.fill(facts, &mut pending);
-        if pending.is_empty() { Rendered::Value(value) } else { Rendered::Pending(pending) }
-    }
-
-    fn fill(&self, facts: &Facts, pending: &mut Vec<String>) -> Value {
-        match self {
-            Self::Value(value) => value.clone(),
-            Self::Template(template) => match render(template, facts) {
-                Rendered::Value(value) => value,
-                Rendered::Pending(paths) => {
-                    for path in paths {
-                        if !pending.contains(&path) {
-                            pending.push(path);
-                        }
-                    }
-                    Value::Null
-                }
-            },
-            Self::List(items) => Value::Array(items.iter().map(|item| item.fill(facts, pending)).collect()),
-            Self::Map(entries) => Value::Object(
-                entries.iter().map(|(key, tree)| (key.clone(), tree.fill(facts, pending))).collect::<Map<_, _>>(),
-            ),
-        }
-    }
-
-    /// Every hole, in order.
-    pub fn holes(&self) -> Vec<&Hole> {
-        match self {
-            Self::Value(_) => Vec::new(),
-            Self::Template(template) => holes(template).collect(),
-            Self::List(items) => items.iter().flat_map(Self::holes).collect(),
-            Self::Map(entries) => entries.iter().flat_map(|(_, tree)| tree.holes()).collect(),
-        }
-    }
-}
-
-/// Offsets into the string are no offsets into the source: every hole stands where the string does.
-pub(super) fn move_holes(template: &mut Template, to: Span) {
-    for part in &mut template.parts {
-        if let TemplatePart::Hole(hole) = part {
-            hole.span = to;
-        }
-    }
-}
-
-impl HookTree {
-    /// As [`Tree::read`].
-    pub fn read(node: &Node) -> Parsed<Self> {
-        let mut errors = Vec::new();
-        let tree = Self::read_node(node, &mut errors);
-        Parsed { tree, errors }
-    }
-
-    fn read_node(node: &Node, errors: &mut Vec<SyntaxError>) -> Self {
-        match &node.kind {
-            Kind::Null | Kind::Bool(_) | Kind::Number(_) => Self::Value(node.to_value()),
-            Kind::String(text) => match HookText::parse(node.span.source, text, node.content_start()) {
+            Kind::String(text) => match T::parse(node.span.source, text, node.content_start()) {
                 Ok(mut text) => {
+                    // Offsets into the string are no offsets into the source: every hole stands where the string does.
                     if !node.is_verbatim() {
                         text.move_to(node.span);
                     }
@@ -134,6 +84,53 @@ impl HookTree {
         }
     }
 
+    /// Every string, in order.
+    fn texts(&self) -> Vec<&T> {
+        match self {
+            Self::Value(_) => Vec::new(),
+            Self::Text(text) => vec![text],
+            Self::List(items) => items.iter().flat_map(Self::texts).collect(),
+            Self::Map(entries) => entries.iter().flat_map(|(_, tree)| tree.texts()).collect(),
+        }
+    }
+
+    /// Every `${…}` hole, in order.
+    pub fn holes(&self) -> Vec<&Hole> {
+        self.texts().into_iter().flat_map(Text::holes).collect()
+    }
+}
+
+impl Tree {
+    /// The value, or every path that is not known yet.
+    pub fn render(&self, facts: &Facts) -> Rendered {
+        let mut pending = Vec::new();
+        let value = self.fill(facts, &mut pending);
+        if pending.is_empty() { Rendered::Value(value) } else { Rendered::Pending(pending) }
+    }
+
+    fn fill(&self, facts: &Facts, pending: &mut Vec<String>) -> Value {
+        match self {
+            Self::Value(value) => value.clone(),
+            Self::Text(template) => match render(template, facts) {
+                Rendered::Value(value) => value,
+                Rendered::Pending(paths) => {
+                    for path in paths {
+                        if !pending.contains(&path) {
+                            pending.push(path);
+                        }
+                    }
+                    Value::Null
+                }
+            },
+            Self::List(items) => Value::Array(items.iter().map(|item| item.fill(facts, pending)).collect()),
+            Self::Map(entries) => Value::Object(
+                entries.iter().map(|(key, tree)| (key.clone(), tree.fill(facts, pending))).collect::<Map<_, _>>(),
+            ),
+        }
+    }
+}
+
+impl HookTree {
     /// Fills the `{input:…}` holes.
     ///
     /// # Errors
@@ -141,35 +138,17 @@ impl HookTree {
     pub fn bind(&self, inputs: &Map<String, Value>) -> Result<Tree, MissingInput> {
         Ok(match self {
             Self::Value(value) => Tree::Value(value.clone()),
-            Self::Text(text) => Tree::Template(text.bind(inputs)?),
+            Self::Text(text) => Tree::Text(text.bind(inputs)?),
             Self::List(items) => Tree::List(items.iter().map(|item| item.bind(inputs)).collect::<Result<_, _>>()?),
             Self::Map(entries) => {
-                Tree::Map(entries.iter().map(|(key, tree)| Ok((key.clone(), tree.bind(inputs)?))).collect::<Result<
-                    _,
-                    MissingInput,
-                >>(
-                )?)
+                let bound = entries.iter().map(|(key, tree)| Ok((key.clone(), tree.bind(inputs)?)));
+                Tree::Map(bound.collect::<Result<_, MissingInput>>()?)
             }
         })
     }
 
-    /// Every `${…}` hole, in order.
-    pub fn holes(&self) -> Vec<&Hole> {
-        match self {
-            Self::Value(_) => Vec::new(),
-            Self::Text(text) => text.holes().collect(),
-            Self::List(items) => items.iter().flat_map(Self::holes).collect(),
-            Self::Map(entries) => entries.iter().flat_map(|(_, tree)| tree.holes()).collect(),
-        }
-    }
-
     /// Every `{input:…}` hole, in order.
     pub fn inputs(&self) -> Vec<&InputHole> {
-        match self {
-            Self::Value(_) => Vec::new(),
-            Self::Text(text) => text.inputs().iter().collect(),
-            Self::List(items) => items.iter().flat_map(Self::inputs).collect(),
-            Self::Map(entries) => entries.iter().flat_map(|(_, tree)| tree.inputs()).collect(),
-        }
+        self.texts().into_iter().flat_map(HookText::inputs).collect()
     }
 }
