@@ -3,6 +3,7 @@
 import { LLMock } from "@copilotkit/aimock";
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
+import { createServer } from "node:http";
 import { mkdtempSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -91,6 +92,46 @@ const results = (req) => req.messages.filter((m) => m.role === "tool");
 const call = (i, id) => ({ id, name: "rye_file_system_read", arguments: JSON.stringify({ path: `note-${i}.txt` }) });
 const any = { predicate: () => true };
 const USAGE = { input_tokens: 100, output_tokens: 20, prompt_tokens: 100, completion_tokens: 20 };
+
+// The Responses API says it by a part of the message, which the mock never sends: this one does, as the API is published.
+async function refusedInItsOwnWords() {
+  const wire = "openai-responses";
+  const part = { type: "refusal", refusal: "I will not." };
+  const item = { id: "msg_1", type: "message", role: "assistant", status: "completed", content: [part] };
+  const at = { item_id: "msg_1", output_index: 0, content_index: 0 };
+  const response = { id: "resp_1", object: "response", model: "gpt-test-1", output: [] };
+  const usage = { input_tokens: 100, output_tokens: 20, total_tokens: 120 };
+  const events = [
+    { type: "response.created", response: { ...response, status: "in_progress" } },
+    { type: "response.output_item.added", output_index: 0, item: { ...item, status: "in_progress", content: [] } },
+    { type: "response.content_part.added", ...at, part: { ...part, refusal: "" } },
+    { type: "response.refusal.delta", ...at, delta: "I will " },
+    { type: "response.refusal.delta", ...at, delta: "not." },
+    { type: "response.refusal.done", ...at, refusal: "I will not." },
+    { type: "response.output_item.done", output_index: 0, item },
+    { type: "response.completed", response: { ...response, status: "completed", output: [item], usage } },
+  ];
+  let asked = 0;
+  const server = createServer((request, answer) => {
+    request.resume();
+    asked += 1;
+    answer.writeHead(200, { "content-type": "text/event-stream" });
+    events.forEach((event, n) => answer.write(`event: ${event.type}\ndata: ${JSON.stringify({ ...event, sequence_number: n })}\n\n`));
+    answer.end();
+  });
+  await new Promise((ready) => server.listen(0, "127.0.0.1", ready));
+  try {
+    const root = project(wire);
+    const run = await rye(root, ["run", "task", "--format", "json"], WIRES[wire].env(`http://127.0.0.1:${server.address().port}`));
+    const result = lastJson(run.stdout);
+    assert.equal(run.code, 1, run.stdout + run.stderr);
+    assert.deepEqual([result.status, result.error.code, result.error.message], ["error", "refused", "I will not."]);
+    assert.deepEqual([result.cost.turns, asked], [1, 1]);
+    return root;
+  } finally {
+    server.close();
+  }
+}
 
 const scenarios = {
   async text(mock, wire) {
@@ -298,8 +339,7 @@ const scenarios = {
   },
 
   async "a refusal is its own end"(mock, wire) {
-    // The Responses API has no such end in this mock: it says that the whole response failed.
-    if (wire === "openai-responses") return project(wire);
+    if (wire === "openai-responses") return refusedInItsOwnWords();
     const finishReason = wire === "anthropic" ? "refusal" : "content_filter";
     mock.addFixture({ match: any, response: { content: "I will not.", finishReason, usage: USAGE } });
     const root = project(wire);
@@ -307,6 +347,20 @@ const scenarios = {
     const result = lastJson(run.stdout);
     assert.equal(run.code, 1, run.stdout + run.stderr);
     assert.deepEqual([result.status, result.error.code, result.cost.turns], ["error", "refused", 1]);
+    return root;
+  },
+
+  async "an image"(mock, wire) {
+    const png = Buffer.concat([Buffer.from("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "latin1"), Buffer.from([0, 0, 0, 6, 0, 0, 0, 4, 8, 6, 0, 0, 0])]);
+    mock.addFixture({ match: any, response: { content: "A field.", usage: USAGE } });
+    const root = project(wire);
+    writeFileSync(join(root, "field.png"), png);
+    const run = await rye(root, ["run", "task", "--image", join(root, "field.png"), "--format", "json"], WIRES[wire].env(mock.url));
+    const result = lastJson(run.stdout);
+    assert.equal(run.code, 0, run.stderr);
+    assert.equal(result.result, "A field.");
+    assert.ok(JSON.stringify(mock.getRequests()).includes(png.toString("base64")), "the mock got no image");
+    assert.ok(!JSON.stringify(transcript(root, result.thread_id)).includes(png.toString("base64")));
     return root;
   },
 

@@ -37,6 +37,8 @@ pub struct Model {
     pub context_window: u64,
     pub max_output: u64,
     pub tool_use: ToolUse,
+    /// Whether a message may hold images.
+    pub images: bool,
     pub prices: Option<Prices>,
 }
 
@@ -263,6 +265,7 @@ impl Provider {
             max_output: model.max_output,
             prices: model.prices,
             tool_use: model.tool_use,
+            images: model.images,
             sampling: Sampling::default(),
             connection: self.connection.clone(),
             from_project: self.from_project.clone(),

@@ -246,6 +246,9 @@ pub struct PlannedModel {
     /// `None` where the provider file names no price.
     pub prices: Option<Prices>,
     pub tool_use: ToolUse,
+    /// Whether a message may hold images.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub images: bool,
     #[serde(default, skip_serializing_if = "Sampling::is_empty")]
     pub sampling: Sampling,
     /// The provider file, merged, without its models: base URL and variable names, never a key.
@@ -253,6 +256,10 @@ pub struct PlannedModel {
     /// The keys of `connection` that a file of the project set: with any of these, a key is sent only after `rye trust`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub from_project: Vec<String>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// How the model chooses its words, as far as the directive says it; what it does not say is not sent.

@@ -195,9 +195,14 @@ fn redirected(model: &PlannedModel, subjects: Vec<Subject>) -> Executes {
 }
 
 fn provider(id: &str, connection: &serde_json::Value, from_project: &[String], subjects: Vec<Subject>) -> Executes {
+    // A letter of another alphabet looks like one of a known name.
+    let plain = |value: &serde_json::Value| -> String {
+        let spelt = |c: char| if c.is_ascii() { c.to_string() } else { c.escape_unicode().to_string() };
+        value.to_string().chars().map(spelt).collect()
+    };
     let set: Vec<String> = from_project
         .iter()
-        .map(|key| format!("{key}: {}", connection.get(key).map(ToString::to_string).unwrap_or_default()))
+        .map(|key| format!("{key}: {}", connection.get(key).map(plain).unwrap_or_default()))
         .collect();
     let place = Place { file: format!(".ai/config/{PROVIDERS}{id}.yaml"), line: 1, column: 1 };
     Executes {

@@ -82,6 +82,9 @@ pub enum DriveError {
     /// `list` is what of the project would be executed, one line each.
     #[error("`{directive}` would execute what you do not trust yet: {}", list.join("; "))]
     Untrusted { directive: String, list: Vec<String> },
+    /// A record was made from other files, or not here; `list` is what no file says now.
+    #[error("the record of `{directive}` would execute what no file says now: {}", list.join("; "))]
+    Changed { directive: String, list: Vec<String> },
     #[error(transparent)]
     Trust(#[from] TrustError),
 }

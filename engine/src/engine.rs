@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use rye_compiler::compile::{Compilation, Request, compile};
-use rye_compiler::diagnostics::Checked;
+use rye_compiler::diagnostics::{Checked, Diagnostics};
+use rye_compiler::item::Items;
+use rye_compiler::model;
 use rye_compiler::plan::{Asked, Plan, PlannedModel};
 use rye_compiler::semantics::ledger::Account;
 use rye_compiler::trust::{Executes, of_plan};
@@ -21,6 +23,7 @@ use crate::disk_world::DiskWorld;
 use crate::driver::control::Sender;
 use crate::driver::{Crew, DriveError, LiveEvents};
 use crate::event::{Approval, Letter};
+use crate::image::{NotAccepted, Picture};
 use crate::keys::{KeyError, Keys};
 use crate::orchestrate::Orchestrator;
 use crate::provider::catalog::settings;
@@ -102,6 +105,8 @@ pub enum EngineError {
     TooDeep { parent: String },
     #[error("nothing can be set aside for a child of `{parent}`: {refusal}")]
     NothingSetAside { parent: String, refusal: String },
+    #[error(transparent)]
+    Images(#[from] NotAccepted),
 }
 
 /// How a thread is started.
@@ -111,6 +116,22 @@ pub struct Launch {
     pub inputs: Map<String, Value>,
     /// The thread it is a child of; the plan was compiled with what bounds it ([`ParentThread::bounds`]).
     pub parent: Option<ParentThread>,
+    /// What the first message shows.
+    pub images: Vec<Picture>,
+}
+
+/// What somebody says to a thread that is over.
+#[derive(Debug, Clone, Default)]
+pub struct Said {
+    pub text: String,
+    /// What the message shows.
+    pub images: Vec<Picture>,
+}
+
+impl<T: Into<String>> From<T> for Said {
+    fn from(text: T) -> Self {
+        Self { text: text.into(), images: Vec::new() }
+    }
 }
 
 /// An engine for one project. Cloning is cheap; the last one to go gives up the process's lock.
@@ -214,7 +235,13 @@ impl EngineOptions {
             world.require().map_err(|error| error.to_string())?;
             Ok(Box::new(world) as Box<dyn World>)
         });
-        let providers = Arc::new(Connections { environment, project: project.to_path_buf(), trust: trust.clone() });
+        let providers = Arc::new(Connections {
+            environment,
+            project: project.to_path_buf(),
+            trust: trust.clone(),
+            world: Arc::clone(&world),
+            present: Mutex::default(),
+        });
         let (asker, disk) = (None, None);
         let (clock, tools) = (Arc::new(SystemClock), Tools::standard().with_user_space(user));
         let gathering = Gathering::default();
@@ -268,7 +295,7 @@ impl Engine {
 
     /// Starts a plan as a root thread, a task of this process.
     pub async fn start(&self, compilation: &Compilation, launch: Launch) -> Result<Handle, EngineError> {
-        self.inner.start_root(compilation, launch).await
+        Box::pin(self.inner.start_root(compilation, launch)).await
     }
 
     /// Goes on with a thread that was cut off, from its record. One that another living process works on is refused.
@@ -284,18 +311,18 @@ impl Engine {
 
     /// Goes on from a thread that is over: a new thread linked to it, with its conversation and one more message. One that
     /// is not over is recovered, and the message steers it.
-    pub async fn resume(&self, thread: &ThreadId, message: &str) -> Result<Handle, EngineError> {
-        self.inner.resume_root(thread, message).await
+    pub async fn resume(&self, thread: &ThreadId, said: impl Into<Said>) -> Result<Handle, EngineError> {
+        Box::pin(self.inner.resume_root(thread, said.into())).await
     }
 
     /// A new thread that goes on from an earlier place of another, the end of one of its turns, with a message.
-    pub async fn fork(&self, thread: &ThreadId, turn: u64, message: &str) -> Result<Handle, EngineError> {
-        self.inner.go_on_from(thread, Place::Turn(turn), message.to_owned(), None).await
+    pub async fn fork(&self, thread: &ThreadId, turn: u64, said: impl Into<Said>) -> Result<Handle, EngineError> {
+        self.inner.go_on_from(thread, Place::Turn(turn), said.into(), None).await
     }
 
     /// A new thread that goes on from one that is over as if its context had been full.
     pub async fn hand_over(&self, thread: &ThreadId) -> Result<Handle, EngineError> {
-        self.inner.go_on_from(thread, Place::Handoff, String::new(), None).await
+        self.inner.go_on_from(thread, Place::Handoff, Said::default(), None).await
     }
 
     /// The key that the threads of this process are signed with.
@@ -520,20 +547,45 @@ struct Connections {
     environment: Environment,
     project: PathBuf,
     trust: Trust,
+    world: OpenWorld,
+    /// Provider files by their ids, as they were when they were first needed.
+    present: Mutex<BTreeMap<String, Option<model::Provider>>>,
+}
+
+impl Connections {
+    /// The provider as its files have it. A plan can come from a record, and a record from anywhere: where the key goes is
+    /// not its to say.
+    fn present(&self, model: &PlannedModel) -> Result<model::Provider, CallError> {
+        let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
+        if !present.contains_key(&model.provider) {
+            let world = (self.world)().map_err(|error| CallError::new(FailedStage::Setup, error))?;
+            let items = Items::new(&*world);
+            let node = items.config_named(&format!("agent/providers/{}", model.provider));
+            let read = node
+                .and_then(|node| model::provider(&model.provider, &node, &items.sources(), &mut Diagnostics::new()));
+            present.insert(model.provider.clone(), read);
+        }
+        let found = present.get(&model.provider).cloned().flatten();
+        found.filter(|provider| provider.wire == model.wire).ok_or_else(|| {
+            let (id, wire) = (&model.provider, &model.wire);
+            CallError::new(FailedStage::Setup, format!("no provider file `{id}` speaks `{wire}` any more"))
+        })
+    }
 }
 
 impl Providers for Connections {
     fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
-        let mut settings = settings(&model.connection, &self.environment, &self.project)?;
+        let model::Provider { connection, from_project, .. } = self.present(model)?;
+        let mut settings = settings(&connection, &self.environment, &self.project)?;
         let trusted = || self.trust.now().is_ok_and(|trusted| trusted.knows_provider(&model.provider));
-        if !model.from_project.is_empty() && settings.key.is_some() && !trusted() {
+        if !from_project.is_empty() && settings.key.is_some() && !trusted() {
             // Whoever wrote the project's file would get the key.
             settings.key = None;
             return Err(CallError::new(
                 FailedStage::Setup,
                 format!(
                     "the project sets `{}` of provider `{}`; its key is sent there only once the file is trusted",
-                    model.from_project.join("`, `"),
+                    from_project.join("`, `"),
                     model.provider
                 ),
             ));

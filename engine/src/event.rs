@@ -113,16 +113,18 @@ impl EventBody {
         }
     }
 
-    /// The object it names: what must not be removed while its record is there.
-    pub fn object(&self) -> Option<&str> {
+    /// The objects it names: what must not be removed while its record is there.
+    pub fn objects(&self) -> Vec<&str> {
         if let Self::PlanBound(bound) = self {
-            Some(&bound.plan_id)
+            vec![&bound.plan_id]
         } else if let Self::ToolCallResult(result) = self {
-            result.object.as_deref()
+            result.object.iter().map(String::as_str).collect()
         } else if let Self::ArtifactStored(artifact) = self {
-            Some(&artifact.sha256)
+            vec![&artifact.sha256]
+        } else if let Self::Opened(opened) = self {
+            opened.images.iter().map(|image| image.sha256.as_str()).collect()
         } else {
-            None
+            Vec::new()
         }
     }
 

@@ -6,6 +6,7 @@ pub mod driver;
 pub mod engine;
 pub mod event;
 pub mod hooks;
+pub mod image;
 pub mod keys;
 pub mod machine;
 pub mod message;

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::image::Image;
+
 /// One message as the thread keeps it. Only [`Message::convert`]'s answer reaches a provider.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -47,11 +49,8 @@ pub enum Block {
     Text {
         text: String,
     },
-    /// `data` is base64.
-    Image {
-        media_type: String,
-        data: String,
-    },
+    /// By reference: its bytes are an object of the store until a request is sent.
+    Image(Image),
     /// Sent back unchanged; `signature` is the provider's own.
     Thinking {
         text: String,
@@ -110,6 +109,12 @@ pub enum Turn {
 impl Message {
     pub fn user(text: impl Into<String>) -> Self {
         Self::User { content: vec![Block::Text { text: text.into() }] }
+    }
+
+    /// What somebody said, with what they show before it: models read an image better when its question follows.
+    pub fn showing(images: &[Image], text: impl Into<String>) -> Self {
+        let shown = images.iter().cloned().map(Block::Image);
+        Self::User { content: shown.chain([Block::Text { text: text.into() }]).collect() }
     }
 
     /// The word for its kind, as it is written: `tool_result`.

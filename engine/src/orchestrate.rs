@@ -158,7 +158,7 @@ impl Caller {
         let (threads, id) = (Arc::clone(&self.threads), self.id.clone());
         let parent = blocking(move || threads.parent(&id)).await.map_err(|error| error.to_string())?;
         let parent = parent.ok_or_else(|| "the caller has no record".to_owned())?;
-        let started = self.engine.go_on_from(&last, place, message, Some(parent)).await;
+        let started = self.engine.go_on_from(&last, place, message.into(), Some(parent)).await;
         let handle = started.map_err(|error| error.to_string())?;
         Ok(json!({"thread_id": handle.thread_id, "continues": last, "status": "running", "pid": std::process::id()}))
     }

@@ -6,7 +6,7 @@ use rye_compiler::plan::Plan;
 
 use crate::event::{Event, EventBody};
 use crate::machine::{State, apply, opening};
-use crate::message::{Message, text_of};
+use crate::message::{Block, Message, text_of};
 
 /// What the record and the plan say of the first request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,10 +53,14 @@ pub fn beginning(plan: &Plan, events: &[Event]) -> Beginning {
     Beginning::AsPlanned { bytes }
 }
 
-/// The text of a user's message; of any other all of it, so that nothing is passed over.
+/// The text of a user's message, behind what names its images; of any other all of it, so that nothing is passed over.
 fn said(message: &Message) -> String {
     if let Message::User { content } = message {
-        return text_of(content);
+        let shown = content.iter().filter_map(|block| match block {
+            Block::Image(image) => Some(format!("[{} {}]\n", image.media_type, image.sha256)),
+            Block::Text { .. } | Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => None,
+        });
+        return shown.chain([text_of(content)]).collect();
     }
     serde_json::to_string(message).unwrap_or_default()
 }

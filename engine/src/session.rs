@@ -12,6 +12,7 @@ use crate::driver::embedded::Embedded;
 use crate::driver::{Control, DriveError, Driver, Journal, Outlet, Thread, control, drive, live};
 use crate::engine::{EngineError, Handle, Inner, Launch, Running};
 use crate::event::{Continues, Opened, Origin, ParentLink};
+use crate::image::{self, Image, Picture};
 use crate::machine::{Fact, Signal, State};
 use crate::message::Message;
 use crate::store::{Change, LedgerStep, ObjectId, Registry, StoreError, ThreadRow, Transcript};
@@ -26,6 +27,7 @@ pub(crate) mod papers;
 pub(crate) mod plans;
 pub(crate) use go_on::Place;
 mod recover;
+mod vouch;
 
 /// Everything a thread begins with.
 pub(crate) struct Beginning {
@@ -39,9 +41,18 @@ pub(crate) struct Beginning {
     pub parent: Option<Above>,
     pub continues: Option<Continues>,
     pub history: Vec<Message>,
+    /// What its first message shows; kept among the objects when it begins.
+    pub shown: Vec<Picture>,
     pub outlet: Arc<Outlet>,
     /// Where it waits for its turn, if it has to.
     pub queue: Option<Arc<Semaphore>>,
+}
+
+impl Beginning {
+    /// What its first message shows, by reference.
+    pub(crate) fn images(&self) -> Vec<Image> {
+        self.shown.iter().map(|picture| picture.image().clone()).collect()
+    }
 }
 
 /// What is written of a new thread before its first event.
@@ -70,7 +81,7 @@ impl Inner {
         launch: Launch,
     ) -> Result<Handle, EngineError> {
         if let Some(parent) = launch.parent {
-            return self.start_below(compilation, parent).await;
+            return self.start_below(compilation, parent, launch.images).await;
         }
         let plan = self.plans.share(&compilation.plan_id, || compilation.plan.clone());
         let inputs = if launch.inputs.is_empty() { plan.interface.values.clone() } else { launch.inputs };
@@ -84,10 +95,12 @@ impl Inner {
             parent: None,
             continues: None,
             history: Vec::new(),
+            shown: launch.images,
             outlet: Arc::new(outlet),
             queue: None,
             plan,
         };
+        image::accept(&beginning.plan.model, &beginning.images())?;
         let id = self.allocate(&beginning.plan).await?;
         let running = self.begin(id.clone(), beginning, Rows::Root).await?;
         Ok(Handle::new(id, events, running))
@@ -121,8 +134,10 @@ impl Inner {
     ) -> Result<Running, DriveError> {
         let engine = Arc::clone(self);
         let (name, plan, plan_id) = (id.clone(), Arc::clone(&beginning.plan), beginning.plan_id.clone());
+        let (images, shown) = (beginning.images(), beginning.shown);
         let prepare = move || -> Result<Transcript, DriveError> {
             engine.admit(&plan)?;
+            image::keep(&shown, &engine.objects)?;
             if engine.plans.store(&plan_id, &plan, &engine.objects)? {
                 engine.keep_sources(&plan)?;
             }
@@ -155,6 +170,7 @@ impl Inner {
             seed: u64::from_le_bytes(seed) >> 11,
             project_path: self.project.display().to_string(),
             attended: self.asker.is_some(),
+            images,
         };
         let mut row = ThreadRow::new(id.clone(), &launch.directive, now);
         row.status = Status::Running;

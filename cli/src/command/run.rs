@@ -4,6 +4,7 @@
 pub mod ask;
 pub mod detach;
 mod ending;
+mod images;
 mod json;
 mod people;
 mod planned;
@@ -76,6 +77,10 @@ pub struct RunArgs {
     /// What to say to the resumed thread
     #[arg(long, value_name = "TEXT", requires = "resume")]
     message: Option<String>,
+    /// Show this image (PNG, JPEG, GIF, WebP) before the first message, or before what is said to the resumed thread
+    /// (repeatable)
+    #[arg(long, value_name = "FILE")]
+    image: Vec<PathBuf>,
     /// Go on from the end of this turn of the resumed thread; what came after it is left out
     #[arg(long, value_name = "TURN", requires_all = ["resume", "message"])]
     fork_at: Option<u64>,
@@ -98,6 +103,7 @@ pub fn run(args: &RunArgs, global: &Global, report: &Report) -> Result<Exit, Fai
         return detach::leave(args.call.reads_stdin(), report);
     }
     let spaces = Spaces::find(global.project.as_deref())?;
+    let images = images::read(&args.image)?;
     let start = match (&args.directive, &args.resume) {
         (asked, _) if args.plan.is_some() => {
             // A thread's tool gets nothing that its thread does not bound.
@@ -129,7 +135,8 @@ pub fn run(args: &RunArgs, global: &Global, report: &Report) -> Result<Exit, Fai
     };
     let script = args.script.as_deref();
     let unattended = args.unattended.map(Unattended::from);
-    let how = How { events: args.events, script, detached: args.detached, unattended, ..How::default() };
+    let (events, images) = (args.events, images.as_slice());
+    let how = How { events, script, detached: args.detached, unattended, images, ..How::default() };
     start::drive(start, how, &spaces, report)
 }
 
@@ -225,6 +232,10 @@ impl From<DriveError> for Failure {
             let refused = Self { exit: Exit::Refused, ..Self::failed(error.to_string()) };
             return refused.help("`rye trust --list` shows all of it, `rye trust` allows it as it is now");
         }
+        if let DriveError::Changed { .. } = error {
+            let refused = Self { exit: Exit::Refused, ..Self::failed(error.to_string()) };
+            return refused.help("start it anew with `rye run`, whose plan comes from the files as they are");
+        }
         Self::failed(error.to_string())
     }
 }
@@ -233,6 +244,9 @@ impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
         if let EngineError::Drive(error) = error {
             return error.into();
+        }
+        if let EngineError::Images(refused) = error {
+            return Self::failed(refused.to_string()).help("show it to a model that takes it: `--model`");
         }
         let exit = if matches!(error, EngineError::NothingSetAside { .. }) { Exit::Limit } else { Exit::Failed };
         Self { exit, ..Self::failed(error.to_string()) }

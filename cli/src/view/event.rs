@@ -150,7 +150,7 @@ fn blocks(content: &[Block]) -> String {
             Block::Text { text } => text.clone(),
             Block::Thinking { text, .. } => format!("(thinks) {text}"),
             Block::ToolCall(called) => format!("→ {}", call(called, 2_000)),
-            Block::Image { media_type, data } => format!("(image, {media_type}, {} bytes of base64)", data.len()),
+            Block::Image(image) => format!("({})", image.told()),
             Block::Other { wire, value } => format!("(a block of {wire}) {}", short(&value.to_string(), WITHIN)),
         })
         .filter(|text| !text.trim().is_empty())

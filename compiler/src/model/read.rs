@@ -21,7 +21,8 @@ const CATALOG_KEYS: [&str; 3] = ["default_tier", "tiers", "models"];
 
 /// A model of a script that describes none: roomy and free.
 pub fn scripted_model(id: &str) -> Model {
-    Model { id: id.to_owned(), context_window: 200_000, max_output: 32_000, tool_use: ToolUse::Native, prices: None }
+    let (context_window, max_output, tool_use) = (200_000, 32_000, ToolUse::Native);
+    Model { id: id.to_owned(), context_window, max_output, tool_use, images: true, prices: None }
 }
 
 /// Reads `agent/models`; what is left out has no default here.
@@ -163,12 +164,20 @@ impl Reader<'_> {
                 }
             },
         };
+        let images = match node.get("images").map(|value| (value, value.as_bool())) {
+            None => true,
+            Some((_, Some(images))) => images,
+            Some((value, None)) => {
+                self.wrong_type(&key("images"), value, "`true` or `false`");
+                return None;
+            }
+        };
         let prices = match node.get("prices") {
             None => None,
             Some(word) if word.as_str() == Some(NO_PRICE) => Some(Prices::NONE),
             Some(prices) => Some(self.prices(prices, &key("prices"))?),
         };
-        Some(Model { id: id.to_owned(), context_window, max_output, tool_use, prices })
+        Some(Model { id: id.to_owned(), context_window, max_output, tool_use, images, prices })
     }
 
     fn tokens(&mut self, node: &Node, field: &str, key: &str) -> Option<u64> {

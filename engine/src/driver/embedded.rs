@@ -12,8 +12,9 @@ use super::{DriveError, Driver, Live, Outlet, Paper, Step, Thread};
 use crate::engine::Inner;
 use crate::event::{Approval, Ended, Letter, Opened};
 use crate::hooks::{Considering, HookTable};
+use crate::image;
 use crate::machine::{Effect, Fact, Signal};
-use crate::provider::{BoxFuture, CallError, Delta, Provider, text_tools};
+use crate::provider::{BoxFuture, CallError, Delta, FailedStage, Provider, Request, text_tools};
 use crate::store::mailbox;
 use crate::thread_id::ThreadId;
 use crate::tool::registry::Prepared;
@@ -90,7 +91,7 @@ impl Embedded {
         Signal { at: self.engine.clock.now(), fact }
     }
 
-    async fn call_model(&self, turn: u64, attempt: u32, request: &crate::provider::Request, fallback: bool) -> Fact {
+    async fn call_model(&self, turn: u64, attempt: u32, request: &Request, fallback: bool) -> Fact {
         let (connected, model) = match self.plan.model.fallback.as_deref().filter(|_| fallback) {
             Some(model) => (&self.fallback, model),
             None => (&self.provider, &self.plan.model),
@@ -99,6 +100,16 @@ impl Embedded {
         let provider = match provider {
             Ok(provider) => Arc::clone(provider),
             Err(error) => return Fact::ModelFailed(Box::new(error.clone())),
+        };
+        let filled;
+        let request = if image::has_references(request) {
+            filled = match self.filled(request.clone()).await {
+                Ok(request) => request,
+                Err(error) => return Fact::ModelFailed(Box::new(error)),
+            };
+            &filled
+        } else {
+            request
         };
         let (outlet, thread) = (Arc::clone(&self.outlet), self.id.clone());
         let stream = Stream::new(Arc::clone(&self.engine.disk), self.id.clone(), turn, attempt);
@@ -112,6 +123,13 @@ impl Embedded {
             Ok(reply) => Fact::ModelReplied(Box::new(reply)),
             Err(error) => Fact::ModelFailed(Box::new(error)),
         }
+    }
+
+    /// A request with the bytes of its images.
+    async fn filled(&self, mut request: Request) -> Result<Request, CallError> {
+        let objects = Arc::clone(&self.engine.objects);
+        let filled = tokio::task::spawn_blocking(move || image::fill(&mut request, &objects).map(|()| request)).await;
+        filled.map_err(|lost| CallError::new(FailedStage::Setup, lost.to_string()))?
     }
 
     fn known_tool(&self, id: &ItemId) -> Option<Arc<Prepared>> {

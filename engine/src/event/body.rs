@@ -7,6 +7,7 @@ use rye_compiler::plan::{Asked, Grant, Node, PlanLimits};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::image::Image;
 use crate::message::{Block, Message};
 use crate::provider::{CallError, StopReason, Usage};
 use crate::thread::{Cost, RunError, Status};
@@ -36,6 +37,9 @@ pub struct Opened {
     /// Somebody can be asked.
     #[serde(default)]
     pub attended: bool,
+    /// What its first message shows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

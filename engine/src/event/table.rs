@@ -120,6 +120,7 @@ pub static TABLE: [Row; 27] = [
             "seed",
             "project_path",
             "attended",
+            "images",
         ],
         LEDGER,
     ),
@@ -277,7 +278,8 @@ mod tests {
         let error = json!({"stage":"status","status":429,"headers":[],"error_type":null,"code":null,"message":"m","usage":null});
         json!([
             {"type":"opened","thread_id":"t","directive":"d","origin":"run","parent":{"thread_id":"p","spawn":1},
-             "root":"t","inputs":{},"limits":limits,"ceiling":limits,"grants":[],"seed":1,"project_path":"p","attended":true},
+             "root":"t","inputs":{},"limits":limits,"ceiling":limits,"grants":[],"seed":1,"project_path":"p","attended":true,
+             "images":[{"media_type":"image/png","sha256":"s","bytes":1,"width":1,"height":1}]},
             {"type":"plan_bound","plan_id":"x","observes":["cognition_out"]},
             {"type":"continues","thread":"t","at_seq":1,"at_h":"h","message":"m"},
             {"type":"system_prompt","text":"t","layers":[]},

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::state::State;
 use super::{prompt, request};
-use crate::message::{Message, text_of};
+use crate::message::{Block, Message, text_of};
 use crate::thread::dollars;
 
 /// The facts of a point. `subject` is the index of the call that the point is about.
@@ -26,13 +26,13 @@ pub(super) fn of(plan: &Plan, state: &State, point: HookPoint, subject: Option<&
         HookPoint::ThreadStarted | HookPoint::ThreadContinued => started(&mut facts, plan, state),
         HookPoint::Input => {
             put("text", last_user(state).into());
-            put("images", json!([]));
+            put("images", images(state));
             put("source", "interactive".into());
         }
         HookPoint::BeforeAgentStart => {
             put("prompt", last_user(state).into());
             put("system_prompt", state.talk.system.clone().unwrap_or_default().into());
-            put("images", json!([]));
+            put("images", images(state));
         }
         HookPoint::Context => {
             put("messages", serde_json::to_value(&state.talk.messages).unwrap_or(Value::Null));
@@ -146,6 +146,21 @@ fn usage_ratio(plan: &Plan, state: &State) -> Value {
     let thousandths =
         (request::tokens_used(plan, state) * 1000).checked_div(state.model(plan).context_window).unwrap_or(0);
     crate::thread::thousandths(thousandths)
+}
+
+/// What the last user message shows, by reference.
+fn images(state: &State) -> Value {
+    let last = state.talk.messages.iter().rev().find_map(|message| match message {
+        Message::User { content } => Some(content),
+        Message::Assistant { .. }
+        | Message::ToolResult { .. }
+        | Message::Custom { .. }
+        | Message::Bash { .. }
+        | Message::CompactionSummary { .. }
+        | Message::BranchSummary { .. } => None,
+    });
+    let shown = last.into_iter().flatten().filter(|block| matches!(block, Block::Image(_)));
+    shown.map(|block| serde_json::to_value(block).unwrap_or(Value::Null)).collect()
 }
 
 fn last_user(state: &State) -> String {

@@ -123,6 +123,7 @@ pub(crate) fn plan() -> Plan {
                 long_prompt: None,
             }),
             tool_use: ToolUse::Native,
+            images: true,
             sampling: Sampling::default(),
             connection: Value::Null,
             from_project: Vec::new(),
@@ -274,6 +275,7 @@ impl Play {
             seed: 7,
             project_path: "p".into(),
             attended: true,
+            images: Vec::new(),
         }
     }
 

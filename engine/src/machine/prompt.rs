@@ -14,6 +14,7 @@ use crate::message::Message;
 
 /// The events that open the conversation.
 pub(super) fn opening(plan: &Plan, state: &State) -> Vec<EventBody> {
+    let shown = state.launch.as_ref().map(|launch| launch.images.as_slice()).unwrap_or_default();
     let (source, opening) = if let Some(continues) = &state.continues {
         let mut known = Run { state, facts: facts::of(plan, state, HookPoint::ThreadContinued, None) };
         let said = continues.message.as_deref().unwrap_or("");
@@ -25,7 +26,7 @@ pub(super) fn opening(plan: &Plan, state: &State) -> Vec<EventBody> {
     vec![
         EventBody::SystemPrompt(SystemPrompt { text: opening.system, layers: opening.system_layers }),
         EventBody::ContextInjected(ContextInjected { before: opening.before, after: opening.after }),
-        EventBody::CognitionIn(CognitionIn { source, message: Message::user(opening.message) }),
+        EventBody::CognitionIn(CognitionIn { source, message: Message::showing(shown, opening.message) }),
     ]
 }
 

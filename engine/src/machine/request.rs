@@ -190,8 +190,7 @@ fn characters(message: &Message) -> u64 {
 fn block_characters(block: &Block) -> u64 {
     match block {
         Block::Text { text } | Block::Thinking { text, .. } => text.len() as u64,
-        // Providers count an image by its size in pixels; this is the order of magnitude.
-        Block::Image { .. } => 6_000,
+        Block::Image(image) => image.tokens().saturating_mul(4),
         Block::ToolCall(call) => (call.name.len() + call.input.to_string().len()) as u64,
         Block::Other { value, .. } => value.to_string().len() as u64,
     }

@@ -10,6 +10,7 @@ use super::http::Endpoint;
 use super::settings::ProviderSettings;
 use super::wire::{NO_OUTPUT, is_blank, plain_name, run, sampling, sound};
 use super::{BoxFuture, CallError, Delta, Provider, Reply, Request, ToolDefinition};
+use crate::image::Image;
 use crate::message::{Block, Turn};
 
 /// The name of the wire on blocks that only it understands.
@@ -132,7 +133,7 @@ fn draft(turn: &Turn) -> Draft {
 fn said(block: &Block) -> Option<Value> {
     match block {
         Block::Text { text } => spoken(text),
-        Block::Image { media_type, data } => {
+        Block::Image(Image { media_type, data, .. }) => {
             Some(json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}))
         }
         Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => None,

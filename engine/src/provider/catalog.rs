@@ -54,6 +54,9 @@ pub struct Model {
     pub max_output: u64,
     #[serde(default)]
     pub tool_use: ToolUse,
+    /// Whether a message may hold images.
+    #[serde(default = "yes")]
+    pub images: bool,
     /// `None`: nobody says. [`Prices::none`]: it costs nothing, on purpose.
     #[serde(default, deserialize_with = "priced")]
     pub prices: Option<Prices>,

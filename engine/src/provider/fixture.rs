@@ -5,6 +5,7 @@ use serde_json::json;
 use super::sse::{Event, Parser};
 use super::wire::Decode;
 use super::{CallError, Cue, Delta, Reply, Request, Sampling, ToolDefinition};
+use crate::image::Image;
 use crate::message::{Block, ToolCall, Turn};
 
 pub fn text(text: &str) -> Block {
@@ -34,6 +35,12 @@ pub fn small() -> Request {
     }
 }
 
+/// An image as a request holds it.
+pub fn image() -> Image {
+    let (media_type, data) = ("image/png".to_owned(), "iVBORw0=".to_owned());
+    Image { media_type, sha256: "0".repeat(64), bytes: 5, width: 1, height: 1, data }
+}
+
 /// Every kind of turn and block, blank ones too.
 pub fn large() -> Request {
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
@@ -42,7 +49,7 @@ pub fn large() -> Request {
         description: format!("What {name} does."),
         schema: schema.clone(),
     };
-    let image = Block::Image { media_type: "image/png".to_owned(), data: "iVBORw0=".to_owned() };
+    let image = Block::Image(image());
     let thinking = Block::Thinking { text: "Hm.".to_owned(), signature: Some("sig".to_owned()) };
     let unsigned = Block::Thinking { text: "Hm?".to_owned(), signature: None };
     let redacted =

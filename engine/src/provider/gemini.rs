@@ -12,6 +12,7 @@ use super::http::Endpoint;
 use super::settings::ProviderSettings;
 use super::wire::{NO_OUTPUT, is_blank, plain_name, run, sampling, sound};
 use super::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply, Request, ToolDefinition};
+use crate::image::Image;
 use crate::message::{Block, ToolCall, Turn};
 
 /// The name of the wire on parts that only it understands.
@@ -132,7 +133,9 @@ fn contents(turns: &[Turn]) -> Value {
 fn user_part(block: &Block) -> Option<Value> {
     match block {
         Block::Text { text } => (!is_blank(text)).then(|| json!({"text": text})),
-        Block::Image { media_type, data } => Some(json!({"inlineData": {"mimeType": media_type, "data": data}})),
+        Block::Image(Image { media_type, data, .. }) => {
+            Some(json!({"inlineData": {"mimeType": media_type, "data": data}}))
+        }
         Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => None,
     }
 }

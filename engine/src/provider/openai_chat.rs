@@ -11,6 +11,7 @@ use super::http::Endpoint;
 use super::settings::{MaxTokensField, ProviderSettings};
 use super::wire::{NO_OUTPUT, is_blank, plain_name, run, sampling, sound};
 use super::{BoxFuture, CallError, Delta, Provider, Reply, Request, ToolDefinition};
+use crate::image::Image;
 use crate::message::{Block, ToolCall, Turn};
 
 /// The name of the wire on blocks that only it understands.
@@ -97,7 +98,7 @@ fn user(content: &[Block]) -> Option<Value> {
 fn part(block: &Block) -> Option<Value> {
     match block {
         Block::Text { .. } => text_of(block).map(|text| json!({"type": "text", "text": text})),
-        Block::Image { media_type, data } => {
+        Block::Image(Image { media_type, data, .. }) => {
             Some(json!({"type": "image_url", "image_url": {"url": format!("data:{media_type};base64,{data}")}}))
         }
         Block::Thinking { .. } | Block::ToolCall(_) | Block::Other { .. } => None,

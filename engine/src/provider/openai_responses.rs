@@ -14,6 +14,7 @@ use super::http::Endpoint;
 use super::settings::ProviderSettings;
 use super::wire::{NO_OUTPUT, is_blank, plain_name, run, sampling, sound};
 use super::{BoxFuture, CallError, Delta, Provider, Reply, Request, ToolDefinition};
+use crate::image::Image;
 use crate::message::{Block, Turn};
 
 /// The name of the wire on items that only it understands.
@@ -98,7 +99,7 @@ fn items(turn: &Turn) -> Vec<Value> {
 fn part(block: &Block) -> Option<Value> {
     match block {
         Block::Text { text } => (!is_blank(text)).then(|| json!({"type": "input_text", "text": text})),
-        Block::Image { media_type, data } => {
+        Block::Image(Image { media_type, data, .. }) => {
             let url = format!("data:{media_type};base64,{data}");
             Some(json!({"type": "input_image", "image_url": url, "detail": "auto"}))
         }

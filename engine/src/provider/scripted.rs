@@ -6,8 +6,13 @@
 mod recorded;
 mod script;
 
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::time::Duration;
 
+use rustix::fs::OFlags;
 use tokio::time::sleep;
 
 pub use recorded::Recorded;
@@ -22,6 +27,9 @@ use crate::message::{Block, ToolCall, Turn};
 
 /// The `code` of a [`CallError`] that the script itself causes: it is wrong, or over. Never worth a retry.
 pub const SCRIPT_ERROR: &str = "script";
+
+/// Bytes of a script.
+const MAX_SCRIPT: u64 = 64 * 1024 * 1024;
 
 /// A script, ready to play.
 #[derive(Debug, Clone)]
@@ -44,11 +52,28 @@ impl Scripted {
             return Err(script_error(format!("provider `{id}` has no script to play: name one with `--script FILE`")));
         };
         let shown = path.display();
-        let bytes = std::fs::read(path).map_err(|error| script_error(format!("the script `{shown}`: {error}")))?;
-        let text = String::from_utf8(bytes).map_err(|_| script_error(format!("the script `{shown}` is not UTF-8")))?;
-        let script = Script::parse(&text).map_err(|error| script_error(format!("the script `{shown}`: {error}")))?;
+        let script = read(path).map_err(|error| script_error(format!("the script `{shown}`: {error}")))?;
         Ok(Self::new(script))
     }
+}
+
+/// Reads a script: a regular file of bearable size, for whoever opens a pipe waits, and a device has no end.
+///
+/// # Errors
+/// It cannot be read, or it is no script.
+pub fn read(path: &Path) -> Result<Script, String> {
+    let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(path).map_err(|error| error.to_string())?;
+    if !file.metadata().is_ok_and(|file| file.is_file()) {
+        return Err("it is not a regular file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_SCRIPT + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > MAX_SCRIPT {
+        return Err(format!("it is larger than {} MiB", MAX_SCRIPT >> 20));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())?;
+    Script::parse(&text).map_err(|error| error.to_string())
 }
 
 impl Provider for Scripted {
@@ -171,7 +196,8 @@ fn block_text(block: &Block) -> String {
     match block {
         Block::Text { text } | Block::Thinking { text, .. } => text.clone(),
         Block::ToolCall(call) => format!("{}{}", call.name, call.input),
-        Block::Image { .. } | Block::Other { .. } => String::new(),
+        Block::Image(image) => format!("[{} {}]", image.media_type, image.sha256),
+        Block::Other { .. } => String::new(),
     }
 }
 

@@ -125,6 +125,8 @@ mod conversations;
 #[cfg(test)]
 pub(crate) mod fake;
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
 mod strict;
 #[cfg(test)]
 mod tests;

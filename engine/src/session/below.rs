@@ -11,6 +11,7 @@ use super::{Above, Beginning, Rows};
 use crate::driver::{DriveError, live};
 use crate::engine::{EngineError, Handle, Inner, Running};
 use crate::event::{Opened, Origin, ParentLink};
+use crate::image::{self, Picture};
 use crate::store::{Answered, Change, LedgerStep, ThreadRow};
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
@@ -58,6 +59,7 @@ impl Inner {
         self: &Arc<Self>,
         compilation: &Compilation,
         parent: ParentThread,
+        shown: Vec<Picture>,
     ) -> Result<Handle, EngineError> {
         let plan = self.plans.share(&compilation.plan_id, || compilation.plan.clone());
         let mut grants = parent.launch.grants.clone();
@@ -74,10 +76,12 @@ impl Inner {
             parent: None,
             continues: None,
             history: Vec::new(),
+            shown,
             outlet: Arc::new(outlet),
             queue: None,
             plan,
         };
+        image::accept(&beginning.plan.model, &beginning.images())?;
         let named = compilation.named_spend;
         let (id, running) = self.begin_below(&parent, beginning, named).await?;
         Ok(Handle::new(id, events, running))

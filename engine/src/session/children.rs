@@ -359,7 +359,9 @@ impl Inner {
         let read = move || {
             let events = engine.threads().transcript(&above)?;
             let account = engine.writer.registry().account(&child)?;
-            Ok((Head::of(&events).opened.cloned(), stored_plan(&engine, &of)?, account))
+            let plan = stored_plan(&engine, &of)?;
+            engine.vouch(&plan)?;
+            Ok((Head::of(&events).opened.cloned(), plan, account))
         };
         let (Some(launch), plan, account) = blocking(read).await? else { return Ok(None) };
         let plan = self.plans.share(&plan_id, || plan);
@@ -433,6 +435,7 @@ fn below(
         parent: Some(Above { link, root, limits: above.limits }),
         continues: None,
         history: Vec::new(),
+        shown: Vec::new(),
         outlet,
         queue: None,
         plan,

@@ -8,8 +8,9 @@ use rye_compiler::plan::{Plan, PlanLimits};
 
 use super::{Above, Beginning, Rows, blocking, stored_plan};
 use crate::driver::{DriveError, Outlet, live};
-use crate::engine::{EngineError, Handle, Inner, Running};
+use crate::engine::{EngineError, Handle, Inner, Running, Said};
 use crate::event::{Continues, Event, EventBody, Head, Letter, Opened, Origin};
+use crate::image::{self, NotAccepted};
 use crate::machine::State;
 use crate::machine::trailing::{ceiling, trailing};
 use crate::session::below::ParentThread;
@@ -70,7 +71,8 @@ impl Inner {
             | EngineError::Over { .. }
             | EngineError::NoSuchTurn { .. }
             | EngineError::TooDeep { .. }
-            | EngineError::NothingSetAside { .. }) => DriveError::Plan(other.to_string()),
+            | EngineError::NothingSetAside { .. }
+            | EngineError::Images(_)) => DriveError::Plan(other.to_string()),
         })?;
         let id = next.clone();
         let account = self.read(move |registry| registry.account(&id)).await?;
@@ -86,6 +88,7 @@ impl Inner {
             parent: above(&opened),
             continues: Some(Continues { thread: thread.to_string(), at_seq: at, at_h: hash, message: Some(message) }),
             history: trailing(&state.talk.messages, ceiling(&plan)),
+            shown: Vec::new(),
             outlet,
             queue: None,
             plan,
@@ -94,15 +97,18 @@ impl Inner {
     }
 
     /// A new thread that goes on from one that is over, with one more message; one that is not over is taken up.
-    pub(crate) async fn resume_root(self: &Arc<Self>, thread: &ThreadId, message: &str) -> Result<Handle, EngineError> {
+    pub(crate) async fn resume_root(self: &Arc<Self>, thread: &ThreadId, said: Said) -> Result<Handle, EngineError> {
         let of = thread.clone();
         let row = self.read(move |registry| registry.thread(&of)).await?;
         let Some(row) = row else { return Err(StoreError::UnknownThread { thread: thread.to_string() }.into()) };
         if !row.status.is_over() || row.status == Status::Suspended {
-            let steer = (!message.is_empty()).then(|| Letter::Steer { text: message.to_owned() });
+            if !said.images.is_empty() {
+                return Err(NotAccepted::Unfinished { thread: thread.to_string() }.into());
+            }
+            let steer = (!said.text.is_empty()).then_some(Letter::Steer { text: said.text });
             return self.recover_root(thread, steer.into_iter().collect()).await;
         }
-        self.go_on_from(thread, Place::End, message.to_owned(), None).await
+        self.go_on_from(thread, Place::End, said, None).await
     }
 
     /// A new thread that goes on from a place in another one: as a root, or below a thread whose bounds it then has.
@@ -110,15 +116,15 @@ impl Inner {
         self: &Arc<Self>,
         thread: &ThreadId,
         place: Place,
-        message: String,
+        said: Said,
         parent: Option<ParentThread>,
     ) -> Result<Handle, EngineError> {
         let before = self.before(thread, place).await?;
         let Before { at, hash, opened, plan_id, plan, state } = before;
         let history = state.talk.messages;
         let (origin, message, history) = match place {
-            Place::End => (Origin::Resume, message, history),
-            Place::Turn(_) => (Origin::Fork, message, history),
+            Place::End => (Origin::Resume, said.text, history),
+            Place::Turn(_) => (Origin::Fork, said.text, history),
             Place::Handoff => (Origin::Handoff, self.continuation(&plan).await?, trailing(&history, ceiling(&plan))),
         };
         let (outlet, live) = live::channel();
@@ -133,9 +139,11 @@ impl Inner {
             parent: None,
             continues: Some(Continues { thread: thread.to_string(), at_seq: at, at_h: hash, message: Some(message) }),
             history,
+            shown: said.images,
             outlet: Arc::new(outlet),
             queue: None,
         };
+        image::accept(&beginning.plan.model, &beginning.images())?;
         let linked = (!matches!(place, Place::Turn(_))).then_some(thread);
         if let Some(parent) = parent {
             beginning.grants.extend(parent.launch.grants.iter().cloned());
@@ -174,6 +182,7 @@ impl Inner {
             };
             let (state, hash) = engine.state_at(&id, at, 1_000)?;
             let plan = Arc::new(stored_plan(&engine, &plan_id)?);
+            engine.vouch(&plan)?;
             Ok(Ok(Before { at, hash, opened, plan_id, plan, state }))
         };
         blocking(read).await?

@@ -30,7 +30,7 @@ impl Inner {
         let thread = &row.id;
         if row.status == Status::Continued && letters.is_empty() {
             // What was to go on from it is not in the registry, which was rebuilt.
-            return self.go_on_from(thread, Place::Handoff, String::new(), None).await;
+            return self.go_on_from(thread, Place::Handoff, crate::engine::Said::default(), None).await;
         }
         if row.status.is_over() && row.status != Status::Suspended {
             return Err(EngineError::Over { thread: thread.to_string() });
@@ -143,6 +143,7 @@ impl Inner {
             return Ok(None);
         };
         let plan = Arc::new(stored_plan(self, plan_id)?);
+        self.vouch(&plan)?;
         let mut state = State::new();
         state.talk.messages = self.history(&events, LONGEST_CHAIN)?;
         for event in &events {

@@ -35,6 +35,7 @@ use crate::trust::Trust;
 mod cancel;
 mod crash;
 mod disk;
+mod elsewhere;
 mod faults;
 mod hooks;
 mod load;

@@ -80,8 +80,8 @@ fn sweep(disk: &dyn Disk, mut named: BTreeSet<String>) -> Result<usize, StoreErr
     Ok(removed)
 }
 
-/// The objects that a line names: a plan with the files it was made from, a large result, the parts of an event that did
-/// not fit.
+/// The objects that a line names: a plan with the files it was made from, a large result, the images of its first
+/// message, the parts of an event that did not fit.
 fn objects_of(disk: &dyn Disk, record: &transcript::Record, named: &mut BTreeSet<String>) {
     let is_object = |text: &&str| super::ObjectId::parse(text).is_ok();
     let plan = record.body.get("plan_id").and_then(Value::as_str).filter(is_object);
@@ -95,7 +95,9 @@ fn objects_of(disk: &dyn Disk, record: &transcript::Record, named: &mut BTreeSet
     let direct = ["plan_id", "object", "sha256"].map(|key| record.body.get(key));
     let spilled = record.body.get("spilled").and_then(Value::as_object);
     let parts = spilled.into_iter().flat_map(|parts| parts.values()).map(|part| part.get("sha256"));
-    let texts = direct.into_iter().chain(parts).flatten().filter_map(Value::as_str);
+    let images = record.body.get("images").and_then(Value::as_array);
+    let shown = images.into_iter().flatten().map(|image| image.get("sha256"));
+    let texts = direct.into_iter().chain(parts).chain(shown).flatten().filter_map(Value::as_str);
     named.extend(texts.filter(is_object).map(str::to_owned));
 }
 

@@ -186,7 +186,7 @@ impl Look<'_> {
     fn objects(&mut self, story: &Story<'_>) {
         let mut named: BTreeMap<String, u64> = BTreeMap::new();
         for event in story.events {
-            if let Some(object) = event.body.object() {
+            for object in event.body.objects() {
                 named.entry(object.to_owned()).or_insert(event.seq + 1);
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rye_compiler::plan::PlannedModel;
 use rye_engine::engine::Providers;
-use rye_engine::provider::scripted::{Script, Scripted};
+use rye_engine::provider::scripted::{Scripted, read};
 use rye_engine::provider::{CallError, Provider};
 
 use crate::Failure;
@@ -16,9 +16,7 @@ pub struct Played(Arc<Scripted>);
 impl Played {
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::usage(format!("the script `{shown}` cannot be read: {error}")))?;
-        let script = Script::parse(&text).map_err(|error| Failure::usage(format!("the script `{shown}`: {error}")))?;
+        let script = read(path).map_err(|error| Failure::usage(format!("the script `{shown}`: {error}")))?;
         Ok(Self(Arc::new(Scripted::new(script))))
     }
 }

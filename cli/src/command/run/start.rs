@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use rye_compiler::approvals::Unattended;
 use rye_compiler::compile::Compilation;
-use rye_engine::engine::{Engine, EngineError, EngineOptions, Handle, Launch};
+use rye_engine::engine::{Engine, EngineError, EngineOptions, Handle, Launch, Said};
 use rye_engine::event::Letter;
+use rye_engine::image::{NotAccepted, Picture};
 use rye_engine::keys::Keys;
 use rye_engine::process::lead_session;
 use rye_engine::session::below::ParentThread;
@@ -80,6 +81,8 @@ pub struct How<'a> {
     pub unattended: Option<Unattended>,
     /// A capability that a person has allowed for the rest of the thread.
     pub given: Option<&'a Grant>,
+    /// What the message that the thread begins with shows.
+    pub images: &'a [Picture],
 }
 
 /// Runs it to its end, and everything that it starts.
@@ -118,7 +121,7 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
                 "{why}: the thread is signed with one that ends with this process; `rye keys generate` makes one that lasts"
             ));
         }
-        let mut handle = begin(&engine, start).await?;
+        let mut handle = begin(&engine, start, how.images.to_vec()).await?;
         let live = handle.live.take();
         let screen = if how.detached || how.silent {
             Screen::dark(live, runtime.handle())
@@ -137,14 +140,18 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
     ended
 }
 
-async fn begin(engine: &Engine, start: Start) -> Result<Handle, EngineError> {
+async fn begin(engine: &Engine, start: Start, images: Vec<Picture>) -> Result<Handle, EngineError> {
     match start {
         Start::Fresh { compilation, parent } => {
-            engine.start(&compilation, Launch { parent: parent.map(|parent| *parent), ..Launch::default() }).await
+            let launch = Launch { parent: parent.map(|parent| *parent), images, ..Launch::default() };
+            engine.start(&compilation, launch).await
+        }
+        Start::TakeUp { thread, .. } | Start::HandOver { thread } if !images.is_empty() => {
+            Err(NotAccepted::Unfinished { thread: thread.to_string() }.into())
         }
         Start::TakeUp { thread, letters } => engine.take_up(&thread, letters).await,
-        Start::GoOn { thread, message } => engine.resume(&thread, &message).await,
-        Start::Fork { thread, turn, message } => engine.fork(&thread, turn, &message).await,
+        Start::GoOn { thread, message } => engine.resume(&thread, Said { text: message, images }).await,
+        Start::Fork { thread, turn, message } => engine.fork(&thread, turn, Said { text: message, images }).await,
         Start::HandOver { thread } => engine.hand_over(&thread).await,
     }
 }

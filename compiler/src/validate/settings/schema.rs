@@ -102,6 +102,7 @@ const MODEL: &[Field] = &[
     needed("context_window", Shape::Whole { least: 1 }, "tokens of prompt and answer together"),
     needed("max_output", Shape::Whole { least: 1 }, "tokens of the longest answer"),
     key("tool_use", Shape::OneOf(&["native", "text_parsed"]), "how calls are read; `native` unless it says otherwise"),
+    key("images", Shape::Truth, "`false`: a message to it may hold no images; `true` unless it says otherwise"),
     key(
         "prices",
         Shape::MapOr("none", MODEL_PRICES),

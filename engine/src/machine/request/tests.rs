@@ -28,7 +28,7 @@ fn block() -> impl Strategy<Value = Block> {
             signature: signed.then(|| "sig".to_owned()),
         }),
         1 => other.prop_map(|(wire, value)| Block::Other { wire: wire.to_owned(), value }),
-        1 => Just(Block::Image { media_type: "image/png".to_owned(), data: "iVBORw0=".to_owned() }),
+        1 => Just(Block::Image(crate::provider::fixture::image())),
     ]
 }
 

@@ -227,3 +227,15 @@ fn a_script_that_is_not_there_is_a_setup_error() {
     std::fs::write(&path, FIVE).unwrap();
     assert!(Scripted::connect(&settings).is_ok());
 }
+
+#[test]
+fn a_pipe_is_no_script() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pipe, large) = (folder.path().join("pipe.yaml"), folder.path().join("large.yaml"));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    std::fs::File::create(&large).unwrap().set_len(MAX_SCRIPT + 1).unwrap();
+    assert_eq!(read(&pipe).unwrap_err(), "it is not a regular file");
+    assert_eq!(read(folder.path()).unwrap_err(), "it is not a regular file");
+    assert_eq!(read(Path::new("/dev/zero")).unwrap_err(), "it is not a regular file");
+    assert_eq!(read(&large).unwrap_err(), "it is larger than 64 MiB");
+}

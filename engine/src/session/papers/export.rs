@@ -112,7 +112,9 @@ fn said(who: &str, content: &[Block]) -> String {
         // Writing into a text does not fail.
         _ = match block {
             Block::Text { text: said } => writeln!(text, "\n{}", fenced(said, "")),
-            Block::Image { media_type, .. } => writeln!(text, "\n(an image, {})", one_line(media_type)),
+            Block::Image(image) => {
+                writeln!(text, "\n({}, object {})", one_line(&image.told()), one_line(&image.sha256))
+            }
             // Its own reasoning is the model's, and a block of an unknown kind is nobody's to read.
             Block::Thinking { .. } | Block::Other { .. } => Ok(()),
             Block::ToolCall(call) => {

@@ -288,8 +288,10 @@ async fn an_object_that_was_swapped_or_removed_is_found_with_the_line_that_names
     let lab = lab(true);
     let (engine, id) = ran(&lab).await;
     let events = engine.threads().transcript(&id).unwrap();
-    let named: Vec<(u64, ObjectId)> =
-        events.iter().filter_map(|e| Some((e.seq + 1, ObjectId::parse(e.body.object()?).unwrap()))).collect();
+    let of = |e: &crate::event::Event| -> Vec<(u64, ObjectId)> {
+        e.body.objects().into_iter().map(|object| (e.seq + 1, ObjectId::parse(object).unwrap())).collect()
+    };
+    let named: Vec<(u64, ObjectId)> = events.iter().flat_map(of).collect();
     assert_eq!(named.len(), 2, "the plan and the large result");
     for (line, object) in named {
         let path = lab.path().join(layout::OBJECTS).join(object.as_str());

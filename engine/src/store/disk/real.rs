@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, File, OpenOptions};
+use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
+use rustix::fs::OFlags;
 
 use super::{Access, Counters, Disk, DiskCounters, Entry, Held};
 
@@ -57,7 +58,17 @@ impl RealDisk {
         if let Some(open) = self.written().files.get(path) {
             return Ok(Arc::clone(&open.file));
         }
-        self.root.open_with(path, OpenOptions::new().read(true).write(true).create(create)).map(Arc::new)
+        self.regular(path, OpenOptions::new().read(true).write(true).create(create)).map(Arc::new)
+    }
+
+    /// Opens a file, and nothing else: whoever opens a pipe waits for its other end, and a device has none.
+    fn regular(&self, path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+        let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+        let file = self.root.open_with(path, options.custom_flags(nonblocking))?;
+        if file.metadata()?.is_file() {
+            return Ok(file);
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
     }
 
     /// Remembers a file that is written to.
@@ -96,11 +107,13 @@ impl Disk for RealDisk {
             written.files.remove(path);
         }
         drop(written);
-        self.root.read(path)
+        let mut bytes = Vec::new();
+        self.regular(path, OpenOptions::new().read(true))?.read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     fn read_range(&self, path: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>> {
-        let mut file = self.root.open(path)?;
+        let mut file = self.regular(path, OpenOptions::new().read(true))?;
         file.seek(SeekFrom::Start(offset))?;
         let mut bytes = Vec::new();
         file.take(length as u64).read_to_end(&mut bytes)?;
@@ -155,7 +168,7 @@ impl Disk for RealDisk {
     }
 
     fn append_volatile(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        self.root.open_with(path, OpenOptions::new().append(true).create(true))?.write_all(bytes)
+        self.regular(path, OpenOptions::new().append(true).create(true))?.write_all(bytes)
     }
 
     fn truncate(&self, path: &Path, length: u64) -> io::Result<()> {
@@ -176,7 +189,7 @@ impl Disk for RealDisk {
             Arc::clone(&open.file)
         });
         drop(written);
-        let file = file.map_or_else(|| self.root.open(path).map(Arc::new), Ok)?;
+        let file = file.map_or_else(|| self.regular(path, OpenOptions::new().read(true)).map(Arc::new), Ok)?;
         file.sync_data().inspect_err(|_| self.forget(path))
     }
 
@@ -233,7 +246,7 @@ impl Disk for RealDisk {
     }
 
     fn is_locked(&self, path: &Path) -> io::Result<bool> {
-        let file = match self.root.open(path) {
+        let file = match self.regular(path, OpenOptions::new().read(true)) {
             Ok(file) => file.into_std(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(error),
@@ -251,7 +264,7 @@ impl Disk for RealDisk {
             Access::Read => options.read(true),
             Access::ReadWrite => options.read(true).write(true).create(true),
         };
-        self.root.open_with(path, &options).map(|file| Some(file.into_std()))
+        self.regular(path, &mut options).map(|file| Some(file.into_std()))
     }
 
     fn counters(&self) -> Counters {

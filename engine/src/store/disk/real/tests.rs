@@ -47,6 +47,26 @@ fn nothing_outside_the_root_is_touched() {
 }
 
 #[test]
+fn a_pipe_or_a_device_in_the_place_of_a_file_is_refused_and_not_waited_for() {
+    let (folder, disk) = disk();
+    let made = std::process::Command::new("mkfifo").arg(folder.path().join("pipe")).status().unwrap();
+    assert!(made.success());
+    std::fs::create_dir(folder.path().join("folder")).unwrap();
+    for path in [Path::new("pipe"), Path::new("folder")] {
+        assert!(disk.read(path).is_err(), "{path:?}");
+        assert!(disk.read_range(path, 0, 1).is_err(), "{path:?}");
+        assert!(disk.append(path, 0, b"x").is_err(), "{path:?}");
+        assert!(disk.append_volatile(path, b"x").is_err(), "{path:?}");
+        assert!(disk.write_at(path, 0, b"x").is_err(), "{path:?}");
+        assert!(disk.truncate(path, 0).is_err(), "{path:?}");
+        assert!(disk.sync(path).is_err(), "{path:?}");
+        assert!(disk.is_locked(path).is_err(), "{path:?}");
+        assert!(disk.shared_file(path, Access::Read).is_err(), "{path:?}");
+        assert!(disk.shared_file(path, Access::ReadWrite).is_err(), "{path:?}");
+    }
+}
+
+#[test]
 fn an_append_says_where_it_belongs() {
     let (_folder, disk) = disk();
     let path = Path::new("log");

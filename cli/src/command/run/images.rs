@@ -1,0 +1,33 @@
+//! `--image FILE`: files that the first message shows, read before anything is started.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use rye_engine::image::{ImageFault, MAX_BYTES, Picture};
+
+use crate::Failure;
+
+/// Reads them, each once; a file is what its bytes say, whatever it is called.
+pub fn read(files: &[PathBuf]) -> Result<Vec<Picture>, Failure> {
+    files.iter().map(|file| picture(file)).collect()
+}
+
+fn picture(file: &Path) -> Result<Picture, Failure> {
+    let shown = file.display();
+    let unreadable = |error: std::io::Error| Failure::usage(format!("the image `{shown}` cannot be read: {error}"));
+    // A pipe would be waited for, and a device has no end.
+    if !file.metadata().map_err(unreadable)?.is_file() {
+        return Err(Failure::usage(format!("the image `{shown}` is no regular file")));
+    }
+    let mut contents = Vec::new();
+    let opened = File::open(file).map_err(unreadable)?;
+    opened.take(MAX_BYTES + 1).read_to_end(&mut contents).map_err(unreadable)?;
+    Picture::read(contents).map_err(|fault| {
+        let failure = Failure::usage(format!("the image `{shown}` cannot be sent: {fault}"));
+        match fault {
+            ImageFault::TooLarge | ImageFault::Side { .. } => failure.help("make it smaller"),
+            ImageFault::Unknown | ImageFault::Broken { .. } => failure.help("PNG, JPEG, GIF and WebP are taken"),
+        }
+    })
+}

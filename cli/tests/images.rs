@@ -1,0 +1,120 @@
+//! `--image`: what a message shows, from the command line to the request, the record and what is made of it later.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use rye::Place;
+
+/// The beginning of a PNG of this size, which is all that anybody here reads.
+fn png(width: u32, height: u32) -> Vec<u8> {
+    let mut bytes = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR".to_vec();
+    bytes.extend(width.to_be_bytes());
+    bytes.extend(height.to_be_bytes());
+    bytes.extend([8, 6, 0, 0, 0]);
+    bytes
+}
+
+const RUN: [&str; 3] = ["run", "look", "--image"];
+
+fn place() -> Place {
+    let place = Place::new();
+    place.fine(&["init"]);
+    place.write(
+        ".ai/directives/look.md",
+        "# Look\n\n```xml\n<directive name=\"look\" version=\"1.0.0\">\n<metadata>\n<model provider=\"scripted\" tier=\"fast\"/>\n<nudge>never</nudge>\n</metadata>\n\
+         </directive>\n```\n\nWhat is it?\n",
+    );
+    place
+        .write("script.yaml", "steps:\n  - { text: A field., expect: { user: [\"[image/png \", \"What is it?\"] } }\n");
+    std::fs::write(place.project().join("a.png"), png(640, 480)).unwrap();
+    place
+}
+
+fn only_thread(place: &Place) -> String {
+    let (_, list) = place.json(&["threads", "list"]);
+    list["threads"][0]["thread_id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_image_is_sent_kept_by_reference_and_found_again() {
+    let place = place();
+    let ran = place.rye(&[&RUN[..], &["a.png", "--image", "a.png"]].concat());
+    assert_eq!((ran.code, ran.stdout.trim()), (Some(0), "A field."), "{}", ran.stderr);
+    let thread = only_thread(&place);
+    let record = place.read(&format!(".ai/state/threads/{thread}/transcript.jsonl"));
+    let lines: Vec<&str> = record.lines().filter(|line| line.contains("image/png")).collect();
+    // What was launched, and the message; neither holds the bytes, whose base64 begins like this.
+    assert_eq!(lines.len(), 2, "{record}");
+    assert!(!record.contains("iVBORw0KGgo"));
+    let opened: serde_json::Value = serde_json::from_str(lines[0]).unwrap();
+    let object = opened["images"][0]["sha256"].as_str().unwrap().to_owned();
+    assert_eq!((&opened["images"][0]["width"], &opened["images"][1]["sha256"]), (&640.into(), &object.clone().into()));
+    let stored = place.project().join(".ai/state/objects").join(&object);
+    assert_eq!(std::fs::read(&stored).unwrap(), png(640, 480));
+    // People see what it is, and the record stands against its plan and against itself.
+    assert!(place.fine(&["threads", "transcript", &thread]).contains("(image, image/png, 640 × 480, "));
+    place.fine(&["threads", "prove", &thread]);
+    place.fine(&["threads", "verify", &thread]);
+    // A recorded thread expects the same image.
+    place.fine(&["threads", "export", &thread, "--script", "-o", "again.json"]);
+    let again = |images: &[&str]| place.rye(&[&["run", "look", "--script", "again.json"], images].concat());
+    assert_eq!(again(&["--image", "a.png", "--image", "a.png"]).code, Some(0));
+    let other = again(&["--image", "a.png"]);
+    assert!(other.code == Some(1) && other.stderr.contains("user message 1 differs"), "{}", other.stderr);
+    // An image that is gone is told, before anything is sent with a hole in it.
+    std::fs::remove_file(&stored).unwrap();
+    assert_eq!(place.rye(&["threads", "verify", &thread]).code, Some(1));
+    let resumed = place.rye(&["run", "--resume", &thread, "--message", "And now?"]);
+    assert_eq!(resumed.code, Some(1));
+    assert!(resumed.stderr.contains("an image of the conversation"), "{}", resumed.stderr);
+}
+
+#[test]
+fn what_is_said_later_can_show_images_too() {
+    let place = place();
+    assert_eq!(place.rye(&[&RUN[..], &["a.png"]].concat()).code, Some(0));
+    let thread = only_thread(&place);
+    std::fs::write(place.project().join("b.png"), png(10, 10)).unwrap();
+    place.write("script.yaml", "steps:\n  - { text: A point., expect: { user: [\"[image/png \", \"And this?\"] } }\n");
+    let resumed = place.rye(&["run", "--resume", &thread, "--message", "And this?", "--image", "b.png"]);
+    assert_eq!((resumed.code, resumed.stdout.trim()), (Some(0), "A point."), "{}", resumed.stderr);
+    // The objects of both threads go with them.
+    let objects = || std::fs::read_dir(place.project().join(".ai/state/objects")).unwrap().count();
+    assert!(objects() > 2);
+    place.fine(&["threads", "prune", "--older-than", "0"]);
+    assert_eq!(objects(), 0);
+}
+
+#[test]
+fn what_cannot_be_sent_is_refused_before_anything_runs() {
+    let place = place();
+    place.write("note.png", "not an image at all");
+    std::fs::write(place.project().join("wide.png"), png(9_000, 1)).unwrap();
+    let huge = std::fs::File::create(place.project().join("huge.png")).unwrap();
+    huge.set_len(50 * 1024 * 1024).unwrap();
+    let fifo = std::process::Command::new("mkfifo").arg(place.project().join("pipe.png")).status().unwrap();
+    assert!(fifo.success());
+    for (file, told) in [
+        ("missing.png", "the image `missing.png` cannot be read"),
+        ("note.png", "the image `note.png` cannot be sent: it is no PNG, JPEG, GIF or WebP image"),
+        ("wide.png", "it has 9000 × 1 pixels"),
+        ("huge.png", "it is larger than 5 MiB"),
+        ("pipe.png", "the image `pipe.png` is no regular file"),
+        (".", "the image `.` is no regular file"),
+    ] {
+        let refused = place.rye(&[&RUN[..], &[file]].concat());
+        assert_eq!(refused.code, Some(2), "{file}: {}", refused.stderr);
+        assert!(refused.stderr.contains(told), "{file}: {}", refused.stderr);
+    }
+    place.write(
+        "../user/.ai/config/agent/providers/blind.yaml",
+        "id: blind\nwire: openai-chat\nbase_url: http://127.0.0.1:9/v1\ntiers: { fast: words }\nmodels:\n  - { id: words, context_window: 8000, \
+         max_output: 1000, images: false, prices: none }\n",
+    );
+    let blind = place.rye(&["run", "look", "--model", "blind/words", "--image", "a.png"]);
+    assert_eq!(blind.code, Some(1), "{}", blind.stderr);
+    assert!(blind.stderr.contains("the model `blind/words` takes no images"), "{}", blind.stderr);
+    assert_eq!(place.json(&["threads", "list"]).1["threads"], serde_json::json!([]));
+}

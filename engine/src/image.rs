@@ -1,0 +1,257 @@
+//! Images that a user's message holds (`engine.md` 3): what a file is by its own bytes, whether every wire takes it, and the
+//! reference that the transcript keeps. The bytes are an object of the store; only a request that is sent holds them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+
+use crate::message::{Block, Turn};
+use crate::provider::{CallError, FailedStage, Request};
+use crate::store::{ObjectId, Objects, StoreError};
+
+/// Bytes of one image: the least of what the providers take.
+pub const MAX_BYTES: u64 = 5 * 1024 * 1024;
+/// Bytes of all images of a message: with what base64 adds they fit into one request of every wire.
+pub const MAX_TOGETHER: u64 = 14 * 1024 * 1024;
+/// Images of one message.
+pub const MAX_COUNT: usize = 20;
+/// Pixels of a side.
+const MAX_SIDE: u32 = 8_000;
+/// Pixels that make a token, and the most that one image weighs: it is made smaller before it is looked at.
+const PIXELS_PER_TOKEN: u64 = 750;
+const MOST_TOKENS: u64 = 1_600;
+const LEAST_TOKENS: u64 = 85;
+
+/// An image of a message, by reference.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    pub media_type: String,
+    /// The object that holds its bytes.
+    pub sha256: String,
+    pub bytes: u64,
+    /// Pixels.
+    pub width: u32,
+    pub height: u32,
+    /// Base64, in a request that is about to be sent; empty anywhere else.
+    #[serde(skip)]
+    pub data: String,
+}
+
+/// An image with its bytes, looked at and found fit to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Picture {
+    image: Image,
+    contents: Vec<u8>,
+}
+
+/// Why bytes are no image that can be sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ImageFault {
+    #[error("it is no PNG, JPEG, GIF or WebP image")]
+    Unknown,
+    #[error("it begins like {media_type} and holds no size that can be read")]
+    Broken { media_type: &'static str },
+    #[error("it is larger than {} MiB", MAX_BYTES >> 20)]
+    TooLarge,
+    #[error("it has {width} × {height} pixels; a side may have 1 to {MAX_SIDE}")]
+    Side { width: u32, height: u32 },
+}
+
+/// Why a message with these images cannot be sent to a model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotAccepted {
+    #[error("the model `{model}` takes no images, as its provider file says")]
+    NoImages { model: String },
+    #[error("the wire `{wire}` of `{model}` takes no `{media_type}`")]
+    MediaType { model: String, wire: String, media_type: String },
+    #[error("a message holds at most {MAX_COUNT} images, and here are {count}")]
+    TooMany { count: usize },
+    #[error("the images of a message may have {} MiB together", MAX_TOGETHER >> 20)]
+    TooLarge,
+    #[error("the thread `{thread}` is not over, and what is said to it meanwhile is text alone")]
+    Unfinished { thread: String },
+}
+
+impl Picture {
+    /// Reads the beginning of an image; what it is called does not count.
+    ///
+    /// # Errors
+    /// It is none of the kinds that providers take, or larger than they take.
+    pub fn read(contents: Vec<u8>) -> Result<Self, ImageFault> {
+        let bytes = contents.len() as u64;
+        if bytes > MAX_BYTES {
+            return Err(ImageFault::TooLarge);
+        }
+        let media_type = media_type(&contents).ok_or(ImageFault::Unknown)?;
+        let (width, height) = size(media_type, &contents).ok_or(ImageFault::Broken { media_type })?;
+        if ![width, height].iter().all(|side| (1..=MAX_SIDE).contains(side)) {
+            return Err(ImageFault::Side { width, height });
+        }
+        let sha256 = ObjectId::of(&contents).to_string();
+        let image = Image { media_type: media_type.to_owned(), sha256, bytes, width, height, data: String::new() };
+        Ok(Self { image, contents })
+    }
+
+    pub fn image(&self) -> &Image {
+        &self.image
+    }
+}
+
+impl Image {
+    /// Tokens, about: providers count pixels.
+    pub fn tokens(&self) -> u64 {
+        let pixels = u64::from(self.width).saturating_mul(u64::from(self.height));
+        pixels.div_ceil(PIXELS_PER_TOKEN).clamp(LEAST_TOKENS, MOST_TOKENS)
+    }
+
+    /// For people, on one line.
+    pub fn told(&self) -> String {
+        format!("image, {}, {} × {}, {} bytes", self.media_type, self.width, self.height, self.bytes)
+    }
+}
+
+/// Whether a model takes these images in one message.
+///
+/// # Errors
+/// It does not: nothing has been sent.
+pub fn accept(model: &rye_compiler::plan::PlannedModel, images: &[Image]) -> Result<(), NotAccepted> {
+    let name = || format!("{}/{}", model.provider, model.id);
+    if images.is_empty() {
+        return Ok(());
+    }
+    if !model.images {
+        return Err(NotAccepted::NoImages { model: name() });
+    }
+    if images.len() > MAX_COUNT {
+        return Err(NotAccepted::TooMany { count: images.len() });
+    }
+    if images.iter().fold(0, |sum: u64, image| sum.saturating_add(image.bytes)) > MAX_TOGETHER {
+        return Err(NotAccepted::TooLarge);
+    }
+    // Gemini reads no GIF.
+    let refused = images.iter().find(|image| model.wire == "gemini" && image.media_type == "image/gif");
+    if let Some(image) = refused {
+        let (wire, media_type) = (model.wire.clone(), image.media_type.clone());
+        return Err(NotAccepted::MediaType { model: name(), wire, media_type });
+    }
+    model.fallback.as_deref().map_or(Ok(()), |model| accept(model, images))
+}
+
+/// Stores the bytes, durably: when it returns, an event may name them.
+///
+/// # Errors
+/// They cannot be written.
+pub fn keep(pictures: &[Picture], objects: &Objects) -> Result<Vec<Image>, StoreError> {
+    if !pictures.is_empty() {
+        let contents: Vec<&[u8]> = pictures.iter().map(|picture| picture.contents.as_slice()).collect();
+        objects.put_all(&contents)?;
+    }
+    Ok(pictures.iter().map(|picture| picture.image.clone()).collect())
+}
+
+/// Whether a request holds images whose bytes are not in it.
+pub fn has_references(request: &Request) -> bool {
+    let is_open = |block: &Block| matches!(block, Block::Image(image) if image.data.is_empty());
+    request.turns.iter().any(|turn| matches!(turn, Turn::User { content } if content.iter().any(is_open)))
+}
+
+/// Puts the bytes into a request that is about to be sent.
+///
+/// # Errors
+/// An object is gone or has changed: nothing is sent, and another attempt would not help.
+pub fn fill(request: &mut Request, objects: &Objects) -> Result<(), CallError> {
+    let fault = |why: String| CallError::new(FailedStage::Setup, format!("an image of the conversation: {why}"));
+    for turn in &mut request.turns {
+        let Turn::User { content } = turn else { continue };
+        for block in content {
+            if let Block::Image(image) = block {
+                let bytes = ObjectId::parse(&image.sha256).and_then(|id| objects.get(&id));
+                let bytes = bytes.map_err(|error| fault(error.to_string()))?;
+                // A hook can name any object; what is sent as an image is one.
+                if media_type(&bytes) != Some(image.media_type.as_str()) {
+                    return Err(fault(format!("the object `{}` is no {}", image.sha256, image.media_type)));
+                }
+                image.data = STANDARD.encode(bytes);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The kind of an image by its first bytes.
+fn media_type(contents: &[u8]) -> Option<&'static str> {
+    if contents.starts_with(b"\x89PNG\r\n\x1a\n") {
+        Some("image/png")
+    } else if contents.starts_with(b"\xff\xd8\xff") {
+        Some("image/jpeg")
+    } else if contents.starts_with(b"GIF87a") || contents.starts_with(b"GIF89a") {
+        Some("image/gif")
+    } else if contents.starts_with(b"RIFF") && contents.get(8..12) == Some(b"WEBP".as_slice()) {
+        Some("image/webp")
+    } else {
+        None
+    }
+}
+
+/// Width and height in pixels, as the header says.
+fn size(media_type: &str, contents: &[u8]) -> Option<(u32, u32)> {
+    match media_type {
+        "image/png" => (contents.get(12..16)? == b"IHDR")
+            .then_some(())
+            .and_then(|()| Some((big(contents, 16, 4)?, big(contents, 20, 4)?))),
+        "image/gif" => Some((little(contents, 6, 2)?, little(contents, 8, 2)?)),
+        "image/webp" => webp(contents),
+        _ => jpeg(contents),
+    }
+}
+
+fn webp(contents: &[u8]) -> Option<(u32, u32)> {
+    match contents.get(12..16)? {
+        b"VP8X" => Some((little(contents, 24, 3)? + 1, little(contents, 27, 3)? + 1)),
+        b"VP8L" => {
+            let bits = little(contents, 21, 4)?;
+            (contents.get(20) == Some(&0x2f)).then_some(((bits & 0x3fff) + 1, ((bits >> 14) & 0x3fff) + 1))
+        }
+        b"VP8 " => (contents.get(23..26)? == [0x9d, 0x01, 0x2a])
+            .then_some(())
+            .and_then(|()| Some((little(contents, 26, 2)? & 0x3fff, little(contents, 28, 2)? & 0x3fff))),
+        _ => None,
+    }
+}
+
+/// Walks the segments up to the one that begins the picture.
+fn jpeg(contents: &[u8]) -> Option<(u32, u32)> {
+    let mut at = 2_usize;
+    loop {
+        if contents.get(at)? != &0xff {
+            return None;
+        }
+        let marker = *contents.get(at + 1)?;
+        match marker {
+            // Fill bytes stand before a marker.
+            0xff => at += 1,
+            0x01 | 0xd0..=0xd8 => at += 2,
+            0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf => {
+                return Some((big(contents, at + 7, 2)?, big(contents, at + 5, 2)?));
+            }
+            _ => {
+                let length = usize::try_from(big(contents, at + 2, 2)?).ok()?;
+                at = at.checked_add(2)?.checked_add(length.max(2))?;
+            }
+        }
+    }
+}
+
+fn big(contents: &[u8], at: usize, bytes: usize) -> Option<u32> {
+    let part = contents.get(at..at.checked_add(bytes)?)?;
+    Some(part.iter().fold(0_u32, |number, byte| number.wrapping_shl(8) | u32::from(*byte)))
+}
+
+fn little(contents: &[u8], at: usize, bytes: usize) -> Option<u32> {
+    let part = contents.get(at..at.checked_add(bytes)?)?;
+    Some(part.iter().rev().fold(0_u32, |number, byte| number.wrapping_shl(8) | u32::from(*byte)))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+pub(crate) mod tests;

@@ -1,0 +1,150 @@
+//! What bytes are an image, and what becomes of one on its way.
+
+use rye_compiler::plan::PlannedModel;
+
+use super::*;
+use crate::machine::fixture::plan;
+use crate::provider::fixture::small;
+use crate::provider::{ProviderSettings, Wire, published};
+use crate::store::RealDisk;
+
+/// The beginning of a PNG of this size.
+pub fn png(width: u32, height: u32) -> Vec<u8> {
+    let mut bytes = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR".to_vec();
+    bytes.extend(width.to_be_bytes());
+    bytes.extend(height.to_be_bytes());
+    bytes.extend([8, 6, 0, 0, 0]);
+    bytes
+}
+
+fn jpeg(width: u16, height: u16) -> Vec<u8> {
+    // A comment, a fill byte, then the frame.
+    let mut bytes = vec![0xff, 0xd8, 0xff, 0xfe, 0, 4, b'h', b'i', 0xff, 0xff, 0xc2, 0, 11, 8];
+    bytes.extend(height.to_be_bytes());
+    bytes.extend(width.to_be_bytes());
+    bytes.extend([1, 1, 0x11, 0]);
+    bytes
+}
+
+fn gif(width: u16, height: u16) -> Vec<u8> {
+    let mut bytes = b"GIF89a".to_vec();
+    bytes.extend(width.to_le_bytes());
+    bytes.extend(height.to_le_bytes());
+    bytes
+}
+
+fn webp(kind: &str, rest: &[u8]) -> Vec<u8> {
+    let mut bytes = b"RIFF\x00\x00\x00\x00WEBP".to_vec();
+    bytes.extend(kind.as_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend(rest);
+    bytes
+}
+
+fn looked(contents: Vec<u8>) -> (String, u32, u32) {
+    let image = Picture::read(contents).unwrap().image;
+    (image.media_type, image.width, image.height)
+}
+
+#[test]
+fn an_image_is_what_its_bytes_say() {
+    let extended = webp("VP8X", &[0, 0, 0, 0, 0x7f, 2, 0, 0xdf, 1, 0]);
+    let lossless = webp("VP8L", &[0x2f, 0x7f, 0xc2, 0x77, 0]);
+    let lossy = webp("VP8 ", &[0, 0, 0, 0x9d, 0x01, 0x2a, 0x80, 2, 0xe0, 1]);
+    let webp = "image/webp".to_owned();
+    assert_eq!(looked(png(640, 480)), ("image/png".to_owned(), 640, 480));
+    assert_eq!(looked(jpeg(640, 480)), ("image/jpeg".to_owned(), 640, 480));
+    assert_eq!(looked(gif(640, 480)), ("image/gif".to_owned(), 640, 480));
+    assert_eq!(looked(extended), (webp.clone(), 640, 480));
+    assert_eq!(looked(lossless), (webp.clone(), 640, 480));
+    assert_eq!(looked(lossy), (webp, 640, 480));
+}
+
+#[test]
+fn what_is_none_is_refused_and_never_read_past_its_end() {
+    assert_eq!(Picture::read(Vec::new()), Err(ImageFault::Unknown));
+    assert_eq!(Picture::read(b"<svg xmlns='http://www.w3.org/2000/svg'/>".to_vec()), Err(ImageFault::Unknown));
+    assert_eq!(Picture::read(b"%PDF-1.7".to_vec()), Err(ImageFault::Unknown));
+    let huge = usize::try_from(MAX_BYTES).unwrap() + 1;
+    assert_eq!(Picture::read(vec![0; huge]), Err(ImageFault::TooLarge));
+    assert_eq!(Picture::read(png(0, 5)), Err(ImageFault::Side { width: 0, height: 5 }));
+    assert_eq!(Picture::read(png(5, 8_001)), Err(ImageFault::Side { width: 5, height: 8_001 }));
+    // Cut off at every byte: either too short to tell, or told right.
+    for whole in [png(6, 4), jpeg(6, 4), gif(6, 4), webp("VP8X", &[0, 0, 0, 0, 5, 0, 0, 3, 0, 0])] {
+        let told = Picture::read(whole.clone()).unwrap();
+        for end in 0..whole.len() {
+            let cut = Picture::read(whole.get(..end).unwrap().to_vec());
+            assert!(
+                cut.is_err_and(|fault| matches!(fault, ImageFault::Unknown | ImageFault::Broken { .. }))
+                    || end >= whole.len() - 5,
+                "{end} of {}",
+                told.image().media_type
+            );
+        }
+    }
+    // Segments that lead nowhere end.
+    assert!(Picture::read([&[0xff, 0xd8][..], &[0xff; 4_096]].concat()).is_err());
+    assert!(Picture::read([&[0xff, 0xd8][..], &[0xff, 0xe0, 0, 0].repeat(1_000)].concat()).is_err());
+}
+
+fn model(change: impl Fn(&mut PlannedModel)) -> PlannedModel {
+    let mut model = plan().model;
+    change(&mut model);
+    model
+}
+
+#[test]
+fn a_model_says_what_it_takes() {
+    let image = |bytes: Vec<u8>| Picture::read(bytes).unwrap().image;
+    let (still, moving) = (image(png(6, 4)), image(gif(6, 4)));
+    let blind = |model: &mut PlannedModel| model.images = false;
+    assert_eq!(accept(&model(blind), &[]), Ok(()));
+    assert!(matches!(accept(&model(blind), std::slice::from_ref(&still)), Err(NotAccepted::NoImages { .. })));
+    let gemini = model(|model| model.wire = "gemini".to_owned());
+    assert_eq!(accept(&gemini, std::slice::from_ref(&still)), Ok(()));
+    assert!(matches!(accept(&gemini, std::slice::from_ref(&moving)), Err(NotAccepted::MediaType { .. })));
+    let any = model(|_| {});
+    assert_eq!(accept(&any, &vec![still.clone(); MAX_COUNT]), Ok(()));
+    assert_eq!(accept(&any, &vec![still.clone(); MAX_COUNT + 1]), Err(NotAccepted::TooMany { count: MAX_COUNT + 1 }));
+    let large = Image { bytes: MAX_BYTES, ..still.clone() };
+    assert_eq!(accept(&any, &vec![large; 3]), Err(NotAccepted::TooLarge));
+    // Who takes over has to take them too.
+    let backed = model(|one| one.fallback = Some(Box::new(model(blind))));
+    assert!(matches!(accept(&backed, &[still]), Err(NotAccepted::NoImages { .. })));
+}
+
+#[test]
+fn an_image_weighs_what_its_pixels_do() {
+    let tokens = |width, height| Picture::read(png(width, height)).unwrap().image.tokens();
+    assert_eq!((tokens(1, 1), tokens(750, 200), tokens(8_000, 8_000)), (85, 200, 1_600));
+}
+
+#[test]
+fn bytes_are_in_no_event_and_in_what_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(folder.path().join(".ai/state/objects")).unwrap();
+    let objects = Objects::new(std::sync::Arc::new(RealDisk::open(folder.path()).unwrap()));
+    let picture = Picture::read(png(6, 4)).unwrap();
+    let kept = keep(&[picture.clone(), picture], &objects).unwrap();
+    let message = crate::message::Message::showing(&kept, "What is it?");
+    let text = serde_json::to_string(&message).unwrap();
+    assert!(text.contains("\"type\":\"image\",\"media_type\":\"image/png\",\"sha256\":") && !text.contains("data"));
+    assert_eq!(serde_json::from_str::<crate::message::Message>(&text).unwrap(), message);
+    let mut request = Request { turns: message.convert().into_iter().collect(), ..small() };
+    assert!(has_references(&request));
+    fill(&mut request, &objects).unwrap();
+    assert!(!has_references(&request));
+    for wire in [Wire::Anthropic, Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Gemini] {
+        let body = crate::provider::body(&ProviderSettings::bare("test", wire), &request).unwrap();
+        published::judge(wire, &body).unwrap_or_else(|why| panic!("{}: {why}", wire.name()));
+        assert_eq!(body.to_string().matches(&STANDARD.encode(png(6, 4))).count(), 2, "{}", wire.name());
+    }
+    // What a hook calls an image is looked at; one that is gone is told.
+    let secret = objects.put(b"a result of another thread").unwrap();
+    for (sha256, why) in [(secret.as_str(), "is no image/png"), (&*"0".repeat(64), "read"), ("../x", "no object id")] {
+        let image = Image { sha256: sha256.to_owned(), ..kept.first().unwrap().clone() };
+        let mut request = Request { turns: vec![Turn::User { content: vec![Block::Image(image)] }], ..small() };
+        let error = fill(&mut request, &objects).unwrap_err();
+        assert!(error.message.contains(why), "{error}");
+    }
+}

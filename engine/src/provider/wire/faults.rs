@@ -1,0 +1,166 @@
+//! Streams and what can go wrong with them, wire by wire: each cell of the table is one function over one of our own
+//! streams. What a stream means is in the tests of its wire.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use crate::provider::fixture::{broken_bytes, no_front_part_is_a_reply, replay, replay_all};
+use crate::provider::wire::Decode;
+use crate::provider::{CallError, FailedStage, Reply, anthropic, gemini, openai_chat, openai_responses};
+
+macro_rules! stream {
+    ($name:literal) => {
+        include_str!(concat!("../../../fixtures/streams/", $name, ".sse"))
+    };
+}
+
+/// What a wire sends: streams that come to a reply, one that fails inside, its events that only begin something, and the
+/// one without which nothing has ended.
+struct Streams {
+    wire: &'static str,
+    whole: &'static [&'static str],
+    failing: &'static str,
+    starts: &'static [&'static str],
+    end: &'static str,
+}
+
+const ANTHROPIC: Streams = Streams {
+    wire: "anthropic",
+    whole: &[stream!("anthropic-text"), stream!("anthropic-tools"), stream!("anthropic-thinking")],
+    failing: stream!("anthropic-error"),
+    starts: &["message_start\"", "content_block_start\"", "\"ping\""],
+    end: "message_stop\"",
+};
+const CHAT: Streams = Streams {
+    wire: "openai-chat",
+    whole: &[stream!("openai-text"), stream!("openai-tools")],
+    failing: stream!("openai-error"),
+    starts: &["\"role\":\"assistant\",\"content\":\"\""],
+    end: "[DONE]",
+};
+const RESPONSES: Streams = Streams {
+    wire: "openai-responses",
+    whole: &[stream!("responses-text"), stream!("responses-tools"), stream!("responses-thinking")],
+    failing: stream!("responses-error"),
+    starts: &["response.created\"", "response.in_progress\"", "output_item.added\"", "content_part.added\""],
+    end: "response.completed\"",
+};
+/// It has no events that only begin something: each holds a part of the answer.
+const GEMINI: Streams = Streams {
+    wire: "gemini",
+    whole: &[stream!("gemini-text"), stream!("gemini-tools"), stream!("gemini-thinking")],
+    failing: stream!("gemini-error"),
+    starts: &[],
+    end: "finishReason",
+};
+
+fn outcome<D: Decode + Default>(stream: &str) -> Result<Reply, CallError> {
+    replay(&[stream.as_bytes()], D::default()).1
+}
+
+/// The events with the blank lines behind them.
+fn events(stream: &str) -> Vec<&str> {
+    stream.split_inclusive("\n\n").collect()
+}
+
+/// Cut at every byte; CR, LF and CRLF; comments, ids, keep-alives and empty lines between and inside events; a byte order
+/// mark; byte by byte and in pairs.
+fn pieces<D: Decode + Default>(streams: &Streams) {
+    for stream in streams.whole {
+        assert!(replay_all::<D>(stream).1.is_ok(), "{}", streams.wire);
+    }
+    assert_eq!(replay_all::<D>(streams.failing).1.unwrap_err().stage, FailedStage::StreamError, "{}", streams.wire);
+}
+
+/// Every byte that is no ASCII broken, and every byte at all: whatever comes of it, nothing panics and nothing hangs.
+fn broken_utf8<D: Decode + Default>(streams: &Streams) {
+    broken_bytes::<D>(streams.whole[0]);
+    for stream in streams.whole.iter().chain([&streams.failing]) {
+        for at in 0..stream.len() {
+            let mut bytes = stream.as_bytes().to_vec();
+            bytes[at] = 0xFF;
+            // A reply or an error, either is fine: a byte of the text is a mark in it, one of the JSON is no JSON.
+            drop(replay(&[&bytes], D::default()));
+        }
+    }
+}
+
+/// What begins something, sent once more: behind itself, and again before the end.
+fn duplicate_starts<D: Decode + Default>(streams: &Streams) {
+    for start in streams.starts {
+        let mut seen = 0;
+        for stream in streams.whole {
+            let (whole, events) = (outcome::<D>(stream).unwrap(), events(stream));
+            for at in (0..events.len()).filter(|at| events[*at].contains(start)) {
+                let mut twice = events.clone();
+                twice.insert(at, events[at]);
+                assert_eq!(outcome::<D>(&twice.concat()).as_ref(), Ok(&whole), "{} {start}", streams.wire);
+                seen += 1;
+            }
+        }
+        assert!(seen > 0, "{} has no {start}", streams.wire);
+    }
+}
+
+/// No front part of a stream is a reply, and neither is one without its end; one that says it twice is the same.
+fn missing_ends<D: Decode + Default>(streams: &Streams) {
+    for stream in streams.whole {
+        no_front_part_is_a_reply::<D>(stream);
+        let endless: String = events(stream).into_iter().filter(|event| !event.contains(streams.end)).collect();
+        let error = outcome::<D>(&endless).unwrap_err();
+        assert_eq!(error.stage, FailedStage::Truncated, "{}", streams.wire);
+        let ended = format!("{}\n\n{}", stream.trim_end(), events(stream.trim_end()).last().unwrap());
+        assert_eq!(outcome::<D>(&ended), outcome::<D>(stream), "{}", streams.wire);
+    }
+}
+
+/// Events of kinds that nobody has heard of, between any two.
+fn unknown_events<D: Decode + Default>(streams: &Streams) {
+    let unknown = "event: brand_new\ndata: {\"type\":\"brand_new\",\"x\":{\"deep\":[1,null]}}\n\n";
+    for stream in streams.whole {
+        let mixed: String = events(stream).into_iter().flat_map(|event| [unknown, event]).collect();
+        assert_eq!(outcome::<D>(&mixed), outcome::<D>(stream), "{}", streams.wire);
+    }
+}
+
+macro_rules! wires {
+    ($($fault:ident: $anthropic:ident $chat:ident $responses:ident $gemini:ident;)*) => {$(
+        #[test]
+        fn $anthropic() {
+            $fault::<anthropic::Decoder>(&ANTHROPIC);
+        }
+        #[test]
+        fn $chat() {
+            $fault::<openai_chat::Decoder>(&CHAT);
+        }
+        #[test]
+        fn $responses() {
+            $fault::<openai_responses::Decoder>(&RESPONSES);
+        }
+        #[test]
+        fn $gemini() {
+            $fault::<gemini::Decoder>(&GEMINI);
+        }
+    )*};
+}
+
+#[test]
+fn anthropic_that_starts_twice() {
+    duplicate_starts::<anthropic::Decoder>(&ANTHROPIC);
+}
+
+#[test]
+fn chat_that_starts_twice() {
+    duplicate_starts::<openai_chat::Decoder>(&CHAT);
+}
+
+#[test]
+fn responses_that_start_twice() {
+    duplicate_starts::<openai_responses::Decoder>(&RESPONSES);
+}
+
+wires! {
+    pieces: anthropic_in_pieces chat_in_pieces responses_in_pieces gemini_in_pieces;
+    broken_utf8: anthropic_with_broken_utf8 chat_with_broken_utf8 responses_with_broken_utf8 gemini_with_broken_utf8;
+    missing_ends: anthropic_without_its_end chat_without_its_end responses_without_their_end gemini_without_its_end;
+    unknown_events: anthropic_with_unknown_events chat_with_unknown_events responses_with_unknown_events gemini_with_unknown_events;
+}

@@ -1,0 +1,48 @@
+//! Whether a plan that was read back may still do what it says. A record lies in the project, and a project can be
+//! anybody's: what a plan of it would execute by itself has to be what the files say now, whose trust is known. Where its
+//! model is asked is never taken from it at all (`engine::Connections`).
+
+use rye_compiler::compile::{Request, compile};
+use rye_compiler::hook::PlannedHook;
+use rye_compiler::plan::Plan;
+use rye_compiler::trust::starts;
+
+use crate::driver::DriveError;
+use crate::engine::Inner;
+
+impl Inner {
+    /// Whether every hook of a stored plan that starts something, or grants anything, stands in the files as it does in the
+    /// plan. Compiles the directive again where there are such hooks. Blocks.
+    ///
+    /// # Errors
+    /// [`DriveError::Changed`] with those that do not.
+    pub(super) fn vouch(&self, plan: &Plan) -> Result<(), DriveError> {
+        let acts = |hook: &&PlannedHook| {
+            hook.is_live() && (starts(&hook.action, &hook.grants).is_some() || !hook.grants.is_empty())
+        };
+        let acting: Vec<&PlannedHook> = plan.hooks.iter().filter(acts).collect();
+        if acting.is_empty() {
+            return Ok(());
+        }
+        let world = (self.world)().map_err(DriveError::Plan)?;
+        let request = Request::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
+        let now = compile(&*world, &request).value;
+        let hooks = now.as_ref().map(|now| now.plan.hooks.as_slice()).unwrap_or_default();
+        let unknown = acting.into_iter().filter(|hook| !hooks.iter().any(|now| is_same(hook, now)));
+        let list: Vec<String> = unknown
+            .map(|hook| format!("hook `{}` {}", hook.id, starts(&hook.action, &hook.grants).unwrap_or_default()))
+            .collect();
+        if list.is_empty() { Ok(()) } else { Err(DriveError::Changed { directive: plan.directive.to_string(), list }) }
+    }
+}
+
+/// What may be said of it before a run can differ, for the facts do.
+fn is_same(then: &PlannedHook, now: &PlannedHook) -> bool {
+    then.id == now.id
+        && then.event == now.event
+        && then.source == now.source
+        && then.space == now.space
+        && then.condition == now.condition
+        && then.action == now.action
+        && then.grants == now.grants
+}
