@@ -84,6 +84,8 @@ pub struct Compilation {
     pub asked: Vec<AskedGrant>,
     /// What becomes of such a call where nobody can be asked; whoever shows the plan reads it from the settings.
     pub unattended: Unattended,
+    /// Programs are started in bubblewrap; read like the one before.
+    pub bubblewrap: bool,
     /// Tokens of what is absent, where [`crate::plan::absent::weigh`] has looked them up.
     pub weights: BTreeMap<(Why, String), u64>,
     /// Files that were parsed: only what the directive reaches.
@@ -162,6 +164,7 @@ pub fn compile_showing(world: &dyn World, request: &Request, shown: &mut Sources
         walls,
         asked,
         unattended: Unattended::default(),
+        bubblewrap: false,
         weights: BTreeMap::new(),
         parsed_files,
     };

@@ -1,6 +1,8 @@
 //! What stands between each tool of a plan and the machine (`language.md` 9): which kind of wall, and what the grants open
 //! in it. How high a wall is on some machine is the engine's to say.
 
+use rye_grammar::ItemId;
+use rye_grammar::data::Node;
 use serde::Serialize;
 
 use crate::item::Items;
@@ -8,6 +10,7 @@ use crate::plan::{Grant, PaletteTool, Plan};
 use crate::primary::{ItemType, Primary, capability};
 use crate::semantics::capability::CapabilitySet;
 use crate::tool_spec::{ServerWall, ToolKind};
+use crate::world::World;
 
 /// Tools that are compiled in and touch files through handles of the project's folder.
 const FILE_TOOLS: [&str; 7] = ["read", "write", "edit", "ls", "glob", "grep", "knowledge_write"];
@@ -71,6 +74,14 @@ impl WallKind {
             Self::None => "none",
         }
     }
+}
+
+/// Whether the settings of any space ask for bubblewrap around programs (`sandbox` of `agent/agent`): more of a wall is no
+/// space's to take away.
+pub fn wants_bubblewrap(world: &dyn World) -> bool {
+    let items = Items::new(world);
+    let nodes = ItemId::parse("agent/agent").map(|id| items.config_of_each(&id)).unwrap_or_default();
+    nodes.iter().any(|(_, node)| node.get("sandbox").and_then(Node::as_str) == Some("bubblewrap"))
 }
 
 /// The walls of a palette, in its order.

@@ -20,6 +20,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::keys::keys;
+use super::run::sandbox::{Bubblewrap, bubblewrap};
 use super::trust::everything;
 use crate::Failure;
 use crate::args::{Format, Global};
@@ -88,7 +89,7 @@ pub fn run(global: &Global, report: &Report) -> Result<Exit, Failure> {
         }
         Err(failure) => found.wrong("project", failure.message, failure.help.as_deref()),
     }
-    found.sandbox(offers);
+    found.sandbox(offers, &spaces);
     found.store(&spaces);
     let wrong = found.0.iter().any(|finding| finding.state == State::Wrong);
     show(found.0, walls, report)?;
@@ -245,9 +246,19 @@ impl Findings {
         }
     }
 
-    fn sandbox(&mut self, offers: Offers) {
+    fn sandbox(&mut self, offers: Offers, spaces: &Spaces) {
         let sockets = if offers.sockets { "sockets refused unless granted" } else { "sockets not refused" };
-        let text = format!("Landlock {}, {sockets}", offers.landlock);
+        let around = match bubblewrap(spaces) {
+            Ok(Bubblewrap::At(program)) => format!(", within bubblewrap ({})", program.display()),
+            Ok(Bubblewrap::Missing) => {
+                let fix = "install bubblewrap, or take the setting out of `agent/agent.yaml`";
+                let text = "`sandbox: bubblewrap` is set, and there is no `bwrap` on the path: nothing is run";
+                return self.wrong("sandbox", text.to_owned(), Some(fix));
+            }
+            // What is wrong with the settings is told with the project.
+            Ok(Bubblewrap::Unasked) | Err(_) => String::new(),
+        };
+        let text = format!("Landlock {}, {sockets}{around}", offers.landlock);
         let gaps = offers.gaps();
         if gaps.is_empty() {
             return self.fine("sandbox", text);

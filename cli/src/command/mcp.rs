@@ -13,6 +13,7 @@ use rye_engine::tool::mcp::{Connection, Server, config, listing};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::run::sandbox;
 use super::trust;
 use crate::Failure;
 use crate::args::{Format, Global};
@@ -82,6 +83,7 @@ pub fn run(args: &McpArgs, global: &Global, report: &Report) -> Result<Exit, Fai
             let wanted = chosen(&configured()?, servers)?;
             let starts: Vec<Executes> = wanted.iter().filter_map(Server::executes).collect();
             trust::ensure(&starts, &world, &spaces, report)?;
+            sandbox::prepare(&spaces)?;
             refresh(&spaces.project, &wanted, *dry_run, report)
         }
         Command::Serve(serve) => serve::run(serve, &spaces, report),

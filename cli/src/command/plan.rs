@@ -11,6 +11,7 @@ use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::plan::absent::weigh;
 use rye_compiler::plan::render;
 use rye_compiler::plan::render::drawing::Drawing;
+use rye_compiler::wall::wants_bubblewrap;
 use rye_grammar::Sources;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -72,6 +73,7 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Report) -> Result<Exit, Fa
         return Ok(if signature { Exit::Refused } else { Exit::Failed });
     };
     weigh(&world, &mut compilation);
+    compilation.bubblewrap = wants_bubblewrap(&world);
     compilation.unattended = Unattended::of_settings(&world, spaces.own);
     match (args.graph, global.format) {
         (Some(_), Asked::Json) => report.json(&render::json::graph(&compilation))?,

@@ -8,6 +8,7 @@ mod images;
 mod json;
 mod people;
 mod planned;
+pub mod sandbox;
 mod screen;
 mod script;
 pub mod start;

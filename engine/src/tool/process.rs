@@ -25,6 +25,8 @@ pub use attend::{Attended, Held, Log, Server, attend};
 pub use bounded::{Bounded, Kept};
 use group::Group;
 pub use supervise::supervise_if_asked;
+#[cfg(target_os = "linux")]
+pub use wall::outer::use_bubblewrap;
 pub use wall::{Offers, Wall, offers};
 
 /// How long a group has between being asked to end and being ended.

@@ -17,7 +17,7 @@ pub const WALLED: &str = "__walled";
 /// Programs of the system alone: those of a home folder are not in the home that is made here.
 pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-pub const TESTS: [(&str, fn()); 13] = [
+pub const TESTS: [(&str, fn()); 14] = [
     ("wall: nothing outside the project is read", nothing_outside_is_read),
     ("wall: nothing is written ungranted", nothing_is_written_ungranted),
     ("wall: what is granted is written and no more", what_is_granted_is_written),
@@ -31,12 +31,16 @@ pub const TESTS: [(&str, fn()); 13] = [
     ("wall: usual programs run", usual_programs_run),
     ("wall: a fork bomb ends", a_fork_bomb_ends),
     ("wall: a crowd of others ends nobody", a_crowd_of_others_ends_nobody),
+    ("wall: in bubblewrap modes and times stay, and what is granted is there", in_bubblewrap_modes_stay),
 ];
 
 /// What the process that was started with [`WALLED`] does.
 pub fn walled(project: &str, write: &str, net: &str, command: &str) {
     let write = write.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect();
     let net: Vec<String> = net.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect();
+    if let Some(bubblewrap) = std::env::var_os(BUBBLEWRAP) {
+        rye_engine::tool::process::use_bubblewrap(Path::new(&bubblewrap));
+    }
     let program = Program {
         program: "bash".into(),
         arguments: vec!["-c".into(), command.into()],
@@ -127,6 +131,43 @@ pub fn is_offered(landlock: u8, sockets: bool) -> bool {
         eprintln!("skipped: it needs Landlock {landlock} and sockets refused = {sockets}; this machine has {offers:?}");
     }
     enough
+}
+
+/// Names bubblewrap's binary to the process that is started with [`WALLED`].
+const BUBBLEWRAP: &str = "TEST_BUBBLEWRAP";
+
+fn in_bubblewrap_modes_stay() {
+    let works =
+        Command::new("bwrap").args(["--ro-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "true"]).output();
+    if !is_offered(1, true) || !works.is_ok_and(|done| done.status.success()) {
+        eprintln!("skipped: bubblewrap is not installed, or may not make namespaces here");
+        return;
+    }
+    let machine = Machine::new();
+    let project = machine.at("project");
+    let run = |command: &str| {
+        let own = std::env::current_exe().unwrap();
+        let mut started = Command::new(own);
+        started.args([WALLED, project.to_str().unwrap(), "out,src", "", command]);
+        started.env("HOME", machine.at("home")).env("PATH", PATH).env(BUBBLEWRAP, "bwrap").stdin(Stdio::null());
+        let done = started.output().unwrap();
+        format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr))
+    };
+    let mode =
+        |path: &str| std::os::unix::fs::PermissionsExt::mode(&fs::metadata(machine.at(path)).unwrap().permissions());
+    let before = [mode("home/.ssh/id_ed25519"), mode("project/.ai/directives/a.md")];
+    let said = run(
+        "chmod 777 ~/.ssh/id_ed25519 .ai/directives/a.md; touch -d 2001-01-01 .env; cat ~/.ssh/id_ed25519; echo made > out/new; \
+        echo more >> src/main.txt; echo x > \"$TMPDIR/t\" && cat \"$TMPDIR/t\"; touch top2; ls -d /proc/[0-9]* | wc -l",
+    );
+    assert_eq!([mode("home/.ssh/id_ed25519"), mode("project/.ai/directives/a.md")], before, "{said}");
+    assert!(!said.contains("the secret key") && said.contains("Read-only file system"), "{said}");
+    assert_eq!(fs::read_to_string(machine.at("project/out/new")).unwrap_or_default(), "made\n", "{said}");
+    assert_eq!(fs::read_to_string(machine.at("project/src/main.txt")).unwrap(), "sourcemore\n", "{said}");
+    assert!(!machine.at("project/top2").exists());
+    // Of all processes it sees its own.
+    let seen: usize = said.lines().last().unwrap_or_default().trim().parse().unwrap_or(usize::MAX);
+    assert!(said.contains("\nx\n") && seen < 10, "{said}");
 }
 
 fn nothing_outside_is_read() {

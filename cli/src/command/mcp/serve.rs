@@ -18,6 +18,7 @@ use crate::args::Format;
 use crate::call::CallArgs;
 use crate::command::run::ask;
 use crate::command::run::compiled;
+use crate::command::run::sandbox;
 use crate::exit::Exit;
 use crate::report::{Report, printable};
 use crate::space::Spaces;
@@ -48,6 +49,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Report) -> Result<Exit, F
         Ok(compilation) => compilation,
         Err(exit) => return Ok(exit),
     };
+    sandbox::prepare(spaces)?;
     let mut options = EngineOptions::standard(&spaces.project, spaces.user.as_deref(), rye_stdlib::files())?;
     let (face, callers, mut below) = session(&compilation.plan, options.providers);
     options.providers = Arc::new(callers);

@@ -17,7 +17,7 @@ use rye_engine::thread_id::ThreadId;
 
 use super::ask::{self, Grant};
 use super::screen::Screen;
-use super::{detach, script, watch};
+use super::{detach, sandbox, script, watch};
 use crate::Failure;
 use crate::args::Format;
 use crate::exit::Exit;
@@ -87,6 +87,7 @@ pub struct How<'a> {
 
 /// Runs it to its end, and everything that it starts.
 pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+    sandbox::prepare(spaces)?;
     let mut options =
         EngineOptions::trusting(&spaces.project, spaces.user.as_deref(), rye_stdlib::files(), spaces.trust())?;
     if spaces.own {

@@ -59,6 +59,9 @@ pub struct PlanReport {
     /// What becomes of such a call where nobody can be asked.
     #[serde(default)]
     pub unattended: Unattended,
+    /// Programs of tools are started in bubblewrap.
+    #[serde(default)]
+    pub bubblewrap: bool,
     pub limits: BTreeMap<String, LimitReport>,
     pub model: ModelReport,
     pub graph: GraphReport,
@@ -327,6 +330,7 @@ pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport 
         capabilities: capabilities(compilation),
         asked: compilation.asked.clone(),
         unattended: compilation.unattended,
+        bubblewrap: compilation.bubblewrap,
         limits: limits(compilation),
         model: model(compilation, &plan.model),
         graph: graph(compilation),

@@ -240,7 +240,8 @@ fn walls(out: &mut String, compilation: &Compilation) {
     let touching = compilation.walls.iter().filter(|wall| wall.kind != crate::wall::WallKind::Engine);
     let rows: Vec<Vec<String>> = touching.map(|wall| vec![wall.name.clone(), wall.to_string()]).collect();
     if !rows.is_empty() {
-        heading(out, "Walls", "`rye doctor` says how high they are on this machine");
+        let aside = if compilation.bubblewrap { "processes in bubblewrap; " } else { "" };
+        heading(out, "Walls", &format!("{aside}`rye doctor` says how high they are on this machine"));
         table(out, &[Align::Left, Align::Left], &rows);
     }
 }

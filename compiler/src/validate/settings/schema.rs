@@ -158,6 +158,11 @@ pub const FILES: &[File] = &[
                 )]),
                 "a person's word",
             ),
+            key(
+                "sandbox",
+                Shape::OneOf(&["landlock", "bubblewrap"]),
+                "`bubblewrap`: the wall of a program is raised inside it; any space can ask for it",
+            ),
         ]),
     },
     File { id: "agent/assertions", about: "Properties that `rye assert` proves.", shape: Shape::Elsewhere },

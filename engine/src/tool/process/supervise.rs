@@ -118,8 +118,16 @@ fn helper(talk: Talk, wall: Option<OsString>, program: Option<OsString>, argumen
     let (Some(wall), Some(mut program)) = (wall, program) else { return ExitCode::from(NOT_STARTED) };
     let mut arguments = arguments.to_vec();
     if !wall.is_empty() {
-        let confine = [CONFINE.into(), wall, std::mem::replace(&mut program, own_binary())];
-        arguments.splice(..0, confine);
+        let within = match bubblewrapped(&wall) {
+            Ok(within) => within,
+            Err(error) => {
+                say(&format!("`{}` is not started, for bubblewrap cannot be raised: {error}\n", program.display()));
+                return ExitCode::from(NO_WALL);
+            }
+        };
+        let (first, before) = within.unwrap_or_else(|| (own_binary(), Vec::new()));
+        let confine = [CONFINE.into(), wall, std::mem::replace(&mut program, first)];
+        arguments.splice(..0, before.into_iter().chain(confine));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = runtime.and_then(|runtime| runtime.block_on(watch(talk, &program, &arguments)));
@@ -130,6 +138,22 @@ fn helper(talk: Talk, wall: Option<OsString>, program: Option<OsString>, argumen
             ExitCode::from(NOT_STARTED)
         }
     }
+}
+
+/// bubblewrap, and its arguments up to this very binary; `None` where the wall stands by itself.
+#[cfg(target_os = "linux")]
+fn bubblewrapped(wall: &OsString) -> io::Result<Option<(OsString, Vec<OsString>)>> {
+    let wall: Wall = serde_json::from_str(wall.to_str().unwrap_or_default())?;
+    let Some(program) = &wall.outer else { return Ok(None) };
+    let mut arguments = wall::outer::arguments(&wall)?;
+    // Inside, the short name of the running binary is bubblewrap's.
+    arguments.push(std::env::current_exe()?.into_os_string());
+    Ok(Some((program.clone().into_os_string(), arguments)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn bubblewrapped(_wall: &OsString) -> io::Result<Option<(OsString, Vec<OsString>)>> {
+    Ok(None)
 }
 
 async fn watch(talk: Talk, program: &OsString, arguments: &[OsString]) -> io::Result<ExitStatus> {

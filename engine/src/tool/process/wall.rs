@@ -7,6 +7,8 @@ mod files;
 #[cfg(target_os = "linux")]
 mod limits;
 #[cfg(target_os = "linux")]
+pub(super) mod outer;
+#[cfg(target_os = "linux")]
 mod sockets;
 
 #[cfg(target_os = "linux")]
@@ -33,6 +35,9 @@ pub struct Wall {
     pub net: bool,
     /// The program's own folder for temporary files; made when it starts and gone when it ends.
     pub scratch: Option<PathBuf>,
+    /// bubblewrap's binary, where the wall is raised inside it.
+    #[serde(default)]
+    pub outer: Option<PathBuf>,
 }
 
 /// What this machine's kernel offers for walls.
@@ -69,7 +74,11 @@ impl Wall {
     /// For a tool of a project, with what its grants name.
     pub fn new(project: &Path, write: Vec<String>, net: &[String]) -> Self {
         let (project, read) = (project.to_path_buf(), Vec::new());
-        Self { project, user: user_items(), read, write, net: !net.is_empty(), scratch: None }
+        #[cfg(target_os = "linux")]
+        let outer = outer::program();
+        #[cfg(not(target_os = "linux"))]
+        let outer = None;
+        Self { project, user: user_items(), read, write, net: !net.is_empty(), scratch: None, outer }
     }
 }
 

@@ -21,7 +21,7 @@ if (given.typescript) {
   source = modules.stripTypeScriptTypes(source);
 }
 if (!modules.register) {
-  end(`JavaScript tools need node 20.6 or newer; this is ${process.version}`);
+  end(`JavaScript tools need node 18.19, 20.6 or newer; this is ${process.version}`);
 }
 const url = pathToFileURL(given.path).href;
 const hooks = `let held;

@@ -3,7 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -110,7 +110,8 @@ pub fn confine(wall: &Wall) -> io::Result<()> {
     } else {
         ruleset.handle_access(AccessNet::from_all(NEWEST)).map_err(io::Error::other)?
     };
-    let mut rules = Rules { ruleset: ruleset.create().map_err(io::Error::other)?, entries: 0 };
+    let ruleset = ruleset.create().map_err(io::Error::other)?;
+    let mut rules = Rules { ruleset: Some(ruleset), places: Vec::new(), entries: 0 };
     rules.system()?;
     rules.home()?;
     if let Some(user) = &wall.user {
@@ -126,12 +127,25 @@ pub fn confine(wall: &Wall) -> io::Result<()> {
     if let Some(scratch) = &wall.scratch {
         rules.path(scratch, Right::Write)?;
     }
-    rules.ruleset.restrict_self().map_err(io::Error::other)?;
+    if let Some(ruleset) = rules.ruleset {
+        ruleset.restrict_self().map_err(io::Error::other)?;
+    }
     Ok(())
 }
 
+/// The places of the project that the wall lets be written, by the same rules; granted folders that are missing are made.
+pub fn places(wall: &Wall) -> io::Result<Vec<PathBuf>> {
+    let mut rules = Rules { ruleset: None, places: Vec::new(), entries: 0 };
+    for folder in &wall.write {
+        rules.writable(&wall.project, folder)?;
+    }
+    Ok(rules.places)
+}
+
 struct Rules {
-    ruleset: RulesetCreated,
+    /// `None`: only what may be written is gathered.
+    ruleset: Option<RulesetCreated>,
+    places: Vec<PathBuf>,
     /// Looked at so far.
     entries: usize,
 }
@@ -292,7 +306,11 @@ impl Rules {
         if access.is_empty() {
             return Ok(());
         }
-        (&mut self.ruleset).add_rule(PathBeneath::new(fd, access)).map_err(io::Error::other)?;
+        if let Some(ruleset) = self.ruleset.as_mut() {
+            ruleset.add_rule(PathBeneath::new(fd, access)).map_err(io::Error::other)?;
+        } else if right == Right::Write {
+            self.places.push(std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))?);
+        }
         Ok(())
     }
 }

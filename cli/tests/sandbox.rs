@@ -1,0 +1,90 @@
+//! `sandbox: bubblewrap`: used where it is asked for and there, told by plan and doctor, missed before anything runs.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use std::os::unix::fs::PermissionsExt;
+
+use rye::{Done, Place};
+
+fn place() -> Place {
+    let place = Place::new();
+    place.fine(&["init"]);
+    place.write(
+        ".ai/directives/shell.md",
+        "# Shell\n\n```xml\n<directive name=\"shell\" version=\"1.0.0\">\n<metadata>\n<model provider=\"scripted\" tier=\"fast\"/>\n\
+         <permissions><execute><tool write=\"out/\">rye.bash.bash</tool></execute><acknowledge risk=\"elevated\">t</acknowledge></permissions>\n\
+         <nudge>never</nudge>\n</metadata>\n</directive>\n```\n\nRun it.\n",
+    );
+    place.write(
+        "script.yaml",
+        "steps:\n  - tool_calls: [{ name: rye_bash_bash, input: { command: 'echo in > out/file; chmod 600 script.yaml || true' } }]\n  - done\n",
+    );
+    place.write("../user/.ai/config/agent/agent.yaml", "sandbox: bubblewrap\n");
+    place
+}
+
+/// A run with this folder, and the system's own, as its path.
+fn run(place: &Place, arguments: &[&str], path: &str) -> Done {
+    let mut command = place.command(arguments);
+    Done::from(command.env("PATH", path).output().unwrap())
+}
+
+/// The system's programs, by links, without bubblewrap.
+fn programs(place: &Place) -> String {
+    let folder = place.project().join("../bin");
+    std::fs::create_dir_all(&folder).unwrap();
+    for name in ["bash", "sh", "chmod", "cat", "true"] {
+        let found = ["/usr/bin", "/bin"].map(|from| std::path::Path::new(from).join(name));
+        let found = found.iter().find(|program| program.exists()).unwrap().canonicalize().unwrap();
+        std::os::unix::fs::symlink(found, folder.join(name)).unwrap();
+    }
+    folder.canonicalize().unwrap().display().to_string()
+}
+
+#[test]
+fn what_is_asked_for_and_absent_is_said_before_anything_runs() {
+    let place = place();
+    let path = programs(&place);
+    let refused = run(&place, &["run", "shell"], &path);
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    assert!(refused.stderr.contains("there is no `bwrap` on the path"), "{}", refused.stderr);
+    assert!(!place.project().join("out").exists());
+    let doctor = run(&place, &["doctor", "--format", "plain"], &path).stdout;
+    assert!(doctor.contains("wrong\tsandbox\t`sandbox: bubblewrap` is set, and there is no `bwrap`"), "{doctor}");
+    // One that the project brings along is none.
+    place.write("bin/bwrap", "#!/bin/sh\ntouch pwned\n");
+    let own = place.project().join("bin");
+    std::fs::set_permissions(own.join("bwrap"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(run(&place, &["run", "shell"], &format!("{}:{path}", own.display())).code, Some(1));
+    assert!(!place.project().join("pwned").exists());
+}
+
+#[test]
+fn programs_are_started_through_it() {
+    let place = place();
+    let path = programs(&place);
+    // It notes how it was called, and starts what it is given.
+    let (fake, calls) = (format!("{path}/bwrap"), place.user().join("calls"));
+    let script = format!(
+        "#!/bin/sh\necho \"$@\" >> '{}'\nwhile [ \"$1\" != -- ]; do shift; done\nshift\nexec \"$@\"\n",
+        calls.display()
+    );
+    std::fs::write(&fake, script).unwrap();
+    std::fs::set_permissions(&fake, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let ran = run(&place, &["run", "shell"], &path);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(place.read("out/file"), "in\n", "{}", ran.stderr);
+    let called = std::fs::read_to_string(&calls).unwrap();
+    let out = place.project().join("out").canonicalize().unwrap();
+    assert!(called.contains(&format!("--bind {0} {0}", out.display())), "{called}");
+    assert!(called.contains("--ro-bind / /") && called.contains("--unshare-net"), "{called}");
+    assert!(place.fine(&["plan", "shell"]).contains("in bubblewrap"));
+    let doctor = run(&place, &["doctor", "--format", "plain"], &path).stdout;
+    assert!(doctor.contains("Landlock") && doctor.contains(&format!("within bubblewrap ({path}/bwrap)")), "{doctor}");
+    // A project can ask for it, and cannot take it away.
+    place.write(".ai/config/agent/agent.yaml", "sandbox: landlock\n");
+    assert!(place.fine(&["plan", "shell"]).contains("in bubblewrap"));
+}
