@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use rye_grammar::{ItemId, SourceId};
 
-pub use cache::{HookFiles, Items};
+pub use cache::{Changes, HookFiles, Items, Read, Reads, Remembered, Rest};
 pub use directive::{Acknowledged, Context, DeclaredLimit, Directive, Field, GrantDecl, ModelRequest, Permissions};
 pub use hook::{HookDecl, HookHole, HookHoles, HookLine, InputHole};
 pub use knowledge::Knowledge;

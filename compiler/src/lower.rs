@@ -147,7 +147,6 @@ fn known_text(segments: &[Segment]) -> Option<String> {
 /// What check wants to know of a composed directive: whether it could be lowered. Tells what [`lower`] would tell
 /// without making a plan.
 pub fn audit(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Diagnostics) -> Option<Audit> {
-    let mut origins = Origins::default();
     // What is wrong with a limit is told about the file that sets it, once.
     let limits = resolve(&composed.limits.defaults, &composed.limits.directive, &[], &[]).ok().map(|r| r.limits);
     let asked = composed.model.as_ref().map(|m| &m.value);
@@ -158,7 +157,7 @@ pub fn audit(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Dia
             None
         }
     };
-    let capabilities = capabilities::lower(composed, None, &shared.items.sources(), &mut origins);
+    let capabilities = capabilities::set(composed, None);
     let built = shared.palette(composed, &capabilities);
     diagnostics.append(built.diagnostics.clone());
     protocol::check(shared, composed, diagnostics);

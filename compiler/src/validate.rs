@@ -12,7 +12,9 @@ mod hook_use;
 mod interface;
 mod knowledge_use;
 mod limit;
+mod memory;
 mod prefix;
+mod selection;
 pub mod settings;
 mod shadow;
 mod spawn;
@@ -20,32 +22,29 @@ mod stray;
 mod told;
 mod vacuous;
 
-use rye_grammar::{ItemId, SourceId, Sources};
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+
+use rye_grammar::{ItemId, Sources, Span};
 
 use crate::compose::{Composed, compose_all};
-use crate::diagnostics::{ConfigError, Diagnostic, Diagnostics, ItemError, Severity};
+use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
 use crate::hook::HookSource;
-use crate::item::{Items, ModelRequest};
+use crate::item::{Changes, Items, ModelRequest, Rest};
 use crate::levels::Levels;
 use crate::lower::audit;
 use crate::lower::shared::{FROZEN, Shared};
 use crate::model::ModelOverride;
 use crate::resolve::{Inputs, Launch};
+use crate::semantics::condition::Effort;
 use crate::world::{ItemKind, Space, World};
+pub use memory::Memory;
+use memory::{Known, Share};
+use selection::Chosen;
+pub use selection::Selection;
 
 /// Where the exports of finished threads lie, among the knowledge.
 const EXPORTS: &str = "agent/threads/";
-
-/// What to check.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Selection {
-    /// The whole project.
-    #[default]
-    All,
-    /// What is wrong with these files and with the chains of these directives: paths as diagnostics print them; a
-    /// folder stands for everything in it.
-    Paths(Vec<String>),
-}
 
 /// The answer of [`check`], with the texts its spans point into.
 #[derive(Debug, Clone)]
@@ -58,6 +57,18 @@ pub struct CheckReport {
     pub directives: usize,
     /// How loud each code is, as `check.yaml` says.
     pub levels: Levels,
+    /// What this look had to do itself.
+    pub work: Work,
+    _rest: Rest,
+}
+
+/// What one look at a project does, besides putting together what was known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Files that were parsed.
+    pub parsed: usize,
+    /// Directives that were composed and checked.
+    pub composed: usize,
 }
 
 impl CheckReport {
@@ -70,67 +81,77 @@ impl CheckReport {
     }
 }
 
-/// Checks a world.
+/// Checks a world: what [`Memory::check`] does, by one who remembers nothing and will not.
 pub fn check(world: &dyn World, selection: &Selection) -> CheckReport {
     let items = Items::new(world);
-    let (mut diagnostics, directives) = check_items(&items, selection);
-    let levels = Levels::read(&items, &mut diagnostics);
-    let files = items.parsed_files();
-    let sources = items.into_sources();
-    diagnostics.sort(&sources);
-    CheckReport { diagnostics, sources, files, directives, levels }
+    let looked = look(&items, Changes::default(), Known::default(), selection);
+    let (parsed, files) = (items.parsed_files(), items.known_files());
+    let (sources, rest) = items.into_parts();
+    looked.report(parsed, files, sources, rest)
 }
 
-/// [`check`] over items that may have been read before; the diagnostics are not sorted yet.
-pub fn check_items(items: &Items<'_>, selection: &Selection) -> (Diagnostics, usize) {
+/// What one look found; the diagnostics are not sorted yet.
+struct Looked {
+    found: Diagnostics,
+    levels: Levels,
+    directives: usize,
+    composed: usize,
+    known: Known,
+}
+
+impl Looked {
+    fn report(self, parsed: usize, files: usize, sources: Sources, rest: Rest) -> CheckReport {
+        let Self { found: mut diagnostics, levels, directives, composed, known: _ } = self;
+        diagnostics.sort(&sources);
+        CheckReport { diagnostics, sources, files, directives, levels, work: Work { parsed, composed }, _rest: rest }
+    }
+}
+
+/// Goes through a project. What is known of a directive and has not changed is taken as it is; each directive's share is
+/// kept apart from the others' only where somebody keeps an account.
+fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selection) -> Looked {
     // Everything is read anyway, and what is listed is not searched for: no look for a file that is not there.
     for kind in ItemKind::ALL {
         items.list(kind);
     }
-    let mut check = Check::new(items);
-    check.settings();
     let ids = project_ids(items, ItemKind::Directive);
-    let mut checked = 0;
-    let mut selected_sources: Vec<SourceId> = Vec::new();
+    let (mut known, reach) = known.refresh(items, &mut changes, ids.len());
+    let mut check = Check::new(items, reach);
+    let ((), settings) = items.during(|| check.settings());
+    let mut all = Share::default();
+    let mut chosen = Chosen::new(selection);
+    let mut composed = 0;
     for id in &ids {
-        let chain = check.directive(id);
-        let Selection::Paths(paths) = selection else {
-            checked += 1;
-            continue;
+        let effort = known.effort;
+        let mut ask = |share: &mut Share| {
+            composed += 1;
+            check.directive(id, effort, share);
         };
-        let path = items.directive(id).map_or_else(|| format!(".ai/directives/{id}.md"), |d| d.file.path.to_string());
-        if is_under(&path, paths) {
-            checked += 1;
-            selected_sources.extend(chain);
+        if items.is_remembering() {
+            let share = known.shares.take(items, id, &changes, ask);
+            all.merge(share);
+            chosen.add(items, id, &share.chain);
+        } else {
+            all.chain.clear();
+            ask(&mut all);
+            chosen.add(items, id, &all.chain);
         }
     }
-    check.other_items();
-    let mut found = check.finish();
+    let ((), others) = items.during(|| check.other_items());
+    items.keep_asked(|read| settings.contains(read) || others.contains(read) || known.shares.read(read));
+    let (mut found, reach) = check.finish(all);
     found.append(items.diagnostics());
     stray::check(items, &mut found);
-    if let Selection::Paths(paths) = selection {
-        let sources = items.sources();
-        found.retain(|diagnostic| {
-            if let Diagnostic::Item(ItemError::Stray { path, .. })
-            | Diagnostic::Config(ConfigError::UnknownFile { path, .. }) = diagnostic
-            {
-                return is_under(path, paths);
-            }
-            let labels = diagnostic.labels();
-            let inside = |source: SourceId| {
-                let path = sources.get(source).map(|s| s.path.as_ref()).unwrap_or_default();
-                selected_sources.contains(&source) || is_under(path, paths)
-            };
-            labels.is_empty() || labels.iter().any(|l| inside(l.span.source))
-        });
-    }
-    (found, checked)
+    chosen.narrow(items, &mut found);
+    let levels = Levels::read(items, &mut found);
+    known.answers = reach.remember();
+    Looked { found, levels, directives: chosen.directives, composed, known }
 }
 
 /// What is wrong with one composed directive and with what it reaches: for plan and run, which look at no other.
 pub fn check_composed(shared: &Shared<'_, '_>, composed: &Composed, found: &mut Diagnostics) {
     let items = shared.items;
-    let mut check = Check::new(items);
+    let mut check = Check::new(items, capability::Reach::default());
     limit::defaults(items, &mut check.found);
     for name in FROZEN.iter().chain(&["models"]) {
         if let Ok(id) = ItemId::parse(&format!("agent/{name}")) {
@@ -150,16 +171,10 @@ pub fn check_composed(shared: &Shared<'_, '_>, composed: &Composed, found: &mut 
     check.capabilities.own(shared, composed, &mut check.found);
     check.capabilities.against_base(composed, &mut check.found);
     interface::holes(composed, &mut check.found);
-    check.spawns.add(composed, &spawn::BodyStarts::default(), None);
-    check.spawns.proofs(items, &mut check.found);
+    let mut spawns = spawn::Spawns::default();
+    spawns.add(composed, &spawn::BodyStarts::default(), None);
+    spawns.proofs(items, &mut check.found);
     found.append(check.found);
-}
-
-fn is_under(path: &str, selected: &[String]) -> bool {
-    selected.iter().any(|s| {
-        let s = s.trim_start_matches("./").trim_end_matches('/');
-        s.is_empty() || s == "." || path.strip_prefix(s).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    })
 }
 
 fn project_ids(items: &Items<'_>, kind: ItemKind) -> Vec<ItemId> {
@@ -174,37 +189,29 @@ fn written_ids(items: &Items<'_>, kind: ItemKind) -> Vec<ItemId> {
     ids
 }
 
-/// Everything that is known while the directives are gone through one by one.
+/// What all directives share while they are gone through one by one. What each of them adds is its [`Share`].
 struct Check<'i, 'w> {
     items: &'i Items<'w>,
     found: Diagnostics,
-    hooks: hook_use::HookUses,
-    interface: interface::InputUses,
-    context: context::SuppressionUses,
+    shadowed: BTreeSet<Span>,
+    of_hooks: interface::HookInputs,
     capabilities: capability::Reach,
-    spawns: spawn::Spawns,
     settings: settings::Told,
-    knowledge: knowledge_use::KnowledgeUses,
-    continuations: continuation::Continuations,
-    prefixes: prefix::Prefixes,
+    continuation: OnceCell<continuation::Settings>,
     told: told::Told,
     lowering: Shared<'i, 'w>,
 }
 
 impl<'i, 'w> Check<'i, 'w> {
-    fn new(items: &'i Items<'w>) -> Self {
+    fn new(items: &'i Items<'w>, capabilities: capability::Reach) -> Self {
         Self {
             items,
             found: Diagnostics::new(),
-            hooks: hook_use::HookUses::default(),
-            interface: interface::InputUses::default(),
-            context: context::SuppressionUses::default(),
-            capabilities: capability::Reach::default(),
-            spawns: spawn::Spawns::default(),
+            shadowed: BTreeSet::new(),
+            of_hooks: interface::HookInputs::default(),
+            capabilities,
             settings: settings::Told::default(),
-            knowledge: knowledge_use::KnowledgeUses::default(),
-            continuations: continuation::Continuations::default(),
-            prefixes: prefix::Prefixes::default(),
+            continuation: OnceCell::new(),
             told: told::Told::default(),
             lowering: Shared::new(items),
         }
@@ -227,10 +234,9 @@ impl<'i, 'w> Check<'i, 'w> {
             hook::content(self.items, hook, &mut self.found);
             hook::call(self.items, hook, &mut self.found);
         }
-        self.hooks.shadowed(files, &mut self.found);
+        self.shadowed = hook_use::shadowed(files, &mut self.found);
         limit::defaults(self.items, &mut self.found);
-        // The table is read at the first question, and a wrong one is wrong whether or not anybody asks.
-        self.lowering.risk_of("rye.*");
+        self.lowering.settings();
         for id in written_ids(self.items, ItemKind::Config) {
             if !matches!(id.as_str(), "agent/hooks" | "agent/hook_conditions") {
                 self.items.config(&id);
@@ -242,49 +248,49 @@ impl<'i, 'w> Check<'i, 'w> {
         settings::unread(self.items, &mut self.found);
     }
 
-    /// One directive along every route; answers the sources of its chains.
-    fn directive(&mut self, id: &ItemId) -> Vec<SourceId> {
+    /// One directive along every route.
+    fn directive(&mut self, id: &ItemId, mut effort: Effort, share: &mut Share) {
         let model = |asked: Option<&ModelRequest>| {
             let found = self.lowering.catalog().resolve(asked, &ModelOverride::default());
             found.ok().map(|model| model.id)
         };
         let launch = Launch { inputs: Inputs::Unknown, model: &model };
-        let (all, routes) = compose_all(self.items, id, &launch, &mut self.found);
-        let mut sources = Vec::new();
+        let found = &mut share.found;
+        let (all, routes) = compose_all(self.items, id, &launch, found);
         for (i, composed) in all.iter().enumerate() {
             // What the file says by itself is the same on every route.
             if i == 0 {
-                directive::check(self.items, composed, &mut self.found);
-                self.capabilities.own(&self.lowering, composed, &mut self.found);
+                directive::check(self.items, composed, found);
+                self.capabilities.own(&self.lowering, composed, found);
                 for hook in composed.leaf().iter().flat_map(|leaf| &leaf.hooks) {
-                    hook::content(self.items, hook, &mut self.found);
-                    hook::call(self.items, hook, &mut self.found);
+                    hook::content(self.items, hook, found);
+                    hook::call(self.items, hook, found);
                 }
             }
-            self.capabilities.against_base(composed, &mut self.found);
+            self.capabilities.against_base(composed, found);
             // A world without any provider plans nothing.
-            let audit = self.lowering.catalog().has_any().then(|| audit(&self.lowering, composed, &mut self.found));
+            let audit = self.lowering.catalog().has_any().then(|| audit(&self.lowering, composed, found));
             let audit = audit.flatten();
             if let Some(audit) = &audit {
-                vacuous::check(composed, audit, spawn::may_start(composed), &mut self.found);
-                self.continuations.add(self.items, composed, &audit.limits, &audit.model);
-                self.prefixes.add(composed, &audit.model, &mut self.found);
+                vacuous::check(composed, audit, spawn::may_start(composed), found);
+                let settings = self.continuation.get_or_init(|| continuation::Settings::read(self.items));
+                share.continuations.add(composed, &audit.limits, &audit.model, settings);
+                share.prefixes.add(composed, &audit.model);
             }
-            interface::holes(composed, &mut self.found);
-            self.interface.add(self.items, composed);
-            self.hooks.add(composed, &launch);
-            self.knowledge.add(composed);
-            let started = self.told.check(self.items, composed, &mut self.found);
-            self.spawns.add(composed, &started, audit.as_ref());
-            self.context.add(composed);
-            sources.extend(composed.chain.iter().map(|d| d.file.source));
+            interface::holes(composed, found);
+            share.interface.add(self.items, composed, &mut self.of_hooks);
+            share.hooks.add(composed, &launch, &mut effort);
+            share.knowledge.add(composed);
+            let started = self.told.check(self.items, composed, found);
+            share.spawns.add(composed, &started, audit.as_ref());
+            share.context.add(composed);
+            share.chain.extend(composed.chain.iter().map(|d| d.file.source));
         }
         if all.len() < routes {
-            self.hooks.alone(self.items, id);
-            self.knowledge.alone(self.items.directive(id).as_deref());
-            sources.extend(self.items.directive(id).map(|d| d.file.source));
+            share.hooks.alone(self.items, id);
+            share.knowledge.alone(self.items.directive(id).as_deref());
+            share.chain.extend(self.items.directive(id).map(|d| d.file.source));
         }
-        sources
     }
 
     /// Knowledge and tools of the project that nothing names are read too. Exports of finished threads are not the
@@ -300,22 +306,26 @@ impl<'i, 'w> Check<'i, 'w> {
         }
     }
 
-    /// What only all directives together can tell.
-    fn finish(mut self) -> Diagnostics {
-        self.hooks.finish(self.items, &mut self.found);
-        for hook in self.items.hook_files().project.iter().filter(|h| h.enabled) {
-            hook::outputs(hook, &self.interface.outputs, &mut self.found);
+    /// What only all directives together can tell. Answers what the patterns reach, too.
+    fn finish(self, all: Share) -> (Diagnostics, capability::Reach) {
+        let (items, mut found) = (self.items, self.found);
+        found.append(all.found);
+        all.hooks.finish(items, &self.shadowed, &mut found);
+        for hook in items.hook_files().project.iter().filter(|h| h.enabled) {
+            hook::outputs(hook, &all.interface.outputs, &mut found);
         }
-        self.interface.finish(&mut self.found);
-        self.context.finish(self.items, &mut self.found);
-        self.knowledge.finish(self.items, &mut self.found);
-        self.continuations.finish(self.items, &mut self.found);
-        self.spawns.finish(self.items, &mut self.found);
-        shadow::check(self.items, &mut self.found);
+        all.interface.finish(&mut found);
+        all.context.finish(items, &mut found);
+        all.knowledge.finish(items, &mut found);
+        let settings = self.continuation.get_or_init(|| continuation::Settings::read(items));
+        all.continuations.finish(settings, &mut found);
+        all.prefixes.finish(&mut found);
+        all.spawns.finish(items, &mut found);
+        shadow::check(items, &mut found);
         let mut read = self.lowering.diagnostics();
         read.retain(|d| !matches!(d, Diagnostic::Config(error) if self.settings.knows(error)));
-        self.found.append(read);
-        self.found
+        found.append(read);
+        (found, self.capabilities)
     }
 }
 

@@ -3,8 +3,10 @@
 //! that does not verify is never read further (`language.md` 3). A world is one look at the disk: what it has listed
 //! stays listed; a later look is a new world.
 
+mod kept;
 mod listing;
 mod signing;
+mod watcher;
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -22,8 +24,10 @@ use rye_grammar::tool_header::ScriptReader;
 
 use crate::keys::{Standing, TrustStore};
 use crate::scripts::Scripts;
+pub use kept::KeptWorld;
 use listing::Listing;
 pub use signing::{FileStanding, Require};
+pub use watcher::{Changed, Watcher};
 
 /// Larger files are refused: no item is that large, and a mistake or an attack should not fill the memory.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -126,6 +130,12 @@ impl DiskWorld {
         Ok(listing)
     }
 
+    /// Lists a kind anew when it is asked for next.
+    fn forget_listing(&mut self, space: Space, kind: ItemKind) {
+        self.listings.get_mut().remove(&(space, kind));
+        self.folders.get_mut().clear();
+    }
+
     fn verified(&self, space: Space, path: &str, bytes: &[u8]) -> Result<(), WorldError> {
         let fault = |reason: String| WorldError::Signature { path: space.display(path), reason };
         match self.trust.standing(bytes) {
@@ -145,7 +155,7 @@ fn read(space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldErr
     let mut options = OpenOptions::new();
     // Without blocking: a named pipe in the place of a file must not hold the compiler.
     let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
-    let file = match dir.open_with(path, options.read(true).custom_flags(nonblocking)) {
+    let mut file = match dir.open_with(path, options.read(true).custom_flags(nonblocking)) {
         Ok(file) => file,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
         Err(error) => return Err(refusal(space, path, &error)),
@@ -157,9 +167,20 @@ fn read(space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldErr
     if metadata.len() > MAX_FILE_BYTES {
         return Err(unreadable(format!("it is larger than {} MiB", MAX_FILE_BYTES >> 20)));
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
-    // One byte more than allowed tells a file that grew while it was read.
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|e| unreadable(e.to_string()))?;
+    // One byte more than there should be: a read that leaves it empty has reached the end, and needs no second to say so.
+    let told = usize::try_from(metadata.len()).unwrap_or(0);
+    let mut bytes = vec![0; told + 1];
+    let read = loop {
+        match file.read(&mut bytes) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            answer => break answer.map_err(|e| unreadable(e.to_string()))?,
+        }
+    };
+    bytes.truncate(read);
+    if read != told {
+        // Cut short, or it grew while it was read; one byte more than allowed tells of too much.
+        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|e| unreadable(e.to_string()))?;
+    }
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(unreadable(format!("it is larger than {} MiB", MAX_FILE_BYTES >> 20)));
     }

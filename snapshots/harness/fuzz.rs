@@ -19,7 +19,7 @@ pub struct Target {
 }
 
 /// All of them, sorted by name.
-pub const TARGETS: [Target; 24] = [
+pub const TARGETS: [Target; 27] = [
     Target { name: "capability", run: small::capability },
     Target { name: "condition_line", run: small::condition_line },
     Target { name: "condition_mapping", run: small::condition_mapping },
@@ -30,13 +30,16 @@ pub const TARGETS: [Target; 24] = [
     Target { name: "glob", run: small::glob },
     Target { name: "hooks_xml", run: documents::hooks_xml },
     Target { name: "hooks_yaml", run: documents::hooks_yaml },
+    Target { name: "html", run: documents::html },
     Target { name: "inputs", run: small::inputs },
     Target { name: "item_id", run: small::item_id },
     Target { name: "javascript", run: documents::javascript },
     Target { name: "knowledge", run: documents::knowledge },
+    Target { name: "page", run: documents::page },
     Target { name: "path", run: small::path },
     Target { name: "project", run: documents::project },
     Target { name: "python", run: documents::python },
+    Target { name: "query", run: small::query },
     Target { name: "script", run: streams::script },
     Target { name: "signature", run: small::signature },
     Target { name: "stream", run: streams::stream },

@@ -9,6 +9,7 @@ use clap::Args;
 use rye_compiler::diagnostics::{Diagnostic, Severity};
 use rye_compiler::levels::Levels;
 use rye_compiler::validate::{CheckReport, Selection, check};
+use rye_compiler::world::World;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -71,7 +72,12 @@ pub fn run(args: &CheckArgs, global: &Global, report: &Report) -> Result<Exit, F
     if args.watch {
         return watch::run(args, &spaces, global.format, report);
     }
-    show(&look(args, &spaces)?, global.format, report)
+    let world = spaces.open()?;
+    let found = look(args, &spaces, &world, check)?;
+    let exit = show(&found, global.format, report);
+    // The process is about to end: what it read is the system's to clear away.
+    std::mem::forget(found);
+    exit
 }
 
 /// What one look at the project finds.
@@ -97,13 +103,17 @@ impl Found {
     }
 }
 
-fn look(args: &CheckArgs, spaces: &Spaces) -> Result<Found, Failure> {
-    let world = spaces.open()?;
-    let selection = match narrow(&args.paths, &spaces.project, &world)? {
+fn look(
+    args: &CheckArgs,
+    spaces: &Spaces,
+    world: &dyn World,
+    check: impl FnOnce(&dyn World, &Selection) -> CheckReport,
+) -> Result<Found, Failure> {
+    let selection = match narrow(&args.paths, &spaces.project, world)? {
         Narrow::All => Selection::All,
         Narrow::To(paths) => Selection::Paths(paths),
     };
-    let report = check(&world, &selection);
+    let report = check(world, &selection);
     let levels = judge(args, report.levels.clone())?;
     Ok(Found { report, levels })
 }

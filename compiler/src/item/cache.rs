@@ -1,31 +1,44 @@
 //! Everything a compilation has read, parsed once and shared: nothing is opened before somebody needs it.
 
+mod memory;
+mod parse;
+
 use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use rye_grammar::data::{Kind, Node};
-use rye_grammar::knowledge::KnowledgeFormat;
-use rye_grammar::{ItemId, Source, SourceId, Sources, Span, SyntaxKind, source, yaml};
-use sha2::{Digest, Sha256};
+use rye_grammar::{ItemId, Source, SourceId, Sources, Span, source, yaml};
 
 use super::hook::read as hook_reader;
-use super::{Directive, FileRef, HookDecl, HookLine, Knowledge, Tool, config, data, directive, knowledge, tool};
+use super::{Directive, FileRef, HookDecl, HookLine, Knowledge, Tool, config, tool};
 use crate::diagnostics::{Diagnostics, ItemError, closest};
-use crate::hook::HookSource;
-use crate::plan::hex;
-use crate::world::{Entry, ItemKind, Located, Space, Stray, World, WorldError};
+use crate::world::{Entry, ItemKind, Located, Space, Stray, World};
+use memory::Log;
+pub use memory::{Changes, Read, Reads, Remembered};
+use parse::{broken_signature, parse_directive, parse_knowledge, read_hook_file, world_error};
 
 /// The items of a world, read lazily and once.
 pub struct Items<'w> {
     world: &'w dyn World,
+    cache: Cache,
+    /// Who reads what; only where a later look at the world is to know it.
+    log: Option<Log>,
+}
+
+/// What was read.
+#[derive(Default)]
+struct Cache {
     sources: RefCell<Sources>,
-    /// By the file they are about; what is about no file stands under `None`.
-    found: RefCell<BTreeMap<Option<SourceId>, Diagnostics>>,
-    directives: Cache<Directive>,
-    knowledge: Cache<Knowledge>,
-    tools: Cache<Tool>,
-    configs: Cache<Node>,
+    found: RefCell<BTreeMap<About, Diagnostics>>,
+    directives: ById<Directive>,
+    knowledge: ById<Knowledge>,
+    tools: ById<Tool>,
+    configs: ById<Node>,
+    /// Those of the standard library that a higher space hides.
+    hidden_directives: ById<Directive>,
+    hidden_knowledge: ById<Knowledge>,
     hooks: OnceCell<HookFiles>,
     lists: [OnceCell<Arc<[Entry]>>; 4],
     /// Kinds whose list could not be read; said once.
@@ -34,7 +47,32 @@ pub struct Items<'w> {
     parsed: Cell<usize>,
 }
 
-type Cache<T> = RefCell<HashMap<ItemId, Option<Arc<T>>>>;
+/// What is left of a cache whose texts were taken out.
+#[derive(Clone, Default)]
+pub struct Rest {
+    _cache: Option<Rc<Cache>>,
+}
+
+impl std::fmt::Debug for Rest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Rest")
+    }
+}
+
+/// What holds the hooks of files.
+const HOOK_FILES: [&str; 2] = ["agent/hook_conditions", "agent/hooks"];
+
+type ById<T> = RefCell<HashMap<ItemId, Option<Arc<T>>>>;
+
+/// What something wrong was found with.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum About {
+    /// All items of a kind.
+    List(ItemKind),
+    /// An item none of whose text can be shown.
+    Item(ItemKind, ItemId),
+    Source(SourceId),
+}
 
 /// The hooks of the settings files, by source, each in file order.
 #[derive(Debug, Clone, Default)]
@@ -53,26 +91,13 @@ pub struct HookFiles {
 
 impl<'w> Items<'w> {
     pub fn new(world: &'w dyn World) -> Self {
-        Self {
-            world,
-            sources: RefCell::default(),
-            found: RefCell::default(),
-            directives: RefCell::default(),
-            knowledge: RefCell::default(),
-            tools: RefCell::default(),
-            configs: RefCell::default(),
-            hooks: OnceCell::new(),
-            lists: Default::default(),
-            unlisted: RefCell::default(),
-            all_signed: OnceCell::new(),
-            parsed: Cell::new(0),
-        }
+        Self { world, cache: Cache::default(), log: None }
     }
 
     /// The directive of an id in the highest space that has it; `None` where none has, or where its file holds no
     /// readable directive.
     pub fn directive(&self, id: &ItemId) -> Option<Arc<Directive>> {
-        self.cached(&self.directives, ItemKind::Directive, id, parse_directive)
+        self.cached(&self.cache.directives, ItemKind::Directive, id, parse_directive)
     }
 
     /// The standard library's own directive of an id, whatever stands in front of it.
@@ -81,7 +106,7 @@ impl<'w> Items<'w> {
         if highest.file.space == Space::System {
             return Some(highest);
         }
-        self.of_system(ItemKind::Directive, id, parse_directive)
+        self.of_system(&self.cache.hidden_directives, ItemKind::Directive, id, parse_directive)
     }
 
     /// [`Items::system_directive`] for knowledge.
@@ -90,21 +115,35 @@ impl<'w> Items<'w> {
         if highest.file.space == Space::System {
             return Some(highest);
         }
-        self.of_system(ItemKind::Knowledge, id, |file, text, found| Some(parse_knowledge(file, text, found)))
+        self.of_system(&self.cache.hidden_knowledge, ItemKind::Knowledge, id, |file, text, found| {
+            Some(parse_knowledge(file, text, found))
+        })
+    }
+
+    fn note(&self, read: impl FnOnce() -> Read) {
+        if let Some(log) = &self.log {
+            log.note(read());
+        }
     }
 
     fn of_system<T>(
         &self,
+        cache: &ById<T>,
         kind: ItemKind,
         id: &ItemId,
         parse: impl FnOnce(FileRef, &str, &mut Diagnostics) -> Option<T>,
     ) -> Option<Arc<T>> {
-        let located = self.candidates(kind, id).into_iter().find(|l| l.space == Space::System)?;
-        self.open(located, parse).map(Arc::new)
+        if let Some(known) = cache.borrow().get(id) {
+            return known.clone();
+        }
+        let located = self.candidates(kind, id).into_iter().find(|l| l.space == Space::System);
+        let item = located.and_then(|located| self.open(located, parse)).map(Arc::new);
+        cache.borrow_mut().insert(id.clone(), item.clone());
+        item
     }
 
     pub fn knowledge(&self, id: &ItemId) -> Option<Arc<Knowledge>> {
-        self.cached(&self.knowledge, ItemKind::Knowledge, id, |file, text, found| {
+        self.cached(&self.cache.knowledge, ItemKind::Knowledge, id, |file, text, found| {
             Some(parse_knowledge(file, text, found))
         })
     }
@@ -112,12 +151,12 @@ impl<'w> Items<'w> {
     /// The tool of an id; `None` also where its metadata cannot be read.
     pub fn tool(&self, id: &ItemId) -> Option<Arc<Tool>> {
         let scripts = self.world.scripts();
-        self.cached(&self.tools, ItemKind::Tool, id, |file, text, found| tool::read(file, text, scripts, found))
+        self.cached(&self.cache.tools, ItemKind::Tool, id, |file, text, found| tool::read(file, text, scripts, found))
     }
 
     /// A settings file merged over the spaces, highest last: `agent/resilience`.
     pub fn config(&self, id: &ItemId) -> Option<Arc<Node>> {
-        if let Some(known) = self.configs.borrow().get(id) {
+        if let Some(known) = self.cache.configs.borrow().get(id) {
             return known.clone();
         }
         let mut merged: Option<Node> = None;
@@ -131,7 +170,7 @@ impl<'w> Items<'w> {
             });
         }
         let merged = merged.map(Arc::new);
-        self.configs.borrow_mut().insert(id.clone(), merged.clone());
+        self.cache.configs.borrow_mut().insert(id.clone(), merged.clone());
         merged
     }
 
@@ -153,37 +192,48 @@ impl<'w> Items<'w> {
 
     /// The hooks of every hook file, read once.
     pub fn hook_files(&self) -> &HookFiles {
-        self.hooks.get_or_init(|| self.read_hook_files())
+        self.cache.hooks.get_or_init(|| self.read_hook_files())
     }
 
     /// Whether any space has an item; reads nothing.
     pub fn exists(&self, kind: ItemKind, id: &ItemId) -> bool {
-        if self.list(kind).binary_search_by(|e| e.id.cmp(id)).is_ok() {
+        self.note(|| Read::Item(kind, id.clone()));
+        if self.entries(kind).binary_search_by(|e| e.id.cmp(id)).is_ok() {
             return true;
         }
         // Without a list the one file is asked for; one that cannot be read is there.
-        self.unlisted.borrow().contains(&kind)
+        self.cache.unlisted.borrow().contains(&kind)
             && self.world.candidates(kind, id).map_or(true, |files| !files.is_empty())
     }
 
     /// Whether the list of a kind is whole: where it could not be read, nothing can be said about what is missing.
     pub fn is_listed(&self, kind: ItemKind) -> bool {
-        self.list(kind);
-        !self.unlisted.borrow().contains(&kind)
+        self.entries(kind);
+        !self.cache.unlisted.borrow().contains(&kind)
     }
 
     /// Every item of a kind, sorted by id, then by space.
     pub fn list(&self, kind: ItemKind) -> Arc<[Entry]> {
-        let Some(slot) = self.lists.get(kind as usize) else { return Arc::new([]) };
+        self.note(|| Read::List(kind));
+        self.entries(kind).clone()
+    }
+
+    fn entries(&self, kind: ItemKind) -> &Arc<[Entry]> {
+        let [directives, knowledge, tools, configs] = &self.cache.lists;
+        let slot = match kind {
+            ItemKind::Directive => directives,
+            ItemKind::Knowledge => knowledge,
+            ItemKind::Tool => tools,
+            ItemKind::Config => configs,
+        };
         slot.get_or_init(|| match self.world.list(kind) {
             Ok(entries) => entries.into(),
             Err(error) => {
-                self.report(None, world_error(kind, error));
-                self.unlisted.borrow_mut().insert(kind);
+                self.report(About::List(kind), world_error(kind, error));
+                self.cache.unlisted.borrow_mut().insert(kind);
                 Arc::new([])
             }
         })
-        .clone()
     }
 
     /// What the project holds beside items; nothing where that cannot be told, because then a list could not be read
@@ -197,24 +247,35 @@ impl<'w> Items<'w> {
         closest(text, self.list(kind).iter().map(|e| e.id.as_str()))
     }
 
-    /// How many files were parsed so far.
+    /// How many files were parsed by this look at the world.
     pub fn parsed_files(&self) -> usize {
-        self.parsed.get()
+        self.cache.parsed.get()
+    }
+
+    /// How many files are known, those of earlier looks included.
+    pub fn known_files(&self) -> usize {
+        self.sources().len().saturating_sub(self.log.as_ref().map_or(0, Log::dead))
     }
 
     pub fn sources(&self) -> Ref<'_, Sources> {
-        self.sources.borrow()
+        self.cache.sources.borrow()
     }
 
     /// The texts, once nothing more is to be read.
     pub fn into_sources(self) -> Sources {
-        self.sources.into_inner()
+        self.cache.sources.into_inner()
+    }
+
+    /// The same, with everything else that was read: clearing that away takes time that who ends anyway need not spend.
+    pub fn into_parts(mut self) -> (Sources, Rest) {
+        let sources = std::mem::take(self.cache.sources.get_mut());
+        (sources, Rest { _cache: Some(Rc::new(self.cache)) })
     }
 
     /// What was wrong with the files read so far, each said once.
     pub fn diagnostics(&self) -> Diagnostics {
         let mut all = Diagnostics::new();
-        for found in self.found.borrow().values() {
+        for found in self.cache.found.borrow().values() {
             all.append(found.clone());
         }
         all
@@ -222,23 +283,27 @@ impl<'w> Items<'w> {
 
     /// Whether a file that was read has an error of its own.
     pub fn is_broken(&self, source: SourceId) -> bool {
-        self.found.borrow().get(&Some(source)).is_some_and(Diagnostics::has_errors)
+        self.cache.found.borrow().get(&About::Source(source)).is_some_and(Diagnostics::has_errors)
     }
 
     /// The texts of the files with errors of their own: what they would have said can only be guessed from them.
     pub fn broken_texts(&self) -> Vec<Arc<str>> {
-        let (found, sources) = (self.found.borrow(), self.sources.borrow());
-        let broken = found.iter().filter(|(_, d)| d.has_errors()).filter_map(|(source, _)| sources.get((*source)?));
+        let (found, sources) = (self.cache.found.borrow(), self.cache.sources.borrow());
+        let broken = found.iter().filter(|(_, d)| d.has_errors()).filter_map(|(about, _)| match about {
+            About::Source(source) => sources.get(*source),
+            About::List(_) | About::Item(..) => None,
+        });
         broken.map(|source| source.text.clone()).collect()
     }
 
     fn cached<T>(
         &self,
-        cache: &Cache<T>,
+        cache: &ById<T>,
         kind: ItemKind,
         id: &ItemId,
         parse: impl FnOnce(FileRef, &str, &mut Diagnostics) -> Option<T>,
     ) -> Option<Arc<T>> {
+        self.note(|| Read::Item(kind, id.clone()));
         if let Some(known) = cache.borrow().get(id) {
             return known.clone();
         }
@@ -249,10 +314,14 @@ impl<'w> Items<'w> {
     }
 
     fn candidates(&self, kind: ItemKind, id: &ItemId) -> Vec<Located> {
-        match self.world.candidates(kind, id) {
+        let given = self.world.candidates(kind, id);
+        if let Some(log) = &self.log {
+            log.given(kind, id, &given);
+        }
+        match given {
             Ok(found) => found,
             Err(error) => {
-                self.report(None, world_error(kind, error));
+                self.report(About::Item(kind, id.clone()), world_error(kind, error));
                 Vec::new()
             }
         }
@@ -264,27 +333,34 @@ impl<'w> Items<'w> {
         let text: Arc<str> = match source::decode(&located.bytes) {
             Ok(text) => text.into(),
             Err(invalid) => {
-                self.report(None, ItemError::Unreadable { path, reason: invalid.to_string() });
+                let about = About::Item(located.kind, located.id);
+                self.report(about, ItemError::Unreadable { path, reason: invalid.to_string() });
                 return None;
             }
         };
-        let source = self.sources.borrow_mut().add(Source::new(path.as_str(), text.clone()));
+        let source = self.cache.sources.borrow_mut().add(Source::new(path.as_str(), text.clone()));
+        if let Some(log) = &self.log {
+            log.opened(located.kind, &located.id, source);
+        }
         if let Some(error) = broken_signature(source, path.clone(), &text) {
-            self.report(Some(source), error);
+            self.report(About::Source(source), error);
             return None;
         }
         if located.space != Space::System && rye_grammar::signature::parse(source, &text).is_none() && self.all_signed()
         {
             let reason = "it is not signed, and `signing.require` asks for every file to be".to_owned();
-            self.report(Some(source), ItemError::Signature { path, reason, span: Some(Span::new(source, 0, 0)) });
+            self.report(
+                About::Source(source),
+                ItemError::Signature { path, reason, span: Some(Span::new(source, 0, 0)) },
+            );
             return None;
         }
-        self.parsed.set(self.parsed.get() + 1);
+        self.cache.parsed.set(self.cache.parsed.get() + 1);
         let file = FileRef { kind: located.kind, id: located.id, space: located.space, path: located.path, source };
         let mut found = Diagnostics::new();
         let item = parse(file, &text, &mut found);
         if !found.is_empty() {
-            self.found.borrow_mut().entry(Some(source)).or_default().append(found);
+            self.cache.found.borrow_mut().entry(About::Source(source)).or_default().append(found);
         }
         item
     }
@@ -292,7 +368,7 @@ impl<'w> Items<'w> {
     /// Whether a space asks for signatures on every file (`language.md` 3). The strictest counts: a project cannot take
     /// back what its user wants.
     fn all_signed(&self) -> bool {
-        *self.all_signed.get_or_init(|| {
+        *self.cache.all_signed.get_or_init(|| {
             let Ok(id) = ItemId::parse("agent/agent") else { return false };
             let files = self.world.candidates(ItemKind::Config, &id).unwrap_or_default();
             files.iter().filter_map(|located| source::decode(&located.bytes).ok()).any(|text| {
@@ -310,13 +386,13 @@ impl<'w> Items<'w> {
         })
     }
 
-    fn report(&self, source: Option<SourceId>, error: ItemError) {
-        self.found.borrow_mut().entry(source).or_default().push(error);
+    fn report(&self, about: About, error: ItemError) {
+        self.cache.found.borrow_mut().entry(about).or_default().push(error);
     }
 
     fn read_hook_files(&self) -> HookFiles {
         let mut files = HookFiles::default();
-        for name in ["agent/hook_conditions", "agent/hooks"] {
+        for name in HOOK_FILES {
             let Ok(id) = ItemId::parse(name) else { continue };
             for located in self.candidates(ItemKind::Config, &id) {
                 let space = located.space;
@@ -335,75 +411,12 @@ impl<'w> Items<'w> {
             hook_reader::unique(&of_space, &mut found);
         }
         for diagnostic in found {
-            let source = diagnostic.labels().first().map(|l| l.span.source);
-            self.found.borrow_mut().entry(source).or_default().push(diagnostic);
+            // Each of them stands in a hook file, and is gone when that is read again.
+            let Some(label) = diagnostic.labels().into_iter().next() else { continue };
+            self.cache.found.borrow_mut().entry(About::Source(label.span.source)).or_default().push(diagnostic);
         }
         let all = || [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten();
         (files.line, files.routing) = (HookLine::new(all().cloned().collect()), HookLine::routing(all()));
         files
     }
-}
-
-fn parse_directive(file: FileRef, text: &str, found: &mut Diagnostics) -> Option<Directive> {
-    let mut debris = Diagnostics::new();
-    let parsed = rye_grammar::directive::parse(file.source, text);
-    // Where the XML is broken, what was read of it would give rise to complaints about its own debris.
-    let broken = parsed.errors.iter().any(|e| e.kind == SyntaxKind::Xml);
-    // Which of two blocks is meant is not for us to say: neither is compiled.
-    let twice = parsed.errors.iter().any(|e| e.kind == SyntaxKind::Fence && e.other.is_some());
-    found.syntax(parsed.errors);
-    if twice {
-        return None;
-    }
-    directive::read(file, parsed.tree, if broken { &mut debris } else { found })
-}
-
-fn parse_knowledge(file: FileRef, text: &str, found: &mut Diagnostics) -> Knowledge {
-    let format = if file.path.ends_with(".md") { KnowledgeFormat::Markdown } else { KnowledgeFormat::Yaml };
-    let parsed = rye_grammar::knowledge::parse(file.source, text, format);
-    found.syntax(parsed.errors);
-    knowledge::read(file, parsed.tree, found)
-}
-
-fn read_hook_file(node: &Node, space: Space, files: &mut HookFiles, found: &mut Diagnostics) {
-    let entries = match &node.kind {
-        Kind::Null => return,
-        Kind::Map(entries) => entries,
-        Kind::Bool(_) | Kind::Number(_) | Kind::String(_) | Kind::List(_) => {
-            data::invalid(found, "hooks", node, "a mapping with a list `hooks`");
-            return;
-        }
-    };
-    data::keys(found, entries, &["hooks", "builtin_hooks", "context_hooks", "infra_hooks"], "a hook file");
-    for entry in entries {
-        let (source, into) = match (entry.key.node.as_str(), space) {
-            ("infra_hooks", _) => (HookSource::Infrastructure, &mut files.infra),
-            ("hooks" | "builtin_hooks" | "context_hooks", Space::User) => (HookSource::User, &mut files.user),
-            ("hooks" | "builtin_hooks" | "context_hooks", Space::Project) => (HookSource::Project, &mut files.project),
-            ("hooks" | "builtin_hooks" | "context_hooks", Space::System) => (HookSource::Builtin, &mut files.builtin),
-            _ => continue,
-        };
-        into.extend(hook_reader::list(&entry.value, &source, space, found));
-    }
-}
-
-fn world_error(kind: ItemKind, error: WorldError) -> ItemError {
-    match error {
-        WorldError::Unreadable { path, reason } => ItemError::Unreadable { path, reason },
-        WorldError::Ambiguous { id, first, second } => ItemError::Ambiguous { kind, id, first, second },
-        WorldError::Escapes { path } => ItemError::Unreadable { path, reason: "it leads out of its space".into() },
-        WorldError::Signature { path, reason } => ItemError::Signature { path, reason, span: None },
-    }
-}
-
-/// The content of a signed file has to be what was signed; whether the key is trusted is the world's business.
-fn broken_signature(source: SourceId, path: String, text: &str) -> Option<ItemError> {
-    let line = rye_grammar::signature::parse(source, text)?;
-    let content = text.as_bytes().get(line.node.content_start..).unwrap_or_default();
-    let fits = hex(&Sha256::digest(content)) == line.node.sha256;
-    (!fits).then(|| ItemError::Signature {
-        path,
-        reason: "the content is not what was signed".into(),
-        span: Some(Span { ..line.span }),
-    })
 }

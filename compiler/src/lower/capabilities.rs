@@ -12,13 +12,8 @@ use crate::plan::{Capabilities, Grant, Origin, Origins};
 use crate::semantics::risk::Policy;
 
 /// The set a thread of this directive begins with. Where the chain declares none, it is the parent's.
-pub fn lower(
-    composed: &Composed,
-    parent: Option<&Capabilities>,
-    sources: &Sources,
-    origins: &mut Origins,
-) -> Capabilities {
-    let Some(Sourced { value: permissions, origin: by }) = &composed.permissions else {
+pub fn set(composed: &Composed, parent: Option<&Capabilities>) -> Capabilities {
+    let Some(Sourced { value: permissions, .. }) = &composed.permissions else {
         let mut inherited = parent.cloned().unwrap_or_else(|| Capabilities {
             declared: false,
             from: None,
@@ -27,10 +22,25 @@ pub fn lower(
         });
         inherited.declared = false;
         inherited.from = None;
-        for grant in &inherited.grants {
+        return inherited;
+    };
+    let from = composed.chain.iter().rev().find(|link| link.permissions.is_some()).map(|link| link.id().clone());
+    Capabilities { declared: true, from, grants: grants(permissions), acknowledged: acknowledged(permissions) }
+}
+
+/// The same, with where each grant comes from.
+pub fn lower(
+    composed: &Composed,
+    parent: Option<&Capabilities>,
+    sources: &Sources,
+    origins: &mut Origins,
+) -> Capabilities {
+    let set = set(composed, parent);
+    let Some(Sourced { value: permissions, origin: by }) = &composed.permissions else {
+        for grant in &set.grants {
             origins.insert(format!("capability.{}", grant.pattern), origin::unwritten("inherited at spawn"));
         }
-        return inherited;
+        return set;
     };
     let from = origin::of(sources, by);
     for grant in &permissions.grants {
@@ -40,8 +50,7 @@ pub fn lower(
             origins.insert(key, Origin { place, because: from.because.clone() });
         }
     }
-    let from = composed.chain.iter().rev().find(|link| link.permissions.is_some()).map(|link| link.id().clone());
-    Capabilities { declared: true, from, grants: grants(permissions), acknowledged: acknowledged(permissions) }
+    set
 }
 
 /// The grants in file order; a pattern written twice gives what both lines give.

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::compose::Composed;
 use crate::diagnostics::{ConfigError, Diagnostics, ModelError, PaletteError, PlanError, closest};
-use crate::item::Items;
+use crate::item::{Items, Read, Reads};
 use crate::model::{self, Catalog, ModelSettings};
 use crate::palette::{self, Palette, Preload, Runnable, Sized};
 use crate::plan::Capabilities;
@@ -30,6 +30,8 @@ pub const PROVIDERS: &str = "agent/providers/";
 pub struct Built {
     pub palette: Palette,
     pub diagnostics: Diagnostics,
+    /// What it was made of.
+    reads: Reads,
 }
 
 /// See the module. One for all directives of a project, or for the one that is planned.
@@ -117,6 +119,13 @@ impl<'i, 'w> Shared<'i, 'w> {
         })
     }
 
+    /// Reads what all directives ask for, so that what is wrong with it is said whether or not one does.
+    pub fn settings(&self) {
+        self.catalog();
+        self.preload();
+        self.risk();
+    }
+
     /// Reads a provider file that perhaps nobody asks for; what is wrong with it is among [`Shared::diagnostics`].
     pub fn provider_file(&self, id: &ItemId) {
         if let Some(name) = id.as_str().strip_prefix(PROVIDERS) {
@@ -162,15 +171,33 @@ impl<'i, 'w> Shared<'i, 'w> {
     /// The palette of a composed directive's capabilities, without the return tool.
     pub fn palette(&self, composed: &Composed, capabilities: &Capabilities) -> Rc<Built> {
         let key = composed.permissions.as_ref().map(|p| p.value.span);
+        let at_hand = |known: Rc<Built>| {
+            self.items.depends_on(&known.reads);
+            known
+        };
         if let Some(known) = key.and_then(|key| self.faulty.borrow().get(&key).cloned()) {
-            return known;
+            return at_hand(known);
         }
         // The primaries of who declares nothing are not those of who declares an empty set.
         let patterns = capabilities.declared || !capabilities.grants.is_empty();
         let patterns = patterns.then(|| capabilities.grants.iter().map(|g| g.pattern.clone()).collect::<Vec<_>>());
         if let Some(known) = patterns.as_ref().and_then(|patterns| self.palettes.borrow().get(patterns).cloned()) {
-            return known;
+            return at_hand(known);
         }
+        let ((palette, diagnostics), reads) = self.items.during(|| self.build(composed, capabilities));
+        let built = Rc::new(Built { palette, diagnostics, reads });
+        if !built.diagnostics.is_empty() {
+            // Its spans are this element's alone.
+            if let Some(key) = key {
+                self.faulty.borrow_mut().insert(key, Rc::clone(&built));
+            }
+        } else if let Some(patterns) = patterns {
+            self.palettes.borrow_mut().insert(patterns, Rc::clone(&built));
+        }
+        built
+    }
+
+    fn build(&self, composed: &Composed, capabilities: &Capabilities) -> (Palette, Diagnostics) {
         let preload = self.preload();
         let primaries = palette::primaries(capabilities, |pattern| self.primaries_of(pattern));
         let reached = if preload.enabled { self.tools().reached(&capabilities.grants) } else { Vec::new() };
@@ -190,16 +217,7 @@ impl<'i, 'w> Shared<'i, 'w> {
         if let Some(span) = written.filter(|_| !heavy.is_empty()) {
             diagnostics.push(PaletteError::Dropped { tools: heavy, max_tokens: preload.max_tokens, span });
         }
-        let built = Rc::new(Built { palette, diagnostics });
-        if !built.diagnostics.is_empty() {
-            // Its spans are this element's alone.
-            if let Some(key) = key {
-                self.faulty.borrow_mut().insert(key, Rc::clone(&built));
-            }
-        } else if let Some(patterns) = patterns {
-            self.palettes.borrow_mut().insert(patterns, Rc::clone(&built));
-        }
-        built
+        (palette, diagnostics)
     }
 
     /// Whether a place is in a file of the project or the user.
@@ -209,6 +227,7 @@ impl<'i, 'w> Shared<'i, 'w> {
 
     /// A tool and what its definition weighs; `None` where it cannot be read, which it has said itself.
     fn tool(&self, id: &ItemId) -> Option<Sized> {
+        self.items.depends(|| Read::Item(ItemKind::Tool, id.clone()));
         if let Some(known) = self.sized.borrow().get(id) {
             return known.clone();
         }
@@ -257,6 +276,7 @@ impl<'i, 'w> Shared<'i, 'w> {
     }
 
     fn tools(&self) -> &Runnable {
+        self.items.depends(|| Read::List(ItemKind::Tool));
         self.tools.get_or_init(|| Runnable::new(self.items.list(ItemKind::Tool).iter().map(|e| e.id.clone())))
     }
 }

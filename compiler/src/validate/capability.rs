@@ -9,7 +9,7 @@ use rye_grammar::capability::{Pattern, is_plain};
 use super::groups::{self, Group};
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, closest};
-use crate::item::{Items, Permissions};
+use crate::item::{Items, Permissions, Read};
 use crate::lower::shared::Shared;
 use crate::semantics::capability::{ItemType, Primary};
 use crate::semantics::glob::{Coverage, Glob, covers};
@@ -27,7 +27,12 @@ pub struct Reach {
     covered: HashMap<(Span, String), Coverage>,
 }
 
+/// What was asked of patterns, for a later look.
+#[derive(Default)]
+pub struct Answers(Vec<(String, Answer)>);
+
 /// Whether a pattern matches any item.
+#[derive(Clone, PartialEq, Eq)]
 enum Answer {
     Reaches,
     Nothing { suggestion: Option<String> },
@@ -52,13 +57,10 @@ impl Reach {
     ) {
         for (pattern, span) in patterns {
             let text = &pattern.0;
+            items.depends(|| Read::Pattern(text.clone()));
             if !self.reaches.contains_key(text) {
-                let answer = if self.matches(items, text) {
-                    Answer::Reaches
-                } else {
-                    let suggestion = self.suggest(items, text).or_else(|| self.group(items, text));
-                    Answer::Nothing { suggestion }
-                };
+                // It is the answer that counts, and not the lists it was found in.
+                let answer = items.apart(|| self.answer(items, text));
                 self.reaches.insert(text.clone(), answer);
             }
             if let Some(Answer::Nothing { suggestion }) = self.reaches.get(text) {
@@ -99,6 +101,35 @@ impl Reach {
                 }),
             }
         }
+    }
+
+    fn answer(&mut self, items: &Items<'_>, pattern: &str) -> Answer {
+        if self.matches(items, pattern) {
+            return Answer::Reaches;
+        }
+        let suggestion = self.suggest(items, pattern).or_else(|| self.group(items, pattern));
+        Answer::Nothing { suggestion }
+    }
+
+    /// Answers of an earlier look, and the patterns that have another one now. Where the lists they were found in are
+    /// the same, none has.
+    pub fn recall(answers: Answers, items: &Items<'_>, lists_changed: bool) -> (Self, Vec<String>) {
+        let mut reach = Self::default();
+        let mut changed = Vec::new();
+        for (pattern, before) in answers.0 {
+            let now = if lists_changed { reach.answer(items, &pattern) } else { before.clone() };
+            if now != before {
+                changed.push(pattern.clone());
+            }
+            reach.reaches.insert(pattern, now);
+        }
+        changed.sort();
+        (reach, changed)
+    }
+
+    /// What a later look can begin with.
+    pub fn remember(self) -> Answers {
+        Answers(self.reaches.into_iter().collect())
     }
 
     fn matches(&mut self, items: &Items<'_>, pattern: &str) -> bool {

@@ -30,6 +30,13 @@ impl SuppressionUses {
         }
     }
 
+    /// Takes over what another directive uses.
+    pub fn merge(&mut self, other: &Self) {
+        for (span, (id, removes)) in &other.uses {
+            self.uses.entry(*span).or_insert_with(|| (id.clone(), false)).1 |= removes;
+        }
+    }
+
     pub fn finish(self, items: &Items<'_>, found: &mut Diagnostics) {
         for (span, (id, removes)) in self.uses {
             if removes {

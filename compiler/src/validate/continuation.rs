@@ -2,7 +2,6 @@
 //! `thread_started` brought and no `thread_continued` hook brings again, and ceilings that leave nothing over, or too
 //! much.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use rye_grammar::data::{Kind, Node};
@@ -22,19 +21,18 @@ pub struct Continuations {
     lost: BTreeMap<Span, (String, ItemId, ItemId)>,
     /// The smallest window of a model that a directive asks for, with its id.
     window: Option<(u64, String)>,
-    settings: OnceCell<Settings>,
 }
 
 /// What `coordination` and `resilience` say of continuations.
 #[derive(Debug)]
-struct Settings {
+pub struct Settings {
     threshold: f64,
     ceiling: Option<(u64, Span)>,
     result_bytes: u64,
 }
 
 impl Settings {
-    fn read(items: &Items<'_>) -> Self {
+    pub fn read(items: &Items<'_>) -> Self {
         let coordination = items.config_named("agent/coordination");
         let continuation = coordination.as_ref().and_then(|c| c.get("continuation"));
         let number = |node: Option<&Node>| match node.map(|n| &n.kind) {
@@ -69,7 +67,7 @@ impl Settings {
 
 impl Continuations {
     /// Notes what a directive would lose. One whose token limit ends it before its window is full never goes on.
-    pub fn add(&mut self, items: &Items<'_>, composed: &Composed, limits: &Limits, model: &PlannedModel) {
+    pub fn add(&mut self, composed: &Composed, limits: &Limits, model: &PlannedModel, settings: &Settings) {
         if self.window.as_ref().is_none_or(|(window, _)| model.context_window < *window) {
             self.window = Some((model.context_window, model.id.clone()));
         }
@@ -78,7 +76,7 @@ impl Continuations {
         let mut hooks = composed.hooks.iter().filter(|h| h.is_live()).filter(brings).peekable();
         if hooks.peek().is_none()
             || hooks.clone().all(|h| self.lost.contains_key(&h.decl.span))
-            || limits.tokens < self.settings(items).full(model.context_window)
+            || limits.tokens < settings.full(model.context_window)
         {
             return;
         }
@@ -100,12 +98,19 @@ impl Continuations {
         }
     }
 
-    fn settings(&self, items: &Items<'_>) -> &Settings {
-        self.settings.get_or_init(|| Settings::read(items))
+    /// Takes over what another directive, later in order, would lose.
+    pub fn merge(&mut self, other: &Self) {
+        for (span, lost) in &other.lost {
+            self.lost.entry(*span).or_insert_with(|| lost.clone());
+        }
+        if let Some((window, model)) = &other.window
+            && self.window.as_ref().is_none_or(|(known, _)| window < known)
+        {
+            self.window = Some((*window, model.clone()));
+        }
     }
 
-    pub fn finish(self, items: &Items<'_>, found: &mut Diagnostics) {
-        let settings = self.settings(items);
+    pub fn finish(self, settings: &Settings, found: &mut Diagnostics) {
         for (span, (hook, item, directive)) in &self.lost {
             let (hook, item, directive) = (hook.clone(), item.to_string(), directive.to_string());
             found.push(ContextError::NotRestored { hook, item, directive, span: *span });

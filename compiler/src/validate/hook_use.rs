@@ -21,33 +21,42 @@ use super::domain;
 #[derive(Default)]
 pub struct HookUses {
     uses: BTreeMap<Span, (Arc<HookDecl>, bool)>,
-    shadowed: Vec<Span>,
-    effort: Effort,
     /// Some directive could not be composed, so nobody knows what would fire for it.
     incomplete: bool,
 }
 
 impl HookUses {
-    pub fn add(&mut self, composed: &Composed, launch: &Launch<'_>) {
-        for hook in &composed.hooks {
+    /// Notes what fires for a directive. Each has an effort of its own, so that what one is asked changes no other's answer.
+    pub fn add(&mut self, composed: &Composed, launch: &Launch<'_>, effort: &mut Effort) {
+        for hook in composed.hooks.iter().filter(|hook| is_asked(&hook.decl)) {
             let decl = &hook.decl;
-            if !is_asked(decl) {
+            let never = matches!(hook.verdict, PlanVerdict::Never { .. });
+            // The hooks of files are all looked at in the end, whether or not anything said that they fire.
+            if never && !matches!(decl.source, HookSource::Directive { .. }) {
                 continue;
             }
             let (_, fires) = self.uses.entry(decl.span).or_insert_with(|| (decl.clone(), false));
             if *fires {
                 continue;
             }
-            let never = matches!(hook.verdict, PlanVerdict::Never { .. });
-            // The hooks of files are all looked at in the end, whether or not anything said that they fire.
-            if never && !matches!(decl.source, HookSource::Directive { .. }) {
-                continue;
-            }
             *fires = match &hook.verdict {
                 PlanVerdict::Never { .. } => false,
-                PlanVerdict::Depends { .. } => could_fire(composed, decl, launch, &mut self.effort),
+                PlanVerdict::Depends { .. } => could_fire(composed, decl, launch, effort),
                 PlanVerdict::Fires | PlanVerdict::Removed { .. } => true,
             };
+        }
+    }
+
+    /// Takes over what another directive uses.
+    pub fn merge(&mut self, other: &Self) {
+        self.incomplete |= other.incomplete;
+        for (span, (hook, fires)) in &other.uses {
+            match self.uses.get_mut(span) {
+                Some((_, known)) => *known |= fires,
+                None => {
+                    self.uses.insert(*span, (hook.clone(), *fires));
+                }
+            }
         }
     }
 
@@ -75,37 +84,7 @@ impl HookUses {
         }
     }
 
-    /// Hooks of the project's files behind one that always answers first.
-    pub fn shadowed(&mut self, files: &HookFiles, found: &mut Diagnostics) {
-        let all: Vec<&Arc<HookDecl>> =
-            [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten().collect();
-        let candidates: Vec<_> = all.iter().map(|h| h.candidate()).collect();
-        let mut answers: BTreeMap<HookPoint, Vec<&Arc<HookDecl>>> = BTreeMap::new();
-        for place in hook_table::order(&candidates) {
-            let Some(hook) = all.get(place.index).filter(|_| place.removed.is_none()) else { continue };
-            let earlier = answers.entry(hook.event).or_default();
-            // Layer 4 is never kept from running.
-            let reachable =
-                hook_point::of(hook.event).mode == Mode::Control && place.layer >= hook_table::INFRASTRUCTURE;
-            let by = earlier.iter().find(|by| always(by) || same_condition(by, hook)).filter(|_| !reachable);
-            match by {
-                Some(by) if hook.space == Space::Project => {
-                    self.shadowed.push(hook.span);
-                    found.push(HookError::Shadowed {
-                        id: hook.id.node.clone(),
-                        by: by.id.node.clone(),
-                        span: hook.span,
-                        by_span: by.span,
-                        same: !always(by),
-                    });
-                }
-                None if closes(hook) && place.layer < hook_table::INFRASTRUCTURE => earlier.push(hook),
-                Some(_) | None => {}
-            }
-        }
-    }
-
-    pub fn finish(mut self, items: &Items<'_>, found: &mut Diagnostics) {
+    pub fn finish(mut self, items: &Items<'_>, shadowed: &BTreeSet<Span>, found: &mut Diagnostics) {
         let files = items.hook_files();
         for hook in files.project.iter().chain(&files.infra) {
             if is_asked(hook) {
@@ -114,6 +93,7 @@ impl HookUses {
         }
         let errors = found.iter().filter(|d| d.is_error());
         let faulty: BTreeSet<Span> = errors.filter_map(|d| d.labels().first().map(|l| l.span)).collect();
+        let mut effort = Effort::default();
         for (hook, fires) in self.uses.into_values() {
             let span = hook.condition.as_ref().map_or(hook.span, |c| c.span);
             // What an error of its own makes false has been told.
@@ -122,11 +102,11 @@ impl HookUses {
                 continue;
             }
             let id = hook.id.node.clone();
-            if has_unknown_facts(&hook) || self.shadowed.contains(&hook.span) {
+            if has_unknown_facts(&hook) || shadowed.contains(&hook.span) {
                 continue;
             }
             let point = hook_point::of(hook.event);
-            match Known::nothing().over(&hook, &|path| domain::of(point, path, None), &mut self.effort) {
+            match Known::nothing().over(&hook, &|path| domain::of(point, path, None), &mut effort) {
                 Verdict::True => found.push(HookError::Always { id, span }),
                 Verdict::False => found.push(HookError::Never { id, because: whatever(&hook), span }),
                 Verdict::Unknown(_) if !fires && !self.incomplete && !fires_elsewhere(items, &hook) => {
@@ -137,6 +117,37 @@ impl HookUses {
             }
         }
     }
+}
+
+/// Hooks of the project's files behind one that always answers first.
+pub fn shadowed(files: &HookFiles, found: &mut Diagnostics) -> BTreeSet<Span> {
+    let mut shadowed = BTreeSet::new();
+    let all: Vec<&Arc<HookDecl>> =
+        [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten().collect();
+    let candidates: Vec<_> = all.iter().map(|h| h.candidate()).collect();
+    let mut answers: BTreeMap<HookPoint, Vec<&Arc<HookDecl>>> = BTreeMap::new();
+    for place in hook_table::order(&candidates) {
+        let Some(hook) = all.get(place.index).filter(|_| place.removed.is_none()) else { continue };
+        let earlier = answers.entry(hook.event).or_default();
+        // Layer 4 is never kept from running.
+        let reachable = hook_point::of(hook.event).mode == Mode::Control && place.layer >= hook_table::INFRASTRUCTURE;
+        let by = earlier.iter().find(|by| always(by) || same_condition(by, hook)).filter(|_| !reachable);
+        match by {
+            Some(by) if hook.space == Space::Project => {
+                shadowed.insert(hook.span);
+                found.push(HookError::Shadowed {
+                    id: hook.id.node.clone(),
+                    by: by.id.node.clone(),
+                    span: hook.span,
+                    by_span: by.span,
+                    same: !always(by),
+                });
+            }
+            None if closes(hook) && place.layer < hook_table::INFRASTRUCTURE => earlier.push(hook),
+            Some(_) | None => {}
+        }
+    }
+    shadowed
 }
 
 /// Whether a hook is the project's own and has a condition to be asked about.

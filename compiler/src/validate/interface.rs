@@ -11,10 +11,10 @@ use crate::compose::{Composed, ComposedHook, compose_all};
 use crate::diagnostics::{Diagnostics, InterfaceError, closest};
 use crate::hook::PlanVerdict;
 use crate::item::directive::fields;
-use crate::item::{HookDecl, Items};
+use crate::item::{HookDecl, Items, Read};
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::template;
-use crate::world::Space;
+use crate::world::{ItemKind, Space};
 
 /// By the span of the declaration: the name, and whether any directive that has it uses it.
 #[derive(Default)]
@@ -22,6 +22,11 @@ pub struct InputUses {
     uses: BTreeMap<Span, (String, bool)>,
     /// Every output that a directive declares.
     pub outputs: BTreeSet<String>,
+}
+
+/// What hooks read, each asked once.
+#[derive(Default)]
+pub struct HookInputs {
     by_hook: HashMap<Span, Arc<Named>>,
 }
 
@@ -53,7 +58,7 @@ impl Named {
 
 impl InputUses {
     /// Notes which inputs a composition uses.
-    pub fn add(&mut self, items: &Items<'_>, composed: &Composed) {
+    pub fn add(&mut self, items: &Items<'_>, composed: &Composed, of_hooks: &mut HookInputs) {
         self.outputs
             .extend(composed.outputs.keys().filter(|name| !self.outputs.contains(*name)).cloned().collect::<Vec<_>>());
         let Some(leaf) = composed.leaf().filter(|_| !composed.inputs.is_empty()) else { return };
@@ -69,13 +74,32 @@ impl InputUses {
             // Of a file with errors nobody knows what it would have used.
             let used = items.is_broken(leaf.file.source)
                 || template::input_holes(&leaf.body_template).any(|h| h.name == *name)
-                || hooks.get_or_insert_with(|| self.named(items, composed)).iter().any(|h| h.has(name));
+                || hooks.get_or_insert_with(|| of_hooks.of(items, composed)).iter().any(|h| h.has(name));
             let (_, ever) = self.uses.entry(field.value.span).or_insert_with(|| (name.clone(), false));
             *ever |= used;
         }
     }
 
-    fn named(&mut self, items: &Items<'_>, composed: &Composed) -> Vec<Arc<Named>> {
+    /// Takes over what another directive uses.
+    pub fn merge(&mut self, other: &Self) {
+        self.outputs
+            .extend(other.outputs.iter().filter(|name| !self.outputs.contains(*name)).cloned().collect::<Vec<_>>());
+        for (span, (name, used)) in &other.uses {
+            self.uses.entry(*span).or_insert_with(|| (name.clone(), false)).1 |= used;
+        }
+    }
+
+    pub fn finish(self, found: &mut Diagnostics) {
+        for (span, (name, used)) in self.uses {
+            if !used {
+                found.push(InterfaceError::UnusedInput { name, span });
+            }
+        }
+    }
+}
+
+impl HookInputs {
+    fn of(&mut self, items: &Items<'_>, composed: &Composed) -> Vec<Arc<Named>> {
         let asked = |h: &&ComposedHook| h.is_live() || matches!(h.verdict, PlanVerdict::Never { .. });
         composed.hooks.iter().filter(asked).map(|h| self.named_by(items, &h.decl)).collect()
     }
@@ -83,6 +107,9 @@ impl InputUses {
     /// What a hook's condition, action and fetched knowledge read.
     fn named_by(&mut self, items: &Items<'_>, hook: &HookDecl) -> Arc<Named> {
         if let Some(known) = self.by_hook.get(&hook.span) {
+            if let Some(id) = &hook.fetched {
+                items.depends(|| Read::Item(ItemKind::Knowledge, id.clone()));
+            }
             return known.clone();
         }
         let mut named = Named::default();
@@ -103,14 +130,6 @@ impl InputUses {
         let named = Arc::new(named);
         self.by_hook.insert(hook.span, named.clone());
         named
-    }
-
-    pub fn finish(self, found: &mut Diagnostics) {
-        for (span, (name, used)) in self.uses {
-            if !used {
-                found.push(InterfaceError::UnusedInput { name, span });
-            }
-        }
     }
 }
 

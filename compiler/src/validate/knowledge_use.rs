@@ -1,7 +1,7 @@
 //! Knowledge of the project that no prompt can bring and no grant can fetch. Exports of finished threads are found by
 //! searching, and are nobody's omission.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use rye_grammar::capability::is_plain;
 use rye_grammar::{ItemId, Span};
@@ -14,24 +14,25 @@ use crate::world::{ItemKind, Space};
 
 use super::{EXPORTS, project_ids};
 
-/// What brings knowledge, as far as the directives were gone through.
+/// What brings knowledge, as far as the directives were gone through: by the place where it is written, because many
+/// directives read the same line.
 #[derive(Default)]
 pub struct KnowledgeUses {
-    named: BTreeSet<ItemId>,
-    seen: BTreeSet<Span>,
-    patterns: BTreeSet<String>,
+    named: BTreeMap<Span, ItemId>,
+    patterns: BTreeMap<Span, Vec<String>>,
     incomplete: bool,
 }
 
 impl KnowledgeUses {
     pub fn add(&mut self, composed: &Composed) {
         let items = composed.system.iter().chain(&composed.before).chain(&composed.after);
-        for id in items.map(|item| &item.id).chain(composed.duplicates.iter().map(|d| &d.id)) {
-            self.name(id);
+        let duplicates = composed.duplicates.iter().map(|d| (&d.id, &d.dropped));
+        for (id, origin) in items.map(|item| (&item.id, &item.origin)).chain(duplicates) {
+            self.name(origin.span, id);
         }
         for suppression in &composed.suppressions {
             if let Ok(id) = ItemId::parse(&suppression.id) {
-                self.name(&id);
+                self.name(suppression.origin.span, &id);
             }
         }
         for hook in &composed.hooks {
@@ -51,7 +52,7 @@ impl KnowledgeUses {
         };
         let context = &directive.context;
         for id in context.system.iter().chain(&context.before).chain(&context.after) {
-            self.name(&id.node);
+            self.name(Some(id.span), &id.node);
         }
         for hook in &directive.hooks {
             self.hook(hook);
@@ -61,25 +62,38 @@ impl KnowledgeUses {
         }
     }
 
-    fn name(&mut self, id: &ItemId) {
-        if !self.named.contains(id) {
-            self.named.insert(id.clone());
+    /// Takes over what another directive uses.
+    pub fn merge(&mut self, other: &Self) {
+        self.incomplete |= other.incomplete;
+        for (span, id) in &other.named {
+            self.name(Some(*span), id);
+        }
+        for (span, patterns) in &other.patterns {
+            if !self.patterns.contains_key(span) {
+                self.patterns.insert(*span, patterns.clone());
+            }
+        }
+    }
+
+    /// What nobody wrote names nothing that could be forgotten.
+    fn name(&mut self, span: Option<Span>, id: &ItemId) {
+        if let Some(span) = span.filter(|span| !self.named.contains_key(span)) {
+            self.named.insert(span, id.clone());
         }
     }
 
     fn permissions(&mut self, permissions: &Permissions) {
-        if self.seen.insert(permissions.span) {
-            self.patterns.extend(permissions.grants.iter().map(|g| g.pattern.0.clone()));
-        }
+        let patterns = || permissions.grants.iter().map(|g| g.pattern.0.clone()).collect();
+        self.patterns.entry(permissions.span).or_insert_with(patterns);
     }
 
     fn hook(&mut self, hook: &HookDecl) {
-        if !self.seen.insert(hook.span) {
-            return;
+        if !hook.grants.is_empty() {
+            let patterns = || hook.grants.iter().map(|g| g.node.0.clone()).collect();
+            self.patterns.entry(hook.span).or_insert_with(patterns);
         }
-        self.patterns.extend(hook.grants.iter().map(|g| g.node.0.clone()));
         if let Some(id) = &hook.fetched {
-            self.name(id);
+            self.name(Some(hook.span), id);
         }
     }
 
@@ -94,11 +108,13 @@ impl KnowledgeUses {
         // An id that another space has too is looked up there by whoever named it.
         let list = items.list(ItemKind::Knowledge);
         let others: BTreeSet<&ItemId> = list.iter().filter(|e| e.space != Space::Project).map(|e| &e.id).collect();
+        let named: HashSet<&ItemId> = self.named.values().collect();
         let left = project_ids(items, ItemKind::Knowledge)
             .into_iter()
-            .filter(|id| !id.as_str().starts_with(EXPORTS) && !self.named.contains(id) && !others.contains(id));
+            .filter(|id| !id.as_str().starts_with(EXPORTS) && !named.contains(id) && !others.contains(id));
         let mut left: BTreeMap<String, ItemId> = left.map(|id| (format!("{FETCH}{}", id.dotted()), id)).collect();
-        for pattern in &self.patterns {
+        let patterns: BTreeSet<&String> = self.patterns.values().flatten().collect();
+        for pattern in patterns {
             if left.is_empty() {
                 return;
             }

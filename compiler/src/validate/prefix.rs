@@ -1,7 +1,7 @@
 //! The order of a request by how often its parts change: a provider reads from its cache only what stands before the
 //! first difference, so that a part which changes makes everything behind it dear (`engine.md` 6).
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use rye_grammar::Span;
 use rye_grammar::condition::{Path, Segment};
@@ -41,22 +41,33 @@ const OF_THREAD: [&str; 8] = [
 /// Hooks that were told about; the first directive is the example.
 #[derive(Default)]
 pub struct Prefixes {
-    told: BTreeSet<Span>,
+    told: BTreeMap<Span, ContextError>,
 }
 
 impl Prefixes {
-    pub fn add(&mut self, composed: &Composed, model: &PlannedModel, found: &mut Diagnostics) {
+    pub fn add(&mut self, composed: &Composed, model: &PlannedModel) {
         let asked = [HookPoint::BuildSystemPrompt, HookPoint::Context, HookPoint::BeforeAgentStart];
         let ours = |hook: &ComposedHook| hook.decl.space == Space::Project && asked.contains(&hook.decl.event);
-        if !composed.hooks.iter().any(|hook| ours(hook) && hook.is_live() && !self.told.contains(&hook.decl.span)) {
+        if !composed.hooks.iter().any(|hook| ours(hook) && hook.is_live() && !self.told.contains_key(&hook.decl.span)) {
             return;
         }
-        self.system(composed, model, found);
-        self.messages(composed, model, found);
+        self.system(composed, model);
+        self.messages(composed, model);
+    }
+
+    /// Takes over what was told with another directive, later in order.
+    pub fn merge(&mut self, other: &Self) {
+        for (span, problem) in &other.told {
+            self.told.entry(*span).or_insert_with(|| problem.clone());
+        }
+    }
+
+    pub fn finish(self, found: &mut Diagnostics) {
+        found.extend(self.told.into_values());
     }
 
     /// The system prompt: what changes with the thread before what never changes. The cache outlives a thread.
-    fn system(&mut self, composed: &Composed, model: &PlannedModel, found: &mut Diagnostics) {
+    fn system(&mut self, composed: &Composed, model: &PlannedModel) {
         let at = |position: Position| {
             let at = move |hook: &&ComposedHook| {
                 hook.is_live() && hook.decl.event == HookPoint::BuildSystemPrompt && hook.decl.position == position
@@ -73,7 +84,7 @@ impl Prefixes {
             let behind = parts.iter().skip(i + 1).filter(|(c, ..)| *c == Changes::Never);
             let behind = behind.fold(0_u64, |sum, (_, tokens, _)| sum.saturating_add(*tokens));
             if behind > 0 {
-                self.tell(hook, "with each thread", behind, "turns that start a thread", composed, model, found);
+                self.tell(hook, "with each thread", behind, "turns that start a thread", composed, model);
             }
             // What stands behind the first change is lost already.
             break;
@@ -81,7 +92,7 @@ impl Prefixes {
     }
 
     /// The messages: what changes with each call before what was said. The palette and the system prompt stand before.
-    fn messages(&mut self, composed: &Composed, model: &PlannedModel, found: &mut Diagnostics) {
+    fn messages(&mut self, composed: &Composed, model: &PlannedModel) {
         let body = composed.leaf().map_or(0, |leaf| estimate(&leaf.body.node));
         let items = composed.before.iter().chain(&composed.after);
         let first = items.fold(body, |sum, item| sum.saturating_add(estimate(&item.knowledge.body.node)));
@@ -91,20 +102,19 @@ impl Prefixes {
             let of_turn = holes.iter().any(|hole| of_path(&hole.path) == Changes::PerTurn);
             match hook.decl.action.as_ref().map(|a| &a.node) {
                 Some(HookAction::Inject { position: Position::Before, .. }) if of_turn => {
-                    self.tell(hook, "with each call", first, "turns", composed, model, found);
+                    self.tell(hook, "with each call", first, "turns", composed, model);
                 }
                 Some(HookAction::SystemPrompt { text, .. }) if of_turn => {
                     // The prompt's own text goes on from what stood there before; a new one begins anew.
                     let kept = if text.is_none() || carries(holes) { 0 } else { system };
                     let behind = first.saturating_add(kept);
-                    self.tell(hook, "with each prompt", behind, "prompts", composed, model, found);
+                    self.tell(hook, "with each prompt", behind, "prompts", composed, model);
                 }
                 Some(_) | None => {}
             }
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of one message")]
     fn tell(
         &mut self,
         hook: &ComposedHook,
@@ -113,14 +123,13 @@ impl Prefixes {
         per: &'static str,
         composed: &Composed,
         model: &PlannedModel,
-        found: &mut Diagnostics,
     ) {
-        if hook.decl.space != Space::Project || !self.told.insert(hook.decl.span) {
+        if hook.decl.space != Space::Project || self.told.contains_key(&hook.decl.span) {
             return;
         }
         let more = model.prices.map(|p| p.input.saturating_sub(p.cache_read));
         let price = more.and_then(|more| Nanos::from_u64(more).per_million(behind.saturating_mul(100)));
-        found.push(ContextError::VolatilePrefix {
+        let problem = ContextError::VolatilePrefix {
             hook: hook.decl.id.node.clone(),
             when,
             directive: composed.id.to_string(),
@@ -128,7 +137,8 @@ impl Prefixes {
             per,
             price: price.map(|p| (p.to_string(), model.id.clone())),
             span: hook.decl.item_span(),
-        });
+        };
+        self.told.insert(hook.decl.span, problem);
     }
 }
 

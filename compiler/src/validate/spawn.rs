@@ -8,13 +8,14 @@ mod outputs;
 mod proof;
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use rye_grammar::{ItemId, Span};
 
 use crate::compose::{Composed, compose_all};
 use crate::diagnostics::Diagnostics;
-use crate::hook::{HookAction, PlanVerdict};
+use crate::hook::{HookAction, HookSource, PlanVerdict};
 use crate::item::{Directive, Items, Permissions};
 use crate::lower::Audit;
 use crate::resolve::{Inputs, Launch};
@@ -34,8 +35,8 @@ pub struct Start {
 /// What names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Starter {
-    /// Patterns that the hook grants what it starts; whether it fires for certain.
-    Hook { id: String, grants: Vec<String>, certain: bool },
+    /// Patterns that the hook grants what it starts; whether it fires for certain, and whether the directive wrote it itself.
+    Hook { id: String, grants: Vec<String>, certain: bool, own: bool },
     /// `free`: by the thread tool, whose call may set limits of its own.
     Body { free: bool },
 }
@@ -63,7 +64,7 @@ struct Link {
 /// Every directive that starts one or is started.
 #[derive(Default)]
 pub struct Spawns {
-    nodes: BTreeMap<ItemId, Vec<Link>>,
+    nodes: BTreeMap<ItemId, Vec<Rc<Link>>>,
 }
 
 impl Spawns {
@@ -77,7 +78,8 @@ impl Spawns {
             };
             let grants = hook.decl.grants.iter().map(|g| g.node.0.clone()).collect();
             let certain = hook.verdict == PlanVerdict::Fires;
-            let by = Starter::Hook { id: hook.decl.id.node.clone(), grants, certain };
+            let own = matches!(hook.decl.source, HookSource::Directive { .. });
+            let by = Starter::Hook { id: hook.decl.id.node.clone(), grants, certain, own };
             Some(Start { to: ItemId::parse(item_id).ok()?, span: hook.decl.item_span(), by })
         });
         let starts: Vec<Start> = hooks.chain(body.named.iter().cloned()).collect();
@@ -92,7 +94,14 @@ impl Spawns {
             starts,
             open: body.open,
         };
-        self.nodes.entry(composed.id.clone()).or_default().push(link);
+        self.nodes.entry(composed.id.clone()).or_default().push(Rc::new(link));
+    }
+
+    /// Takes over what another directive starts.
+    pub fn merge(&mut self, other: &Self) {
+        for (id, links) in &other.nodes {
+            self.nodes.entry(id.clone()).or_default().extend(links.iter().cloned());
+        }
     }
 
     /// What needs no other directive than those that are named.
@@ -126,7 +135,7 @@ impl Spawns {
                 starts: Vec::new(),
                 open: true,
             };
-            self.nodes.insert(id, routes.into_iter().map(link).collect());
+            self.nodes.insert(id, routes.into_iter().map(link).map(Rc::new).collect());
         }
     }
 }
@@ -148,3 +157,6 @@ pub fn may_start(composed: &Composed) -> bool {
     let Some(permissions) = &composed.permissions else { return true };
     permissions.value.grants.iter().any(|grant| could_start(&grant.pattern.0))
 }
+
+#[cfg(test)]
+mod tests;

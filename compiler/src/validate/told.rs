@@ -10,7 +10,7 @@ use rye_grammar::{ItemId, Span};
 use super::spawn::{BodyStarts, Start, Starter};
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, ItemError, closest};
-use crate::item::{Directive, Items};
+use crate::item::{Directive, Items, Read};
 use crate::palette::flatten;
 use crate::semantics::capability::{CapabilitySet, ItemType, Primary, Request};
 use crate::world::ItemKind;
@@ -70,6 +70,7 @@ impl Told {
         if name == crate::primary::DIRECTIVE_RETURN || !items.is_listed(ItemKind::Tool) {
             return;
         }
+        items.depends(|| Read::List(ItemKind::Tool));
         let names = self
             .names
             .get_or_insert_with(|| items.list(ItemKind::Tool).iter().map(|e| (flatten(&e.id), e.id.clone())).collect());

@@ -109,7 +109,9 @@ impl World for MapWorld<'_> {
                 continue;
             }
             for (space, files) in spaces {
-                entries.retain(|e| !(e.id == *id && e.space == *space));
+                if self.behind.is_some() {
+                    entries.retain(|e| !(e.id == *id && e.space == *space));
+                }
                 entries.extend(files.iter().map(|(path, _)| Entry {
                     id: id.clone(),
                     space: *space,

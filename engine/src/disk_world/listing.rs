@@ -15,6 +15,8 @@ pub(super) struct Listing {
     items: BTreeMap<ItemId, Vec<Arc<str>>>,
     /// Files that are no items.
     others: Vec<Arc<str>>,
+    /// Some file or folder is a link, so that one file can be changed by way of another.
+    pub(super) has_links: bool,
 }
 
 /// What lies directly in `.ai/`, hidden files aside.
@@ -42,6 +44,7 @@ impl Listing {
     pub(super) fn read(space: Space, dir: &Dir, kind: ItemKind) -> Result<Self, WorldError> {
         let mut items: BTreeMap<ItemId, Vec<Arc<str>>> = BTreeMap::new();
         let mut others = Vec::new();
+        let mut has_links = false;
         let root = kind.folder().trim_end_matches('/').to_owned();
         let mut folders = vec![(root, 0_usize)];
         while let Some((folder, depth)) = folders.pop() {
@@ -58,6 +61,7 @@ impl Listing {
                 let file_type = entry.file_type().map_err(|e| super::refusal(space, &path, &e))?;
                 // What a link leads to counts, and a link that leaves is refused here.
                 let is_folder = if file_type.is_symlink() {
+                    has_links = true;
                     dir.metadata(&path).map_err(|e| super::refusal(space, &path, &e))?.is_dir()
                 } else {
                     file_type.is_dir()
@@ -78,7 +82,7 @@ impl Listing {
         for paths in items.values_mut() {
             paths.sort();
         }
-        Ok(Self { items, others })
+        Ok(Self { items, others, has_links })
     }
 
     pub(super) fn paths(&self, id: &ItemId) -> &[Arc<str>] {

@@ -131,3 +131,70 @@ fn a_folder_that_is_not_there_holds_nothing_and_one_that_is_still_tells_dangling
         assert!(matches!(world.candidates(ItemKind::Knowledge, &id("a/lost")), Err(WorldError::Unreadable { .. })));
     }
 }
+
+#[test]
+fn a_kept_world_reads_again_what_the_watcher_tells_of() {
+    let project = tempfile::tempdir().unwrap();
+    let root = project.path();
+    write(root, ".ai/knowledge/a.md", "one");
+    write(root, ".ai/knowledge/folder/b.md", "b");
+    let mut watcher = Watcher::new(vec![(Space::Project, root.to_owned())]).unwrap();
+    let mut kept = KeptWorld::new(world(root, None));
+    let text = |kept: &KeptWorld, item: &str| {
+        let found = kept.candidates(ItemKind::Knowledge, &id(item)).unwrap();
+        found.first().map(|l| String::from_utf8_lossy(&l.bytes).into_owned())
+    };
+    let count = |kept: &KeptWorld| kept.list(ItemKind::Knowledge).unwrap().len();
+    assert_eq!(
+        (text(&kept, "a").as_deref(), text(&kept, "folder/b").as_deref(), count(&kept)),
+        (Some("one"), Some("b"), 4)
+    );
+    assert_eq!(watcher.changed().unwrap(), []);
+
+    // Edited in its place: its content alone.
+    write(root, ".ai/knowledge/a.md", "two");
+    assert_eq!(text(&kept, "a").as_deref(), Some("one"));
+    let changed = watcher.changed().unwrap();
+    assert_eq!(changed, [Changed::File { space: Space::Project, path: ".ai/knowledge/a.md".into(), listed: false }]);
+    assert!(kept.look_again(&changed));
+    assert_eq!(text(&kept, "a").as_deref(), Some("two"));
+
+    // As most editors save: another file takes its place.
+    write(root, ".ai/knowledge/a.md~", "three");
+    fs::rename(root.join(".ai/knowledge/a.md~"), root.join(".ai/knowledge/a.md")).unwrap();
+    assert!(kept.look_again(&watcher.changed().unwrap()));
+    assert_eq!((text(&kept, "a").as_deref(), count(&kept)), (Some("three"), 4));
+
+    // A folder that is new, one that moves and one that goes.
+    write(root, ".ai/tools/t.yaml", "kind: command");
+    assert!(kept.look_again(&watcher.changed().unwrap()));
+    assert_eq!(kept.list(ItemKind::Tool).unwrap().len(), 1);
+    write(root, ".ai/tools/t.yaml", "kind: builtin");
+    assert!(kept.look_again(&watcher.changed().unwrap()));
+    assert_eq!(kept.candidates(ItemKind::Tool, &id("t")).unwrap().first().unwrap().bytes.as_ref(), b"kind: builtin");
+    fs::rename(root.join(".ai/knowledge/folder"), root.join(".ai/knowledge/other")).unwrap();
+    assert!(kept.look_again(&watcher.changed().unwrap()));
+    assert_eq!((text(&kept, "folder/b"), text(&kept, "other/b").as_deref()), (None, Some("b")));
+    fs::remove_dir_all(root.join(".ai/knowledge/other")).unwrap();
+    assert!(kept.look_again(&watcher.changed().unwrap()));
+    assert_eq!((text(&kept, "other/b"), count(&kept)), (None, 3));
+
+    // The settings that say what is read at all are not for a kept world.
+    write(root, ".ai/config/agent/agent.yaml", "signing: { require: all }");
+    assert!(!kept.look_again(&watcher.changed().unwrap()));
+    write(root, ".ai/config/agent/agent.yaml", "signing: { require: none }");
+    assert!(!kept.look_again(&watcher.changed().unwrap()));
+}
+
+#[test]
+fn links_are_noticed() {
+    let project = tempfile::tempdir().unwrap();
+    write(project.path(), ".ai/knowledge/real.md", "here");
+    let kept = KeptWorld::new(world(project.path(), None));
+    kept.list(ItemKind::Knowledge).unwrap();
+    assert!(!kept.has_links());
+    symlink("real.md", project.path().join(".ai/knowledge/same.md")).unwrap();
+    let kept = KeptWorld::new(world(project.path(), None));
+    kept.list(ItemKind::Knowledge).unwrap();
+    assert!(kept.has_links());
+}

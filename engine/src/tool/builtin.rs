@@ -25,7 +25,7 @@ use crate::provider::BoxFuture;
 
 pub use bash::Bash;
 pub use git::Git;
-pub use web_fetch::WebFetch;
+pub use web_fetch::{WebFetch, page_text};
 
 /// The file tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,4 +9,5 @@ mod sign;
 
 pub use fetch::{Library, fetch};
 pub use item_text::{ItemText, item_text};
+pub use query::{Query, Texts};
 pub use sign::sign;

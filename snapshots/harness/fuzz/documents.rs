@@ -2,8 +2,10 @@
 
 use rye_compiler::compile::{Request, compile};
 use rye_compiler::edit::{Formatted, Refused, format as format_directive, format_data, format_knowledge};
+use rye_compiler::plan::render::html::render;
 use rye_compiler::world::Space;
 use rye_engine::scripts::Scripts;
+use rye_engine::tool::builtin::page_text;
 use rye_grammar::knowledge::KnowledgeFormat;
 use rye_grammar::tool_header::{ScriptReader, ToolLanguage};
 use rye_grammar::{
@@ -72,6 +74,34 @@ pub fn hooks_xml(bytes: &[u8]) {
     if let Some(element) = &parsed.tree {
         shown(text, &hooks::from_xml(element).errors);
     }
+}
+
+/// A page of the web as text: what is silent stays so, and nothing grows.
+pub fn html(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    let read = page_text(text);
+    assert!(read.len() <= text.len().saturating_mul(4).saturating_add(64), "{} bytes of {}", read.len(), text.len());
+    assert_eq!(page_text(&format!("<script>{}</script>", text.replace('<', " "))).trim(), "");
+}
+
+/// The page that `rye plan --format html` makes: what a directive says is text there, never markup.
+pub fn page(bytes: &[u8]) {
+    let Some(text) = text(bytes).filter(|text| text.len() < MOST) else { return };
+    let made = |body: &str| {
+        let mut world = standard_library();
+        let file = format!(
+            "```xml\n<directive name=\"d\"><metadata><description>x</description></metadata></directive>\n```\n\n{body}\n"
+        );
+        world.insert(Space::Project, ".ai/directives/d.md", file);
+        let request = Request::new(ItemId::parse("d").ok()?);
+        Some(render(&compile(&world, &request).value?))
+    };
+    let (Some(plain), Some(page)) = (made("Say x."), made(text)) else { return };
+    for markup in ["<script", "<img", "<iframe", "<link", "<svg", "<style", "<a ", "<form", " onerror=\"", " onload=\""]
+    {
+        assert_eq!(page.matches(markup).count(), plain.matches(markup).count(), "{markup}");
+    }
+    assert!(!page.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t')), "a control character");
 }
 
 /// A hook file among the standard library's, checked.

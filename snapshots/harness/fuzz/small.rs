@@ -4,6 +4,7 @@ use rye_compiler::semantics::condition::{Condition, Verdict};
 use rye_compiler::semantics::eval;
 use rye_compiler::semantics::facts::Facts;
 use rye_compiler::semantics::glob::{Coverage, Glob, covers};
+use rye_engine::tool::primary::{Query, Texts};
 use rye_grammar::condition::{Expr, from_data, parse_line, parse_path};
 use rye_grammar::source::decode;
 use rye_grammar::{
@@ -37,6 +38,18 @@ pub fn capability(bytes: &[u8]) {
     shown(text, &found.into_iter().flatten().collect::<Vec<_>>());
     let normal = patterns::normalise(text);
     assert_eq!(patterns::normalise(&normal.0), normal, "reading a pattern again changes it");
+}
+
+/// What `rye_fetch` looks for: read, it answers for any item.
+pub fn query(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    match Query::read(text) {
+        Ok(query) => {
+            let none = query.points(&Texts::default());
+            assert!(none.is_none_or(|points| points == 0), "{none:?} for an item without a word");
+        }
+        Err(told) => assert!(!told.is_empty() && !told.ends_with('.'), "{told:?}"),
+    }
 }
 
 pub fn condition_line(bytes: &[u8]) {

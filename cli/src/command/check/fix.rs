@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 
 use rye_compiler::edit::{Edit, apply, fix, old_names};
+use rye_compiler::validate::check;
 use rye_grammar::signature;
 
 use super::{CheckArgs, look};
@@ -40,7 +41,7 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Report) -> Result<(), Fai
 }
 
 fn rewrites(args: &CheckArgs, spaces: &Spaces, report: &Report) -> Result<Vec<Rewrite>, Failure> {
-    let found = look(args, spaces)?;
+    let found = look(args, spaces, &spaces.open()?, check)?;
     let sources = &found.report.sources;
     let mut edits: BTreeMap<_, Vec<Edit>> = BTreeMap::new();
     for diagnostic in found.report.diagnostics.iter() {

@@ -21,12 +21,20 @@ pub enum Domain {
 const MOST: usize = 4096;
 
 /// How many evaluations all questions together may take.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort(usize);
 
 impl Default for Effort {
     fn default() -> Self {
         Self(1 << 20)
+    }
+}
+
+impl Effort {
+    /// A share that depends on nothing but about how many there are, so that what one of them is asked leaves the others
+    /// theirs: enough for one question at its largest, as long as there are a thousand at most.
+    pub fn share(among: usize) -> Self {
+        Self((MOST << 10) / among.next_power_of_two().max(1 << 10))
     }
 }
 

@@ -2,6 +2,7 @@
 //! (`language.md` 11), by its own limit or by what the thread above it can give.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use rye_grammar::{ItemId, Span};
 
@@ -19,7 +20,7 @@ struct Budget<'n> {
     above: Option<(&'n ItemId, Span)>,
 }
 
-pub fn check(nodes: &BTreeMap<ItemId, Vec<Link>>, found: &mut Diagnostics) {
+pub fn check(nodes: &BTreeMap<ItemId, Vec<Rc<Link>>>, found: &mut Diagnostics) {
     let mut told: BTreeSet<Span> = BTreeSet::new();
     let mut budgets: BTreeMap<&ItemId, Budget<'_>> =
         nodes.iter().filter_map(|(id, links)| Some((id, Budget { spend: own(links)?, above: None }))).collect();
@@ -61,12 +62,12 @@ pub fn check(nodes: &BTreeMap<ItemId, Vec<Link>>, found: &mut Diagnostics) {
 }
 
 /// The most that any route lets a directive spend.
-fn own(links: &[Link]) -> Option<Nanos> {
+fn own(links: &[Rc<Link>]) -> Option<Nanos> {
     links.iter().map(|link| link.limits.map(|limits| limits.spend)).collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
 /// What it asks for on every route, the least of them, and where; `None` where it takes what is left.
-fn named(children: &[Link]) -> Option<(Nanos, Span)> {
+fn named(children: &[Rc<Link>]) -> Option<(Nanos, Span)> {
     let asked: Option<Vec<(Nanos, Span)>> =
         children.iter().map(|link| link.limits.map(|l| l.spend).zip(link.limit_span("spend"))).collect();
     asked?.into_iter().min_by_key(|(asked, _)| *asked)

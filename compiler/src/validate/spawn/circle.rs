@@ -1,6 +1,7 @@
 //! Circles of directives that start each other by lines that name them, where nobody has said how deep that may go.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 
 use petgraph::algo::tarjan_scc;
 use petgraph::graphmap::DiGraphMap;
@@ -9,7 +10,7 @@ use rye_grammar::{ItemId, Span};
 use super::{Link, Starter};
 use crate::diagnostics::{Diagnostics, SpawnError};
 
-pub fn check(nodes: &BTreeMap<ItemId, Vec<Link>>, found: &mut Diagnostics) {
+pub fn check(nodes: &BTreeMap<ItemId, Vec<Rc<Link>>>, found: &mut Diagnostics) {
     let mut edges: DiGraphMap<&ItemId, Span> = DiGraphMap::new();
     for (id, links) in nodes {
         let starts = links.iter().flat_map(|link| &link.starts).filter(|start| nodes.contains_key(&start.to));

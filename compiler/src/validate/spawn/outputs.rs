@@ -1,13 +1,14 @@
 //! Outputs of children that a body reads: `result.outputs.url`, `${outputs.url}`, `outputs["url"]`. Only where every child
-//! that the body starts is named there, so that nothing else could have returned it.
+//! that the body or a hook starts is named there, so that nothing else could have returned it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::LazyLock;
 
 use regex::Regex;
 use rye_grammar::{ItemId, Span};
 
-use super::{Link, Starter};
+use super::{Link, Start, Starter};
 use crate::diagnostics::{Diagnostics, SpawnError, closest};
 
 static READ: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -18,16 +19,20 @@ static READ: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// What stands behind the dot of a file's name.
 const EXTENSIONS: [&str; 9] = ["csv", "html", "json", "log", "md", "toml", "txt", "yaml", "yml"];
 
-pub fn check(nodes: &BTreeMap<ItemId, Vec<Link>>, found: &mut Diagnostics) {
+pub fn check(nodes: &BTreeMap<ItemId, Vec<Rc<Link>>>, found: &mut Diagnostics) {
     for (parent, links) in nodes {
         for link in links.iter().filter(|link| !link.open) {
-            let children: BTreeSet<&ItemId> =
-                link.starts.iter().filter(|s| matches!(s.by, Starter::Body { .. })).map(|s| &s.to).collect();
+            // A hook of a file serves directives that know nothing of it: what it starts may be read, and need not be.
+            let is_theirs = |start: &Start| matches!(start.by, Starter::Body { .. } | Starter::Hook { own: true, .. });
+            if !link.starts.iter().any(is_theirs) {
+                continue;
+            }
+            let children: BTreeSet<&ItemId> = link.starts.iter().map(|s| &s.to).collect();
             let Some(known) = children.iter().map(|id| nodes.get(*id)).collect::<Option<Vec<_>>>() else { continue };
             if known.is_empty() {
                 continue;
             }
-            let of = |link: &Link| link.chain.iter().flat_map(|l| l.outputs.keys().cloned()).collect::<Vec<_>>();
+            let of = |link: &Rc<Link>| link.chain.iter().flat_map(|l| l.outputs.keys().cloned()).collect::<Vec<_>>();
             let declared: BTreeSet<String> = known.into_iter().flatten().flat_map(of).collect();
             let own = of(link);
             for (name, span) in reads(link) {

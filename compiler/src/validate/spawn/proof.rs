@@ -2,6 +2,7 @@
 //! not do it (`language.md` 7 and 9). And starts that a limit of 0 refuses.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use rye_grammar::{ItemId, Span};
 
@@ -18,7 +19,7 @@ type Pair<'n> = (Span, Span, &'n [String]);
 type Excess = Option<(Span, String)>;
 
 /// Every edge; of several routes one example is enough.
-pub fn check(nodes: &BTreeMap<ItemId, Vec<Link>>, found: &mut Diagnostics) {
+pub fn check(nodes: &BTreeMap<ItemId, Vec<Rc<Link>>>, found: &mut Diagnostics) {
     let mut proved: BTreeMap<Pair<'_>, Excess> = BTreeMap::new();
     let mut told: BTreeSet<Span> = BTreeSet::new();
     for (parent, links) in nodes {
@@ -52,7 +53,7 @@ fn exceeds<'n>(
     parent: &ItemId,
     link: &'n Link,
     start: &'n Start,
-    children: &'n [Link],
+    children: &'n [Rc<Link>],
     proved: &mut BTreeMap<Pair<'n>, Excess>,
 ) -> Option<Diagnostic> {
     // What no link grants is the spawning thread's to say.

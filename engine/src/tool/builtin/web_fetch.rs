@@ -14,6 +14,8 @@ use crate::tool::{Invocation, Tool, ToolOutcome};
 
 mod html;
 
+pub use html::to_text as page_text;
+
 /// Bytes of a page that are read.
 const MAX_BYTES: usize = 4 << 20;
 

@@ -34,7 +34,7 @@ const BLOCKS: [&str; 24] = [
 const MAX_LINK: usize = 300;
 
 /// The text of a page.
-pub(super) fn to_text(html: &str) -> String {
+pub fn to_text(html: &str) -> String {
     let mut out = Text { lines: String::new(), pre: 0 };
     let mut links: Vec<Option<String>> = Vec::new();
     let mut rest = html;

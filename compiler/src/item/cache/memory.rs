@@ -1,0 +1,300 @@
+//! What one look at a world leaves for the next: items that were read, and what each reader of them depends on. The world
+//! is asked again for every file that was read and for its lists; what it gives is compared, never believed.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use rye_grammar::{ItemId, SourceId};
+
+use super::{About, Cache, HOOK_FILES, Items};
+use crate::world::{Entry, ItemKind, Located, World, WorldError};
+
+/// Something that an answer depends on. Settings are not among them: on those everything depends.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Read {
+    /// An item, or that there is none.
+    Item(ItemKind, ItemId),
+    /// Which items of a kind there are.
+    List(ItemKind),
+    /// Whether a capability pattern reaches anything.
+    Pattern(String),
+}
+
+/// What was read while something was asked, sorted, each once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reads(Vec<Read>);
+
+/// What is not as it was.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Settings, or nothing is known of before: every answer has to be asked for again.
+    pub everything: bool,
+    pub reads: BTreeSet<Read>,
+}
+
+/// A cache between two looks.
+#[derive(Default)]
+pub struct Remembered {
+    cache: Cache,
+    log: Log,
+}
+
+/// Who asked the world for what.
+#[derive(Default)]
+pub(super) struct Log {
+    given: RefCell<[BTreeMap<ItemId, Given>; 4]>,
+    /// The texts of each item that was opened.
+    opened: RefCell<BTreeMap<(ItemKind, ItemId), Vec<SourceId>>>,
+    frames: RefCell<Vec<Vec<Read>>>,
+    /// Texts that nothing speaks of any more.
+    dead: Cell<usize>,
+}
+
+type Given = Result<Vec<Located>, WorldError>;
+
+/// Texts that nothing speaks of are kept up to here, and up to as many as the others.
+const MOST_DEAD: usize = 1000;
+
+impl Reads {
+    pub fn contains(&self, read: &Read) -> bool {
+        self.0.binary_search(read).is_ok()
+    }
+}
+
+impl Changes {
+    /// Whether anything of this has changed.
+    pub fn touch(&self, reads: &Reads) -> bool {
+        self.everything || self.reads.iter().any(|read| reads.contains(read))
+    }
+
+    pub fn touch_list(&self, kind: ItemKind) -> bool {
+        self.everything || self.reads.contains(&Read::List(kind))
+    }
+}
+
+impl<'w> Items<'w> {
+    /// The items of a world of which something may have been read before, and what has changed since.
+    pub fn recall(world: &'w dyn World, remembered: Remembered) -> (Self, Changes) {
+        let Remembered { mut cache, log } = remembered;
+        let changes = changes(world, &cache, &log).filter(|_| {
+            let live = cache.sources.borrow().len().saturating_sub(log.dead());
+            log.dead() <= live.max(MOST_DEAD)
+        });
+        let Some((changes, lists)) = changes else {
+            let (cache, log) = (Cache::default(), Some(Log::default()));
+            return (Self { world, cache, log }, Changes { everything: true, reads: BTreeSet::new() });
+        };
+        for read in &changes.reads {
+            if let Read::Item(kind, id) = read {
+                forget(&cache, &log, *kind, id);
+                if *kind == ItemKind::Config && HOOK_FILES.contains(&id.as_str()) {
+                    cache.hooks.take();
+                }
+            }
+        }
+        cache.parsed.set(0);
+        cache.lists = lists.map(|list| Arc::<[Entry]>::from(list).into());
+        (Self { world, cache, log: Some(log) }, changes)
+    }
+
+    /// What a later look can begin with; nothing where nobody kept an account.
+    pub fn remember(self) -> Remembered {
+        self.log.map(|log| Remembered { cache: self.cache, log }).unwrap_or_default()
+    }
+
+    /// What is asked meanwhile; empty where nobody keeps an account.
+    pub fn during<T>(&self, ask: impl FnOnce() -> T) -> (T, Reads) {
+        let Some(log) = &self.log else { return (ask(), Reads::default()) };
+        log.frames.borrow_mut().push(Vec::new());
+        let answer = ask();
+        let mut frames = log.frames.borrow_mut();
+        let mut reads = frames.pop().unwrap_or_default();
+        reads.sort_unstable();
+        reads.dedup();
+        if let Some(outer) = frames.last_mut() {
+            outer.extend(reads.iter().cloned());
+        }
+        (answer, Reads(reads))
+    }
+
+    /// What is asked meanwhile is no part of what is asked around it: for answers that are depended on as such.
+    pub fn apart<T>(&self, ask: impl FnOnce() -> T) -> T {
+        let Some(log) = &self.log else { return ask() };
+        let around = std::mem::take(&mut *log.frames.borrow_mut());
+        let answer = ask();
+        *log.frames.borrow_mut() = around;
+        answer
+    }
+
+    /// Whether anybody keeps an account of what is read.
+    pub fn is_remembering(&self) -> bool {
+        self.log.is_some()
+    }
+
+    /// Says that an answer depends on something whose value was at hand.
+    pub fn depends(&self, read: impl FnOnce() -> Read) {
+        self.note(read);
+    }
+
+    /// The same for everything that an answer at hand was made of.
+    pub fn depends_on(&self, reads: &Reads) {
+        if let Some(log) = &self.log {
+            for read in &reads.0 {
+                log.note(read.clone());
+            }
+        }
+    }
+
+    /// Forgets what was found wrong with items that nobody asks for any more.
+    pub fn keep_asked(&self, is_asked: impl Fn(&Read) -> bool) {
+        let Some(log) = &self.log else { return };
+        let with_fault: Vec<(ItemKind, ItemId)> = {
+            let found = self.cache.found.borrow();
+            if found.is_empty() {
+                return;
+            }
+            let opened = log.opened.borrow();
+            let has_fault = |source: &SourceId| found.contains_key(&About::Source(*source));
+            let of_text =
+                opened.iter().filter(|(_, sources)| sources.iter().any(has_fault)).map(|(item, _)| item.clone());
+            let of_item = found.keys().filter_map(|about| match about {
+                About::Item(kind, id) => Some((*kind, id.clone())),
+                About::List(_) | About::Source(_) => None,
+            });
+            of_text.chain(of_item).collect()
+        };
+        for (kind, id) in with_fault {
+            if kind != ItemKind::Config && !is_asked(&Read::Item(kind, id.clone())) {
+                forget(&self.cache, log, kind, &id);
+            }
+        }
+    }
+}
+
+impl Log {
+    pub(super) fn note(&self, read: Read) {
+        if let Some(frame) = self.frames.borrow_mut().last_mut() {
+            frame.push(read);
+        }
+    }
+
+    pub(super) fn given(&self, kind: ItemKind, id: &ItemId, given: &Given) {
+        if let Some(of_kind) = self.given.borrow_mut().get_mut(kind as usize) {
+            of_kind.insert(id.clone(), given.clone());
+        }
+    }
+
+    pub(super) fn dead(&self) -> usize {
+        self.dead.get()
+    }
+
+    pub(super) fn opened(&self, kind: ItemKind, id: &ItemId, source: SourceId) {
+        self.opened.borrow_mut().entry((kind, id.clone())).or_default().push(source);
+    }
+}
+
+type Lists = [Vec<Entry>; 4];
+
+/// What differs from what was read, with the lists as they are now; `None` where no comparison is worth having.
+fn changes(world: &dyn World, cache: &Cache, log: &Log) -> Option<(Changes, Lists)> {
+    if !cache.unlisted.borrow().is_empty() {
+        return None;
+    }
+    let mut changes = Changes::default();
+    let mut lists = Lists::default();
+    for ((kind, slot), (known, given)) in
+        ItemKind::ALL.into_iter().zip(&mut lists).zip(cache.lists.iter().zip(log.given.borrow().iter()))
+    {
+        let (before, now) = (known.get()?, world.list(kind).ok()?);
+        let mut moved = differing(before, &now);
+        if !moved.is_empty() {
+            changes.reads.insert(Read::List(kind));
+        }
+        for (id, given) in given {
+            // What was not there is in no list, or in that of what moved.
+            let was_there = given.as_ref().map_or(true, |files| !files.is_empty());
+            if was_there && !moved.contains(id) && !is_same(given, &world.candidates(kind, id)) {
+                moved.insert(id.clone());
+            }
+        }
+        if kind == ItemKind::Config && !moved.is_empty() {
+            changes.everything = true;
+            if moved.iter().any(|id| id.as_str() == SIGNING) {
+                return None;
+            }
+            // They are read together.
+            if HOOK_FILES.iter().any(|file| moved.iter().any(|id| id.as_str() == *file)) {
+                moved.extend(HOOK_FILES.iter().filter_map(|file| ItemId::parse(file).ok()));
+            }
+        }
+        changes.reads.extend(moved.into_iter().map(|id| Read::Item(kind, id)));
+        *slot = now;
+    }
+    Some((changes, lists))
+}
+
+/// The settings that say which files are read at all.
+const SIGNING: &str = "agent/agent";
+
+/// The ids that two sorted lists do not agree on.
+fn differing(before: &[Entry], now: &[Entry]) -> BTreeSet<ItemId> {
+    let (mut before, mut now) = (before.iter().peekable(), now.iter().peekable());
+    let mut ids = BTreeSet::new();
+    loop {
+        let only = match (before.peek(), now.peek()) {
+            (Some(old), Some(new)) if old == new => {
+                before.next();
+                now.next();
+                continue;
+            }
+            (Some(old), Some(new)) if old < new => before.next(),
+            (_, Some(_)) => now.next(),
+            (Some(_), None) => before.next(),
+            (None, None) => return ids,
+        };
+        ids.extend(only.map(|entry| entry.id.clone()));
+    }
+}
+
+fn is_same(before: &Given, now: &Given) -> bool {
+    match (before, now) {
+        (Ok(before), Ok(now)) => {
+            let same = |(a, b): (&Located, &Located)| {
+                a.space == b.space && a.path == b.path && (Arc::ptr_eq(&a.bytes, &b.bytes) || a.bytes == b.bytes)
+            };
+            before.len() == now.len() && before.iter().zip(now).all(same)
+        }
+        (Err(before), Err(now)) => before == now,
+        (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
+    }
+}
+
+/// Takes an item out of everything but the hooks of files.
+fn forget(cache: &Cache, log: &Log, kind: ItemKind, id: &ItemId) {
+    match kind {
+        ItemKind::Directive => {
+            cache.directives.borrow_mut().remove(id);
+            cache.hidden_directives.borrow_mut().remove(id);
+        }
+        ItemKind::Knowledge => {
+            cache.knowledge.borrow_mut().remove(id);
+            cache.hidden_knowledge.borrow_mut().remove(id);
+        }
+        ItemKind::Tool => {
+            cache.tools.borrow_mut().remove(id);
+        }
+        ItemKind::Config => {
+            cache.configs.borrow_mut().remove(id);
+        }
+    }
+    let mut found = cache.found.borrow_mut();
+    found.remove(&About::Item(kind, id.clone()));
+    for source in log.opened.borrow_mut().remove(&(kind, id.clone())).unwrap_or_default() {
+        found.remove(&About::Source(source));
+        log.dead.set(log.dead() + 1);
+    }
+    if let Some(of_kind) = log.given.borrow_mut().get_mut(kind as usize) {
+        of_kind.remove(id);
+    }
+}

@@ -1,0 +1,69 @@
+//! What of a project is checked: all of it, or what some files and the chains of some directives have to do with.
+
+use rye_grammar::{ItemId, SourceId};
+
+use crate::diagnostics::{ConfigError, Diagnostic, Diagnostics, ItemError};
+use crate::item::Items;
+
+/// What to check.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Selection {
+    /// The whole project.
+    #[default]
+    All,
+    /// What is wrong with these files and with the chains of these directives: paths as diagnostics print them; a
+    /// folder stands for everything in it.
+    Paths(Vec<String>),
+}
+
+/// The directives of a selection, with the files of their chains.
+pub struct Chosen<'s> {
+    selection: &'s Selection,
+    pub directives: usize,
+    sources: Vec<SourceId>,
+}
+
+impl<'s> Chosen<'s> {
+    pub fn new(selection: &'s Selection) -> Self {
+        Self { selection, directives: 0, sources: Vec::new() }
+    }
+
+    /// A directive of the project, with its chain.
+    pub fn add(&mut self, items: &Items<'_>, id: &ItemId, chain: &[SourceId]) {
+        let Selection::Paths(paths) = self.selection else {
+            self.directives += 1;
+            return;
+        };
+        let path = items.directive(id).map_or_else(|| format!(".ai/directives/{id}.md"), |d| d.file.path.to_string());
+        if is_under(&path, paths) {
+            self.directives += 1;
+            self.sources.extend(chain);
+        }
+    }
+
+    /// Keeps what has to do with the selection.
+    pub fn narrow(&self, items: &Items<'_>, found: &mut Diagnostics) {
+        let Selection::Paths(paths) = self.selection else { return };
+        let sources = items.sources();
+        found.retain(|diagnostic| {
+            if let Diagnostic::Item(ItemError::Stray { path, .. })
+            | Diagnostic::Config(ConfigError::UnknownFile { path, .. }) = diagnostic
+            {
+                return is_under(path, paths);
+            }
+            let labels = diagnostic.labels();
+            let inside = |source: SourceId| {
+                let path = sources.get(source).map(|s| s.path.as_ref()).unwrap_or_default();
+                self.sources.contains(&source) || is_under(path, paths)
+            };
+            labels.is_empty() || labels.iter().any(|l| inside(l.span.source))
+        });
+    }
+}
+
+fn is_under(path: &str, selected: &[String]) -> bool {
+    selected.iter().any(|s| {
+        let s = s.trim_start_matches("./").trim_end_matches('/');
+        s.is_empty() || s == "." || path.strip_prefix(s).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
+}

@@ -1,0 +1,126 @@
+//! The spawn graph, sentence by sentence: who starts whom, circles, sets, budgets, outputs (`language.md` 7, 9 and 11).
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use crate::diagnostics::Diagnostic;
+use crate::validate::{Selection, check};
+use crate::world::{MapWorld, Space};
+
+/// A directive: its id, what stands in its metadata, its outputs, its body.
+type Written = (&'static str, &'static str, &'static str, &'static str);
+
+/// What is said of the spawns of some directives, as `code: message`.
+fn told(directives: &[Written], hooks: &str) -> Vec<String> {
+    let mut world = MapWorld::new().with(
+        Space::System,
+        ".ai/config/agent/providers/p.yaml",
+        "id: p\nwire: scripted\ndefault_tier: general\ntiers: {general: m}\nmodels:\n  - {id: m, context_window: 100000, max_output: 8192, prices: {input: '0.1', output: '0.5'}}\n",
+    );
+    for (id, metadata, outputs, body) in directives {
+        let name = id.rsplit('/').next().unwrap();
+        let outputs: Vec<String> =
+            outputs.split_whitespace().map(|name| format!("<output name=\"{name}\"/>")).collect();
+        let outputs =
+            if outputs.is_empty() { String::new() } else { format!("<outputs>{}</outputs>", outputs.concat()) };
+        let text = format!(
+            "```xml\n<directive name=\"{name}\"><metadata><description>{id}</description>{metadata}</metadata>{outputs}</directive>\n```\n\n{body}\n"
+        );
+        world.insert(Space::Project, &format!(".ai/directives/{id}.md"), text);
+    }
+    if !hooks.is_empty() {
+        world.insert(Space::Project, ".ai/config/agent/hooks.yaml", hooks);
+    }
+    let report = check(&world, &Selection::All);
+    let of_spawns = |d: &&Diagnostic| d.code().starts_with("spawn::") || d.code() == "hook::starts-more";
+    let spawns = report.diagnostics.iter().filter(of_spawns);
+    spawns.map(|d| format!("{}: {}", d.code(), d.message())).collect()
+}
+
+fn codes(directives: &[Written], hooks: &str) -> Vec<String> {
+    told(directives, hooks).into_iter().map(|t| t.split(": ").next().unwrap().to_owned()).collect()
+}
+
+const ALL: &str = "<permissions><execute><directive>*</directive></execute></permissions>";
+const START_B: &str = "Call `rye_execute(item_type=\"directive\", item_id=\"b\")`.";
+const START_A: &str = "Call `rye_execute(item_type=\"directive\", item_id=\"a\")`.";
+const NOTHING: &[String] = &[];
+
+#[test]
+fn a_circle_that_only_depth_ends_is_reported_and_one_that_somebody_bounded_is_not() {
+    assert_eq!(codes(&[("a", ALL, "", START_B), ("b", ALL, "", START_A)], ""), ["spawn::cycle"]);
+    assert_eq!(codes(&[("a", ALL, "", START_A)], ""), ["spawn::cycle"]);
+    let bounded = "<limits depth=\"2\"/><permissions><execute><directive>*</directive></execute></permissions>";
+    assert_eq!(codes(&[("a", bounded, "", START_B), ("b", ALL, "", START_A)], ""), NOTHING);
+    // Without a line back there is none, and a grant alone is no line.
+    assert_eq!(codes(&[("a", ALL, "", START_B), ("b", ALL, "", "Do it.")], ""), NOTHING);
+    // By the thread tool, and by a hook that always fires.
+    let by_tool =
+        "Call `rye_execute(item_id=\"rye/agent/threads/thread_directive\", parameters={\"directive_name\": \"a\"})`.";
+    let tool = "<permissions><execute><directive>*</directive><tool>rye.agent.threads.*</tool></execute></permissions>";
+    assert_eq!(codes(&[("a", tool, "", by_tool)], ""), ["spawn::cycle"]);
+    let always = "hooks: [{id: again, event: agent_end, action: {primary: execute, item_type: directive, item_id: b}}]";
+    assert!(codes(&[("b", ALL, "", "Do it.")], always).contains(&"spawn::cycle".to_owned()));
+    // One that may not fire may be what ends it.
+    let perhaps = "hooks: [{id: again, event: agent_end, condition: 'cost.turns < 3', action: {primary: execute, item_type: directive, item_id: b}}]";
+    assert!(!codes(&[("b", ALL, "", "Do it.")], perhaps).contains(&"spawn::cycle".to_owned()));
+}
+
+#[test]
+fn a_child_that_may_more_is_shown_with_a_capability_that_its_parent_lacks() {
+    let own = "<permissions><execute><directive>b</directive></execute></permissions>";
+    let more = "<permissions><execute><tool>deploy.*</tool></execute></permissions>";
+    let told = told(&[("a", own, "", START_B), ("b", more, "", "Deploy.")], "");
+    assert!(told.len() == 1 && told[0].contains("rye.execute.tool.deploy."), "{told:?}");
+    let less = "<permissions><execute><directive>b</directive></execute></permissions>";
+    assert_eq!(codes(&[("a", own, "", START_B), ("b", less, "", "Deploy.")], ""), NOTHING);
+    // One without `<permissions>` takes its parent's.
+    assert_eq!(codes(&[("a", own, "", START_B), ("b", "", "", "Deploy.")], ""), NOTHING);
+}
+
+#[test]
+fn what_a_child_asks_for_has_to_be_there_on_the_way_to_it() {
+    let with = |spend: &str| -> &'static str {
+        let text = format!("<limits spend=\"{spend}\" depth=\"3\"/>{ALL}");
+        Box::leak(text.into_boxed_str())
+    };
+    let start_c = "Call `rye_execute(item_type=\"directive\", item_id=\"c\")`.";
+    assert_eq!(codes(&[("a", with("0.20"), "", START_B), ("b", with("0.30"), "", "x")], ""), ["spawn::no-budget"]);
+    assert_eq!(codes(&[("a", with("0.90"), "", START_B), ("b", with("0.30"), "", "x")], ""), NOTHING);
+    // What is between them asks for nothing itself, and has no more than what is above it.
+    let between = "<limits depth=\"3\"/><permissions><execute><directive>*</directive></execute></permissions>";
+    let path = [("a", with("0.20"), "", START_B), ("b", between, "", start_c), ("c", with("0.40"), "", "x")];
+    assert_eq!(codes(&path, ""), ["spawn::no-budget"]);
+}
+
+#[test]
+fn a_limit_of_nothing_starts_nothing() {
+    let none = "<limits spawns=\"0\"/><permissions><execute><directive>*</directive></execute></permissions>";
+    assert_eq!(codes(&[("a", none, "", START_B), ("b", "", "", "x")], ""), ["spawn::no-children"]);
+    let flat = "<limits depth=\"0\"/><permissions><execute><directive>*</directive></execute></permissions>";
+    assert_eq!(codes(&[("a", flat, "", START_B), ("b", "", "", "x")], ""), ["spawn::no-children"]);
+}
+
+#[test]
+fn outputs_that_a_body_reads_are_declared_by_a_child_that_it_or_a_hook_starts() {
+    let reads = "Call `rye_execute(item_type=\"directive\", item_id=\"b\")` and tell `result.outputs.url`.";
+    assert_eq!(codes(&[("a", ALL, "", reads), ("b", "", "url", "x")], ""), NOTHING);
+    assert_eq!(codes(&[("a", ALL, "", reads), ("b", "", "link", "x")], ""), ["spawn::unknown-output"]);
+    let told = told(&[("a", ALL, "", reads), ("b", "", "urls", "x")], "");
+    assert!(told[0].contains("`url`"), "{told:?}");
+    // What the directive returns itself is its own.
+    assert_eq!(codes(&[("a", ALL, "url", reads), ("b", "", "link", "x")], ""), NOTHING);
+    // A hook of its own starts the child.
+    let hooked = "<permissions><execute><directive>*</directive></execute></permissions><hooks><hook id=\"h\" event=\"after_step\"><execute item_type=\"directive\" item_id=\"b\"/></hook></hooks>";
+    let body = "Wait for what `outputs[\"url\"]` says.";
+    assert_eq!(
+        codes(&[("a", hooked, "", body), ("b", "<limits depth=\"1\"/>", "link", "x")], ""),
+        ["spawn::unknown-output"]
+    );
+    assert_eq!(codes(&[("a", hooked, "", body), ("b", "<limits depth=\"1\"/>", "url", "x")], ""), NOTHING);
+    // A child that is not named leaves open what there is to read.
+    let open = "Call `rye_execute(item_type=\"directive\", item_id=\"{input:which?}\")` and `rye_execute(item_type=\"directive\", item_id=\"b\")`; tell `result.outputs.url`.";
+    assert!(!codes(&[("a", ALL, "", open), ("b", "", "link", "x")], "").contains(&"spawn::unknown-output".to_owned()));
+    // What a hook of a file starts may be read as well.
+    let file = "hooks: [{id: f, event: thread_completed, condition: 'directive == \"a\"', action: {primary: execute, item_type: directive, item_id: c}}]";
+    let three = [("a", ALL, "", reads), ("b", "", "link", "x"), ("c", "", "url", "x")];
+    assert_eq!(codes(&three, file), NOTHING);
+}

@@ -1,0 +1,104 @@
+//! A world that is looked at again and again: what was read stays read until somebody says that it may have changed. Who
+//! says so is [`super::Watcher`], or whoever holds the files in an editor.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use rye_compiler::world::{Entry, ItemKind, Located, Stray, World, WorldError};
+use rye_grammar::ItemId;
+use rye_grammar::tool_header::ScriptReader;
+
+use super::{Changed, DiskWorld};
+
+/// See the module.
+pub struct KeptWorld {
+    disk: DiskWorld,
+    files: RefCell<HashMap<(ItemKind, ItemId), Answer<Located>>>,
+    lists: RefCell<HashMap<ItemKind, Answer<Entry>>>,
+}
+
+type Answer<T> = Result<Vec<T>, WorldError>;
+
+impl KeptWorld {
+    pub fn new(disk: DiskWorld) -> Self {
+        Self { disk, files: RefCell::default(), lists: RefCell::default() }
+    }
+
+    /// Whether some item that was listed is a link: then its content can change without anything happening to it.
+    pub fn has_links(&self) -> bool {
+        self.disk.listings.borrow().values().any(|listing| listing.has_links)
+    }
+
+    /// Forgets what may have changed. False where that is not enough, and only a new world will do: the settings that say
+    /// which files are read at all.
+    #[must_use]
+    pub fn look_again(&mut self, changed: &[Changed]) -> bool {
+        for change in changed {
+            let (space, path, kinds) = match change {
+                Changed::Everything => return false,
+                Changed::File { space, path, listed } => {
+                    let item = ItemKind::of_path(path);
+                    if item.as_ref().is_some_and(|(kind, id)| *kind == ItemKind::Config && id.as_str() == "agent/agent")
+                    {
+                        return false;
+                    }
+                    if let Some(item) = item {
+                        self.files.get_mut().remove(&item);
+                    }
+                    (*space, path, *listed)
+                }
+                Changed::Folder { space, path } => {
+                    if holds(path, ItemKind::Config) {
+                        return false;
+                    }
+                    self.files.get_mut().retain(|(kind, _), _| !holds(path, *kind));
+                    (*space, path, true)
+                }
+            };
+            if kinds {
+                for kind in ItemKind::ALL {
+                    if holds(path, kind) {
+                        self.lists.get_mut().remove(&kind);
+                        self.disk.forget_listing(space, kind);
+                    }
+                }
+            }
+        }
+        true
+    }
+}
+
+/// Whether a path is one of a kind's, or a folder that holds all of them.
+fn holds(path: &str, kind: ItemKind) -> bool {
+    let path = format!("{path}/");
+    path.starts_with(kind.folder()) || kind.folder().starts_with(&path)
+}
+
+impl World for KeptWorld {
+    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<Located>, WorldError> {
+        let key = (kind, id.clone());
+        if let Some(kept) = self.files.borrow().get(&key) {
+            return kept.clone();
+        }
+        let found = self.disk.candidates(kind, id);
+        self.files.borrow_mut().insert(key, found.clone());
+        found
+    }
+
+    fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError> {
+        if let Some(kept) = self.lists.borrow().get(&kind) {
+            return kept.clone();
+        }
+        let list = self.disk.list(kind);
+        self.lists.borrow_mut().insert(kind, list.clone());
+        list
+    }
+
+    fn strays(&self) -> Result<Vec<Stray>, WorldError> {
+        self.disk.strays()
+    }
+
+    fn scripts(&self) -> &dyn ScriptReader {
+        self.disk.scripts()
+    }
+}

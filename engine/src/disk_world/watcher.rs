@@ -1,0 +1,135 @@
+//! What happens to the files of the spaces, as the kernel tells it (inotify): which file, without looking at the others.
+//! Not every file system tells; who watches looks for himself now and then as well.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::mem::MaybeUninit;
+use std::path::{Path, PathBuf};
+
+use rustix::fd::OwnedFd;
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::io::Errno;
+use rye_compiler::world::{ItemKind, Space};
+
+/// More folders than that are not watched one by one.
+const MOST_FOLDERS: usize = 20_000;
+/// As deep as items may lie.
+const MAX_DEPTH: usize = 40;
+
+/// What may be another thing than it was. Paths are relative to the space's root, with forward slashes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Changed {
+    /// A file's content; with `listed`, whether it is there at all.
+    File { space: Space, path: String, listed: bool },
+    /// Everything in a folder.
+    Folder { space: Space, path: String },
+    /// More happened than could be told.
+    Everything,
+}
+
+/// The folders of the spaces, watched.
+pub struct Watcher {
+    inotify: OwnedFd,
+    roots: Vec<(Space, PathBuf)>,
+    folders: HashMap<i32, (Space, String)>,
+}
+
+impl Watcher {
+    /// Watches what lies under `.ai/` of these roots.
+    ///
+    /// # Errors
+    /// The system does not watch, or not that many folders.
+    pub fn new(roots: Vec<(Space, PathBuf)>) -> io::Result<Self> {
+        let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        let mut watcher = Self { inotify, roots, folders: HashMap::new() };
+        for (space, root) in watcher.roots.clone() {
+            watcher.add(space, &root, ".ai")?;
+        }
+        Ok(watcher)
+    }
+
+    /// What happened since the last question; returns at once.
+    ///
+    /// # Errors
+    /// The system cannot tell any more.
+    pub fn changed(&mut self) -> io::Result<Vec<Changed>> {
+        let mut changed = BTreeSet::new();
+        let mut new = Vec::new();
+        let mut buffer = [MaybeUninit::uninit(); 16 << 10];
+        let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
+        loop {
+            let event = match reader.next() {
+                Ok(event) => event,
+                Err(Errno::WOULDBLOCK) => break,
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let what = event.events();
+            if what.intersects(ReadFlags::QUEUE_OVERFLOW | ReadFlags::UNMOUNT) {
+                changed.insert(Changed::Everything);
+                continue;
+            }
+            let Some((space, folder)) = self.folders.get(&event.wd()).cloned() else { continue };
+            if what.contains(ReadFlags::IGNORED) {
+                self.folders.remove(&event.wd());
+                continue;
+            }
+            let Some(name) = event.file_name() else {
+                // The folder itself; whether it is gone is told by the one above it.
+                changed.insert(Changed::Folder { space, path: folder });
+                continue;
+            };
+            // A name that is not Unicode is no item's.
+            let Ok(name) = name.to_str() else { continue };
+            let path = format!("{folder}/{name}");
+            let listed = ReadFlags::CREATE | ReadFlags::DELETE | ReadFlags::MOVED_FROM | ReadFlags::MOVED_TO;
+            if what.contains(ReadFlags::ISDIR) {
+                new.push((space, path.clone()));
+                changed.insert(Changed::Folder { space, path });
+            } else {
+                changed.insert(Changed::File { space, path, listed: what.intersects(listed) });
+            }
+        }
+        for (space, path) in new {
+            let root = self.roots.iter().find(|(of, _)| *of == space).map(|(_, root)| root.clone());
+            // One that is gone again is told about as well.
+            if let Some(root) = root {
+                self.add(space, &root, &path)?;
+            }
+        }
+        Ok(changed.into_iter().collect())
+    }
+
+    /// Watches a folder and those in it. What a run keeps and what git keeps is nobody's item.
+    fn add(&mut self, space: Space, root: &Path, folder: &str) -> io::Result<()> {
+        let flags = WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVE
+            | WatchFlags::MODIFY
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::ATTRIB
+            | WatchFlags::ONLYDIR;
+        let mut folders = vec![(folder.to_owned(), 0_usize)];
+        while let Some((folder, depth)) = folders.pop() {
+            if folder != ".ai" && !ItemKind::ALL.iter().any(|kind| format!("{folder}/").starts_with(kind.folder())) {
+                continue;
+            }
+            match inotify::add_watch(&self.inotify, root.join(&folder), flags) {
+                Ok(number) => self.folders.insert(number, (space, folder.clone())),
+                Err(Errno::NOENT | Errno::NOTDIR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            if self.folders.len() > MOST_FOLDERS || depth > MAX_DEPTH {
+                return Err(io::Error::other("there are too many folders to watch"));
+            }
+            for entry in root.join(&folder).read_dir()?.flatten() {
+                let Ok(name) = entry.file_name().into_string() else { continue };
+                // A link is watched like what it leads to.
+                if entry.path().is_dir() {
+                    folders.push((format!("{folder}/{name}"), depth + 1));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,4 @@
+//! libFuzzer on the target `html`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| rye_snapshots::fuzz::run("html", data));

@@ -1,0 +1,306 @@
+//! Check again after an edit says what a check from nothing says: whatever is added, changed, taken away or renamed, in the
+//! project or the user space, directives, knowledge, tools or settings. And it does little.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use rye_compiler::diagnostics::Diagnostic;
+use rye_compiler::validate::{CheckReport, Memory, Selection, Work, check};
+use rye_compiler::world::{MapWorld, Space};
+use rye_snapshots::standard_library;
+
+/// Edits of one run, each checked twice.
+const EDITS: usize = 30;
+const RUNS: u64 = 3;
+
+type Files = BTreeMap<(Space, String), Vec<u8>>;
+
+/// Numbers that are the same every time (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % n as u64) as usize
+    }
+
+    fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+        &all[self.below(all.len())]
+    }
+}
+
+fn files_of(root: &Path, folder: &Path, into: &mut BTreeMap<String, Vec<u8>>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files_of(root, &path, into);
+        } else if path.starts_with(root.join(".ai")) {
+            into.insert(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned(), fs::read(&path).unwrap());
+        }
+    }
+}
+
+fn project(name: &str) -> BTreeMap<String, Vec<u8>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    let mut files = BTreeMap::new();
+    files_of(&root, &root.join(".ai"), &mut files);
+    files
+}
+
+/// What people write that has to do with files they did not touch.
+const MORE: [(&str, &str); 12] = [
+    (
+        ".ai/tools/mill/probe.yaml",
+        "description: Probes.\nkind: command\ncommand: [echo, hi]\nparameters: {type: object}\n",
+    ),
+    (".ai/tools/mill/probe.yaml", "description: Probes much.\nkind: command\ncommand: [echo\n"),
+    (".ai/knowledge/mill/rules.yaml", "name: rules\ndescription: Twice there.\n"),
+    (".ai/knowledge/mill/unheard.md", "Nobody asks for me."),
+    (".ai/knowledge/agent/threads/t-1.md", "---\nname: [\n---\n\nAn export that does not parse."),
+    (".ai/knowledge/rye/agent/core/Identity.md", "Somebody else: ${inputs.a}."),
+    (".ai/directives/rye/agent/core/base.md", "```xml\n<directive name=\"base\"/>\n```\n\nShadowing.\n"),
+    (
+        ".ai/directives/starter.md",
+        "```xml\n<directive name=\"starter\"><metadata><description>Starts.</description><limits spend=\"0.20\"/><permissions><execute><directive>mill.*</directive><tool>mill.*</tool></execute><fetch><knowledge>mill.*</knowledge></fetch></permissions></metadata><outputs><output name=\"url\"/></outputs></directive>\n```\n\nCall `rye_execute(item_type=\"directive\", item_id=\"mill/greedy\")`, then read `result.outputs.url`; use `rye_mill_probe(x)`.\n",
+    ),
+    (
+        ".ai/directives/mill/child.md",
+        "```xml\n<directive name=\"child\" extends=\"starter\"><metadata><description>x</description><limits spend=\"5\" depth=\"1\"/></metadata><inputs><input name=\"a\" enum=\"x,y\"/></inputs></directive>\n```\n\nDo {input:b?}.\n",
+    ),
+    (
+        ".ai/config/agent/hooks.yaml",
+        "hooks:\n  - {id: n, event: thread_started, condition: 'inputs.a == \"z\"', action: {primary: fetch, item_type: knowledge, item_id: mill/unheard}}\n  - {id: v, event: build_system_prompt, position: before, action: {primary: fetch, item_type: knowledge, item_id: rye/agent/core/Identity}}\n",
+    ),
+    (".ai/config/agent/resilience.yaml", "limits: {turns: 3, spend: 0.01}\ntool_preload: {max_tokens: 50}\n"),
+    (".ai/config/check.yaml", "levels: {hook::always: allow, hook::nonsense: error}\n"),
+];
+
+struct Editor {
+    dice: Dice,
+    files: Files,
+    /// Texts that have been there, or could be.
+    pool: Vec<(String, Vec<u8>)>,
+}
+
+impl Editor {
+    fn new(seed: u64) -> Self {
+        let (forty, twin) = (project("cases/planted/forty"), project("cases/planted/twin"));
+        let deploy = project("../examples/deploy");
+        let more = MORE.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()));
+        let pool = forty.clone().into_iter().chain(twin.clone()).chain(deploy).chain(more).collect();
+        let begin = if seed % 2 == 0 { forty } else { twin };
+        let files = begin.into_iter().map(|(path, bytes)| ((Space::Project, path), bytes)).collect();
+        Self { dice: Dice(seed), files, pool }
+    }
+
+    fn world<'b>(&self, system: &'b MapWorld<'b>) -> MapWorld<'b> {
+        let mut world = MapWorld::over(system);
+        for ((space, path), bytes) in &self.files {
+            world.insert(*space, path, bytes);
+        }
+        world
+    }
+
+    fn space(&mut self) -> Space {
+        if self.dice.below(5) == 0 { Space::User } else { Space::Project }
+    }
+
+    /// Does something to the files; says what.
+    fn edit(&mut self) -> String {
+        let keys: Vec<_> = self.files.keys().cloned().collect();
+        let at = self.dice.of(&keys).clone();
+        match self.dice.below(10) {
+            0 => {
+                self.files.remove(&at);
+                format!("removed {at:?}")
+            }
+            1 => {
+                let bytes = self.files.remove(&at).unwrap();
+                let renamed = match self.dice.below(3) {
+                    0 => self.dice.of(&keys).1.clone(),
+                    1 => at.1.replacen("mill", "mil", 1),
+                    _ => at.1.replace(".md", "_2.md"),
+                };
+                let to = (self.space(), renamed);
+                self.files.insert(to.clone(), bytes);
+                format!("renamed {at:?} to {to:?}")
+            }
+            2 => {
+                let from = self.dice.of(&keys).clone();
+                self.files.insert(at.clone(), self.files[&from].clone());
+                format!("copied {from:?} over {at:?}")
+            }
+            3..=6 => {
+                let (path, bytes) = self.dice.of(&self.pool).clone();
+                let to = (self.space(), path);
+                self.files.insert(to.clone(), bytes);
+                format!("wrote another {to:?}")
+            }
+            _ => {
+                let mut text: Vec<String> =
+                    String::from_utf8_lossy(&self.files[&at]).lines().map(str::to_owned).collect();
+                if text.is_empty() {
+                    text.push(String::new());
+                }
+                let (a, b) = (self.dice.below(text.len()), self.dice.below(text.len()));
+                match self.dice.below(4) {
+                    0 => drop(text.remove(a)),
+                    1 => text.swap(a, b),
+                    2 => text[a] = text[a].replacen("mill/", "mil/", 1),
+                    _ => {
+                        let (_, other) = self.dice.of(&self.pool).clone();
+                        let other = String::from_utf8_lossy(&other).into_owned();
+                        let lines: Vec<&str> = other.lines().collect();
+                        if !lines.is_empty() {
+                            text.insert(a, (*self.dice.of(&lines)).to_owned());
+                        }
+                    }
+                }
+                let mut bytes = (text.join("\n") + "\n").into_bytes();
+                if self.dice.below(25) == 0 {
+                    bytes.push(0xff);
+                }
+                self.files.insert(at.clone(), bytes);
+                format!("changed {at:?}")
+            }
+        }
+    }
+}
+
+/// Everything a person is told, with the texts and places in files instead of numbers of sources.
+fn told(report: &CheckReport) -> Vec<String> {
+    let one = |diagnostic: &Diagnostic| {
+        let labels = diagnostic.labels().into_iter().map(|label| {
+            let path = report.sources.get(label.span.source).unwrap().path.clone();
+            format!(
+                "{path}:{}..{} `{}` {}",
+                label.span.start,
+                label.span.end,
+                report.sources.slice(label.span),
+                label.text
+            )
+        });
+        let labels: Vec<String> = labels.collect();
+        let (code, severity, help) = (diagnostic.code(), diagnostic.severity(), diagnostic.help());
+        format!("{code} {severity:?} {} {labels:?} {help:?}", diagnostic.message())
+    };
+    report.diagnostics.iter().map(one).collect()
+}
+
+fn same(again: &CheckReport, anew: &CheckReport, history: &[String]) {
+    let (again_told, anew_told) = (told(again), told(anew));
+    let only = |a: &[String], b: &[String]| a.iter().filter(|t| !b.contains(t)).cloned().collect::<Vec<_>>();
+    assert_eq!(
+        (only(&again_told, &anew_told), only(&anew_told, &again_told)),
+        (vec![], vec![]),
+        "again and anew differ after {history:#?}"
+    );
+    assert_eq!(again_told, anew_told, "another order after {history:#?}");
+    assert_eq!((again.directives, &again.levels), (anew.directives, &anew.levels), "after {history:#?}");
+}
+
+#[test]
+fn after_any_edit_again_is_anew() {
+    let system = standard_library();
+    let (mut least, mut composed, mut anew_composed) = (usize::MAX, 0, 0);
+    for seed in 0..RUNS {
+        let mut editor = Editor::new(seed);
+        let mut memory = Memory::new();
+        let mut history = vec![format!("run {seed}")];
+        for step in 0..EDITS {
+            if step > 0 {
+                // Sometimes two things happen between two looks.
+                for _ in 0..=usize::from(editor.dice.below(4) == 0) {
+                    history.push(editor.edit());
+                }
+            }
+            let world = editor.world(&system);
+            let selection = if editor.dice.below(4) == 0 {
+                Selection::Paths(vec![".ai/directives/mill".to_owned()])
+            } else {
+                Selection::All
+            };
+            let (again, anew) = (memory.check(&world, &selection), check(&world, &selection));
+            same(&again, &anew, &history);
+            if step > 0 {
+                least = least.min(again.work.composed);
+                composed += again.work.composed;
+                anew_composed += anew.work.composed;
+            }
+        }
+    }
+    // What is told is the same; what is done for it is not.
+    assert_eq!(least, 0);
+    assert!(composed * 2 < anew_composed, "{composed} of {anew_composed} directives were composed again");
+}
+
+/// A project of areas: in each a base, rules that its base brings, and leaves with a note of their own.
+fn areas(count: usize) -> Files {
+    let mut files = Files::new();
+    let mut put = |path: String, text: String| files.insert((Space::Project, path), text.into_bytes());
+    for area in 0..count {
+        put(format!(".ai/knowledge/area{area}/rules.md"), format!("Rules of area {area}."));
+        put(
+            format!(".ai/directives/area{area}/base.md"),
+            format!(
+                "```xml\n<directive name=\"base\" extends=\"rye/agent/core/base_execute_only\"><metadata><description>Area {area}.</description><context><before>area{area}/rules</before></context></metadata></directive>\n```\n\nContext only.\n"
+            ),
+        );
+        put(
+            format!(".ai/tools/area{area}/probe.yaml"),
+            "description: Probes.\nkind: command\ncommand: [echo, hi]\nparameters: {type: object}\n".to_owned(),
+        );
+        for leaf in 0..9 {
+            put(format!(".ai/knowledge/area{area}/note{leaf}.md"), format!("Note {leaf}."));
+            put(
+                format!(".ai/directives/area{area}/task{leaf}.md"),
+                format!(
+                    "```xml\n<directive name=\"task{leaf}\" extends=\"area{area}/base\"><metadata><description>Task {leaf}.</description><context><before>area{area}/note{leaf}</before></context><permissions><execute><tool>area{area}.*</tool></execute><fetch><knowledge>area{area}.*</knowledge></fetch></permissions></metadata></directive>\n```\n\nDo it.\n"
+                ),
+            );
+        }
+    }
+    files
+}
+
+#[test]
+fn an_edit_costs_what_depends_on_it() {
+    let system = standard_library();
+    let mut editor = Editor { dice: Dice(0), files: areas(20), pool: Vec::new() };
+    let mut memory = Memory::new();
+    let mut look = |editor: &Editor| memory.check(&editor.world(&system), &Selection::All).work;
+    let first = look(&editor);
+    assert_eq!(first.composed, 200);
+    assert!(first.parsed > 420, "{first:?}");
+    assert_eq!(look(&editor), Work { parsed: 0, composed: 0 });
+    let mut after = |path: &str, change: &dyn Fn(String) -> Option<String>| {
+        let key = (Space::Project, path.to_owned());
+        let text = editor.files.remove(&key).map(|bytes| String::from_utf8(bytes).unwrap()).unwrap_or_default();
+        if let Some(text) = change(text) {
+            editor.files.insert(key, text.into_bytes());
+        }
+        let work = look(&editor);
+        (work.parsed, work.composed)
+    };
+    let louder = |text: String| Some(text + "\nLouder.\n");
+    assert_eq!(after(".ai/directives/area3/task2.md", &louder), (1, 1));
+    assert_eq!(after(".ai/knowledge/area3/note2.md", &louder), (1, 1));
+    assert_eq!(after(".ai/knowledge/area3/rules.md", &louder), (1, 10));
+    assert_eq!(after(".ai/directives/area3/base.md", &louder), (1, 10));
+    // Its area's leaves may use it, and so may the bases, which may use every tool.
+    assert_eq!(after(".ai/tools/area3/probe.yaml", &|text| Some(text.replace("Probes.", "Probes much."))), (1, 29));
+    // A new file is a new name in a list, and lists matter to few.
+    assert_eq!(after(".ai/knowledge/area3/more.md", &|_| Some("More.".to_owned())), (1, 0));
+    assert_eq!(after(".ai/knowledge/area3/more.md", &|_| None), (0, 0));
+    let copy = String::from_utf8(areas(1)[&(Space::Project, ".ai/directives/area0/task1.md".into())].clone()).unwrap();
+    assert_eq!(after(".ai/directives/area9/task1.md", &|_| Some(copy.clone())), (1, 1));
+    assert_eq!(after(".ai/directives/area9/task1.md", &|_| None), (0, 0));
+    // On settings everything depends, and nothing has to be parsed again but they, of each space.
+    assert_eq!(after(".ai/config/agent/resilience.yaml", &|_| Some("limits: {turns: 9}\n".to_owned())), (2, 199));
+}
