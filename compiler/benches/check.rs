@@ -36,7 +36,8 @@ fn load(mut world: MapWorld<'static>, space: Space, root: &Path) -> MapWorld<'st
         let text = std::fs::read(&path).unwrap_or_else(|error| fail(&error));
         let inside = path.strip_prefix(root).ok().and_then(Path::to_str).unwrap_or_else(|| fail(&path.display()));
         // Scripts need a reader that only the engine has.
-        if !inside.ends_with(".py") && !inside.ends_with(".js") {
+        let is_script = path.extension().is_some_and(|ending| ending == "py" || ending == "js");
+        if !is_script {
             world.insert(space, inside, text);
         }
     }
