@@ -27,7 +27,7 @@ impl Dice {
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % n as u64) as usize
+        usize::try_from((z ^ (z >> 31)) % n as u64).unwrap()
     }
 
     fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
@@ -94,7 +94,7 @@ impl Editor {
         let deploy = project("../examples/deploy");
         let more = MORE.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()));
         let pool = forty.clone().into_iter().chain(twin.clone()).chain(deploy).chain(more).collect();
-        let begin = if seed % 2 == 0 { forty } else { twin };
+        let begin = if seed.is_multiple_of(2) { forty } else { twin };
         let files = begin.into_iter().map(|(path, bytes)| ((Space::Project, path), bytes)).collect();
         Self { dice: Dice(seed), files, pool }
     }
