@@ -1,11 +1,12 @@
 //! The same scenarios as processes of their own on a real disk, each killed with -9 before every change and sync that
-//! the store and the world outside make, and taken up by another process: this one.
+//! the store and the world outside make, and taken up by another process: this one. Of a tree, whose processes are long, before
+//! each that is a position of a record or an effect: what lies between is there on the simulated disk.
 
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use super::super::Lab;
 use super::outside::{self, Outside};
@@ -14,7 +15,7 @@ use super::process;
 use super::scenarios::Scenario;
 use crate::process::{End, end};
 use crate::store::Disk;
-use crate::store::disk::{Pass, RealDisk, Tampered};
+use crate::store::disk::{Pass, RealDisk, Step, Tampered};
 
 /// For the processes that are killed: the step before which, and the project.
 const AT: &str = "RYE_TEST_KILLED_AT";
@@ -25,18 +26,19 @@ pub fn at_every_step(scenario: &'static Scenario, name: &str) {
         be_killed(scenario, at.to_str().unwrap().parse().unwrap(), PathBuf::from(project));
     }
     let first = Place::new(scenario);
-    let steps = Arc::new(AtomicU64::new(0));
+    let steps = Arc::new(Mutex::new(Vec::new()));
     let counting = Arc::clone(&steps);
-    let counted: Arc<dyn Disk> = Arc::new(Tampered::new(first.disk(), move |_| {
-        counting.fetch_add(1, Ordering::Relaxed);
+    let counted: Arc<dyn Disk> = Arc::new(Tampered::new(first.disk(), move |step| {
+        counting.lock().unwrap().push(!scenario.is_tree || is_position(step));
         Pass::Done
     }));
     process(scenario, &first.lab, &Outside::new(Arc::clone(&counted)), &counted).unwrap();
     let whole = first.picture(scenario).unwrap();
     whole.is_whole(scenario).unwrap();
-    let total = steps.load(Ordering::Relaxed);
+    let steps = std::mem::take(&mut *steps.lock().unwrap());
+    let total = steps.len();
     let mut wrong = Vec::new();
-    for at in 0..total {
+    for (at, _) in (0..).zip(steps).filter(|(_, is_place)| *is_place) {
         let place = Place::new(scenario);
         let killed = place.run_until_killed(name, at);
         let taken_up = process(scenario, &place.lab, &Outside::new(place.disk()), &place.disk());
@@ -52,6 +54,18 @@ pub fn at_every_step(scenario: &'static Scenario, name: &str) {
         wrong.len(),
         wrong.iter().take(3).cloned().collect::<Vec<_>>().join("\n")
     );
+}
+
+/// A line of a record, its sync, a letter, or something outside.
+fn is_position(step: Step<'_>) -> bool {
+    match step {
+        Step::Change(path) | Step::Sync(path) => {
+            path.ends_with("transcript.jsonl")
+                || path == Path::new(outside::LOG)
+                || path.parent().is_some_and(|folder| folder.ends_with("inbox"))
+        }
+        Step::SyncFolder(_) => true,
+    }
 }
 
 /// A project, and what a killed process leaves behind that it would have removed.

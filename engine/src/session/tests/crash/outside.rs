@@ -19,7 +19,7 @@ use crate::store::{Disk, mailbox};
 use crate::thread_id::ThreadId;
 use crate::tool::{Invocation, Tool, ToolOutcome};
 
-const LOG: &str = "outside.log";
+pub const LOG: &str = "outside.log";
 
 /// Where effects are noted.
 #[derive(Debug, Clone)]

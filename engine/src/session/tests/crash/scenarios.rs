@@ -10,6 +10,7 @@ use crate::provider::{CallError, FailedStage, Request, Usage};
 use crate::thread::Status;
 
 /// A run to be broken off. The directive that is run is `test/root`.
+#[expect(clippy::struct_excessive_bools, reason = "each says something of its own about the run")]
 pub struct Scenario {
     pub name: &'static str,
     pub prepare: fn(&Lab),
@@ -24,6 +25,8 @@ pub struct Scenario {
     pub answers: fn() -> Vec<Letter>,
     /// How the last thread ends.
     pub ends: Status,
+    /// It has children, and its runs are long.
+    pub is_tree: bool,
     /// Whether a child outlives its parent, and moves to another account, is a matter of time.
     pub survivors: bool,
     /// It ends when its money does: a call that was cut off ends it earlier.
@@ -31,6 +34,10 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    const fn tree(self) -> Self {
+        Self { is_tree: true, ..self }
+    }
+
     const fn new(name: &'static str, prepare: fn(&Lab), says: fn(&Request) -> Result<Vec<Block>, CallError>) -> Self {
         Self {
             name,
@@ -41,6 +48,7 @@ impl Scenario {
             resumes: &[],
             answers: Vec::new,
             ends: Status::Completed,
+            is_tree: false,
             survivors: false,
             spends_all: false,
         }
@@ -113,7 +121,8 @@ pub static CHILDREN: Scenario = Scenario::new(
             _ => say("the end"),
         })
     },
-);
+)
+.tree();
 
 /// Children that nobody waits for, and a parent that has more to do meanwhile.
 pub static ASYNC: Scenario = Scenario::new(
@@ -136,7 +145,8 @@ pub static ASYNC: Scenario = Scenario::new(
             _ => say("the end"),
         })
     },
-);
+)
+.tree();
 
 /// The same, one of them with a child that nobody waits for either: it may live longer than both above it.
 pub static SURVIVOR: Scenario = Scenario {
@@ -149,6 +159,7 @@ pub static SURVIVOR: Scenario = Scenario {
             _ => (ASYNC.says)(request),
         }
     })
+    .tree()
 };
 
 const FULL: &str = "continuation: { trigger_threshold: 0.0000001 }\n";
@@ -169,7 +180,8 @@ pub static HANDOFF: Scenario = Scenario::new(
             _ => say("the end"),
         })
     },
-);
+)
+.tree();
 
 fn overloaded(usage: Option<Usage>) -> CallError {
     let error = CallError::new(FailedStage::Status, "overloaded");
