@@ -11,7 +11,7 @@ use rye_compiler::model::ModelOverride;
 use rye_compiler::plan::FieldType;
 use rye_compiler::semantics::limits::Written;
 use rye_compiler::semantics::value::parse_json;
-use rye_compiler::world::World;
+use rye_compiler::world::{ItemKind, World};
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
@@ -35,9 +35,46 @@ pub struct CallArgs {
 
 /// The id of a directive as a user writes it.
 pub fn directive(text: &str) -> Result<ItemId, Failure> {
-    ItemId::parse(text).map_err(|invalid| {
-        Failure::usage(format!("`{}` is no id of a directive: {}", text.escape_debug(), invalid.reason))
+    item(text, ItemKind::Directive).map_err(|failure| Failure {
+        message: failure.message.replacen(" is no id: ", " is no id of a directive: ", 1),
+        ..failure
     })
+}
+
+/// The id of an item as a user writes it. A shell completes paths, so that the file of an item is told from nonsense.
+pub fn item(text: &str, kind: ItemKind) -> Result<ItemId, Failure> {
+    ItemId::parse(text).map_err(|invalid| {
+        let failure = Failure::usage(format!("`{}` is no id: {}", text.escape_debug(), invalid.reason));
+        match id_of_path(text, kind) {
+            Some(id) => failure.help(format!("did you mean `{id}`?")),
+            None => failure,
+        }
+    })
+}
+
+/// The id of what may be the path of an item's file: `./.ai/directives/deploy/web.md`, `deploy/web.md`.
+fn id_of_path(text: &str, kind: ItemKind) -> Option<ItemId> {
+    let inside = text.find(kind.folder()).and_then(|at| text.get(at + kind.folder().len()..));
+    let path = inside.unwrap_or_else(|| text.trim_start_matches("./"));
+    let stem = kind.extensions().iter().find_map(|extension| path.strip_suffix(extension)?.strip_suffix('.'));
+    ItemId::parse(stem.unwrap_or(path)).ok()
+}
+
+/// The directives that are named, each of which has to be there.
+pub fn directives(texts: &[String], world: &dyn World) -> Result<Vec<ItemId>, Failure> {
+    let items = Items::new(world);
+    let there = |text: &String| {
+        let id = directive(text)?;
+        if items.exists(ItemKind::Directive, &id) {
+            return Ok(id);
+        }
+        let failure = Failure::failed(format!("there is no directive `{id}`"));
+        Err(match items.nearest(ItemKind::Directive, id.as_str()) {
+            Some(near) => failure.help(format!("did you mean `{near}`?")),
+            None => failure,
+        })
+    };
+    texts.iter().map(there).collect()
 }
 
 impl CallArgs {
@@ -169,6 +206,21 @@ fn typed(declared: Option<FieldType>, text: &str) -> Value {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn paths_of_items_are_told_from_nonsense() {
+        for (text, kind, id) in [
+            (".ai/directives/deploy/web.md", ItemKind::Directive, Some("deploy/web")),
+            ("/home/me/shop/.ai/directives/web.md", ItemKind::Directive, Some("web")),
+            ("./deploy/web.md", ItemKind::Directive, Some("deploy/web")),
+            ("count.py", ItemKind::Tool, Some("count")),
+            ("count.txt", ItemKind::Tool, None),
+            ("../web.md", ItemKind::Directive, None),
+            ("", ItemKind::Directive, None),
+        ] {
+            assert_eq!(id_of_path(text, kind).as_ref().map(ItemId::as_str), id, "{text}");
+        }
+    }
 
     #[test]
     fn a_text_is_read_as_its_type_says() {

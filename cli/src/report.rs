@@ -121,9 +121,26 @@ pub fn in_json(failure: &Failure) -> Exit {
         Exit::Refused => "refused",
         Exit::Fine | Exit::Failed | Exit::Widened | Exit::Limit | Exit::Cancelled => "failed",
     });
-    let error = serde_json::json!({"error": {"code": code, "message": failure.message, "help": failure.help}});
-    writeln!(anstream::stdout().lock(), "{error}").ok();
+    let (message, help) = (failure.message.clone(), failure.help.clone());
+    let output = ErrorOutput { error: ErrorDetail { code: code.to_owned(), message, help } };
+    if let Ok(error) = serde_json::to_string(&output) {
+        writeln!(anstream::stdout().lock(), "{error}").ok();
+    }
     failure.exit
+}
+
+/// What any command prints under `--format json` that could not do what it was asked.
+#[derive(Debug, serde::Serialize, schemars::JsonSchema)]
+pub struct ErrorOutput {
+    pub error: ErrorDetail,
+}
+
+#[derive(Debug, serde::Serialize, schemars::JsonSchema)]
+pub struct ErrorDetail {
+    /// `usage`, `refused`, `failed`, or a code that `rye explain` knows.
+    pub code: String,
+    pub message: String,
+    pub help: Option<String>,
 }
 
 /// Text from files and servers cannot move the cursor or recolour the terminal.

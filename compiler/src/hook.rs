@@ -64,6 +64,13 @@ pub enum OnFailure {
     Fail,
 }
 
+/// The kinds of messages of a conversation, as `drop` and `replace` write them.
+pub const MESSAGE_KINDS: [&str; 7] =
+    ["user", "assistant", "tool_result", "custom", "bash", "compaction_summary", "branch_summary"];
+
+/// How a thread can end that a hook terminates; `success` is another word for `completed`.
+pub const END_STATUSES: [&str; 5] = ["completed", "success", "error", "cancelled", "suspended"];
+
 /// What a hook does. Strings may be `${…}` templates, filled when the hook fires; the compiler has checked their form.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "action", rename_all = "snake_case")]

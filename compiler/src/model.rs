@@ -76,6 +76,8 @@ pub struct Catalog<'l> {
 struct Wanted {
     name: Option<Spanned<String>>,
     provider: Option<String>,
+    /// Where the provider was named, if a file did.
+    provider_span: Option<Span>,
     span: Option<Span>,
 }
 
@@ -103,6 +105,7 @@ impl<'l> Catalog<'l> {
             let near = Wanted {
                 name: Some(fallback.clone()),
                 provider: Some(model.provider.clone()),
+                provider_span: None,
                 span: Some(fallback.span),
             };
             let found = match self.find(&near) {
@@ -129,25 +132,27 @@ impl<'l> Catalog<'l> {
                 Some(_) | None => (instead.provider.clone(), text.as_str()),
             };
             let name = Some(Spanned::new(name.to_owned(), no_span()));
-            return Wanted { name, provider, span: None };
+            return Wanted { name, provider, provider_span: None, span: None };
         }
         let tier = asked.and_then(|a| a.tier.clone());
         if let Some(provider) = &instead.provider {
             // The directive's model id belongs to its own provider; its tier means something everywhere.
-            return Wanted { name: tier, provider: Some(provider.clone()), span: None };
+            return Wanted { name: tier, provider: Some(provider.clone()), provider_span: None, span: None };
         }
         let name = asked.and_then(|a| a.id.clone()).or(tier);
         let provider = asked.and_then(|a| a.provider.as_ref());
         let span = name.as_ref().map(|n| n.span).or(provider.map(|p| p.span));
-        Wanted { name, provider: provider.map(|p| p.node.clone()), span }
+        let provider_span = provider.map(|p| p.span);
+        Wanted { name, provider: provider.map(|p| p.node.clone()), provider_span, span }
     }
 
     fn find(&self, wanted: &Wanted) -> Result<PlannedModel, ModelError> {
         if let Some(provider) = &wanted.provider
             && !self.names.contains(provider)
         {
-            let known = self.names.clone();
-            return Err(unknown(provider, wanted.span, known));
+            let suggestion = closest(provider, self.names.iter().map(String::as_str));
+            let (requested, known) = (provider.clone(), self.names.clone());
+            return Err(ModelError::NoProvider { requested, span: wanted.provider_span, suggestion, known });
         }
         let order = self.order(wanted.provider.as_deref());
         let Some(name) = &wanted.name else {

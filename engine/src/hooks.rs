@@ -173,9 +173,13 @@ impl HookTable {
                 if outcome.is_error {
                     return Err(answer::plain(&outcome.content));
                 }
-                Ok(answer::executed(run.point, &outcome.content))
+                let fired = answer::executed(run.point, &outcome.content);
+                if let Fired::Action(action) = &fired {
+                    answer::acceptable(action)?;
+                }
+                Ok(fired)
             }
-            None => Ok(Fired::Action(action)),
+            None => answer::acceptable(&action).map(|()| Fired::Action(action)),
         }
     }
 }

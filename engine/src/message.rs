@@ -196,6 +196,21 @@ mod tests {
     }
 
     #[test]
+    fn kinds_are_those_that_hooks_may_write() {
+        let text = String::from("x");
+        let all = [
+            Message::user("x"),
+            Message::Assistant { content: Vec::new() },
+            Message::ToolResult { call_id: text.clone(), name: text.clone(), content: text.clone(), is_error: false },
+            Message::Custom { custom_type: text.clone(), content: text.clone(), display: true },
+            bash("x", false),
+            Message::CompactionSummary { text: text.clone() },
+            Message::BranchSummary { text },
+        ];
+        assert_eq!(all.each_ref().map(Message::kind), rye_compiler::hook::MESSAGE_KINDS);
+    }
+
+    #[test]
     fn what_the_model_sees_of_each_kind() {
         assert_eq!(seen(&Message::user("Hi")).unwrap(), "Hi");
         assert_eq!(seen(&bash("a", false)).unwrap(), "Ran `ls`\n```\na\n```\nexit code 2");

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::Failure;
 use crate::args::{Format, Global};
-use crate::call::directive;
+use crate::call::directives;
 use crate::exit::Exit;
 use crate::report::diagnostic::DiagnosticOutput;
 use crate::report::{Report, printable};
@@ -36,7 +36,7 @@ pub struct AssertOutput {
 
 pub fn run(args: &AssertArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
     let world = Spaces::find(global.project.as_deref())?.open()?;
-    let only = args.directives.iter().map(|id| directive(id)).collect::<Result<Vec<_>, _>>()?;
+    let only = directives(&args.directives, &world)?;
     let mut found = assert(&world, &only);
     // What is worth a thought is for check.
     found.diagnostics.retain(|diagnostic| diagnostic.severity() == Severity::Error);

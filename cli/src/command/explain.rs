@@ -5,6 +5,8 @@ use rye_compiler::diagnostics::{CODES, closest, codes};
 use rye_compiler::item::Items;
 use rye_compiler::validate::groups::{self, Group};
 use rye_compiler::world::{MapWorld, Space};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::Failure;
 use crate::args::Format;
@@ -16,6 +18,27 @@ pub struct ExplainArgs {
     /// As a diagnostic prints it: `rye::extends::cycle`, or `extends::cycle`; a group of capabilities: `fs.read`, or
     /// `capabilities` for all of them; without anything, all codes are listed
     code: Option<String>,
+}
+
+/// `rye explain --format json`: one page, groups of capabilities, or every code.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ExplainOutput {
+    Page {
+        code: &'static str,
+        /// Markdown.
+        text: &'static str,
+    },
+    Groups(Vec<GroupOutput>),
+    Codes(Vec<&'static str>),
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct GroupOutput {
+    pub group: String,
+    pub description: String,
+    /// The capabilities that the group stands for.
+    pub patterns: Vec<String>,
 }
 
 pub fn run(args: &ExplainArgs, report: &Report) -> Result<Exit, Failure> {
@@ -33,13 +56,16 @@ pub fn run(args: &ExplainArgs, report: &Report) -> Result<Exit, Failure> {
     let Some(page) = codes::ALL.iter().find(|page| page.code == code) else {
         let failure = Failure::usage(format!("there is no code `{code}`"));
         let names = CODES.iter().copied().chain(groups.iter().map(|group| group.name.as_str()));
-        return Err(match closest(&code, names) {
+        let topic = format!("{code}::");
+        let same = |name: &&str| name.starts_with(&topic) || name.rsplit("::").next() == Some(code.as_str());
+        let near = closest(&code, names.clone()).or_else(|| names.clone().find(same).map(str::to_owned));
+        return Err(match near {
             Some(near) => failure.help(format!("did you mean `{near}`?")),
             None => failure.help("`rye explain` lists all of them"),
         });
     };
     match report.format() {
-        Format::Json => report.json(&serde_json::json!({ "code": page.code, "text": page.page }))?,
+        Format::Json => report.json(&ExplainOutput::Page { code: page.code, text: page.page })?,
         Format::Human | Format::Plain => report.line(page.page.trim_end())?,
     }
     Ok(Exit::Fine)
@@ -59,8 +85,12 @@ const GROUPS: &str = ".ai/config/agent/capabilities/";
 fn show(groups: &[Group], report: &Report) -> Result<Exit, Failure> {
     match report.format() {
         Format::Json => {
-            let shown = |g: &Group| serde_json::json!({ "group": g.name, "description": g.description, "patterns": g.patterns });
-            report.json(&groups.iter().map(shown).collect::<Vec<_>>())?;
+            let shown = |g: &Group| GroupOutput {
+                group: g.name.clone(),
+                description: g.description.clone(),
+                patterns: g.patterns.clone(),
+            };
+            report.json(&ExplainOutput::Groups(groups.iter().map(shown).collect()))?;
         }
         Format::Human | Format::Plain => {
             for group in groups {
@@ -76,7 +106,7 @@ fn show(groups: &[Group], report: &Report) -> Result<Exit, Failure> {
 
 fn list(report: &Report) -> Result<Exit, Failure> {
     match report.format() {
-        Format::Json => report.json(&CODES)?,
+        Format::Json => report.json(&ExplainOutput::Codes(CODES.to_vec()))?,
         Format::Human | Format::Plain => {
             let width = CODES.iter().map(|code| code.len()).max().unwrap_or(0);
             for page in codes::ALL {

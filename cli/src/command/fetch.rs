@@ -1,7 +1,7 @@
 //! `rye fetch TYPE [ID]`: an item as the model reads it, the items that fit a query, or a copy of one in another space.
 //! The same function that `rye_fetch` calls.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ use rye_compiler::world::{ItemKind, Space, World};
 use rye_engine::store::{ObjectId, StoreError};
 use rye_engine::tool::guard::ObjectStore;
 use rye_engine::tool::primary::{Library, fetch};
-use rye_grammar::ItemId;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Failure;
 use crate::args::{Format, Global};
+use crate::call::item;
 use crate::exit::Exit;
 use crate::report::{Report, printable};
 use crate::space::Spaces;
@@ -75,6 +75,27 @@ pub struct FetchOutput {
     pub copied_to: Option<String>,
 }
 
+/// What `--format json` prints of a query.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+pub struct HitsOutput {
+    pub item_type: String,
+    /// The best first.
+    pub hits: Vec<HitOutput>,
+    /// How many there are, the ones that are not shown included.
+    pub total: u64,
+    /// Items that could not be looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<u64>,
+}
+
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+pub struct HitOutput {
+    pub item_id: String,
+    /// `project`, `user` or `system`.
+    pub space: String,
+    pub description: String,
+}
+
 impl From<Type> for ItemType {
     fn from(value: Type) -> Self {
         match value {
@@ -92,10 +113,9 @@ pub fn run(args: &FetchArgs, global: &Global, report: &Report) -> Result<Exit, F
     let Some(id) = &args.id else {
         let query = args.query.clone().unwrap_or_default();
         let request = FetchRequest::Query { item_type, query, scope: args.scope.clone(), limit: args.limit };
-        return found(&answer(&world, &request)?, report);
+        return found(answer(&world, &request)?, report);
     };
-    let id =
-        ItemId::parse(id).map_err(|e| Failure::usage(format!("`{}` is no id: {}", id.escape_debug(), e.reason)))?;
+    let id = item(id, ItemKind::from(item_type))?;
     let found = world.candidates(ItemKind::from(item_type), &id).map_err(|e| Failure::failed(e.to_string()))?;
     let Some(first) = found.first() else {
         let help = format!("look for it: `rye fetch {} --query WORDS`", item_type.word());
@@ -142,31 +162,22 @@ fn answer(world: &dyn World, request: &FetchRequest) -> Result<Value, Failure> {
     Ok(outcome.content)
 }
 
-fn found(answer: &Value, report: &Report) -> Result<Exit, Failure> {
+fn found(answer: Value, report: &Report) -> Result<Exit, Failure> {
+    let answer: HitsOutput = serde_json::from_value(answer).map_err(std::io::Error::other)?;
     if report.format() == Format::Json {
-        report.json(answer)?;
+        report.json(&answer)?;
         return Ok(Exit::Fine);
     }
-    let hits: Vec<BTreeMap<&str, &str>> = answer
-        .get("hits")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .map(|hit| hit.as_object().into_iter().flatten().filter_map(|(k, v)| Some((k.as_str(), v.as_str()?))).collect())
-        .collect();
-    let of = |hit: &BTreeMap<&str, &str>, key: &str| hit.get(key).copied().unwrap_or_default().to_owned();
-    let width = hits.iter().map(|h| of(h, "item_id").len()).max().unwrap_or(0);
-    for hit in &hits {
-        let line = format!("{:width$}  {:7}  {}", of(hit, "item_id"), of(hit, "space"), of(hit, "description"));
-        report.line(printable(&line).trim_end())?;
+    let width = answer.hits.iter().map(|hit| hit.item_id.len()).max().unwrap_or(0);
+    for HitOutput { item_id, space, description } in &answer.hits {
+        report.line(printable(&format!("{item_id:width$}  {space:7}  {description}")).trim_end())?;
     }
-    let total = answer.get("total").and_then(Value::as_u64).unwrap_or(0);
-    match hits.len() as u64 {
+    match answer.hits.len() as u64 {
         0 => report.note("nothing fits"),
-        shown if shown < total => report.note(&format!("{shown} of {total}; `--limit` shows more")),
+        shown if shown < answer.total => report.note(&format!("{shown} of {}; `--limit` shows more", answer.total)),
         _ => {}
     }
-    if let Some(unreadable) = answer.get("unreadable").and_then(Value::as_u64) {
+    if let Some(unreadable) = answer.unreadable {
         report.note(&format!("{unreadable} could not be read; `rye check` says why"));
     }
     Ok(Exit::Fine)

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::Failure;
 use crate::args::{Format, Global};
-use crate::call::directive;
+use crate::call::{directive, directives};
 use crate::exit::Exit;
 use crate::lockfile;
 use crate::report::{Report, printable};
@@ -79,7 +79,7 @@ pub fn run(args: &LockArgs, global: &Global, report: &Report) -> Result<Exit, Fa
 
 fn ids(args: &LockArgs, known: Option<&Lock>, world: &dyn World) -> Result<Vec<ItemId>, Failure> {
     if !args.directives.is_empty() {
-        return args.directives.iter().map(|id| directive(id)).collect();
+        return directives(&args.directives, world);
     }
     if args.check {
         let known = known.ok_or_else(|| Failure::failed("nothing is locked").help("`rye lock` locks the project"))?;

@@ -6,12 +6,12 @@ use std::io::{ErrorKind, Write};
 
 use clap::{Args, ValueEnum};
 use rye_compiler::world::{ItemKind, World};
-use rye_grammar::ItemId;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Failure;
 use crate::args::{Format, Global};
+use crate::call::item;
 use crate::exit::Exit;
 use crate::report::Report;
 use crate::space::Spaces;
@@ -60,16 +60,16 @@ pub struct NewOutput {
 
 pub fn run(args: &NewArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
     let spaces = Spaces::find(global.project.as_deref())?;
-    let written = &args.id;
-    let id = ItemId::parse(written)
-        .map_err(|e| Failure::usage(format!("`{}` is no id: {}", written.escape_debug(), e.reason)))?;
-    let (kind, extension, text) = match args.kind {
-        Kind::Directive => (ItemKind::Directive, "md", templates::directive(&id)),
-        Kind::Knowledge => (ItemKind::Knowledge, "md", templates::knowledge(&id)),
-        Kind::Tool => {
-            let (extension, text) = templates::tool(&id, args.language);
-            (ItemKind::Tool, extension, text)
-        }
+    let kind = match args.kind {
+        Kind::Directive => ItemKind::Directive,
+        Kind::Knowledge => ItemKind::Knowledge,
+        Kind::Tool => ItemKind::Tool,
+    };
+    let id = item(&args.id, kind)?;
+    let (extension, text) = match args.kind {
+        Kind::Directive => ("md", templates::directive(&id)),
+        Kind::Knowledge => ("md", templates::knowledge(&id)),
+        Kind::Tool => templates::tool(&id, args.language),
     };
     // Another extension would be a second file for one id, which no space may have.
     let found = spaces.open()?.candidates(kind, &id).map_err(|e| Failure::failed(e.to_string()))?;

@@ -9,11 +9,15 @@ use rye_compiler::plan::render::json::{GraphReport, PlanReport};
 use schemars::{Schema, schema_for};
 
 use crate::Failure;
+use crate::args::Format;
 use crate::command::assert::AssertOutput;
 use crate::command::check::CheckOutput;
-use crate::command::fetch::FetchOutput;
+use crate::command::doctor::DoctorOutput;
+use crate::command::explain::ExplainOutput;
+use crate::command::fetch::{FetchOutput, HitsOutput};
 use crate::command::fmt::FmtOutput;
 use crate::command::init::InitOutput;
+use crate::command::keys::KeysOutput;
 use crate::command::lock::LockOutput;
 #[cfg(feature = "mcp")]
 use crate::command::mcp::McpServerOutput;
@@ -21,13 +25,15 @@ use crate::command::new::NewOutput;
 use crate::command::plan::NoPlanOutput;
 use crate::command::providers::{ProviderTestOutput, ProvidersOutput};
 use crate::command::run::{DeltaOutput, DetachOutput, EventOutput, RunOutput};
+use crate::command::sign::SignaturesOutput;
 use crate::command::threads::{
     ApprovalsOutput, ListOutput, ProveOutput, RepairOutput, SearchOutput, ShowOutput, TranscriptOutput, VerifyOutput,
     WaitOutput,
 };
+use crate::command::trust::TrustOutput;
 use crate::command::why::WhyOutput;
 use crate::exit::Exit;
-use crate::report::Report;
+use crate::report::{ErrorOutput, Report};
 use crate::report::diagnostic::DiagnosticOutput;
 
 #[derive(Debug, Args)]
@@ -43,6 +49,11 @@ enum Output {
     Assert,
     Check,
     Detach,
+    Doctor,
+    Error,
+    Explain,
+    Hits,
+    Keys,
     Plan,
     PlanDiff,
     PlanGraph,
@@ -69,7 +80,9 @@ enum Output {
     Search,
     Thread,
     Threads,
+    Signatures,
     Transcript,
+    Trust,
     Verify,
     Wait,
 }
@@ -79,6 +92,13 @@ impl Output {
         match self {
             Self::Approvals => schema_for!(ApprovalsOutput),
             Self::Assert => schema_for!(AssertOutput),
+            Self::Doctor => schema_for!(DoctorOutput),
+            Self::Error => schema_for!(ErrorOutput),
+            Self::Explain => schema_for!(ExplainOutput),
+            Self::Hits => schema_for!(HitsOutput),
+            Self::Keys => schema_for!(KeysOutput),
+            Self::Signatures => schema_for!(SignaturesOutput),
+            Self::Trust => schema_for!(TrustOutput),
             Self::Plan => schema_for!(PlanReport),
             Self::Proof => schema_for!(ProveOutput),
             Self::PlanDiff => schema_for!(PlanDiff),
@@ -153,10 +173,12 @@ pub fn run(args: &SchemaArgs, report: &Report) -> Result<Exit, Failure> {
             report.line(&text)?;
         }
         None => {
-            for output in Output::value_variants() {
-                if let Some(value) = output.to_possible_value() {
-                    report.line(value.get_name())?;
-                }
+            let values = Output::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+            let names: Vec<String> = values.map(|value| value.get_name().to_owned()).collect();
+            if report.format() == Format::Json {
+                report.json(&names)?;
+            } else {
+                names.iter().try_for_each(|name| report.line(name))?;
             }
         }
     }

@@ -21,7 +21,7 @@ pub enum ItemError {
         known: Vec<String>,
     },
     /// `field` is `name` or `category`.
-    #[error("the {field} is `{written}`, but the file's place makes it `{expected}`")]
+    #[error("the {field} is `{written}`, but the file's place {}", place(expected))]
     NameMismatch { field: &'static str, written: String, expected: String, span: Span },
     #[error("`{text}` is no item id: {reason}")]
     EscapesSpace { text: String, reason: String, span: Span },
@@ -101,16 +101,18 @@ impl Problem for ItemError {
     fn help(&self) -> Option<String> {
         match self {
             Self::Unknown { kind, id, suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
-                Some(format!("it is looked for in the project, the user space and the standard library: create `{}{id}`, or name one that exists", kind.folder()))
+                Some(format!("it is looked for in the project, the user space and the standard library: create `{}{id}.{}`, or name one that exists", kind.folder(), kind.extensions().first().copied().unwrap_or_default()))
             }),
             Self::UnknownKey { suggestion, known, .. } => did_you_mean(suggestion.as_ref(), || {
                 (!known.is_empty()).then(|| format!("known here: {}", super::list(known)))
             }),
-            Self::NameMismatch { expected, field, .. } => {
-                Some(format!("write `{field}=\"{expected}\"`, or move the file to where its {field} says it is"))
-                    .filter(|_| *field == "name")
-                    .or_else(|| Some(format!("write `{expected}`, leave the category out, or move the file")))
-            }
+            Self::NameMismatch { expected, field, .. } => Some(match (*field, expected.as_str()) {
+                ("name", _) => {
+                    format!("write `{field}=\"{expected}\"`, or move the file to where its {field} says it is")
+                }
+                (_, "") => "leave the category out, or move the file into a folder of its name".to_owned(),
+                _ => format!("write `{expected}`, leave the category out, or move the file"),
+            }),
             Self::EscapesSpace { .. } => Some(
                 "write the path under the kind's folder, without extension: `folder/name`, each part of letters, digits, `_` and `-`".into(),
             ),
@@ -148,7 +150,10 @@ impl Problem for ItemError {
             Self::UnknownCall { what, span, .. } => vec![label(*span, format!("no {what} has this name"))],
             Self::Shadows { span, .. } => vec![label(*span, "read instead of the standard library's")],
             Self::UnknownKey { what, of, span, .. } => vec![label(*span, format!("no {what} of {of}"))],
-            Self::NameMismatch { expected, span, .. } => vec![label(*span, format!("expected `{expected}`"))],
+            Self::NameMismatch { field, expected, span, .. } => {
+                let what = if expected.is_empty() { format!("no {field} fits here") } else { format!("expected `{expected}`") };
+                vec![label(*span, what)]
+            }
             Self::EscapesSpace { span, reason, .. } => vec![label(*span, reason.clone())],
             Self::Signature { span, reason, .. } => span.iter().map(|s| label(*s, reason.clone())).collect(),
             Self::InvalidValue { span, expected, .. } => vec![label(*span, format!("expected {expected}"))],
@@ -162,4 +167,9 @@ impl Problem for ItemError {
             Self::Unreadable { .. } | Self::Ambiguous { .. } | Self::Stray { .. } => Vec::new(),
         }
     }
+}
+
+/// What the place of a file says of its name or category.
+fn place(expected: &str) -> String {
+    if expected.is_empty() { "gives it none".to_owned() } else { format!("makes it `{expected}`") }
 }

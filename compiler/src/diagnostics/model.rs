@@ -7,12 +7,13 @@ use super::{Label, Problem, Severity, did_you_mean, label, list};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ModelError {
-    /// `requested` is a tier, a model id or a provider; `span` is missing where it came from the command line.
+    /// `requested` is a tier or a model id; `span` is missing where it came from the command line.
     #[error("no provider has a model or tier `{requested}`")]
     Unknown { requested: String, span: Option<Span>, suggestion: Option<String>, known: Vec<String> },
-    /// The `default_provider` of `agent/models`; `known` are the provider files there are.
+    /// Asked for by a directive, from the command line (then without a span), or as the `default_provider` of
+    /// `agent/models`; `known` are the provider files there are.
     #[error("there is no provider `{requested}`")]
-    NoProvider { requested: String, span: Span, suggestion: Option<String>, known: Vec<String> },
+    NoProvider { requested: String, span: Option<Span>, suggestion: Option<String>, known: Vec<String> },
     /// A tier that the settings name and no provider has.
     #[error("no provider has a tier `{requested}`")]
     NoTier { requested: String, span: Span, suggestion: Option<String>, known: Vec<String> },
@@ -51,7 +52,9 @@ impl Problem for ModelError {
     fn labels(&self) -> Vec<Label> {
         match self {
             Self::Unknown { span, .. } => span.iter().map(|s| label(*s, "asked for here")).collect(),
-            Self::NoProvider { span, .. } => vec![label(*span, "no file in `agent/providers/` has this name")],
+            Self::NoProvider { span, .. } => {
+                span.iter().map(|s| label(*s, "no file in `agent/providers/` has this name")).collect()
+            }
             Self::NoTier { span, .. } => vec![label(*span, "named here")],
             Self::Unpriced { span, .. } => span.iter().map(|s| label(*s, "gets a model without a price")).collect(),
         }

@@ -106,7 +106,7 @@ impl<'i, 'w> Shared<'i, 'w> {
             {
                 found.borrow_mut().push(ModelError::NoProvider {
                     requested: default.node.clone(),
-                    span: default.span,
+                    span: Some(default.span),
                     suggestion: closest(&default.node, names.iter().map(String::as_str)),
                     known: names.clone(),
                 });

@@ -111,10 +111,12 @@ fn what_nobody_has_is_unknown_with_a_suggestion() {
     let ModelError::Unknown { suggestion, span, known, .. } = unknown(&[("tier", "genral")]) else { panic!() };
     assert_eq!((suggestion.as_deref(), span.map(|s| s.start)), (Some("general"), Some(3)));
     assert!(known.contains(&"a-small".to_owned()) && known.contains(&"haiku".to_owned()), "{known:?}");
-    let ModelError::Unknown { suggestion, requested, .. } = unknown(&[("provider", "alpa"), ("tier", "fast")]) else {
+    let ModelError::NoProvider { suggestion, requested, span, .. } = unknown(&[("tier", "fast"), ("provider", "alpa")])
+    else {
         panic!()
     };
     assert_eq!((requested.as_str(), suggestion.as_deref()), ("alpa", Some("alpha")));
+    assert!(span.is_some());
 }
 
 #[test]

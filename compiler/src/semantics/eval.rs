@@ -1,11 +1,12 @@
 //! `rye eval`: one JSON request in, one JSON answer out (`language.md` 13). Pure, and never fails: a bad request is
 //! answered with an error.
 
+mod id;
 mod language;
 mod permission;
 mod spending;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::value::parse_json;
 
@@ -26,44 +27,36 @@ impl EvalError {
         Self::new("request", message)
     }
 
+    fn to_object(&self) -> Value {
+        json!({ "code": self.code, "message": self.message })
+    }
+
     fn to_value(&self) -> Value {
-        let mut error = Map::new();
-        error.insert("code".into(), Value::from(self.code));
-        error.insert("message".into(), Value::from(self.message.as_str()));
-        let mut wrapped = Map::new();
-        wrapped.insert("error".into(), Value::Object(error));
-        Value::Object(wrapped)
+        json!({ "error": self.to_object() })
     }
 }
 
 type Answer = Result<Value, EvalError>;
 
-/// Answers one request line; `id` is echoed. The answer holds no line break.
+/// Answers one request line; `id` is echoed, also that of a line which is no request otherwise. A byte order mark is no
+/// part of the line. The answer holds no line break.
 pub fn answer(line: &str) -> String {
+    let line = line.strip_prefix('\u{feff}').unwrap_or(line);
     let (id, answer) = match parse_json(line) {
-        Ok(Value::Object(mut request)) => (request.shift_remove("id"), answer_request(&request)),
+        Ok(Value::Object(mut request)) => {
+            (request.shift_remove("id").map(|id| id.to_string()), answer_request(&request))
+        }
         Ok(_) => (None, Err(EvalError::request("a request is a JSON object"))),
-        // The line is no request, but a caller that matches answers by id still wants to know which one failed.
-        Err(error) => {
-            let lenient = serde_json::from_str::<Map<String, Value>>(line).ok();
-            (lenient.and_then(|mut map| map.shift_remove("id")), Err(EvalError::new("json", error.to_string())))
-        }
+        Err(error) => (id::of_broken_line(line).map(str::to_owned), Err(EvalError::new("json", error.to_string()))),
     };
-    let mut out = Map::new();
-    if let Some(id) = id {
-        out.insert("id".into(), id);
+    let answer = match answer {
+        Ok(value) => format!("\"ok\":{value}"),
+        Err(error) => format!("\"error\":{}", error.to_object()),
+    };
+    match id {
+        Some(id) => format!("{{\"id\":{id},{answer}}}"),
+        None => format!("{{{answer}}}"),
     }
-    match answer {
-        Ok(value) => {
-            out.insert("ok".into(), value);
-        }
-        Err(error) => {
-            if let Value::Object(error) = error.to_value() {
-                out.extend(error);
-            }
-        }
-    }
-    Value::Object(out).to_string()
 }
 
 /// The kinds of requests, each with the keys that may stand beside it.

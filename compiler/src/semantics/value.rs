@@ -166,15 +166,17 @@ impl Num {
         self.apply(other, i128::checked_mul, |a, b| a * b)
     }
 
-    /// The decimal quotient; two integers that divide evenly stay exact. `None` for a division by zero.
+    /// The decimal quotient; two integers that divide evenly stay exact, and others give the decimal that is nearest to
+    /// their quotient. `None` for a division by zero.
     pub fn checked_divide(self, other: Self) -> Option<Self> {
         if other.is_zero() {
             return None;
         }
-        if let (Self::Int(a), Self::Int(b)) = (self, other)
-            && a.checked_rem(b) == Some(0)
-        {
-            return int(a.checked_div(b));
+        if let (Self::Int(a), Self::Int(b)) = (self, other) {
+            return match a.checked_rem(b) {
+                Some(0) => int(a.checked_div(b)),
+                _ => float(nearest_quotient(a, b)),
+            };
         }
         float(self.to_f64() / other.to_f64())
     }
@@ -218,6 +220,19 @@ fn int(n: Option<i128>) -> Option<Num> {
 
 fn float(f: f64) -> Option<Num> {
     f.is_finite().then_some(Num::Float(f))
+}
+
+/// The float nearest to a quotient of integers that do not divide evenly. Neither is rounded first: beyond 2⁵³ that would
+/// give a neighbour of it.
+#[expect(clippy::cast_precision_loss, reason = "the quotient is rounded here, once")]
+fn nearest_quotient(a: i128, b: i128) -> f64 {
+    let (dividend, divisor) = (a.unsigned_abs(), b.unsigned_abs());
+    // As many binary places as fit: more than a float has. What remains only says on which side of a half it is.
+    let places = dividend.leading_zeros();
+    let scaled = dividend << places;
+    let quotient = scaled.checked_div(divisor).unwrap_or(0) | u128::from(scaled.checked_rem(divisor) != Some(0));
+    let magnitude = quotient as f64 / 2f64.powi(i32::try_from(places).unwrap_or(0));
+    if (a < 0) == (b < 0) { magnitude } else { -magnitude }
 }
 
 /// The integer nearest to zero of a float that fits the integer range with room to spare.

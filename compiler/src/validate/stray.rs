@@ -8,6 +8,9 @@ use crate::world::{ItemKind, Stray};
 /// The folders of `.ai/` besides those of the items: what a run keeps, and what tools keep.
 const OTHERS: [&str; 2] = ["state", "data"];
 
+/// The one file there: what `rye lock` writes.
+const LOCK: &str = "lock.json";
+
 /// Folders that tools bring along.
 const BROUGHT: [&str; 3] = ["node_modules", "__pycache__", "target"];
 
@@ -72,6 +75,9 @@ fn judge(stray: &Stray) -> Option<(String, Option<String>)> {
 fn top(name: &str, is_folder: bool) -> Option<(String, Option<String>)> {
     let kinds = ItemKind::ALL.map(|kind| kind.folder().trim_start_matches(".ai/").trim_end_matches('/'));
     if !is_folder {
+        if name == LOCK {
+            return None;
+        }
         let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
         let meant = super::settings::meant(stem).map(|id| format!("{}{id}.yaml", ItemKind::Config.folder()));
         return Some(("items lie in the folders of their kinds".to_owned(), meant));
@@ -135,6 +141,7 @@ mod tests {
         for path in [
             ".ai/state/",
             ".ai/data/",
+            ".ai/lock.json",
             ".ai/README.md",
             ".ai/tools/lib/schema.json",
             ".ai/tools/x/node_modules/a b.js",

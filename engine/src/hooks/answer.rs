@@ -77,6 +77,29 @@ fn defaults(action: &mut Value) {
     }
 }
 
+/// Whether an action can be carried out with what its holes were filled with.
+///
+/// # Errors
+/// Why it cannot: the hook has failed.
+pub(super) fn acceptable(action: &HookAction) -> Result<(), String> {
+    if let HookAction::Replace { messages } = action {
+        return <Vec<Message> as serde::Deserialize>::deserialize(messages)
+            .map(drop)
+            .map_err(|error| format!("its messages cannot be read: {error}"));
+    }
+    if let HookAction::Raise { limit, value } = action { raised(limit, value).map(drop) } else { Ok(()) }
+}
+
+/// The new value of a limit: a number, or one that was written as text.
+fn raised(limit: &str, value: &Value) -> Result<u64, String> {
+    let name = LimitName::parse(limit).ok_or_else(|| format!("there is no limit `{limit}`"))?;
+    let written = match value {
+        Value::String(text) => Written::Text(text.clone()),
+        value => Written::Json(value.clone()),
+    };
+    amount(name, &written)
+}
+
 /// Takes what a hook came to into the answer of its point.
 pub(super) fn take(turn: &mut Turn, point: HookPoint, hook: &ReadyHook, fired: Fired) {
     match fired {
@@ -152,13 +175,10 @@ fn act(turn: &mut Turn, action: HookAction) {
             HookAnswer::Terminate { status: status.as_deref().map(end_status), error }
         }
         HookAction::Escalate => HookAnswer::Escalate,
-        HookAction::Raise { limit, value } => {
-            let value = LimitName::parse(&limit).and_then(|name| amount(name, &Written::Json(value)).ok());
-            match value {
-                Some(value) => HookAnswer::Raise { limit, value },
-                None => return,
-            }
-        }
+        HookAction::Raise { limit, value } => match raised(&limit, &value) {
+            Ok(value) => HookAnswer::Raise { limit, value },
+            Err(_) => return,
+        },
         HookAction::Handoff => HookAnswer::Handoff,
         HookAction::Compact => HookAnswer::Compact,
         HookAction::FollowUp { content } => HookAnswer::FollowUp { content },

@@ -132,3 +132,25 @@ fn collecting_points_gather_texts_and_money_is_read_as_dollars() {
     let (_, answer, _) = consider(&plan, HookPoint::Limit, json!({}), json!(null));
     assert_eq!(answer, HookAnswer::Raise { limit: "spend".into(), value: 250_000_000 });
 }
+
+#[test]
+fn a_limit_is_raised_to_what_xml_writes_too_and_what_cannot_be_is_a_failure() {
+    let raise = |value: Value| HookAction::Raise { limit: "turns".into(), value };
+    for (action, answer) in [
+        (raise(json!("20")), HookAnswer::Raise { limit: "turns".into(), value: 20 }),
+        (raise(json!("${current_max}")), HookAnswer::Raise { limit: "turns".into(), value: 4 }),
+        (raise(json!(-1)), HookAnswer::None),
+        (raise(json!("many")), HookAnswer::None),
+    ] {
+        let mut plan = plan();
+        with_hook(&mut plan, HookPoint::Limit, action);
+        let (considered, given, _) = consider(&plan, HookPoint::Limit, json!({"current_max": 4}), json!(null));
+        assert_eq!(given, answer);
+        assert_eq!(considered.contains(&HookVerdict::Failed), answer == HookAnswer::None, "{considered:?}");
+    }
+    let mut plan = plan();
+    with_hook(&mut plan, HookPoint::Context, HookAction::Replace { messages: json!([{"role": "user", "content": "x"}]) });
+    let (considered, answer, _) = consider(&plan, HookPoint::Context, json!({}), json!(null));
+    assert_eq!(answer, HookAnswer::None);
+    assert!(considered.contains(&HookVerdict::Failed), "{considered:?}");
+}

@@ -7,10 +7,11 @@ use rye_grammar::{Span, Spanned, SyntaxError, template};
 use serde_json::Value;
 
 use super::{HookHole, HookHoles, InputHole};
-use crate::diagnostics::{Diagnostics, HookError, ItemError, closest};
-use crate::hook::{HookAction, Position};
+use crate::diagnostics::{Diagnostics, HookError, ItemError, LimitError, closest};
+use crate::hook::{END_STATUSES, HookAction, MESSAGE_KINDS, Position};
 use crate::item::{data, id};
 use crate::semantics::hook_point::{ActionName, Point};
+use crate::semantics::limits::{LimitName, Written, amount};
 use crate::world::ItemKind;
 
 /// Reads an action that hooks of this point may have.
@@ -183,7 +184,7 @@ impl Fields<'_> {
                 }
                 HookAction::SystemPrompt { text, append }
             }
-            ActionName::Drop => HookAction::Drop { kinds: self.words("kinds"), n: self.count("n") },
+            ActionName::Drop => HookAction::Drop { kinds: self.kinds(), n: self.count("n") },
             ActionName::KeepLast => {
                 if self.get("n").is_none() {
                     self.missing("n", span);
@@ -194,7 +195,11 @@ impl Fields<'_> {
                 content: self.needed("content", span)?,
                 position: self.position().unwrap_or(Position::After),
             },
-            ActionName::Replace => HookAction::Replace { messages: self.needed_value("messages", span)? },
+            ActionName::Replace => {
+                let messages = self.needed_value("messages", span)?;
+                self.messages();
+                HookAction::Replace { messages }
+            }
             ActionName::Block => HookAction::Block { reason: self.needed("reason", span)? },
             ActionName::Modify => HookAction::Modify {
                 content: self.value("content"),
@@ -203,11 +208,12 @@ impl Fields<'_> {
             },
             ActionName::Retry => HookAction::Retry { delay_ms: self.count("delay_ms") },
             ActionName::Continue => HookAction::Continue,
-            ActionName::Terminate => HookAction::Terminate { status: self.text("status"), error: self.text("error") },
+            ActionName::Terminate => HookAction::Terminate { status: self.end(), error: self.text("error") },
             ActionName::Escalate => HookAction::Escalate,
             ActionName::Raise => {
                 self.holes.item = self.get("limit").map(|node| node.span);
                 let (limit, value) = (self.needed("limit", span)?, self.needed_value("value", span)?);
+                self.raised(&limit, &value);
                 HookAction::Raise { limit, value }
             }
             ActionName::Handoff => HookAction::Handoff,
@@ -278,6 +284,68 @@ impl Fields<'_> {
                 Vec::new()
             }
         }
+    }
+
+    /// The kinds of messages that a call is made without.
+    fn kinds(&mut self) -> Vec<String> {
+        let kinds = self.words("kinds");
+        if let (Some(node), Some(wrong)) =
+            (self.get("kinds"), kinds.iter().find(|kind| !MESSAGE_KINDS.contains(&kind.as_str())))
+        {
+            let at = node.items().iter().find(|item| item.as_str() == Some(wrong)).unwrap_or(&node);
+            self.one_of("kinds", at, &MESSAGE_KINDS);
+        }
+        kinds
+    }
+
+    /// How a thread ends that is told to.
+    fn end(&mut self) -> Option<String> {
+        let node = self.get("status")?;
+        let status = self.text("status")?;
+        if !is_open(&status) && !END_STATUSES.contains(&status.as_str()) {
+            self.one_of("status", &node, &END_STATUSES);
+        }
+        Some(status)
+    }
+
+    /// A limit that is written out is one a thread could have.
+    fn raised(&mut self, limit: &str, value: &Value) {
+        let written = match value {
+            Value::String(text) if is_open(text) => return,
+            Value::String(text) => Written::Text(text.clone()),
+            value => Written::Json(value.clone()),
+        };
+        let (Some(name), Some(node)) = (LimitName::parse(limit), self.get("value")) else { return };
+        if let Err(why) = amount(name, &written) {
+            let why = why.strip_prefix(&format!("`{name}` ")).unwrap_or(&why).to_owned();
+            let span = Some(node.span);
+            self.found.push(LimitError::Invalid { name: name.to_string(), found: data::describe(&node), why, span });
+        }
+    }
+
+    /// Messages that are written out are mappings, each with its kind.
+    fn messages(&mut self) {
+        let Some(node) = self.get("messages") else { return };
+        match &node.kind {
+            Kind::String(text) if is_open(text) => {}
+            Kind::List(messages) => {
+                for message in messages {
+                    match message.get("kind") {
+                        Some(kind) if kind.as_str().is_some_and(|word| MESSAGE_KINDS.contains(&word)) => {}
+                        Some(kind) => self.one_of("kind", kind, &MESSAGE_KINDS),
+                        None if message.as_str().is_some_and(is_open) => {}
+                        None => data::invalid(self.found, "messages", message, "a message with its `kind`"),
+                    }
+                }
+            }
+            Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::String(_) | Kind::Map(_) => {
+                data::invalid(self.found, "messages", &node, "a list of messages");
+            }
+        }
+    }
+
+    fn one_of(&mut self, what: &str, node: &Node, words: &[&str]) {
+        data::invalid(self.found, what, node, &format!("one of `{}`", words.join("`, `")));
     }
 
     fn position(&mut self) -> Option<Position> {
@@ -362,7 +430,7 @@ impl Fields<'_> {
     }
 
     fn scan_text(&mut self, node: &Node, text: &str, field: &str) {
-        if !text.contains("${") && !text.contains("{input:") {
+        if !is_open(text) {
             return;
         }
         let (source, base) = (node.span.source, node.content_start());
@@ -387,4 +455,9 @@ impl Fields<'_> {
         }));
         read.errors.into_iter().for_each(&mut complain);
     }
+}
+
+/// Whether a text holds what only a run can fill in.
+fn is_open(text: &str) -> bool {
+    text.contains("${") || text.contains("{input:")
 }

@@ -1,0 +1,104 @@
+//! What `--format json` prints, held against the schemas that `rye schema` prints.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use rye::Place;
+use serde_json::Value;
+
+#[test]
+fn every_json_output_fits_its_schema() {
+    let place = Place::new();
+    place.fine(&["init"]);
+    place.fine(&["new", "tool", "team/count", "--language", "python"]);
+    let (_, run) = place.json(&["run", "first", "--input", "topic=tea"]);
+    let thread = run["thread_id"].as_str().unwrap();
+    let outputs: [(&str, &[&str]); 45] = [
+        ("approvals", &["threads", "approvals"]),
+        ("assert", &["assert"]),
+        ("check", &["check"]),
+        ("check", &["run", "first"]),
+        ("doctor", &["doctor"]),
+        ("error", &["threads", "show", "nobody"]),
+        ("error", &["no-such-command"]),
+        ("error", &["assert", "nobody"]),
+        ("error", &["eval", "--condition", "a ="]),
+        ("eval", &["eval", "--condition", "1 == 1"]),
+        ("explain", &["explain"]),
+        ("explain", &["explain", "extends::cycle"]),
+        ("explain", &["explain", "capabilities"]),
+        ("fetch", &["fetch", "directive", "first"]),
+        ("fetch", &["fetch", "tool", "team/count"]),
+        ("fmt", &["fmt"]),
+        ("graph", &["graph"]),
+        ("hits", &["fetch", "tool", "--query", "read"]),
+        ("hits", &["fetch", "tool", "--query", "nothingofthekind"]),
+        ("init", &["init", "other"]),
+        ("keys", &["keys", "list"]),
+        ("lock", &["lock"]),
+        ("lock", &["lock", "--check"]),
+        ("matrix", &["plan", "first", "--all"]),
+        ("new", &["new", "knowledge", "team/rules"]),
+        ("no-plan", &["plan", "nobody"]),
+        ("plan", &["plan", "first", "--input", "topic=tea"]),
+        ("plan-graph", &["plan", "first", "--graph"]),
+        ("proof", &["threads", "prove", thread]),
+        ("providers", &["providers", "list"]),
+        ("provider-test", &["providers", "test", "scripted"]),
+        ("repair", &["threads", "repair"]),
+        ("run", &["run", "first", "--input", "topic=tea", "--limit", "turns=1"]),
+        ("search", &["threads", "search", thread, "tea"]),
+        ("signatures", &["verify"]),
+        ("signatures", &["sign", "first"]),
+        ("thread", &["threads", "show", thread]),
+        ("threads", &["threads", "list"]),
+        ("threads", &["threads", "prune"]),
+        ("transcript", &["threads", "transcript", thread]),
+        ("trust", &["trust", "--list"]),
+        ("verify", &["threads", "verify"]),
+        ("wait", &["threads", "wait", thread]),
+        ("why", &["why", "limit.spend"]),
+        ("why", &["why", "team/count"]),
+    ];
+    for (name, args) in outputs {
+        let schema: Value = serde_json::from_str(&place.fine(&["schema", name])).unwrap();
+        let (_, output) = place.json(args);
+        let faults: Vec<String> = jsonschema::validator_for(&schema)
+            .unwrap()
+            .iter_errors(&output)
+            .map(|fault| format!("{}: {fault}", fault.instance_path()))
+            .collect();
+        assert!(faults.is_empty(), "`rye {}` is no {name}: {faults:?}\n{output}", args.join(" "));
+    }
+    let (_, names) = place.json(&["schema"]);
+    let missing = |name: &str| !names.as_array().unwrap().iter().any(|known| known == name);
+    assert!(!outputs.iter().any(|(name, _)| missing(name)), "{names}");
+}
+
+#[test]
+fn what_is_not_there_is_told_and_a_path_is_no_id() {
+    let place = Place::new();
+    place.fine(&["init"]);
+    for args in [["assert", "frist"], ["lock", "frist"]] {
+        let done = place.rye(&args);
+        assert_eq!(done.code, Some(1), "{args:?}");
+        assert!(done.stderr.contains("there is no directive `frist`") && done.stderr.contains("did you mean `first`?"));
+    }
+    for args in [
+        &["plan", ".ai/directives/first.md"][..],
+        &["run", "./.ai/directives/first.md"],
+        &["fetch", "directive", "first.md"],
+        &["new", "directive", ".ai/directives/first.md"],
+    ] {
+        let done = place.rye(args);
+        assert!(done.code == Some(2) && done.stderr.contains("did you mean `first`?"), "{args:?} {}", done.stderr);
+    }
+    let done = place.rye(&["explain", "cycle"]);
+    assert!(done.code == Some(2) && done.stderr.contains("did you mean `extends::cycle`?"), "{}", done.stderr);
+    // What rye writes by itself is nothing stray.
+    place.fine(&["lock"]);
+    let (_, checked) = place.json(&["check"]);
+    assert_eq!(checked["diagnostics"], serde_json::json!([]));
+}

@@ -1,0 +1,83 @@
+//! The `id` of a line that is no JSON, or no JSON that can be held: who matches answers by id still wants to know which
+//! request failed. What is well-formed is read by the parser and not here.
+
+use serde::de::IgnoredAny;
+use serde_json::Deserializer;
+
+/// The value of the outermost `id`, as it was written, where the line is sound up to its end.
+pub(super) fn of_broken_line(line: &str) -> Option<&str> {
+    let bytes = line.as_bytes();
+    let mut at = 0;
+    let mut depth = 0usize;
+    // Whether the next string is a key of the outermost object.
+    let mut key = false;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'{' | b'[' => {
+                depth += 1;
+                key = depth == 1;
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b',' => key = depth == 1,
+            b'"' => {
+                let end = end_of_string(bytes, at)?;
+                if std::mem::take(&mut key) && line.get(at..end)? == "\"id\"" {
+                    return value(line.get(end..)?.trim_start().strip_prefix(':')?);
+                }
+                at = end;
+                continue;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
+/// Where a string that opens at `open` is over.
+fn end_of_string(bytes: &[u8], open: usize) -> Option<usize> {
+    let mut at = open + 1;
+    loop {
+        match bytes.get(at)? {
+            b'"' => return Some(at + 1),
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+/// The JSON value that a text begins with, if it has one that ends.
+fn value(text: &str) -> Option<&str> {
+    let text = text.trim_start();
+    let mut values = Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    values.next()?.ok()?;
+    let (value, rest) = text.split_at_checked(values.byte_offset())?;
+    // A number that the line breaks off in is not the whole one.
+    (!rest.is_empty()).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_a_broken_line_is_found_wherever_it_stands() {
+        for (line, id) in [
+            (r#"{"id":3,"condition":"#, Some("3")),
+            (r#"{"condition":[[[,"id":4}"#, None),
+            (r#"{"condition":{"id":1},"id":"x","#, Some("\"x\"")),
+            (r#" { "id" : {"a":[1]} , }"#, Some("{\"a\":[1]}")),
+            (r#"{"a":"id","id":18446744073709551616}"#, Some("18446744073709551616")),
+            (r#"{"a":"\ud800","id":5}"#, Some("5")),
+            (r#"{"a":"\"id\":6","id":7}"#, Some("7")),
+            (r#"{"id":"half"#, None),
+            (r#"{"id":12"#, None),
+            (r#"{"id":}"#, None),
+            (r#"["id",1]"#, None),
+            ("{'id':8}", None),
+            ("", None),
+        ] {
+            assert_eq!(of_broken_line(line), id, "{line}");
+        }
+    }
+}
