@@ -22,6 +22,7 @@ use clap::Parser;
 use args::Args;
 use exit::Exit;
 use report::Report;
+use rye_compiler::world::WorldError;
 
 /// Parsing and planning make and drop many small things (`docs/decisions/0005-allocator.md`).
 #[global_allocator]
@@ -97,6 +98,19 @@ impl Failure {
 impl From<rye_engine::store::StoreError> for Failure {
     fn from(error: rye_engine::store::StoreError) -> Self {
         Self::failed(error.to_string())
+    }
+}
+
+impl From<WorldError> for Failure {
+    /// A signature that does not hold is a refusal, as where a run meets it.
+    fn from(error: WorldError) -> Self {
+        let (exit, code) = match &error {
+            WorldError::Unreadable { .. } => (Exit::Failed, "item::unreadable"),
+            WorldError::Ambiguous { .. } => (Exit::Failed, "item::ambiguous"),
+            WorldError::Escapes { .. } => (Exit::Failed, "item::escapes-space"),
+            WorldError::Signature { .. } => (Exit::Refused, "item::signature"),
+        };
+        Self { exit, code: Some(code), message: error.to_string(), help: None }
     }
 }
 

@@ -48,7 +48,7 @@ fn item(asked: &Path, error: &std::io::Error, world: &dyn World) -> Result<Vec<S
     let mut found = Vec::new();
     let mut near = Vec::new();
     for kind in ItemKind::ALL {
-        let entries = world.list(kind).map_err(|error| Failure::failed(error.to_string()))?;
+        let entries = world.list(kind)?;
         for entry in entries.into_iter().filter(|entry| entry.space == Space::Project) {
             if entry.id == id {
                 found.push(entry.path.to_string());

@@ -9,7 +9,7 @@ use rye_compiler::semantics::eval::answer;
 use serde_json::Value;
 
 /// How many lines there are; a lost line is a failure too.
-const LINES: usize = 3477;
+const LINES: usize = 3494;
 
 #[test]
 fn every_line_of_the_contract() {

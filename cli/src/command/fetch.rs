@@ -116,7 +116,7 @@ pub fn run(args: &FetchArgs, global: &Global, report: &Report) -> Result<Exit, F
         return found(answer(&world, &request)?, report);
     };
     let id = item(id, ItemKind::from(item_type))?;
-    let found = world.candidates(ItemKind::from(item_type), &id).map_err(|e| Failure::failed(e.to_string()))?;
+    let found = world.candidates(ItemKind::from(item_type), &id)?;
     let Some(first) = found.first() else {
         let help = format!("look for it: `rye fetch {} --query WORDS`", item_type.word());
         return Err(Failure::failed(format!("there is no {} `{id}`", item_type.word())).help(help));

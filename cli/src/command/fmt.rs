@@ -109,7 +109,7 @@ pub fn run(args: &FmtArgs, global: &Global, report: &Report) -> Result<Exit, Fai
 fn entries(world: &dyn World) -> Result<Vec<(ItemKind, Entry)>, Failure> {
     let mut all = Vec::new();
     for kind in ItemKind::ALL {
-        let list = world.list(kind).map_err(|error| Failure::failed(error.to_string()))?;
+        let list = world.list(kind)?;
         let is_export = |entry: &Entry| kind == ItemKind::Knowledge && entry.id.as_str().starts_with("agent/threads/");
         all.extend(list.into_iter().filter(|entry| !is_export(entry)).map(|entry| (kind, entry)));
     }

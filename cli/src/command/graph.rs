@@ -36,7 +36,7 @@ pub fn run(args: &GraphArgs, global: &Global, report: &Report) -> Result<Exit, F
     let world = Spaces::find(global.project.as_deref())?.open()?;
     let only = args.directive.as_deref().map(directive).transpose()?;
     if let Some(id) = &only {
-        let found = world.candidates(ItemKind::Directive, id).map_err(|error| Failure::failed(error.to_string()))?;
+        let found = world.candidates(ItemKind::Directive, id)?;
         if found.is_empty() {
             return Err(Failure::failed(format!("there is no directive `{id}`")));
         }

@@ -85,6 +85,6 @@ fn ids(args: &LockArgs, known: Option<&Lock>, world: &dyn World) -> Result<Vec<I
         let known = known.ok_or_else(|| Failure::failed("nothing is locked").help("`rye lock` locks the project"))?;
         return known.directives.keys().map(|id| directive(id)).collect();
     }
-    let all = world.list(ItemKind::Directive).map_err(|error| Failure::failed(error.to_string()))?;
+    let all = world.list(ItemKind::Directive)?;
     Ok(all.into_iter().filter(|entry| entry.space == Space::Project).map(|entry| entry.id).collect())
 }

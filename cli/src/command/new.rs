@@ -72,7 +72,7 @@ pub fn run(args: &NewArgs, global: &Global, report: &Report) -> Result<Exit, Fai
         Kind::Tool => templates::tool(&id, args.language),
     };
     // Another extension would be a second file for one id, which no space may have.
-    let found = spaces.open()?.candidates(kind, &id).map_err(|e| Failure::failed(e.to_string()))?;
+    let found = spaces.open()?.candidates(kind, &id)?;
     if let Some(first) = found.first().filter(|f| f.space == rye_compiler::world::Space::Project) {
         return Err(Failure::failed(format!("the project has a {} `{id}` already: `{}`", kind.word(), first.path)));
     }

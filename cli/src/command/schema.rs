@@ -33,8 +33,8 @@ use crate::command::threads::{
 use crate::command::trust::TrustOutput;
 use crate::command::why::WhyOutput;
 use crate::exit::Exit;
-use crate::report::{ErrorOutput, Report};
 use crate::report::diagnostic::DiagnosticOutput;
+use crate::report::{ErrorOutput, Report};
 
 #[derive(Debug, Args)]
 pub struct SchemaArgs {
@@ -167,20 +167,17 @@ struct EvalRefusal {
 }
 
 pub fn run(args: &SchemaArgs, report: &Report) -> Result<Exit, Failure> {
-    match args.output {
-        Some(output) => {
-            let text = serde_json::to_string_pretty(&output.schema()).map_err(std::io::Error::other)?;
-            report.line(&text)?;
-        }
-        None => {
-            let values = Output::value_variants().iter().filter_map(ValueEnum::to_possible_value);
-            let names: Vec<String> = values.map(|value| value.get_name().to_owned()).collect();
-            if report.format() == Format::Json {
-                report.json(&names)?;
-            } else {
-                names.iter().try_for_each(|name| report.line(name))?;
-            }
-        }
+    if let Some(output) = args.output {
+        let text = serde_json::to_string_pretty(&output.schema()).map_err(std::io::Error::other)?;
+        report.line(&text)?;
+        return Ok(Exit::Fine);
+    }
+    let values = Output::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+    let names: Vec<String> = values.map(|value| value.get_name().to_owned()).collect();
+    if report.format() == Format::Json {
+        report.json(&names)?;
+    } else {
+        names.iter().try_for_each(|name| report.line(name))?;
     }
     Ok(Exit::Fine)
 }

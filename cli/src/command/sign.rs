@@ -15,6 +15,7 @@ use crate::args::{Format, Global};
 use crate::exit::Exit;
 use crate::report::{Report, printable};
 use crate::space::Spaces;
+use crate::view::count;
 
 #[derive(Debug, Args)]
 pub struct SignArgs {
@@ -137,7 +138,8 @@ fn show(files: &[FileStanding], require: Require, report: &Report) -> Result<Exi
         }))?;
     }
     let signed = outputs.iter().filter(|file| file.state == "signed").count();
-    report.note(&format!("{} files: {signed} signed, {refused} refused", outputs.len()));
+    let files = count(outputs.len() as u64, "file");
+    report.note(&format!("{files}: {signed} signed, {refused} refused"));
     Ok(exit)
 }
 

@@ -80,7 +80,7 @@ impl From<Place> for SourceOutput {
 
 pub fn run(args: &WhyArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
     let world = Spaces::find(global.project.as_deref())?.open()?;
-    let items = files(&args.thing, &world).map_err(|error| Failure::failed(error.to_string()))?;
+    let items = files(&args.thing, &world)?;
     let (answers, suggestion) = match &args.of {
         Some(of) => {
             let mut sources = Sources::default();
@@ -136,7 +136,7 @@ fn space(space: Space) -> &'static str {
 
 /// The answers of every directive of the project that compiles, or a name that is near.
 fn everywhere(thing: &str, world: &dyn World) -> Result<(Vec<AnswerOutput>, Option<String>), Failure> {
-    let entries = world.list(ItemKind::Directive).map_err(|error| Failure::failed(error.to_string()))?;
+    let entries = world.list(ItemKind::Directive)?;
     let ids = entries.into_iter().filter(|entry| entry.space == Space::Project).map(|entry| entry.id);
     let asked = ids.filter_map(|id| {
         let compilation = compile(world, &Request::new(id.clone())).value?;

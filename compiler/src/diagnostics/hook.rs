@@ -81,8 +81,17 @@ impl Problem for HookError {
             Self::UnknownEvent { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(format!("events: {}", list(&crate::semantics::hook_point::event_names())))
             }),
-            Self::UnknownFact { suggestion, facts, .. } => {
-                did_you_mean(suggestion.as_ref(), || Some(format!("facts here: {}", list(facts))))
+            Self::UnknownFact { path, suggestion, facts, .. } => {
+                let constant = match path.to_ascii_lowercase().as_str() {
+                    "true" => Some("true".to_owned()),
+                    "false" => Some("false".to_owned()),
+                    "none" | "nil" | "null" | "undefined" => Some("null".to_owned()),
+                    _ => None,
+                };
+                did_you_mean(constant.as_ref().or(suggestion.as_ref()), || {
+                    let quoted = if path.contains('.') { "" } else { "; a text stands in quotes" };
+                    Some(format!("facts here: {}{quoted}", list(facts)))
+                })
             }
             Self::WrongAction { suggestion, allowed, .. } => {
                 did_you_mean(suggestion.as_ref(), || Some(format!("actions here: {}", list(allowed))))

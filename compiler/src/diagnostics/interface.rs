@@ -16,6 +16,12 @@ pub enum InterfaceError {
         suggestion: Option<String>,
         declared: Vec<String>,
     },
+    /// A hook calls a tool with a parameter that its schema does not let in.
+    #[error("the tool `{tool}` has no parameter `{name}`")]
+    UnknownParameter { name: String, tool: String, span: Span, suggestion: Option<String>, known: Vec<String> },
+    /// A hook calls a tool without a parameter that it requires.
+    #[error("the parameter `{name}` of the tool `{tool}` has no value")]
+    MissingParameter { name: String, tool: String, span: Span },
     #[error("the input `{name}` is never used")]
     UnusedInput { name: String, span: Span },
     /// `used` is where the value is needed; `None` when the caller alone could know.
@@ -38,9 +44,9 @@ pub enum InterfaceError {
 impl Problem for InterfaceError {
     fn code(&self) -> &'static str {
         match self {
-            Self::UnknownInput { .. } => "interface::unknown-input",
+            Self::UnknownInput { .. } | Self::UnknownParameter { .. } => "interface::unknown-input",
             Self::UnusedInput { .. } => "interface::unused-input",
-            Self::MissingInput { .. } => "interface::missing-input",
+            Self::MissingInput { .. } | Self::MissingParameter { .. } => "interface::missing-input",
             Self::UnknownOutput { .. } => "interface::unknown-output",
             Self::Type { .. } => "interface::type",
         }
@@ -49,9 +55,12 @@ impl Problem for InterfaceError {
     fn severity(&self) -> Severity {
         match self {
             Self::UnusedInput { .. } => Severity::Warning,
-            Self::UnknownInput { .. } | Self::MissingInput { .. } | Self::UnknownOutput { .. } | Self::Type { .. } => {
-                Severity::Error
-            }
+            Self::UnknownInput { .. }
+            | Self::UnknownParameter { .. }
+            | Self::MissingInput { .. }
+            | Self::MissingParameter { .. }
+            | Self::UnknownOutput { .. }
+            | Self::Type { .. } => Severity::Error,
         }
     }
 
@@ -64,6 +73,10 @@ impl Problem for InterfaceError {
                     format!("declared: {}", list(declared))
                 })
             }),
+            Self::UnknownParameter { suggestion, known, .. } => did_you_mean(suggestion.as_ref(), || {
+                Some(if known.is_empty() { "it takes none".into() } else { format!("parameters: {}", list(known)) })
+            }),
+            Self::MissingParameter { name, .. } => Some(format!("add `{name}: …` to the hook's `params`")),
             Self::UnknownOutput { suggestion, declared, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(if declared.is_empty() {
                     "without declared outputs nothing is returned, and this event never comes".into()
@@ -85,6 +98,8 @@ impl Problem for InterfaceError {
         match self {
             Self::UnknownInput { span, .. } => span.iter().map(|s| label(*s, "no such input is declared")).collect(),
             Self::UnknownOutput { span, .. } => vec![label(*span, "no such output is declared")],
+            Self::UnknownParameter { tool, span, .. } => vec![label(*span, format!("no parameter of `{tool}`"))],
+            Self::MissingParameter { tool, span, .. } => vec![label(*span, format!("`{tool}` cannot do without it"))],
             Self::UnusedInput { span, .. } => vec![label(*span, "declared here, used nowhere")],
             Self::MissingInput { declared, used, .. } => {
                 let used = used.iter().map(|s| label(*s, "its value is needed here"));

@@ -151,7 +151,11 @@ impl Problem for ItemError {
             Self::Shadows { span, .. } => vec![label(*span, "read instead of the standard library's")],
             Self::UnknownKey { what, of, span, .. } => vec![label(*span, format!("no {what} of {of}"))],
             Self::NameMismatch { field, expected, span, .. } => {
-                let what = if expected.is_empty() { format!("no {field} fits here") } else { format!("expected `{expected}`") };
+                let what = if expected.is_empty() {
+                    format!("no {field} fits here")
+                } else {
+                    format!("expected `{expected}`")
+                };
                 vec![label(*span, what)]
             }
             Self::EscapesSpace { span, reason, .. } => vec![label(*span, reason.clone())],

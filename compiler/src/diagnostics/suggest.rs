@@ -1,30 +1,31 @@
 //! Did-you-mean: the closest known word, if one is close enough to be meant.
 
 /// The candidate nearest to `text`, if it is near: a third of its length in edits at most, case ignored first, or the
-/// same last segment of an id in another folder.
+/// same last segment of an id in another folder, or a name that goes on where `text` ends.
 pub fn closest<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<String> {
     let limit = (text.chars().count() / 3).clamp(1, 6);
     let last = text.rsplit(['/', '.']).next().unwrap_or(text);
     let letters = Letters::of(text);
-    let mut best: Option<(usize, &str)> = None;
+    let mut best: Option<(usize, bool, &str)> = None;
     for candidate in candidates {
         if candidate == text {
             continue;
         }
-        let edits = if candidate.eq_ignore_ascii_case(text) {
-            0
+        let (edits, guessed) = if candidate.eq_ignore_ascii_case(text) {
+            (0, false)
         } else {
             // Most candidates are nowhere near, and their letters alone tell.
             let far = letters.edits_at_least(&Letters::of(candidate)) > limit;
             let edits = if far { usize::MAX } else { strsim::osa_distance(candidate, text) };
             // The right name in the wrong folder is as likely as a slip of the finger.
-            if edits > limit && ends_in(candidate, last) { limit } else { edits }
+            let guessed = edits > limit && (ends_in(candidate, last) || goes_on(candidate, text));
+            (if guessed { limit } else { edits }, guessed)
         };
-        if edits <= limit && best.is_none_or(|(e, c)| (edits, candidate) < (e, c)) {
-            best = Some((edits, candidate));
+        if edits <= limit && best.is_none_or(|other| (edits, guessed, candidate) < other) {
+            best = Some((edits, guessed, candidate));
         }
     }
-    best.map(|(_, c)| c.to_owned())
+    best.map(|(_, _, c)| c.to_owned())
 }
 
 /// How often each letter stands in a text, sixteen classes of bytes together.
@@ -60,6 +61,11 @@ fn ends_in(candidate: &str, last: &str) -> bool {
     last.len() > 2 && candidate.rsplit(['/', '.']).next() == Some(last)
 }
 
+/// The unit or the second word of a name is left out: `timeout` for `timeout_seconds`.
+fn goes_on(candidate: &str, text: &str) -> bool {
+    text.len() > 3 && candidate.strip_prefix(text).is_some_and(|rest| rest.starts_with(['_', '-', '.']))
+}
+
 #[cfg(test)]
 mod tests {
     use super::closest;
@@ -74,5 +80,9 @@ mod tests {
         assert_eq!(near("rye/bsh/bash"), Some("rye/bash/bash".into()));
         assert_eq!(near("elephant"), None);
         assert_eq!(near("turns"), None);
+        assert_eq!(closest("duration", ["turns", "duration_seconds"]), Some("duration_seconds".into()));
+        assert_eq!(closest("limit", ["limit.spend", "limit.turns"]), Some("limit.spend".into()));
+        assert_eq!(closest("hook", ["hook_conditions", "hooks"]), Some("hooks".into()));
+        assert_eq!(closest("dur", ["duration_seconds", "dur_a"]), None);
     }
 }

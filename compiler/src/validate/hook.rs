@@ -278,14 +278,14 @@ fn names(items: &Items<'_>, hook: &HookDecl, action: &HookAction, found: &mut Di
     }
 }
 
-/// A directive that a hook calls: whether the parameters fit it. Composes the callee, so that only check asks.
+/// A directive or tool that a hook calls: whether the parameters fit it. Composes the callee, so that only check asks.
 pub fn call(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(action) = hook.action.as_ref().filter(|_| hook.enabled && hook.has_static_id()) else { return };
-    let HookAction::Execute { item_type: ItemKind::Directive, item_id, params: Value::Object(params) } = &action.node
-    else {
-        return;
-    };
-    if let Some(id) = ItemId::parse(item_id).ok().filter(|id| items.exists(ItemKind::Directive, id)) {
+    let HookAction::Execute { item_type, item_id, params: Value::Object(params) } = &action.node else { return };
+    let Some(id) = ItemId::parse(item_id).ok().filter(|id| items.exists(*item_type, id)) else { return };
+    if *item_type == ItemKind::Directive {
         super::interface::call(items, &id, params, &hook.holes.params, hook.item_span(), found);
+    } else if let Some(tool) = items.tool(&id) {
+        super::interface::tool_call(&id, &tool.spec.parameters, params, &hook.holes.params, hook.item_span(), found);
     }
 }

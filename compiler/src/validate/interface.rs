@@ -14,6 +14,7 @@ use crate::item::directive::fields;
 use crate::item::{HookDecl, Items, Read};
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::template;
+use crate::tool_spec::RESOLVED_CONFIG;
 use crate::world::{ItemKind, Space};
 
 /// By the span of the declaration: the name, and whether any directive that has it uses it.
@@ -181,5 +182,35 @@ pub fn call(
                 used: Some(span),
             });
         }
+    }
+}
+
+/// A call of a tool with parameters whose names are known: those it does not take, and those it cannot do without.
+/// What the values are is for the gate, which sees them filled in.
+pub fn tool_call(
+    id: &ItemId,
+    schema: &Value,
+    params: &Map<String, Value>,
+    places: &[(Spanned<String>, Span)],
+    span: Span,
+    found: &mut Diagnostics,
+) {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let known: Vec<String> = properties.into_iter().flat_map(|map| map.keys().cloned()).collect();
+    if schema.get("additionalProperties") == Some(&Value::Bool(false)) {
+        for name in params.keys().filter(|name| !known.contains(name)) {
+            let place = places.iter().find(|(written, _)| written.node == *name);
+            found.push(InterfaceError::UnknownParameter {
+                name: name.clone(),
+                tool: id.to_string(),
+                span: place.map_or(span, |(written, _)| written.span),
+                suggestion: closest(name, known.iter().map(String::as_str)),
+                known: known.clone(),
+            });
+        }
+    }
+    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    for name in required.filter(|name| *name != RESOLVED_CONFIG && !params.contains_key(*name)) {
+        found.push(InterfaceError::MissingParameter { name: name.to_owned(), tool: id.to_string(), span });
     }
 }

@@ -49,6 +49,9 @@ fn otherwise(limit: LimitName, why: &str) -> String {
     if why.contains("too large") {
         return "has to be a smaller number".to_owned();
     }
+    if why.contains("finer") {
+        return "can have at most nine decimal places".to_owned();
+    }
     let wanted = if limit == LimitName::Spend { "an amount of dollars, such as `0.10`" } else { "a number" };
     format!("has to be {wanted}")
 }

@@ -93,11 +93,8 @@ pub(super) fn acceptable(action: &HookAction) -> Result<(), String> {
 /// The new value of a limit: a number, or one that was written as text.
 fn raised(limit: &str, value: &Value) -> Result<u64, String> {
     let name = LimitName::parse(limit).ok_or_else(|| format!("there is no limit `{limit}`"))?;
-    let written = match value {
-        Value::String(text) => Written::Text(text.clone()),
-        value => Written::Json(value.clone()),
-    };
-    amount(name, &written)
+    let text = value.as_str().map(|text| Written::Text(text.to_owned()));
+    amount(name, &text.unwrap_or_else(|| Written::Json(value.clone())))
 }
 
 /// Takes what a hook came to into the answer of its point.

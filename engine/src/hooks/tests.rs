@@ -149,7 +149,11 @@ fn a_limit_is_raised_to_what_xml_writes_too_and_what_cannot_be_is_a_failure() {
         assert_eq!(considered.contains(&HookVerdict::Failed), answer == HookAnswer::None, "{considered:?}");
     }
     let mut plan = plan();
-    with_hook(&mut plan, HookPoint::Context, HookAction::Replace { messages: json!([{"role": "user", "content": "x"}]) });
+    with_hook(
+        &mut plan,
+        HookPoint::Context,
+        HookAction::Replace { messages: json!([{"role": "user", "content": "x"}]) },
+    );
     let (considered, answer, _) = consider(&plan, HookPoint::Context, json!({}), json!(null));
     assert_eq!(answer, HookAnswer::None);
     assert!(considered.contains(&HookVerdict::Failed), "{considered:?}");

@@ -138,7 +138,9 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
     }
     let Some(tool) = plan.palette.iter().find(|tool| tool.name == call.call.name) else {
         let known: Vec<&str> = plan.palette.iter().map(|tool| tool.name.as_str()).collect();
-        return refused(format!("there is no tool `{}`; there are: {}", call.call.name, known.join(", ")));
+        let known =
+            if known.is_empty() { "there is none".to_owned() } else { format!("there are: {}", known.join(", ")) };
+        return refused(format!("there is no tool `{}`; {known}", call.call.name));
     };
     if tool.primary == Action::Return {
         if plan.graph.has(Node::Return) && tool.name == DIRECTIVE_RETURN {

@@ -206,6 +206,10 @@ fn hint(before: &str, rest: &str, token: &str) -> Option<&'static str> {
     if rest.starts_with("${") {
         return Some("conditions name facts without `${…}`");
     }
+    if rest.starts_with('{') {
+        return Some("conditions name facts without braces: `inputs.name`");
+    }
+    let follows_a_name = before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
     if token.starts_with('=') && before.ends_with('=') {
         return Some("equality is written `==`");
     }
@@ -218,7 +222,10 @@ fn hint(before: &str, rest: &str, token: &str) -> Option<&'static str> {
         "|" | "OR" | "Or" => return Some("write `||` or `or`"),
         "NOT" | "Not" => return Some("write `!` or `not`"),
         "IN" | "In" => return Some("write `in`"),
-        "=~" | "~" | "regex" | "match" => return Some("write `matches` and a pattern in quotes"),
+        "(" if follows_a_name => return Some("the functions are `exists(path)` and `length(value)`"),
+        "[" if follows_a_name => return Some("keys and numbers follow a dot: `inputs.name`, `items.0`"),
+        "," => return Some("a list stands in square brackets: `x in [1, 2]`"),
+        "=~" | "~=" | "~" | "regex" | "match" => return Some("write `matches` and a pattern in quotes"),
         "gt" | "gte" | "lt" | "lte" => return Some("the one-line form writes `>`, `>=`, `<`, `<=`"),
         ">" if before.ends_with('<') => return Some("inequality is written `!=`"),
         "?" | "??" | "?:" => return Some("a condition is true or false; it does not choose between values"),

@@ -88,6 +88,13 @@ fn words(error: &Error) -> (String, &'static str, Option<&'static str>) {
             if said.starts_with("values nest") {
                 return (said, "one level too many", Some("flatten the value"));
             }
+            if said.starts_with("tabs disallowed") {
+                return (
+                    "a tab cannot indent here".to_owned(),
+                    "a tab",
+                    Some("indent with spaces: YAML lets no tab in"),
+                );
+            }
             let help =
                 "look at the brackets, quotes and indentation before this place; a text with `: ` or ` #` needs quotes";
             (said, "not understood here", Some(help))

@@ -127,7 +127,7 @@ fn look(side: &Side, id: Option<&ItemId>, args: &PlanArgs, global: &Global, repo
 }
 
 fn compiled(world: &dyn World, id: &ItemId, args: &PlanArgs, report: &Report) -> Result<Found, Failure> {
-    let there = world.candidates(ItemKind::Directive, id).map_err(|error| Failure::failed(error.to_string()))?;
+    let there = world.candidates(ItemKind::Directive, id)?;
     if there.is_empty() {
         return Ok(Found::Nothing);
     }

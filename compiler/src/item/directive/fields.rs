@@ -34,8 +34,11 @@ pub fn read(element: &Element, name: &str, found: &mut Diagnostics) -> IndexMap<
 
 fn field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<Field> {
     // What the model does not return stays out: an output has no default.
-    let known: &[&str] =
-        if word == "output" { &["name", "type", "required", "enum"] } else { &["name", "type", "required", "default", "enum"] };
+    let known: &[&str] = if word == "output" {
+        &["name", "type", "required", "enum"]
+    } else {
+        &["name", "type", "required", "default", "enum"]
+    };
     let description = text_only(found, element, known).node;
     let Some(name) = element.attribute("name") else {
         found.push(ItemError::Missing {

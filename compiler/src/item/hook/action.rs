@@ -310,10 +310,10 @@ impl Fields<'_> {
 
     /// A limit that is written out is one a thread could have.
     fn raised(&mut self, limit: &str, value: &Value) {
-        let written = match value {
-            Value::String(text) if is_open(text) => return,
-            Value::String(text) => Written::Text(text.clone()),
-            value => Written::Json(value.clone()),
+        let written = match value.as_str() {
+            Some(text) if is_open(text) => return,
+            Some(text) => Written::Text(text.to_owned()),
+            None => Written::Json(value.clone()),
         };
         let (Some(name), Some(node)) = (LimitName::parse(limit), self.get("value")) else { return };
         if let Err(why) = amount(name, &written) {

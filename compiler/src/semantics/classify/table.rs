@@ -183,8 +183,9 @@ fn fault(at: &str, message: &str) -> TableFault {
 /// The content of the standard library's `error_classification.yaml`.
 pub fn built_in() -> Value {
     let code = |pattern: &str| format!("error.code matches '{pattern}' || error.type matches '{pattern}'");
-    // Errors that came without a status of their own are told by their names.
-    let named = |pattern: &str| format!("(status == null || stage == 'stream_error') && ({})", code(pattern));
+    // Errors that came without a status of their own, as in the middle of an answer, are told by their names.
+    let named =
+        |pattern: &str| format!("(status == null || status < 300 || stage == 'stream_error') && ({})", code(pattern));
     json!({
         "patterns": [
             {"id": "cancelled", "category": "cancelled",
@@ -203,7 +204,9 @@ pub fn built_in() -> Value {
             {"id": "overloaded_by_name", "name": "overloaded", "category": "transient", "match": named("(?i)overloaded")},
             {"id": "timeout_by_name", "name": "timeout", "category": "transient", "match": named("(?i)time_?d?_?out")},
             {"id": "connection_by_name", "name": "connection_lost", "category": "transient",
-             "match": named("(?i)connect|network|socket|econn|epipe|enetunreach|ehostunreach|eai_again")},
+             "match": named("(?i)connect|network|socket|econn|epipe|enetunreach|ehostunreach|eai_again|incomplete_?read|chunked_?encoding|remote_?protocol")},
+            {"id": "server_error_by_name", "name": "server_error", "category": "transient",
+             "match": named("(?i)^(api_error|server_?error|internal(_?server)?_?error|(service_?)?unavailable(_?error)?|bad_?gateway)$")},
             {"id": "stream_error", "category": "transient", "match": "stage == 'stream_error'"},
             {"id": "truncated", "category": "transient", "match": "stage == 'truncated'"},
             {"id": "timeout", "category": "transient", "match": "stage == 'timeout'"},
