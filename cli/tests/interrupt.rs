@@ -205,7 +205,6 @@ fn is_in_order(place: &Place, what: &str, status: &str, done: &Done) {
         wait_until(&format!("{what}: the tool's end"), || !living());
     }
     let id = result["thread_id"].as_str().unwrap();
-    std::fs::remove_file(place.project().join(".ai/config/agent/hooks.yaml")).ok();
     let (code, next) = place.json(&["run", "--resume", id, "--message", "go on", "--script", "last.yaml"]);
     assert_eq!((code, &next["result"]), (Some(0), &json!("Gone on.")), "{what}: {next}");
 }
