@@ -68,3 +68,18 @@ fn an_altered_plan_proves_nothing() {
     assert_eq!(altered.code, Some(1), "{}{}", altered.stdout, altered.stderr);
     assert!(altered.stderr.contains("hash"), "{}", altered.stderr);
 }
+
+#[test]
+fn a_model_of_another_provider_given_with_the_call_is_proved_too() {
+    let place = Place::example("hello");
+    let file = ".ai/directives/hello.md";
+    place.write(
+        file,
+        &place.read(file).replace("<model provider=\"scripted\" tier=\"fast\"/>", "<model tier=\"general\"/>"),
+    );
+    let run = ["run", "hello", "--model", "scripted/fast", "--limit", "turns=3", "--script", "script.yaml"];
+    let (code, done) = place.json(&run);
+    assert_eq!(code, Some(0), "{done}");
+    let proof = place.rye(&["threads", "prove", done["thread_id"].as_str().unwrap()]);
+    assert_eq!(proof.code, Some(0), "{}{}", proof.stdout, proof.stderr);
+}

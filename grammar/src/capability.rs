@@ -15,7 +15,7 @@ pub struct Pattern(pub String);
 /// dropped. `base` is the byte offset of `text` in its source.
 ///
 /// # Errors
-/// [`SyntaxKind::Capability`] for an empty pattern and for characters no capability holds.
+/// [`crate::SyntaxKind::Capability`] for an empty pattern and for characters no capability holds.
 pub fn parse(source: SourceId, text: &str, base: usize) -> Result<Pattern, SyntaxError> {
     check(source, text, base)?;
     Ok(normalise(text.trim()))

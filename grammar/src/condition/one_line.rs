@@ -60,7 +60,7 @@ impl Place<'_> {
 /// Reads a one-line condition (`language.md` 5). `base` is the byte offset of `text` in its source.
 ///
 /// # Errors
-/// The first [`SyntaxKind::Condition`]: one expression, one error.
+/// The first [`crate::SyntaxKind::Condition`]: one expression, one error.
 pub fn parse_line(source: SourceId, text: &str, base: usize) -> Result<Expr, SyntaxError> {
     let place = Place { source, text, base };
     if text.trim().is_empty() {

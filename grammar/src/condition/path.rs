@@ -8,7 +8,7 @@ use crate::text::{name_char, shorten};
 /// Reads a path such as `call.input.file-path` or `items.0` (`language.md` 4). `base` is the offset of `text`.
 ///
 /// # Errors
-/// [`SyntaxKind::Condition`] for an empty segment, a character no segment holds, a number with leading zeros.
+/// [`crate::SyntaxKind::Condition`] for an empty segment, a character no segment holds, a number with leading zeros.
 pub fn parse_path(source: SourceId, text: &str, base: usize) -> Result<Path, SyntaxError> {
     segments(text).map_err(|bad| {
         SyntaxKind::Condition

@@ -25,7 +25,7 @@ struct TemplateParser;
 /// Reads a `${…}` template; `$${` is a literal `${`. `base` is the byte offset of `text` in its source.
 ///
 /// # Errors
-/// [`SyntaxKind::Template`] at the first malformed hole.
+/// [`crate::SyntaxKind::Template`] at the first malformed hole.
 pub fn parse(source: SourceId, text: &str, base: usize) -> Result<Template, SyntaxError> {
     first_error(read(source, text, base))
 }
@@ -96,7 +96,7 @@ pub fn scan_knowledge(source: SourceId, text: &str, base: usize) -> Template {
 /// Reads a text with `{input:…}` holes; `\{input:` is literal and drops the backslash. `base` as above.
 ///
 /// # Errors
-/// [`SyntaxKind::Template`] at the first malformed hole.
+/// [`crate::SyntaxKind::Template`] at the first malformed hole.
 pub fn parse_inputs(source: SourceId, text: &str, base: usize) -> Result<InputsText, SyntaxError> {
     first_error(read_inputs(source, text, base))
 }

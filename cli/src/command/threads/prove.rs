@@ -134,14 +134,14 @@ impl Call<'_> {
         // What the call overrode is not recorded by itself; the plan says what came of it.
         let limits = Limits::from(plan.limits);
         let limits = LimitName::ALL.map(|name| (name.to_string(), Written::Json(limits.get(name)))).to_vec();
-        let model = ModelOverride { model: Some(plan.model.requested.clone()), provider: None };
-        let calls = [
-            bare.clone(),
-            Request { limits: limits.clone(), ..bare.clone() },
-            Request { model: model.clone(), ..bare.clone() },
-            Request { limits, model, ..bare },
-        ];
-        let same = calls.iter().any(|call| compile(world, call).value.is_some_and(|made| made.plan_id == *plan_id));
+        let asked = |provider| ModelOverride { model: Some(plan.model.requested.clone()), provider };
+        let models = [ModelOverride::default(), asked(None), asked(Some(plan.model.provider.clone()))];
+        let calls = models.into_iter().flat_map(|model| {
+            let with = Request { model, ..bare.clone() };
+            [with.clone(), Request { limits: limits.clone(), ..with }]
+        });
+        let same =
+            calls.into_iter().any(|call| compile(world, &call).value.is_some_and(|made| made.plan_id == *plan_id));
         Ok((changed, Some(same)))
     }
 }
