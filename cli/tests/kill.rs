@@ -98,14 +98,7 @@ fn verify(place: &Place, killed_after: usize) -> Option<u64> {
         assert_eq!((code, &result["status"]), (Some(0), &json!("completed")), "{killed_after}: {result}");
         assert_eq!((&result["thread_id"], &result["outputs"]), (&json!(id), &json!({"done": "six"})));
     }
-    let record: Vec<Value> = place
-        .fine(&["threads", "transcript", id, "--json"])
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    for (n, line) in record.iter().enumerate() {
-        assert_eq!(line["seq"], n, "killed after {killed_after}");
-    }
+    let record = place.record(id);
     let of_type = |name: &str| record.iter().filter(|line| line["type"] == name).cloned().collect::<Vec<Value>>();
     let replies: Vec<Value> = of_type("cognition_out").iter().map(|line| line["turn"].clone()).collect();
     assert_eq!(replies, [1, 2, 3, 4, 5, 6].map(|n| json!(n)), "killed after {killed_after}");

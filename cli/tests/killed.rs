@@ -148,14 +148,7 @@ fn picture(place: &Place, what: &str) -> Vec<Value> {
         if !place.project().join(".ai/state/threads").join(id).join("transcript.jsonl").exists() {
             continue;
         }
-        let record: Vec<Value> = place
-            .fine(&["threads", "transcript", id, "--json"])
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
-        for (n, line) in record.iter().enumerate() {
-            assert_eq!(line["seq"], n, "{what}: {id}");
-        }
+        let record = place.record(id);
         let cut: Vec<(&Value, &Value)> = record
             .iter()
             .filter(|line| line["type"] == "settled" && line["unknown_outcome"] == true)

@@ -34,6 +34,7 @@ fn server(status: &'static str, kind: &'static str, body: &'static str) -> Strin
             let head = format!(
                 "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
             );
+            // Who asked may have read enough and be gone; what it makes of the answer is what is tested.
             let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
         }
     });

@@ -105,8 +105,7 @@ fn events_come_before_the_result_and_are_the_transcript() {
     let said: String = pieces.iter().filter_map(|piece| piece["event"]["text"].as_str()).collect();
     assert!(said.contains("Let me look who is coming."), "what streams in is shown too: {pieces:?}");
     assert!(pieces.iter().all(|piece| piece["thread_id"] == result["thread_id"] && piece["event"]["kind"].is_string()));
-    let transcript = place.fine(&["threads", "transcript", result["thread_id"].as_str().unwrap(), "--json"]);
-    let recorded: Vec<Value> = transcript.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let recorded = place.record(result["thread_id"].as_str().unwrap());
     assert_eq!(events.len(), recorded.len());
     for (event, line) in events.iter().zip(&recorded) {
         assert_eq!((&event["seq"], &event["event"]["type"]), (&line["seq"], &line["type"]));

@@ -72,11 +72,6 @@ fn end(mut running: Running) -> (Option<i32>, Value) {
     (code, serde_json::from_str(text.lines().last().unwrap()).unwrap())
 }
 
-fn record(place: &Place, id: &str) -> Vec<Value> {
-    let text = place.fine(&["threads", "transcript", id, "--json"]);
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
 #[test]
 fn a_thread_is_cancelled_killed_and_steered_from_another_process() {
     for (verb, status) in [("cancel", "cancelled"), ("kill", "killed")] {
@@ -89,7 +84,7 @@ fn a_thread_is_cancelled_killed_and_steered_from_another_process() {
         assert_eq!(place.fine(&["threads", "status", &id]), format!("{id}\t{status}\n"));
         // Once more changes nothing.
         place.fine(&["threads", verb, &id]);
-        let mails = record(&place, &id).iter().filter(|line| line["type"] == "mail").count();
+        let mails = place.record(&id).iter().filter(|line| line["type"] == "mail").count();
         assert_eq!(mails, 1, "a letter is taken once");
     }
     let place = worker("<limits turns=\"100\"/>", 12, 100);
@@ -97,7 +92,7 @@ fn a_thread_is_cancelled_killed_and_steered_from_another_process() {
     let id = running(&place);
     place.fine(&["threads", "steer", &id, "look left"]);
     assert_eq!(end(process).1["status"], "completed");
-    let said = record(&place, &id).iter().any(|line| line["type"] == "cognition_in" && line["source"] == "steer");
+    let said = place.record(&id).iter().any(|line| line["type"] == "cognition_in" && line["source"] == "steer");
     assert!(said, "the message never reached the model");
 }
 
@@ -216,7 +211,7 @@ fn a_thread_goes_on_hands_over_and_forks() {
     assert_eq!(chain.lines().count(), 3, "{chain}");
     let (code, fork) = place.json(&["run", "--resume", id, "--fork-at", "1", "--message", "otherwise"]);
     assert_eq!((code, &fork["status"]), (Some(0), &json!("completed")));
-    let begins = &record(&place, fork["thread_id"].as_str().unwrap())[2];
+    let begins = &place.record(fork["thread_id"].as_str().unwrap())[2];
     assert_eq!((&begins["type"], &begins["thread"]), (&json!("continues"), &json!(id)));
     assert_eq!(place.fine(&["threads", "chain", id]).lines().count(), 3, "a fork goes its own way");
     let far = place.rye(&["run", "--resume", id, "--fork-at", "40", "--message", "x"]);

@@ -85,11 +85,15 @@ pub fn run(global: &Global, report: &Report) -> Result<Exit, Failure> {
             found.trust(&world, &spaces);
             found.approvals(&world, spaces.own);
             found.project(&world);
+            found.sandbox(offers, &bubblewrap(&world, &spaces));
             walls = tools(&world, offers);
         }
-        Err(failure) => found.wrong("project", failure.message, failure.help.as_deref()),
+        Err(failure) => {
+            found.wrong("project", failure.message, failure.help.as_deref());
+            // What is wrong with the settings is told with the project.
+            found.sandbox(offers, &Bubblewrap::Unasked);
+        }
     }
-    found.sandbox(offers, &spaces);
     found.store(&spaces);
     let wrong = found.0.iter().any(|finding| finding.state == State::Wrong);
     show(found.0, walls, report)?;
@@ -246,17 +250,16 @@ impl Findings {
         }
     }
 
-    fn sandbox(&mut self, offers: Offers, spaces: &Spaces) {
+    fn sandbox(&mut self, offers: Offers, asked: &Bubblewrap) {
         let sockets = if offers.sockets { "sockets refused unless granted" } else { "sockets not refused" };
-        let around = match bubblewrap(spaces) {
-            Ok(Bubblewrap::At(program)) => format!(", within bubblewrap ({})", program.display()),
-            Ok(Bubblewrap::Missing) => {
+        let around = match asked {
+            Bubblewrap::At(program) => format!(", within bubblewrap ({})", program.display()),
+            Bubblewrap::Missing => {
                 let fix = "install bubblewrap, or take the setting out of `agent/agent.yaml`";
                 let text = "`sandbox: bubblewrap` is set, and there is no `bwrap` on the path: nothing is run";
                 return self.wrong("sandbox", text.to_owned(), Some(fix));
             }
-            // What is wrong with the settings is told with the project.
-            Ok(Bubblewrap::Unasked) | Err(_) => String::new(),
+            Bubblewrap::Unasked => String::new(),
         };
         let text = format!("Landlock {}, {sockets}{around}", offers.landlock);
         let gaps = offers.gaps();

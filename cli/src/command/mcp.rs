@@ -83,7 +83,7 @@ pub fn run(args: &McpArgs, global: &Global, report: &Report) -> Result<Exit, Fai
             let wanted = chosen(&configured()?, servers)?;
             let starts: Vec<Executes> = wanted.iter().filter_map(Server::executes).collect();
             trust::ensure(&starts, &world, &spaces, report)?;
-            sandbox::prepare(&spaces)?;
+            sandbox::prepare(&world, &spaces)?;
             refresh(&spaces.project, &wanted, *dry_run, report)
         }
         Command::Serve(serve) => serve::run(serve, &spaces, report),

@@ -90,6 +90,16 @@ impl Place {
         let value = serde_json::from_str(last);
         (done.code, value.unwrap_or_else(|_| panic!("{args:?}\n{}\n{}", done.stdout, done.stderr)))
     }
+
+    /// The lines of a thread's transcript, which leave out no number and repeat none.
+    pub fn record(&self, thread: &str) -> Vec<Value> {
+        let text = self.fine(&["threads", "transcript", thread, "--json"]);
+        let record: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        for (n, line) in record.iter().enumerate() {
+            assert_eq!(line["seq"], n, "{thread}");
+        }
+        record
+    }
 }
 
 impl From<Output> for Done {

@@ -53,7 +53,9 @@ pub(super) fn bad_string(span: Span) -> SyntaxError {
         span,
         "this string is no JSON string".into(),
         "an escape or a raw line break that JSON does not know",
-        Some("the escapes are `\\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX`; inside `'…'` nothing is an escape"),
+        Some(
+            "the escapes are `\\\" \\\\ \\/ \\b \\f \\n \\r \\t` and `\\u` with four hex digits; inside `'…'` nothing is an escape",
+        ),
     )
 }
 

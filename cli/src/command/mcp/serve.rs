@@ -49,12 +49,13 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Report) -> Result<Exit, F
         Ok(compilation) => compilation,
         Err(exit) => return Ok(exit),
     };
-    sandbox::prepare(spaces)?;
+    let world = spaces.open()?;
+    sandbox::prepare(&world, spaces)?;
     let mut options = EngineOptions::standard(&spaces.project, spaces.user.as_deref(), rye_stdlib::files())?;
     let (face, callers, mut below) = session(&compilation.plan, options.providers);
     options.providers = Arc::new(callers);
     // Its input is the client's, and a suspended session answers nobody.
-    let unattended = match Unattended::of_settings(&spaces.open()?, spaces.own) {
+    let unattended = match Unattended::of_settings(&world, spaces.own) {
         Unattended::Allow => Unattended::Allow,
         Unattended::Queue | Unattended::Deny => Unattended::Deny,
     };

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use rye_compiler::wall::wants_bubblewrap;
+use rye_compiler::world::World;
 use rye_engine::tool::process::use_bubblewrap;
 
 use crate::Failure;
@@ -19,16 +20,16 @@ pub enum Bubblewrap {
     Missing,
 }
 
-pub fn bubblewrap(spaces: &Spaces) -> Result<Bubblewrap, Failure> {
-    if !wants_bubblewrap(&spaces.open()?) {
-        return Ok(Bubblewrap::Unasked);
+pub fn bubblewrap(world: &dyn World, spaces: &Spaces) -> Bubblewrap {
+    if !wants_bubblewrap(world) {
+        return Bubblewrap::Unasked;
     }
-    Ok(found(spaces).map_or(Bubblewrap::Missing, Bubblewrap::At))
+    found(spaces).map_or(Bubblewrap::Missing, Bubblewrap::At)
 }
 
 /// Has programs started through it where that is asked for.
-pub fn prepare(spaces: &Spaces) -> Result<(), Failure> {
-    match bubblewrap(spaces)? {
+pub fn prepare(world: &dyn World, spaces: &Spaces) -> Result<(), Failure> {
+    match bubblewrap(world, spaces) {
         Bubblewrap::Unasked => Ok(()),
         Bubblewrap::At(program) => {
             use_bubblewrap(&program);

@@ -87,7 +87,9 @@ pub struct How<'a> {
 
 /// Runs it to its end, and everything that it starts.
 pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
-    sandbox::prepare(spaces)?;
+    // One look at the settings for all that they say.
+    let world = spaces.open()?;
+    sandbox::prepare(&world, spaces)?;
     let mut options =
         EngineOptions::trusting(&spaces.project, spaces.user.as_deref(), rye_stdlib::files(), spaces.trust())?;
     if spaces.own {
@@ -104,7 +106,7 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
     }
     let unattended = match how.unattended {
         Some(unattended) => unattended,
-        None => Unattended::of_settings(&spaces.open()?, spaces.own),
+        None => Unattended::of_settings(&world, spaces.own),
     };
     if let Start::Fresh { compilation, .. } = &start
         && !ask::is_attended(format)

@@ -50,11 +50,12 @@ impl Fake {
                 thread::spawn(move || {
                     let mut stream = stream.unwrap();
                     if let Some(Move::Reset) = moves.first() {
-                        // Something must be there that nobody reads.
+                        // Something must be there that nobody reads; if nothing comes, closing is no reset, and the test sees that.
                         let _ = stream.peek(&mut [0]);
                         return;
                     }
                     let Some((head, body)) = read_request(&mut stream) else { return };
+                    // A test that does not look at what was asked has let go of the other end.
                     let _ = sender.send(Seen { connection, head, body });
                     for step in moves {
                         match step {
@@ -68,10 +69,12 @@ impl Fake {
                             Move::Pause(ms) => thread::sleep(Duration::from_millis(ms)),
                             Move::Next => {
                                 let Some((head, body)) = read_request(&mut stream) else { return };
+                                // As above.
                                 let _ = sender.send(Seen { connection, head, body });
                             }
                         }
                     }
+                    // Whoever was served may have closed first.
                     let _ = stream.shutdown(Shutdown::Both);
                 });
             }

@@ -63,6 +63,7 @@ impl Strict {
                 let head = format!(
                     "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
                 );
+                // Who asked may be gone; what it asked is judged already.
                 let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(answer.as_bytes()));
             }
         });

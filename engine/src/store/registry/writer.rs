@@ -127,6 +127,7 @@ fn work(registry: &Registry, jobs: &Receiver<Job>, crowd: &AtomicUsize, gatherin
             Err(_) => {
                 for job in batch {
                     let lists: Vec<&[Change]> = job.lists.iter().map(Vec::as_slice).collect();
+                    // As above: nobody may wait for the answer any more, and what it says is done or refused all the same.
                     let _ = job.answer.send(registry.commit_all(&lists));
                 }
             }
