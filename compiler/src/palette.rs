@@ -161,11 +161,11 @@ fn native(
         left -= tokens;
         palette.grants.insert(name.clone(), format!("granted by `{}`", reached.grant));
         palette.tools.push(PaletteTool {
-            name,
+            name: name.into(),
             primary: Primary::Execute,
             item_id: Some(id.clone()),
-            description: tool.spec.description.clone(),
-            schema: tool.spec.parameters.clone(),
+            description: tool.spec.description.as_str().into(),
+            schema: Arc::new(tool.spec.parameters.clone()),
             tokens,
             bytes,
             parallel: tool.spec.parallel,
@@ -229,11 +229,11 @@ static PRIMARIES: LazyLock<Vec<PaletteTool>> =
 fn primary_tool(definition: PrimaryDefinition, primary: Primary) -> PaletteTool {
     let (tokens, bytes) = size(&definition.description, &definition.schema);
     PaletteTool {
-        name: definition.name.to_owned(),
+        name: definition.name.into(),
         primary,
         item_id: None,
-        description: definition.description,
-        schema: definition.schema,
+        description: definition.description.into(),
+        schema: Arc::new(definition.schema),
         tokens,
         bytes,
         parallel: primary == Primary::Fetch,

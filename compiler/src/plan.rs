@@ -15,6 +15,7 @@ pub mod verify;
 pub mod why;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 use rye_grammar::ItemId;
@@ -83,17 +84,17 @@ pub struct Link {
     pub sha256: String,
 }
 
-/// A tool as the model is given it.
+/// A tool as the model is given it; every request of every thread of the plan shares its texts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PaletteTool {
     /// The flattened name: `rye_file_system_read`.
-    pub name: String,
+    pub name: Arc<str>,
     pub primary: Primary,
     /// The item the name stands for; `None` for the primaries themselves and `rye_directive_return`.
     pub item_id: Option<ItemId>,
-    pub description: String,
+    pub description: Arc<str>,
     /// JSON Schema.
-    pub schema: Value,
+    pub schema: Arc<Value>,
     /// May run beside its neighbours in one reply (`ToolSpec::parallel`; fetch too).
     pub parallel: bool,
     /// Which calls may run again when a crash left their outcome unknown (`ToolSpec::idempotent`; fetch's too).

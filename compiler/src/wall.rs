@@ -92,7 +92,7 @@ pub fn of_plan(items: &Items<'_>, plan: &Plan) -> Vec<ToolWall> {
 fn of_tool(items: &Items<'_>, grants: &[Grant], tool: &PaletteTool) -> ToolWall {
     let found = tool.item_id.as_ref().and_then(|id| items.tool(id));
     let kind = found.as_ref().map_or(WallKind::Engine, |found| WallKind::of(&found.spec.kind));
-    let mut wall = ToolWall { name: tool.name.clone(), kind, write: Vec::new(), net: Vec::new() };
+    let mut wall = ToolWall { name: tool.name.to_string(), kind, write: Vec::new(), net: Vec::new() };
     let (Some(found), Some(id)) = (found, &tool.item_id) else { return wall };
     if matches!(found.spec.kind, ToolKind::Mcp { .. }) {
         // A server has one wall, whichever of its tools is called: what its settings say, which grants must name.

@@ -36,7 +36,7 @@ pub fn beginning(plan: &Plan, events: &[Event]) -> Beginning {
     for (planned, recorded) in planned.iter().zip(recorded) {
         let (what, a, b) = match (planned, recorded) {
             (EventBody::SystemPrompt(a), EventBody::SystemPrompt(b)) if a.layers == b.layers => {
-                ("system prompt", a.text.clone(), b.text.clone())
+                ("system prompt", a.text.to_string(), b.text.to_string())
             }
             (EventBody::CognitionIn(a), EventBody::CognitionIn(b)) if a.source == b.source => {
                 ("message", said(&a.message), said(&b.message))

@@ -38,7 +38,7 @@ pub struct Request {
     /// The provider's own model id.
     pub model: String,
     /// Empty = none; delivered by the provider's own system field.
-    pub system: String,
+    pub system: Arc<str>,
     pub turns: Vec<Turn>,
     pub tools: Vec<ToolDefinition>,
     /// Output tokens asked for.
@@ -78,10 +78,10 @@ pub struct Cue {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolDefinition {
-    pub name: String,
-    pub description: String,
+    pub name: Arc<str>,
+    pub description: Arc<str>,
     /// JSON Schema of the input.
-    pub schema: Value,
+    pub schema: Arc<Value>,
 }
 
 /// A complete reply: the stream ended with its final event.

@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(again.names(), first.names());
         assert_eq!(again.ended().cost.spend, first.ended().cost.spend);
         let mut other = first.requests[0].clone();
-        other.system.push('!');
+        other.system = format!("{}!", other.system).into();
         let error = provider.call(&other, &|_| {}).await.unwrap_err();
         assert!(error.message.contains("the system prompt differs in line 1"), "{error}");
     }

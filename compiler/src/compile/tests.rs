@@ -65,7 +65,7 @@ fn the_deploy_example_is_routed_composed_and_suppressed() {
             "project/deploy/completion-checklist",
         ]
     );
-    let tools: Vec<&str> = plan.palette.iter().map(|t| t.name.as_str()).collect();
+    let tools: Vec<&str> = plan.palette.iter().map(|t| &*t.name).collect();
     assert_eq!(
         tools,
         [
@@ -206,7 +206,7 @@ fn a_child_is_bound_by_its_parent() {
     let plan = &compilation.plan;
     assert_eq!((plan.limits.turns, plan.limits.depth, plan.limits.output), (20, 1, 8192));
     assert!(!plan.capabilities.declared);
-    let tools: Vec<(&str, Primary)> = plan.palette.iter().map(|t| (t.name.as_str(), t.primary)).collect();
+    let tools: Vec<(&str, Primary)> = plan.palette.iter().map(|t| (&*t.name, t.primary)).collect();
     assert_eq!(tools, [("rye_execute", Primary::Execute), ("rye_look", Primary::Execute)]);
     assert_eq!(compilation.origins.get("capability.rye.execute.tool.rye.look").unwrap().because, "inherited at spawn");
     assert_eq!(compilation.origins.get("limit.turns").unwrap().because, "the parent thread has no more");

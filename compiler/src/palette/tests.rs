@@ -64,7 +64,7 @@ fn palette(patterns: &[&str], tools: &[(&str, usize)], max_tokens: u64) -> (Pale
 }
 
 fn names(palette: &Palette) -> Vec<&str> {
-    palette.tools.iter().map(|t| t.name.as_str()).collect()
+    palette.tools.iter().map(|t| &*t.name).collect()
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The fields of the events. Everything here is read back years later: a field is only ever added, with a default.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::{Asked, Grant, Node, PlanLimits};
@@ -84,7 +85,7 @@ pub struct Continues {
 /// The text of the provider's system field, and the ids of its layers in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SystemPrompt {
-    pub text: String,
+    pub text: Arc<str>,
     pub layers: Vec<String>,
 }
 

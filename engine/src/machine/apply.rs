@@ -37,7 +37,7 @@ pub fn apply(state: &mut State, event: &Event) {
             state.observes = bound.observes.iter().copied().collect();
         }
         EventBody::Continues(continues) => state.continues = Some(continues.clone()),
-        EventBody::SystemPrompt(prompt) => state.talk.system = Some(prompt.text.clone()),
+        EventBody::SystemPrompt(prompt) => state.talk.system = Some(Arc::clone(&prompt.text)),
         EventBody::CognitionIn(said) => heard(state, said),
         EventBody::AttemptIntended(intended) => attempt(state, intended),
         EventBody::Reserved(reserved) => {

@@ -31,7 +31,7 @@ pub(super) fn of(plan: &Plan, state: &State, point: HookPoint, subject: Option<&
         }
         HookPoint::BeforeAgentStart => {
             put("prompt", last_user(state).into());
-            put("system_prompt", state.talk.system.clone().unwrap_or_default().into());
+            put("system_prompt", state.talk.system.as_deref().unwrap_or_default().into());
             put("images", images(state));
         }
         HookPoint::Context => {
@@ -187,7 +187,7 @@ pub(super) fn call_fact(call: &crate::message::ToolCall, item_id: Option<ItemId>
 
 /// The item a call would act on: what its palette name stands for, or what its arguments validly name.
 fn item_of(plan: &Plan, name: &str, input: &Value) -> Option<ItemId> {
-    let tool = plan.palette.iter().find(|tool| tool.name == name)?;
+    let tool = plan.palette.iter().find(|tool| *tool.name == *name)?;
     let named = || input.get("item_id").and_then(Value::as_str).and_then(|id| ItemId::parse(id).ok());
     tool.item_id.clone().or_else(named)
 }

@@ -136,14 +136,14 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
         let shown: String = text.chars().take(200).collect();
         return refused(format!("the arguments of {} are no JSON object: {shown}", call.call.name));
     }
-    let Some(tool) = plan.palette.iter().find(|tool| tool.name == call.call.name) else {
-        let known: Vec<&str> = plan.palette.iter().map(|tool| tool.name.as_str()).collect();
+    let Some(tool) = plan.palette.iter().find(|tool| *tool.name == call.call.name) else {
+        let known: Vec<&str> = plan.palette.iter().map(|tool| &*tool.name).collect();
         let known =
             if known.is_empty() { "there is none".to_owned() } else { format!("there are: {}", known.join(", ")) };
         return refused(format!("there is no tool `{}`; {known}", call.call.name));
     };
     if tool.primary == Action::Return {
-        if plan.graph.has(Node::Return) && tool.name == DIRECTIVE_RETURN {
+        if plan.graph.has(Node::Return) && *tool.name == *DIRECTIVE_RETURN {
             return Ruling::Return;
         }
         return refused("this directive declares no outputs to return".into());
@@ -299,7 +299,7 @@ enum Together {
 
 /// Which kind of group a call may be part of. Only looked at to order calls; whether it may run is another question.
 fn together(plan: &Plan, name: &str, input: &Value) -> Option<Together> {
-    let tool = plan.palette.iter().find(|tool| tool.name == name)?;
+    let tool = plan.palette.iter().find(|tool| *tool.name == *name)?;
     let tools = |yes: bool| yes.then_some(Together::Tools);
     if tool.item_id.as_ref().is_some_and(|id| is_system(plan, id, THREAD_DIRECTIVE)) {
         return Some(Together::Children);

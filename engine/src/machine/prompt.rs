@@ -24,7 +24,7 @@ pub(super) fn opening(plan: &Plan, state: &State) -> Vec<EventBody> {
         (Source::Prompt, plan.prompt.open(&mut known))
     };
     vec![
-        EventBody::SystemPrompt(SystemPrompt { text: opening.system, layers: opening.system_layers }),
+        EventBody::SystemPrompt(SystemPrompt { text: opening.system.into(), layers: opening.system_layers }),
         EventBody::ContextInjected(ContextInjected { before: opening.before, after: opening.after }),
         EventBody::CognitionIn(CognitionIn { source, message: Message::showing(shown, opening.message) }),
     ]

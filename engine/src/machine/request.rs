@@ -1,6 +1,7 @@
 //! The request of a model call: the conversation as the provider gets it, and what it will weigh.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use rye_compiler::plan::{Plan, ToolUse};
 
@@ -15,15 +16,15 @@ pub(super) fn build(plan: &Plan, state: &State, max_output: u64) -> Request {
     let untouched = state.talk.operations.is_empty();
     Request {
         model: state.model(plan).id.clone(),
-        system: system(state).to_owned(),
+        system: system(state),
         turns: turns(&messages),
         tools: plan
             .palette
             .iter()
             .map(|tool| ToolDefinition {
-                name: tool.name.clone(),
-                description: tool.description.clone(),
-                schema: tool.schema.clone(),
+                name: Arc::clone(&tool.name),
+                description: Arc::clone(&tool.description),
+                schema: Arc::clone(&tool.schema),
             })
             .collect(),
         max_output,
@@ -53,8 +54,8 @@ pub(super) fn summarise(plan: &Plan, state: &State, max_output: u64) -> Request 
     request
 }
 
-fn system(state: &State) -> &str {
-    state.talk.system_now.as_deref().or(state.talk.system.as_deref()).unwrap_or("")
+fn system(state: &State) -> Arc<str> {
+    state.talk.system_now.as_ref().or(state.talk.system.as_ref()).map_or_else(|| Arc::from(""), Arc::clone)
 }
 
 /// The copy of the messages that `context` hooks have worked on.

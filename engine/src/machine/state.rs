@@ -109,9 +109,9 @@ impl Clock {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Talk {
     /// `None` until the prompt was made.
-    pub system: Option<String>,
+    pub system: Option<Arc<str>>,
     /// Another system prompt, for the user message under way.
-    pub system_now: Option<String>,
+    pub system_now: Option<Arc<str>>,
     pub messages: Vec<Message>,
     /// Whether `messages[0]` is the thread's own first prompt, constant from then on.
     pub prompted: bool,

@@ -44,7 +44,7 @@ fn one_turn() {
     assert_eq!((ended.status, ended.result.as_deref()), (Status::Completed, Some("hello")));
     assert_eq!((ended.cost.turns, ended.cost.spend), (1, 120_000));
     let request = &play.requests[0];
-    assert_eq!(request.system, "You are you.");
+    assert_eq!(&*request.system, "You are you.");
     assert_eq!(request.max_output, 2000);
     assert_eq!(request.turns.len(), 1);
     let Turn::User { content } = &request.turns[0] else { panic!("a user turn") };

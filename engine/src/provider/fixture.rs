@@ -24,7 +24,7 @@ pub fn result(call_id: &str, content: &str, is_error: bool) -> Turn {
 pub fn small() -> Request {
     Request {
         model: "model-1".to_owned(),
-        system: "Be brief.".to_owned(),
+        system: "Be brief.".into(),
         turns: vec![Turn::User { content: vec![text("Hello")] }],
         tools: Vec::new(),
         max_output: 1024,
@@ -45,9 +45,9 @@ pub fn image() -> Image {
 pub fn large() -> Request {
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
     let tool = |name: &str| ToolDefinition {
-        name: name.to_owned(),
-        description: format!("What {name} does."),
-        schema: schema.clone(),
+        name: name.into(),
+        description: format!("What {name} does.").into(),
+        schema: schema.clone().into(),
     };
     let image = Block::Image(image());
     let thinking = Block::Thinking { text: "Hm.".to_owned(), signature: Some("sig".to_owned()) };

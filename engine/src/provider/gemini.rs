@@ -85,8 +85,8 @@ pub fn body(request: &Request) -> Value {
 
 fn declaration(tool: &ToolDefinition) -> Value {
     let mut declaration = Map::new();
-    declaration.insert("name".to_owned(), tool.name.as_str().into());
-    declaration.insert("description".to_owned(), tool.description.as_str().into());
+    declaration.insert("name".to_owned(), (*tool.name).into());
+    declaration.insert("description".to_owned(), (*tool.description).into());
     // An object without properties is refused; a function without parameters is fine.
     if let Some(parameters) = schema::parameters(&tool.schema) {
         declaration.insert("parameters".to_owned(), parameters);

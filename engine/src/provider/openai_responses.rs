@@ -60,7 +60,7 @@ pub fn body(request: &Request, encrypted_reasoning: bool) -> Value {
         body.insert("include".to_owned(), json!(["reasoning.encrypted_content"]));
     }
     if !is_blank(&request.system) {
-        body.insert("instructions".to_owned(), request.system.as_str().into());
+        body.insert("instructions".to_owned(), (*request.system).into());
     }
     body.insert("input".to_owned(), sound(&request.turns).iter().flat_map(items).collect());
     if !request.tools.is_empty() {

@@ -67,14 +67,14 @@ pub fn as_text(request: &Request) -> Request {
             }
         }
     }
-    let mut system = request.system.clone();
+    let mut system = request.system.to_string();
     if !request.tools.is_empty() {
         if !is_blank(&system) {
             system.push_str("\n\n");
         }
         system.push_str(&manual(&request.tools));
     }
-    Request { system, turns, tools: Vec::new(), ..request.clone() }
+    Request { system: system.into(), turns, tools: Vec::new(), ..request.clone() }
 }
 
 /// User content, joined to that before it: the templates of many small models want the roles to alternate.

@@ -102,7 +102,7 @@ pub fn run(args: &TestArgs, spaces: &Spaces, report: &Report) -> Result<Exit, Fa
 fn request(model: &PlannedModel) -> Request {
     Request {
         model: model.id.clone(),
-        system: "You are being tested for reachability.".to_owned(),
+        system: "You are being tested for reachability.".into(),
         turns: vec![Turn::User { content: vec![Block::Text { text: "Answer with the one word: ready".to_owned() }] }],
         tools: Vec::new(),
         max_output: model.output(OUTPUT),

@@ -4,6 +4,7 @@ mod call;
 mod cost;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -176,7 +177,7 @@ pub struct ToolReport {
     pub reasons: Vec<ReasonReport>,
     pub description: String,
     /// JSON Schema of the parameters.
-    pub schema: Value,
+    pub schema: Arc<Value>,
     #[serde(default)]
     pub wall: Option<WallReport>,
 }
@@ -404,15 +405,15 @@ fn tool(compilation: &Compilation, tool: &PaletteTool) -> ToolReport {
     ToolReport {
         cost_per_turn: per_turn(&compilation.plan.model, tool.tokens),
         reasons: provenance::reasons(compilation, &key).iter().map(reason).collect(),
-        id: tool.item_id.as_ref().map_or_else(|| tool.name.clone(), ToString::to_string),
-        name: tool.name.clone(),
+        id: tool.item_id.as_ref().map_or_else(|| tool.name.to_string(), ToString::to_string),
+        name: tool.name.to_string(),
         tokens: tool.tokens,
         bytes: tool.bytes,
         via,
         source,
-        description: tool.description.clone(),
-        schema: tool.schema.clone(),
-        wall: compilation.walls.iter().find(|wall| wall.name == tool.name).map(WallReport::from),
+        description: tool.description.to_string(),
+        schema: Arc::clone(&tool.schema),
+        wall: compilation.walls.iter().find(|wall| *wall.name == *tool.name).map(WallReport::from),
     }
 }
 

@@ -219,7 +219,7 @@ fn palette(out: &mut String, compilation: &Compilation) {
         vec![
             grouped(tool.tokens),
             per_turn(&plan.model, tool.tokens),
-            tool.name.clone(),
+            tool.name.to_string(),
             origin.map(|o| o.because.clone()).unwrap_or_default(),
             at(origin.and_then(|o| o.place.as_ref())),
         ]

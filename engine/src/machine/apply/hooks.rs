@@ -1,5 +1,7 @@
 //! What the hooks of a point change in the state.
 
+use std::sync::Arc;
+
 use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::{Node, Outcome};
 use serde_json::Value;
@@ -90,7 +92,7 @@ fn step(state: &mut State, run: &HookPointRun, ts: i64) -> Outcome {
         }
         HookAnswer::Prepared { messages, system } => {
             state.talk.messages.extend(messages.iter().cloned());
-            state.talk.system_now.clone_from(system);
+            state.talk.system_now = system.as_deref().map(Arc::from);
         }
         HookAnswer::Context { operations } => state.talk.operations.clone_from(operations),
         HookAnswer::FollowUp { content } => state.mail.following.push_back(content.clone()),

@@ -53,7 +53,7 @@ proptest! {
         constant in any::<bool>(),
     ) {
         messages.push(Message::user("Go on."));
-        let tool = ToolDefinition { name: "read".into(), description: "d".into(), schema: json!({"type": "object"}) };
+        let tool = ToolDefinition { name: "read".into(), description: "d".into(), schema: json!({"type": "object"}).into() };
         let request = Request {
             turns: turns(&messages),
             tools: vec![tool],

@@ -65,7 +65,7 @@ fn nothing_that_only_a_script_reads_is_sent() {
 
 #[test]
 fn no_system_no_tools_no_breakpoint_where_nothing_is_constant() {
-    let request = Request { system: " \n".to_owned(), first_turn_constant: false, ..small() };
+    let request = Request { system: " \n".into(), first_turn_constant: false, ..small() };
     let body = body(&request);
     assert_eq!(body.get("system"), None);
     assert_eq!(body.get("tools"), None);

@@ -22,7 +22,7 @@ fn sent(wire: Wire, request: &Request) -> Value {
 
 #[test]
 fn every_wire_sends_what_its_provider_published() {
-    let bare = Request { system: String::new(), ..small() };
+    let bare = Request { system: "".into(), ..small() };
     let foreign = Block::Thinking { text: "Hm.".to_owned(), signature: None };
     let odd = Request {
         turns: vec![

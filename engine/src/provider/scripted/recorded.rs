@@ -43,7 +43,7 @@ impl Recorded {
         };
         Self {
             system: Some(own(&request.system)),
-            tools: Some(request.tools.iter().map(|tool| tool.name.clone()).collect()),
+            tools: Some(request.tools.iter().map(|tool| tool.name.to_string()).collect()),
             user: Some(texts(false)),
             results: Some(texts(true)),
         }
@@ -132,7 +132,7 @@ mod tests {
         let in_thread = |thread: &str| {
             let mut request = large();
             request.cue = Cue { thread: thread.to_owned(), ..Cue::default() };
-            request.system = format!("You are {thread}.");
+            request.system = format!("You are {thread}.").into();
             request
         };
         let recorded = Recorded::of(&in_thread("a-1"));
@@ -150,7 +150,7 @@ mod tests {
             recorded.check(&request).err().unwrap_or_default()
         };
         assert_eq!(
-            difference(&|request| request.system = "Be brief.\nBe kind.".to_owned()),
+            difference(&|request| request.system = "Be brief.\nBe kind.".into()),
             "the system prompt differs in line 2: recorded was nothing, now it is `Be kind.`"
         );
         assert_eq!(

@@ -377,7 +377,7 @@ impl Expect {
         find(&self.system, "the system prompt", &request.system)?;
         find(&self.user, "the last user message", &user.map(turn_text).unwrap_or_default())?;
         find(&self.results, "the tool results", &results.join("\n"))?;
-        let names: Vec<&str> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
+        let names: Vec<&str> = request.tools.iter().map(|tool| &*tool.name).collect();
         match self.tools.0.iter().find(|tool| !names.contains(&tool.as_str())) {
             Some(missing) => Err(format!("the palette has no `{missing}`; it has `{}`", names.join("`, `"))),
             None => self.recorded.check(request),

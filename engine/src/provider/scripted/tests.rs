@@ -141,7 +141,7 @@ async fn the_first_difference_is_told() {
     request.turns.push(Turn::Assistant { content: vec![tool_call_block("a", "read", json!({}))] });
     request.turns.push(result("a", "found Ada", false));
     request.turns.push(result("b", "and Bob", false));
-    request.tools.push(ToolDefinition { name: "read".to_owned(), description: String::new(), schema: json!({}) });
+    request.tools.push(ToolDefinition { name: "read".into(), description: "".into(), schema: json!({}).into() });
     let check = |expect: &str| {
         let steps = format!("steps: [a, b, {{ text: c, expect: {expect} }}]");
         let request = request.clone();

@@ -82,6 +82,6 @@ async fn the_strict_server_is_strict() {
     assert!(error.message.contains("answered by [\"x\"]"), "{error}");
     let schema = json!({"type": "string"});
     let mut bad = large();
-    bad.tools[0].schema = schema;
+    bad.tools[0].schema = schema.into();
     assert_eq!(connect(&settings).unwrap().call(&bad, &|_| {}).await.unwrap_err().status, Some(400));
 }

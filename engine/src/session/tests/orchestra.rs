@@ -340,7 +340,7 @@ fn which_operations_may_be_run_again_is_said_for_each() {
     let lab = Lab::new(|_| Ok(say("nobody asks")));
     lab.directive("parent", &permit(&["rye.agent.threads.orchestrator"]), "");
     let plan = lab.compile("parent").plan;
-    let tool = plan.palette.iter().find(|tool| tool.name == "rye_agent_threads_orchestrator").unwrap();
+    let tool = plan.palette.iter().find(|tool| &*tool.name == "rye_agent_threads_orchestrator").unwrap();
     let operations = tool.schema["properties"]["operation"]["enum"].as_array().unwrap();
     assert_eq!(operations.len(), 11);
     let again = |operation: &&Value| tool.idempotent.covers(&json!({"operation": operation, "thread_id": "a-1"}));

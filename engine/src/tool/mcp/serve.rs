@@ -110,7 +110,7 @@ pub fn session(plan: &Plan, behind: Arc<dyn Providers>) -> (Face, Callers, Below
     let offered = plan.palette.iter().filter(|tool| tool.primary != Primary::Return);
     let tools = offered.map(|tool| {
         let schema = tool.schema.as_object().cloned().unwrap_or_default();
-        Tool::new(tool.name.clone(), tool.description.clone(), Arc::new(schema))
+        Tool::new(tool.name.to_string(), tool.description.to_string(), Arc::new(schema))
     });
     let below = Below { news: news.clone(), cancels: cancelled };
     let face = Face { tools: tools.collect(), calls: sender, tasks: TaskManager::new(), news, cancels };
