@@ -262,7 +262,7 @@ impl Engine {
         layout::prepare(&*disk)?;
         let owner = OwnerLock::take(Arc::clone(&disk), clock.now())?;
         let registry = Arc::new(Registry::open(Arc::clone(&disk))?);
-        let writer = RegistryWriter::start(registry, gathering)?;
+        let writer = RegistryWriter::new(registry, gathering);
         let sealer = Arc::new(Sealer::of(keys.as_ref())?);
         let inner = Arc::new_cyclic(|engine: &Weak<Inner>| {
             let engine = Weak::clone(engine);

@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use redb::backends::FileBackend;
@@ -69,13 +69,19 @@ struct Streak {
 impl Streak {
     /// Before a transaction: lets others in when it is their turn.
     fn begin(&mut self) {
-        let now = Instant::now();
-        if self.ended.is_none_or(|ended| now.duration_since(ended) > LOOK) {
-            self.began = Some(now);
-        } else if self.began.is_none_or(|began| now.duration_since(began) > TURN) {
+        if !self.goes_on() {
             std::thread::sleep(LOOK + LOOK / 2);
             self.began = Some(Instant::now());
         }
+    }
+
+    /// Whether it is not the others' turn.
+    fn goes_on(&mut self) -> bool {
+        let now = Instant::now();
+        if self.ended.is_none_or(|ended| now.duration_since(ended) > LOOK) {
+            self.began = Some(now);
+        }
+        self.began.is_some_and(|began| now.duration_since(began) <= TURN)
     }
 }
 
@@ -231,8 +237,34 @@ impl Registry {
         // A panic while it was held has left no transaction behind: dropping one aborts it.
         let mut streak = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         streak.begin();
-        let written = begin_write(database).and_then(|transaction| {
-            let answer = change(&transaction)?;
+        let begun = begin_write(database).map_err(|error| self.explained(error))?;
+        self.finish(&mut streak, begun, change)
+    }
+
+    /// The same, where nobody else has to be waited for; `None` where somebody writes or has to be let in, or where no
+    /// transaction can be begun.
+    fn write_now<T>(
+        &self,
+        change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>,
+    ) -> Option<Result<T, StoreError>> {
+        let Opened::Write(database) = &self.database else { return None };
+        let mut streak = match self.writing.try_lock() {
+            Ok(streak) => streak,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let begun = if streak.goes_on() { database.try_begin_write().ok()? } else { return None };
+        Some(self.finish(&mut streak, begun, change))
+    }
+
+    fn finish<T>(
+        &self,
+        streak: &mut Streak,
+        transaction: WriteTransaction,
+        change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let changed = change(&transaction);
+        let written = changed.and_then(|answer| {
             transaction.commit().map_err(failed("committing to it"))?;
             Ok(answer)
         });

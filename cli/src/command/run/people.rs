@@ -2,6 +2,7 @@
 //! at the end. Nothing is said twice.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,8 @@ pub struct People {
     /// The last reply's text, if it is on the screen.
     told: Option<String>,
     out: Stdout,
+    /// Lines for stderr that are written together.
+    lines: String,
     calls: BTreeMap<(ThreadId, String), Call>,
     missing: Vec<String>,
     missing_key: bool,
@@ -64,6 +67,7 @@ impl People {
             streamed: String::new(),
             told: None,
             out: Stdout::default(),
+            lines: String::new(),
             calls: BTreeMap::new(),
             missing: Vec::new(),
             missing_key: false,
@@ -83,7 +87,14 @@ impl People {
         self.out.end_line();
         let own = self.main.as_ref() == Some(thread);
         let whose = if own { String::new() } else { format!("{DIM}[{thread}]{DIM:#} ") };
-        writeln!(io_err(), "{whose}{style}{}{style:#}", printable(text)).ok();
+        // Writing to a string cannot fail.
+        writeln!(self.lines, "{whose}{style}{}{style:#}", printable(text)).ok();
+    }
+
+    /// Text of the model, behind what was said before it.
+    fn text(&mut self, text: &str) {
+        self.flush();
+        self.out.text(text);
     }
 
     fn event(&mut self, thread: &ThreadId, event: &Event) {
@@ -160,11 +171,11 @@ impl People {
         let text = reply_text(&reply.content);
         let streamed = std::mem::take(&mut self.streamed);
         if let Some(rest) = text.strip_prefix(&streamed) {
-            self.out.text(rest);
+            self.text(rest);
         } else {
             // Pieces were lost on the way.
             self.out.end_line();
-            self.out.text(&text);
+            self.text(&text);
         }
         self.out.end_line();
         self.told = Some(text);
@@ -259,7 +270,7 @@ impl Show for People {
             Live::Event { thread, event } => self.event(thread, event),
             Live::Delta { thread, delta: Delta::Text(text) } => {
                 if self.streams() && self.main.as_ref() == Some(thread) {
-                    self.out.text(text);
+                    self.text(text);
                     self.streamed.push_str(text);
                 }
             }
@@ -272,7 +283,15 @@ impl Show for People {
 
     fn note(&mut self, text: &str) {
         self.out.end_line();
+        self.flush();
         writeln!(io_err(), "{text}").ok();
+    }
+
+    fn flush(&mut self) {
+        if !self.lines.is_empty() {
+            io_err().write_all(self.lines.as_bytes()).ok();
+            self.lines.clear();
+        }
     }
 
     fn idle(&mut self) {
@@ -287,10 +306,12 @@ impl Show for People {
         for (thread, line) in waiting {
             self.say(&thread, DIM, &line);
         }
+        self.flush();
     }
 
     fn end(&mut self, result: RunResult) -> Option<io::Error> {
         self.out.end_line();
+        self.flush();
         if self.format == Format::Plain {
             self.plain(&result);
         } else {

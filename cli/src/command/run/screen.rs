@@ -1,6 +1,7 @@
 //! Where what happens is shown: a thread of its own that prints, so that a reader who is slow or gone holds nothing up.
 
 use std::io;
+use std::thread::Thread;
 use std::time::Duration;
 
 use rye_compiler::plan::Asked;
@@ -20,6 +21,8 @@ pub trait Show: Send {
     fn live(&mut self, live: &Live);
     /// Something about the run that is no event.
     fn note(&mut self, text: &str);
+    /// What was shown so far has to be seen: nothing else waits to be shown with it.
+    fn flush(&mut self) {}
     /// Nothing happened for a moment.
     fn idle(&mut self) {}
     /// The end; answers why not everything could be shown, if so.
@@ -34,6 +37,7 @@ enum Message {
 pub struct Screen {
     sender: mpsc::UnboundedSender<Message>,
     shown: oneshot::Receiver<Shown>,
+    thread: Thread,
 }
 
 /// What is known once everything is shown.
@@ -47,7 +51,7 @@ pub struct Shown {
 
 const MOMENT: Duration = Duration::from_millis(500);
 /// What comes within this time is shown together: waking a thread for each event costs more than showing it.
-const TOGETHER: Duration = Duration::from_millis(4);
+const TOGETHER: Duration = Duration::from_millis(16);
 
 impl Screen {
     /// Starts to show what happens. `runtime` is where it happens.
@@ -68,23 +72,25 @@ impl Screen {
         let (sender, messages) = mpsc::unbounded_channel();
         let (tell, shown) = oneshot::channel();
         let runtime = runtime.clone();
-        std::thread::Builder::new().name("screen".to_owned()).spawn(move || {
+        let screen = std::thread::Builder::new().name("screen".to_owned()).spawn(move || {
             // Printing may block: nothing else runs on this thread.
             let all = runtime.block_on(print(live, messages, &mut *show));
             // Whoever waited may have given up.
             tell.send(all).ok();
         })?;
-        Ok(Self { sender, shown })
+        Ok(Self { sender, shown, thread: screen.thread().clone() })
     }
 
     pub fn note(&self, text: &str) {
         self.sender.send(Message::Note(text.to_owned())).ok();
+        self.thread.unpark();
     }
 
     /// Shows the end, and waits until everything is shown.
     pub async fn end(self, result: RunResult) -> Shown {
         self.sender.send(Message::End(Box::new(result))).ok();
         drop(self.sender);
+        self.thread.unpark();
         self.shown.await.unwrap_or_default()
     }
 }
@@ -94,9 +100,12 @@ async fn print(mut live: LiveEvents, mut messages: mpsc::UnboundedReceiver<Messa
     let (mut end, mut is_open, mut is_quiet) = (None, true, true);
     let mut moments = tokio::time::interval(MOMENT);
     while is_open || end.is_none() {
-        if !is_quiet && is_open && live.is_idle() {
-            // This thread does nothing else.
-            std::thread::sleep(TOGETHER);
+        if is_open && live.is_idle() {
+            show.flush();
+            if !is_quiet {
+                // This thread does nothing else. What is no event ends the wait.
+                std::thread::park_timeout(TOGETHER);
+            }
         }
         tokio::select! {
             biased;

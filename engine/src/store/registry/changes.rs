@@ -72,22 +72,29 @@ impl Registry {
 
     /// Several independent lists in one transaction: a refusal ends its own list only.
     pub fn commit_all(&self, lists: &[&[Change]]) -> Result<Vec<Vec<Answered>>, StoreError> {
-        self.write(|transaction| {
-            let mut answers = Vec::with_capacity(lists.len());
-            for list in lists {
-                let mut answered = Vec::with_capacity(list.len());
-                for change in *list {
-                    let answer = self.change(transaction, change)?;
-                    let refused = answer.is_refused();
-                    answered.push(answer);
-                    if refused {
-                        break;
-                    }
+        self.write(|transaction| self.each(transaction, lists))
+    }
+
+    /// The same, where nobody else who writes has to be waited for. `None`: somebody has, and nothing was done.
+    pub fn commit_all_now(&self, lists: &[&[Change]]) -> Option<Result<Vec<Vec<Answered>>, StoreError>> {
+        self.write_now(|transaction| self.each(transaction, lists))
+    }
+
+    fn each(&self, transaction: &WriteTransaction, lists: &[&[Change]]) -> Result<Vec<Vec<Answered>>, StoreError> {
+        let mut answers = Vec::with_capacity(lists.len());
+        for list in lists {
+            let mut answered = Vec::with_capacity(list.len());
+            for change in *list {
+                let answer = self.change(transaction, change)?;
+                let refused = answer.is_refused();
+                answered.push(answer);
+                if refused {
+                    break;
                 }
-                answers.push(answered);
             }
-            Ok(answers)
-        })
+            answers.push(answered);
+        }
+        Ok(answers)
     }
 
     /// Removes threads with their edges and accounts.

@@ -380,8 +380,8 @@ fn write_until_killed(folder: &Path) -> ! {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_that_wait_together_share_commits() {
     let (_folder, disk) = folder();
-    let writer =
-        Arc::new(RegistryWriter::start(Arc::new(Registry::open(disk).unwrap()), Gathering::default()).unwrap());
+    let writer = Arc::new(RegistryWriter::new(Arc::new(Registry::open(disk).unwrap()), Gathering::default()));
+    writer.expect(200);
     let before = writer.registry().commits();
     let tasks: Vec<_> = (0..200)
         .map(|n| {
@@ -402,4 +402,23 @@ async fn tasks_that_wait_together_share_commits() {
     let commits = writer.registry().commits() - before;
     assert!(commits <= 50, "200 tasks took {commits} commits");
     assert_eq!(writer.registry().thread(&id("t-7")).unwrap().unwrap().cost.turns, 7);
+}
+
+#[tokio::test]
+async fn one_alone_writes_where_it_stands_unless_somebody_else_writes() {
+    let (_folder, disk) = folder();
+    let writer =
+        Arc::new(RegistryWriter::new(Arc::new(Registry::open(Arc::clone(&disk)).unwrap()), Gathering::default()));
+    // Done at the first look: nothing was waited for.
+    let mut look = std::task::Context::from_waker(std::task::Waker::noop());
+    let alone = std::pin::pin!(writer.commit(vec![put("t-1")]));
+    assert!(alone.poll(&mut look).is_ready());
+    let other = Registry::open(disk).unwrap();
+    let Opened::Write(database) = &other.database else { panic!("opened to write") };
+    let held = database.begin_write().unwrap();
+    let mut waiting = std::pin::pin!(writer.commit(vec![put("t-2")]));
+    assert!(waiting.as_mut().poll(&mut look).is_pending());
+    held.abort().unwrap();
+    assert_eq!(waiting.await.unwrap(), [Answered::Done]);
+    assert_eq!(writer.registry().threads().unwrap().len(), 2);
 }

@@ -1,9 +1,10 @@
 //! One thread that writes to the registry for a whole process: async tasks send changes and await the answers, and
-//! those that wait at the same time share a commit.
+//! those that wait at the same time share a commit. A task alone in its process needs no thread: it writes where it
+//! stands, unless another process writes, and the thread begins with the first that does not.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -37,11 +38,17 @@ const CROWD: usize = 4;
 #[derive(Debug)]
 pub struct RegistryWriter {
     registry: Arc<Registry>,
-    /// `None` only while it is dropped.
-    jobs: Option<Sender<Job>>,
     /// How many may come with a job at the same time.
     crowd: Arc<AtomicUsize>,
-    thread: Option<JoinHandle<()>>,
+    gathering: Gathering,
+    desk: Mutex<Option<Desk>>,
+}
+
+/// The thread, and where jobs are left for it.
+#[derive(Debug)]
+struct Desk {
+    jobs: Sender<Job>,
+    thread: JoinHandle<()>,
 }
 
 #[derive(Debug)]
@@ -51,17 +58,8 @@ struct Job {
 }
 
 impl RegistryWriter {
-    /// Starts the thread.
-    pub fn start(registry: Arc<Registry>, gathering: Gathering) -> Result<Self, StoreError> {
-        let (jobs, received) = channel();
-        let writing = Arc::clone(&registry);
-        let crowd = Arc::new(AtomicUsize::new(0));
-        let expected = Arc::clone(&crowd);
-        let thread = std::thread::Builder::new()
-            .name("registry".to_string())
-            .spawn(move || work(&writing, &received, &expected, gathering))
-            .map_err(super::failed("starting its writer"))?;
-        Ok(Self { registry, jobs: Some(jobs), crowd, thread: Some(thread) })
+    pub fn new(registry: Arc<Registry>, gathering: Gathering) -> Self {
+        Self { registry, crowd: Arc::default(), gathering, desk: Mutex::default() }
     }
 
     /// Says how many threads of this process may write: while there are several, their commits are gathered.
@@ -78,12 +76,37 @@ impl RegistryWriter {
 
     /// Several lists in one transaction, in this order: a refusal ends its own list only. See [`Registry::commit_all`].
     pub async fn commit_lists(&self, lists: Vec<Vec<Change>>) -> Result<Vec<Vec<Answered>>, StoreError> {
-        let (answer, answered) = oneshot::channel();
-        if let Some(jobs) = &self.jobs {
-            // A thread that is gone drops the job, and with it the sender of the answer.
-            let _ = jobs.send(Job { lists, answer });
+        if self.crowd.load(Ordering::Relaxed) <= 1 {
+            let slices: Vec<&[Change]> = lists.iter().map(Vec::as_slice).collect();
+            if let Some(done) = self.registry.commit_all_now(&slices) {
+                return done;
+            }
         }
+        let (answer, answered) = oneshot::channel();
+        self.leave(Job { lists, answer })?;
         answered.await.unwrap_or_else(|gone| Err(super::failed("writing to it")(gone)))
+    }
+
+    fn leave(&self, job: Job) -> Result<(), StoreError> {
+        let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
+        let desk = match &mut *desk {
+            Some(desk) => desk,
+            none @ None => none.insert(self.open()?),
+        };
+        // A thread that is gone drops the job, and with it the sender of the answer.
+        let _ = desk.jobs.send(job);
+        Ok(())
+    }
+
+    /// Starts the thread.
+    fn open(&self) -> Result<Desk, StoreError> {
+        let (jobs, received) = channel();
+        let (registry, crowd, gathering) = (Arc::clone(&self.registry), Arc::clone(&self.crowd), self.gathering);
+        let thread = std::thread::Builder::new()
+            .name("registry".to_string())
+            .spawn(move || work(&registry, &received, &crowd, gathering))
+            .map_err(super::failed("starting its writer"))?;
+        Ok(Desk { jobs, thread })
     }
 
     /// The registry, to read.
@@ -94,8 +117,8 @@ impl RegistryWriter {
 
 impl Drop for RegistryWriter {
     fn drop(&mut self) {
-        self.jobs = None;
-        if let Some(thread) = self.thread.take() {
+        if let Some(Desk { jobs, thread }) = self.desk.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            drop(jobs);
             // A writer that panicked has told its callers, whose answers were dropped.
             let _ = thread.join();
         }
