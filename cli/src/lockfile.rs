@@ -1,9 +1,10 @@
 //! `.ai/lock.json`: what the directives of a project were when they were locked. Only `rye lock` writes it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rye_compiler::plan::lock::{Drift, LOCK_FORMAT, Lock, Locked, NoEntry, drift, entry};
 use rye_compiler::world::World;
+use rye_engine::within::Within;
 use rye_grammar::ItemId;
 
 use crate::Failure;
@@ -11,16 +12,17 @@ use crate::exit::Exit;
 
 /// From the project's folder on.
 pub const PATH: &str = ".ai/lock.json";
+/// Bytes of a lock.
+const MAX_LOCK: u64 = 64 << 20;
 
 /// The lock of a project; `None` where there is none.
 pub fn read(project: &Path) -> Result<Option<Lock>, Failure> {
-    let text = match std::fs::read_to_string(project.join(PATH)) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Failure::failed(format!("`{PATH}` cannot be read: {error}"))),
+    let read = Within::open(project).and_then(|within| within.read(Path::new(PATH), MAX_LOCK));
+    let Some(text) = read.map_err(|error| Failure::failed(format!("`{PATH}` cannot be read: {error}")))? else {
+        return Ok(None);
     };
     let lock: Lock =
-        serde_json::from_str(&text).map_err(|error| Failure::failed(format!("`{PATH}` is no lock: {error}")))?;
+        serde_json::from_slice(&text).map_err(|error| Failure::failed(format!("`{PATH}` is no lock: {error}")))?;
     if lock.format > LOCK_FORMAT {
         let message = format!("`{PATH}` has format {}, and this rye reads formats up to {LOCK_FORMAT}", lock.format);
         return Err(Failure::failed(message));
@@ -33,13 +35,7 @@ pub fn write(project: &Path, lock: &Lock) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("`{PATH}` cannot be written: {error}"));
     let mut text = serde_json::to_string_pretty(lock).map_err(std::io::Error::other).map_err(failed)?;
     text.push('\n');
-    let path: PathBuf = project.join(PATH);
-    let beside = path.with_file_name(format!(".lock.json.rye-{}", std::process::id()));
-    let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, &path));
-    if written.is_err() {
-        // What could not be finished must not stay; there may be nothing to remove.
-        std::fs::remove_file(&beside).ok();
-    }
+    let written = Within::open(project).and_then(|within| within.replace(Path::new(PATH), text.as_bytes()));
     written.map_err(failed)
 }
 

@@ -8,7 +8,7 @@ use std::io::Write;
 
 use anstream::ColorChoice;
 use anstyle::{AnsiColor, Style};
-use rye_compiler::diagnostics::{Diagnostic, Diagnostics, Severity};
+use rye_compiler::diagnostics::{Diagnostic, Diagnostics, Severity, steers};
 use rye_grammar::Sources;
 use serde::Serialize;
 
@@ -143,7 +143,7 @@ pub struct ErrorDetail {
     pub help: Option<String>,
 }
 
-/// Text from files and servers cannot move the cursor or recolour the terminal.
+/// Text from files and servers cannot move the cursor, recolour the terminal or reverse what is read.
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{FFFD}' } else { c }).collect()
+    text.chars().map(|c| if steers(c) { '\u{FFFD}' } else { c }).collect()
 }

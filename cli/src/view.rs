@@ -5,6 +5,7 @@ pub mod table;
 
 use anstyle::{AnsiColor, Style};
 use jiff::Timestamp;
+use rye_compiler::diagnostics::steers;
 use rye_compiler::semantics::money::Nanos;
 use rye_engine::thread::Status;
 
@@ -77,7 +78,11 @@ pub fn short(text: &str, limit: usize) -> String {
             line.push('…');
             break;
         }
-        line.push(if c.is_control() { ' ' } else { c });
+        line.push(match c {
+            '\n' | '\t' => ' ',
+            c if steers(c) => ' ',
+            c => c,
+        });
     }
     line
 }

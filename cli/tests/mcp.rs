@@ -77,6 +77,23 @@ fn items_are_made_and_changes_are_shown() {
 }
 
 #[test]
+fn a_link_in_the_place_of_an_item_is_not_written_through() {
+    let Some(place) = place() else { return };
+    place.fine(&["trust"]);
+    let outside = place.user().join("profile");
+    std::fs::write(&outside, "mine").unwrap();
+    place.write(".ai/tools/mcp/my_math/.keep", "");
+    std::os::unix::fs::symlink(&outside, place.project().join(".ai/tools/mcp/my_math/double_it.yaml")).unwrap();
+    let done = place.rye(&["mcp", "refresh"]);
+    assert!(done.code == Some(1) && done.stderr.contains("not a regular file"), "{}", done.stderr);
+    assert_eq!(std::fs::read_to_string(&outside).unwrap(), "mine");
+    std::fs::remove_dir_all(place.project().join(".ai/tools/mcp")).unwrap();
+    std::os::unix::fs::symlink(place.user(), place.project().join(".ai/tools/mcp")).unwrap();
+    assert_eq!(place.rye(&["mcp", "refresh"]).code, Some(1));
+    assert!(!place.user().join("my_math").exists());
+}
+
+#[test]
 fn a_run_calls_a_tool_of_a_server() {
     let Some(place) = place() else { return };
     place.fine(&["trust"]);

@@ -90,6 +90,8 @@ fn a_thread_is_cancelled_killed_and_steered_from_another_process() {
     let place = worker("<limits turns=\"100\"/>", 12, 100);
     let process = run_work(&place, &[]);
     let id = running(&place);
+    let shown = place.rye(&["threads", "steer", &id, "look here", "--image", "a.png"]);
+    assert!(shown.code == Some(2) && shown.stderr.contains("letters are text"), "{}", shown.stderr);
     place.fine(&["threads", "steer", &id, "look left"]);
     assert_eq!(end(process).1["status"], "completed");
     let said = place.record(&id).iter().any(|line| line["type"] == "cognition_in" && line["source"] == "steer");

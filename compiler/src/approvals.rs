@@ -11,6 +11,7 @@ use crate::plan::Plan;
 use crate::primary::{ItemType, Primary, capability};
 use crate::semantics::capability::CapabilitySet;
 use crate::semantics::risk::{Policy, RiskTable};
+use crate::tool_spec::ToolKind;
 use crate::trust::of_tool;
 use crate::world::{Space, World};
 
@@ -79,6 +80,8 @@ pub fn is_vouched(items: &Items<'_>, capability: &str) -> bool {
     let tool = id.and_then(|id| items.tool(&id));
     tool.is_some_and(|tool| match tool.file.space {
         Space::User => true,
+        // Trust in what is compiled in says nothing of what it is called with.
+        Space::Project if matches!(tool.spec.kind, ToolKind::Builtin { .. }) => false,
         Space::Project => of_tool(&tool, String::new(), &items.sources()).is_some(),
         Space::System => false,
     })

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::diagnostics::{ModelError, closest};
 use crate::item::ModelRequest;
 use crate::plan::{PlannedModel, Prices, Sampling, ToolUse};
-pub use read::{SCRIPTED, WIRES, provider, settings};
+pub use read::{PRICES, SCRIPTED, WIRES, provider, settings};
 
 /// One provider file, merged over the spaces.
 #[derive(Debug, Clone, PartialEq)]

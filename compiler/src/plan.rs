@@ -146,6 +146,15 @@ pub struct Grant {
     pub write: Vec<String>,
 }
 
+impl Grant {
+    /// What it opens of the network and the project, for people: `net a.test; write out/`. Empty where it is nothing.
+    pub fn needs(&self) -> String {
+        let named = |word: &str, list: &[String]| (!list.is_empty()).then(|| format!("{word} {}", list.join(", ")));
+        let needs = [named("net", &self.net), named("write", &self.write)];
+        needs.into_iter().flatten().collect::<Vec<_>>().join("; ")
+    }
+}
+
 /// What a thread may use, as `semantics::limits` resolved it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanLimits {

@@ -5,6 +5,8 @@
 
 mod workspace;
 
+use std::collections::BTreeSet;
+
 use rye_grammar::Sources;
 use serde::{Deserialize, Serialize};
 
@@ -12,9 +14,11 @@ use crate::diagnostics::clean;
 use crate::hook::{Deed, HookAction, HookSource, PlannedHook};
 use crate::item::{Items, Tool};
 use crate::lower::HookTrace;
+use crate::model::PRICES;
 use crate::plan::{Place, Plan, PlannedModel};
 use crate::semantics::hook_point;
 use crate::tool_spec::{ServerWall, ToolKind, holes};
+use crate::wall::is_disguised;
 use crate::world::{ItemKind, Space};
 
 pub use workspace::of_workspace;
@@ -134,15 +138,16 @@ pub fn of_tool(tool: &Tool, sha256: String, sources: &Sources) -> Option<Execute
         format!(", given {} of the environment", spec.environment.join(", "))
     };
     let (what, programs) = match &spec.kind {
-        ToolKind::Builtin { .. } => return None,
+        ToolKind::Builtin { name } if !is_disguised(&file.id, name) => return None,
+        ToolKind::Builtin { name } => (format!("is the engine's `{name}` under a name of its own"), Vec::new()),
         ToolKind::Command { argv } => {
             let fixed = argv.iter().filter(|part| holes(part).is_ok_and(|holes| holes.is_empty()));
-            (format!("starts {}", serde_json::to_string(argv).unwrap_or_default()), fixed.cloned().collect())
+            (format!("starts {}", serde_json::to_string(argv).unwrap_or_default()), named(fixed))
         }
         // The file itself is the program, and its hash the subject's.
         ToolKind::Script { .. } => ("runs its own code".to_owned(), Vec::new()),
         ToolKind::Http(_) if spec.environment.is_empty() => return None,
-        ToolKind::Http(http) => (format!("sends requests to {}", http.url), Vec::new()),
+        ToolKind::Http(http) => (format!("sends requests to {}", spelt(&http.url)), Vec::new()),
         ToolKind::Mcp { server, runs, wall, .. } => (of_server(server, runs, *wall), Vec::new()),
     };
     Some(Executes {
@@ -185,7 +190,7 @@ pub fn starts(action: &HookAction, grants: &[String]) -> Option<String> {
     }
 }
 
-/// Whether a file of the project decides where a provider's requests, and with them its key, go.
+/// Whether a file of the project decides where a provider's requests, and with them its key, go, or what they cost.
 fn is_redirected(wire: &str, from_project: &[String]) -> bool {
     wire != SCRIPTED && !from_project.is_empty()
 }
@@ -195,20 +200,20 @@ fn redirected(model: &PlannedModel, subjects: Vec<Subject>) -> Executes {
 }
 
 fn provider(id: &str, connection: &serde_json::Value, from_project: &[String], subjects: Vec<Subject>) -> Executes {
-    // A letter of another alphabet looks like one of a known name.
-    let plain = |value: &serde_json::Value| -> String {
-        let spelt = |c: char| if c.is_ascii() { c.to_string() } else { c.escape_unicode().to_string() };
-        value.to_string().chars().map(spelt).collect()
+    let (reach, costs): (Vec<&String>, Vec<&String>) = from_project.iter().partition(|key| *key != PRICES);
+    let shown = |key: &&String| {
+        let value = connection.get(key.as_str()).map(serde_json::Value::to_string).unwrap_or_default();
+        let host = host_behind_a_user(&value).map(|host| format!(" (host {})", spelt(host))).unwrap_or_default();
+        format!("{key}: {}{host}", spelt(&value))
     };
-    let set: Vec<String> = from_project
-        .iter()
-        .map(|key| format!("{key}: {}", connection.get(key).map(plain).unwrap_or_default()))
-        .collect();
+    let set: Vec<String> = reach.iter().map(shown).collect();
+    let by = (!set.is_empty()).then(|| format!("sends prompts, and the key, by {}", set.join(", ")));
+    let costs = (!costs.is_empty()).then(|| "says what its models cost, and so what a spend limit is worth".to_owned());
     let place = Place { file: format!(".ai/config/{PROVIDERS}{id}.yaml"), line: 1, column: 1 };
     Executes {
         kind: ExecutesKind::Provider,
         name: id.to_owned(),
-        what: line(&format!("sends prompts, and the key, by {}", set.join(", "))),
+        what: line(&[by, costs].into_iter().flatten().collect::<Vec<_>>().join("; ")),
         subjects,
         programs: Vec::new(),
         place: Some(place),
@@ -231,6 +236,30 @@ fn subjects(plan: &Plan, kind: ItemKind, ids: &[&str]) -> Vec<Subject> {
     let of_project = plan.manifest.iter().filter(|read| read.kind == kind && read.space == Some(Space::Project));
     let wanted = of_project.filter(|read| ids.contains(&read.id.as_str()));
     wanted.filter_map(|read| Some(Subject { kind, id: read.id.clone(), sha256: read.sha256.clone()? })).collect()
+}
+
+/// The host of an address that names a user first (`https://api.known.test@host/`): people take what stands before the `@`
+/// for it.
+fn host_behind_a_user(text: &str) -> Option<&str> {
+    let (_, behind) = text.split_once("://")?;
+    let authority = behind.split(['/', '?', '#', '\\', '"']).next()?;
+    authority.rsplit_once('@').map(|(_, host)| host)
+}
+
+/// What the texts of a command name: each as it stands, and the parts of one that holds several (`--require=./a.js`).
+pub fn named<'t>(texts: impl Iterator<Item = &'t String>) -> Vec<String> {
+    let mut all = BTreeSet::new();
+    for text in texts {
+        all.insert(text.clone());
+        all.extend(text.split(['=', ':', ',', ';', ' ']).filter(|part| !part.is_empty()).map(str::to_owned));
+    }
+    all.into_iter().collect()
+}
+
+/// An address whose letters are what they look like: one of another alphabet looks like one of a known name.
+pub fn spelt(address: &str) -> String {
+    let spelt = |c: char| if c.is_ascii() { c.to_string() } else { c.escape_unicode().to_string() };
+    address.chars().map(spelt).collect()
 }
 
 /// On one line, without anything that could steer a terminal. What is long enough to hide something says how long.

@@ -12,12 +12,24 @@ use crate::semantics::capability::CapabilitySet;
 use crate::tool_spec::{ServerWall, ToolKind};
 use crate::world::World;
 
-/// Tools that are compiled in and touch files through handles of the project's folder.
-const FILE_TOOLS: [&str; 7] = ["read", "write", "edit", "ls", "glob", "grep", "knowledge_write"];
-/// Those that send requests.
-const REQUEST_TOOLS: [&str; 1] = ["web_fetch"];
-/// Those that start programs.
-const PROCESS_TOOLS: [&str; 5] = ["bash", "git_status", "git_diff", "git_log", "git_show"];
+/// Tools that are compiled in, the item of the standard library that each one is, and its wall.
+const BUILT_IN: [(&str, &str, WallKind); 13] = [
+    ("read", "rye/file-system/read", WallKind::Files),
+    ("write", "rye/file-system/write", WallKind::Files),
+    ("edit", "rye/file-system/edit", WallKind::Files),
+    ("ls", "rye/file-system/ls", WallKind::Files),
+    ("glob", "rye/file-system/glob", WallKind::Files),
+    ("grep", "rye/file-system/grep", WallKind::Files),
+    ("knowledge_write", "rye/knowledge/write", WallKind::Files),
+    ("web_fetch", "rye/web/fetch", WallKind::Requests),
+    ("bash", "rye/bash/bash", WallKind::Process),
+    ("git_status", "rye/git/status", WallKind::Process),
+    ("git_diff", "rye/git/diff", WallKind::Process),
+    ("git_log", "rye/git/log", WallKind::Process),
+    ("git_show", "rye/git/show", WallKind::Process),
+];
+/// Those that only look at files of the project: they are what they are under any name.
+const LOOKING: [&str; 4] = ["read", "ls", "glob", "grep"];
 
 /// The wall of one tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -53,15 +65,14 @@ impl WallKind {
         match kind {
             ToolKind::Command { .. } | ToolKind::Script { .. } => Self::Process,
             ToolKind::Http(_) => Self::Requests,
-            ToolKind::Builtin { name } if REQUEST_TOOLS.contains(&name.as_str()) => Self::Requests,
-            ToolKind::Builtin { name } if PROCESS_TOOLS.contains(&name.as_str()) => Self::Process,
-            ToolKind::Builtin { name } if FILE_TOOLS.contains(&name.as_str()) => Self::Files,
+            ToolKind::Builtin { name } => {
+                BUILT_IN.iter().find(|(known, ..)| known == name).map_or(Self::Engine, |(_, _, wall)| *wall)
+            }
             ToolKind::Mcp { wall, .. } => match wall {
                 ServerWall::Net => Self::Requests,
                 ServerWall::Process => Self::Process,
                 ServerWall::None => Self::None,
             },
-            ToolKind::Builtin { .. } => Self::Engine,
         }
     }
 
@@ -74,6 +85,13 @@ impl WallKind {
             Self::None => "none",
         }
     }
+}
+
+/// Whether an item makes a tool that is compiled in pass for another: under an id that is not the standard library's, a
+/// shell would be judged, granted and shown as whatever that id stands for.
+pub fn is_disguised(id: &ItemId, builtin: &str) -> bool {
+    let own = BUILT_IN.iter().find(|(known, ..)| *known == builtin).map(|(_, own, _)| *own);
+    !LOOKING.contains(&builtin) && own != Some(id.as_str())
 }
 
 /// Whether the settings of any space ask for bubblewrap around programs (`sandbox` of `agent/agent`): more of a wall is no

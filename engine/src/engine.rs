@@ -226,6 +226,7 @@ impl EngineOptions {
         trust: Trust,
     ) -> Result<Self, EngineError> {
         let environment = Environment::read(user).map_err(|error| EngineError::World(error.to_string()))?;
+        crate::tool::secrets::learn(environment.of_file());
         let keys = user.map(Keys::of_user_space);
         let (root, home, trusted) = (project.to_path_buf(), user.map(Path::to_path_buf), keys.clone());
         let world: OpenWorld = Arc::new(move || {

@@ -25,3 +25,4 @@ pub mod thread_id;
 pub mod threads;
 pub mod tool;
 pub mod trust;
+pub mod within;

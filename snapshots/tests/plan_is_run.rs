@@ -181,10 +181,10 @@ fn sent(seed: u64, plan: &Plan, first: &provider::Request, counts: &mut Seen) {
     counts.threads += 1;
     counts.routed += usize::from(plan.route.is_some());
     let names = |tools: &[provider::ToolDefinition]| -> Vec<(String, String, String)> {
-        tools.iter().map(|t| (t.name.clone(), t.description.clone(), t.schema.to_string())).collect()
+        tools.iter().map(|t| (t.name.to_string(), t.description.to_string(), t.schema.to_string())).collect()
     };
     let palette: Vec<(String, String, String)> =
-        plan.palette.iter().map(|t| (t.name.clone(), t.description.clone(), t.schema.to_string())).collect();
+        plan.palette.iter().map(|t| (t.name.to_string(), t.description.to_string(), t.schema.to_string())).collect();
     assert_eq!(names(&first.tools), palette, "{seed}: {} has other tools", plan.directive);
     let [Turn::User { content }, ..] = first.turns.as_slice() else { panic!("{seed}: no user's turn comes first") };
     let message = text_of(content);
@@ -197,7 +197,7 @@ fn sent(seed: u64, plan: &Plan, first: &provider::Request, counts: &mut Seen) {
     } else {
         counts.whole += 1;
         let opening = plan.prompt.open(&mut Nothing);
-        assert_eq!((&first.system, &message), (&opening.system, &opening.message), "{seed}: {}", plan.directive);
+        assert_eq!((&*first.system, &message), (&*opening.system, &opening.message), "{seed}: {}", plan.directive);
     }
     fits(&plan.prompt, &first.system, &message).unwrap_or_else(|why| {
         panic!("{seed}: {}: {why}\nsystem: {}\nmessage: {message}", plan.directive, first.system)

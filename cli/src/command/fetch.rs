@@ -2,9 +2,8 @@
 //! The same function that `rye_fetch` calls.
 
 use std::collections::BTreeSet;
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
 use rye_compiler::primary::{FetchRequest, ItemType};
@@ -12,6 +11,7 @@ use rye_compiler::world::{ItemKind, Space, World};
 use rye_engine::store::{ObjectId, StoreError};
 use rye_engine::tool::guard::ObjectStore;
 use rye_engine::tool::primary::{Library, fetch};
+use rye_engine::within::Within;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -197,18 +197,13 @@ fn copy(spaces: &Spaces, target: Target, from: Space, path: &str, bytes: &[u8]) 
         return Err(Failure::failed(format!("it lies in the {} space already", space.word())));
     }
     let place = root.join(path);
-    if let Some(folder) = place.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    let mut file = match OpenOptions::new().write(true).create_new(true).open(&place) {
-        Ok(file) => file,
+    match Within::open(root)?.create(Path::new(path), bytes) {
+        Ok(()) => Ok(place),
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
-            return Err(Failure::failed(format!("`{}` is there already", place.display())));
+            Err(Failure::failed(format!("`{}` is there already", place.display())))
         }
-        Err(e) => return Err(e.into()),
-    };
-    file.write_all(bytes)?;
-    Ok(place)
+        Err(e) => Err(Failure::failed(format!("`{}` cannot be written: {e}", place.display()))),
+    }
 }
 
 /// No thread, and so no stored results.

@@ -2,8 +2,8 @@
 //! files only; an existing `.gitignore` gets the lines it lacks.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -12,6 +12,7 @@ use rye_compiler::plan::hex;
 use rye_compiler::trust::Subject;
 use rye_compiler::world::ItemKind;
 use rye_engine::keys::Keys;
+use rye_engine::within::Within;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -26,6 +27,9 @@ static EXAMPLES: Dir<'static> = include_dir!("$OUT_DIR/examples");
 
 /// What a run leaves in a project and nobody commits.
 const IGNORED: [&str; 2] = [".ai/state/", ".ai/knowledge/agent/threads/"];
+const IGNORE: &str = ".gitignore";
+/// Bytes of a `.gitignore` that is added to.
+const MAX_IGNORE: u64 = 4 << 20;
 
 #[derive(Debug, Args)]
 pub struct InitArgs {
@@ -70,13 +74,18 @@ pub fn run(args: &InitArgs, report: &Report) -> Result<Exit, Failure> {
         Some(Example::Deploy) => ("deploy_staging", " --input service=billing", example("deploy")),
     };
     refuse_to_overwrite(&args.dir, &files)?;
+    fs::create_dir_all(&args.dir).map_err(|error| cannot("make", &args.dir, &error))?;
+    let within = Within::open(&args.dir).map_err(|error| cannot("open", &args.dir, &error))?;
+    // Looked at first: what is wrong with it leaves nothing half made.
+    let ignored = ignored(&within).map_err(|error| cannot("read", &args.dir.join(IGNORE), &error))?;
     for (path, bytes) in &files {
-        let path = args.dir.join(path);
-        write_new(&path, bytes).map_err(|error| cannot("write", &path, &error))?;
+        let written = within.create(Path::new(path), bytes);
+        written.map_err(|error| cannot("write", &args.dir.join(path), &error))?;
     }
     let mut written: Vec<String> = files.into_keys().collect();
-    let ignore = args.dir.join(".gitignore");
-    if ignore_lines(&ignore).map_err(|error| cannot("write", &ignore, &error))? {
+    if let Some(text) = ignored {
+        let done = within.replace(Path::new(IGNORE), &text);
+        done.map_err(|error| cannot("write", &args.dir.join(IGNORE), &error))?;
         written.push(".gitignore".to_owned());
     }
     let project = args.dir.canonicalize()?;
@@ -179,34 +188,22 @@ fn refuse_to_overwrite(dir: &Path, files: &Files) -> Result<(), Failure> {
     Err(Failure::failed(message).help("name an empty folder, or move the file away"))
 }
 
-fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    OpenOptions::new().write(true).create_new(true).open(path)?.write_all(bytes)
-}
-
-/// Adds the lines that are not there; answers whether there were any.
-fn ignore_lines(path: &Path) -> io::Result<bool> {
-    let text = match fs::read(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-        read => read?,
-    };
+/// `.gitignore` with the lines that it lacks; `None` where it has all of them.
+fn ignored(within: &Within) -> io::Result<Option<Vec<u8>>> {
+    let mut text = within.read(Path::new(IGNORE), MAX_IGNORE)?.unwrap_or_default();
     let has = |line: &&str| text.split(|byte| *byte == b'\n').any(|there| there.trim_ascii() == line.as_bytes());
     let missing: Vec<&str> = IGNORED.into_iter().filter(|line| !has(line)).collect();
     if missing.is_empty() {
-        return Ok(false);
+        return Ok(None);
     }
-    let mut more = String::new();
     if text.last().is_some_and(|last| *last != b'\n') {
-        more.push('\n');
+        text.push(b'\n');
     }
     for line in missing {
-        more.push_str(line);
-        more.push('\n');
+        text.extend_from_slice(line.as_bytes());
+        text.push(b'\n');
     }
-    OpenOptions::new().append(true).create(true).open(path)?.write_all(more.as_bytes())?;
-    Ok(true)
+    Ok(Some(text))
 }
 
 fn cannot(doing: &str, path: &Path, error: &io::Error) -> Failure {

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use rye_compiler::item::Items;
 use rye_compiler::tool_spec::ServerWall;
 use rye_compiler::trust::Executes;
 use rye_engine::tool::mcp::{Connection, Server, config, listing};
+use rye_engine::within::Within;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -22,6 +23,9 @@ use crate::report::{Report, printable};
 use crate::space::Spaces;
 
 mod serve;
+
+/// Bytes of an item that is held against what a server says.
+const MAX_ITEM: u64 = 64 << 20;
 
 #[derive(Debug, Args)]
 pub struct McpArgs {
@@ -208,6 +212,7 @@ fn id(server: &Server, file: &str) -> String {
 /// The items a server has: file names and texts.
 fn existing(project: &Path, server: &Server) -> Result<BTreeMap<String, String>, Failure> {
     let mut found = BTreeMap::new();
+    let within = Within::open(project)?;
     let entries = match fs::read_dir(project.join(folder(server))) {
         Ok(entries) => entries,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(found),
@@ -217,7 +222,9 @@ fn existing(project: &Path, server: &Server) -> Result<BTreeMap<String, String>,
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
         if Path::new(&name).extension().is_some_and(|e| e == "yaml") && entry.file_type()?.is_file() {
-            found.insert(name, fs::read_to_string(entry.path()).unwrap_or_default());
+            // What cannot be read is written anew.
+            let read = within.read(&Path::new(&folder(server)).join(&name), MAX_ITEM).unwrap_or_default();
+            found.insert(name, String::from_utf8(read.unwrap_or_default()).unwrap_or_default());
         }
     }
     Ok(found)
@@ -232,10 +239,11 @@ fn write(
 ) -> Result<(Vec<String>, McpChanges), Failure> {
     let before = existing(project, server)?;
     let mut changes = McpChanges::default();
-    let place = project.join(folder(server));
-    if !dry_run {
-        fs::create_dir_all(&place)?;
-    }
+    let within = Within::open(project)?;
+    let place = |file: &str| PathBuf::from(folder(server)).join(file);
+    let failed = |file: &str, error: &std::io::Error| {
+        Failure::failed(format!("`{}` cannot be written: {error}", place(file).display()))
+    };
     for (file, text) in files {
         match before.get(file) {
             // A signature line of the user's is no difference of the definition.
@@ -244,13 +252,13 @@ fn write(
             None => changes.added.push(id(server, file)),
         }
         if !dry_run {
-            fs::write(place.join(file), text)?;
+            within.replace(&place(file), text.as_bytes()).map_err(|error| failed(file, &error))?;
         }
     }
     for file in before.keys().filter(|file| !files.contains_key(*file)) {
         changes.removed.push(id(server, file));
         if !dry_run {
-            fs::remove_file(place.join(file))?;
+            within.remove(&place(file)).map_err(|error| failed(file, &error))?;
         }
     }
     Ok((files.keys().map(|file| id(server, file)).collect(), changes))

@@ -1,11 +1,12 @@
 //! `rye new directive|knowledge|tool ID`: a first version of an item in the project, one that checks clean. Never over
 //! another file.
 
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
+use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use rye_compiler::world::{ItemKind, World};
+use rye_engine::within::Within;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -77,16 +78,12 @@ pub fn run(args: &NewArgs, global: &Global, report: &Report) -> Result<Exit, Fai
         return Err(Failure::failed(format!("the project has a {} `{id}` already: `{}`", kind.word(), first.path)));
     }
     let path = format!("{}{id}.{extension}", kind.folder());
-    let place = spaces.project.join(&path);
-    if let Some(folder) = place.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    match OpenOptions::new().write(true).create_new(true).open(&place) {
-        Ok(mut file) => file.write_all(text.as_bytes())?,
+    match Within::open(&spaces.project)?.create(Path::new(&path), text.as_bytes()) {
+        Ok(()) => {}
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
             return Err(Failure::failed(format!("`{path}` is there already")));
         }
-        Err(e) => return Err(e.into()),
+        Err(e) => return Err(Failure::failed(format!("`{path}` cannot be written: {e}"))),
     }
     if let Some(below) = found.first() {
         report.note(&format!("it now stands above the {} space's `{id}`", below.space.word()));

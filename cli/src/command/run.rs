@@ -11,6 +11,7 @@ mod planned;
 pub mod sandbox;
 mod screen;
 mod script;
+mod standing;
 pub mod start;
 mod stdout;
 mod watch;

@@ -21,6 +21,16 @@ pub enum CapabilityError {
     /// A body tells the model to do what the directive may not do.
     #[error("the body asks for `{capability}`, which the directive is not granted")]
     UngrantedCall { capability: String, span: Span, granted: Span },
+    #[error("`write=\"{path}\"` opens nothing: {why}")]
+    OpensNothing { path: String, why: &'static str, span: Span },
+    /// Hosts are granted to a program, and no kernel tells hosts apart.
+    #[error("`net` opens the whole network to `{tool}`, not `{hosts}` alone: it is a program")]
+    WholeNetwork { tool: String, hosts: String, span: Span },
+    /// The project's folder is granted to a program: what is there, and nothing new.
+    #[error(
+        "`write=\".\"` lets `{tool}` change what is in the project's folder now, and make nothing new directly in it"
+    )]
+    OnlyWhatIsThere { tool: String, span: Span },
 }
 
 impl Problem for CapabilityError {
@@ -32,6 +42,9 @@ impl Problem for CapabilityError {
             Self::Unacknowledged { .. } => "capability::unacknowledged",
             Self::Blocked { .. } => "capability::blocked",
             Self::UngrantedCall { .. } => "capability::ungranted-call",
+            Self::OpensNothing { .. } => "capability::opens-nothing",
+            Self::WholeNetwork { .. } => "capability::whole-network",
+            Self::OnlyWhatIsThere { .. } => "capability::only-what-is-there",
         }
     }
 
@@ -42,7 +55,9 @@ impl Problem for CapabilityError {
             | Self::ExceedsBase { .. }
             | Self::TooComplex { .. }
             | Self::Unacknowledged { .. }
-            | Self::UngrantedCall { .. } => Severity::Warning,
+            | Self::UngrantedCall { .. }
+            | Self::OpensNothing { .. } => Severity::Warning,
+            Self::WholeNetwork { .. } | Self::OnlyWhatIsThere { .. } => Severity::Advice,
         }
     }
 
@@ -55,6 +70,18 @@ impl Problem for CapabilityError {
             Self::UngrantedCall { capability, .. } => {
                 Some(format!("grant `{capability}` in `<permissions>`, or do not ask for it: the call will be denied"))
             }
+            Self::OpensNothing { .. } => {
+                Some("name folders from the project's own: `write=\"src/,target/\"`; nothing outside can be granted".into())
+            }
+            Self::WholeNetwork { .. } => Some(
+                "a tool of `kind: http` reaches the hosts that are named and no others; `net=\"*\"` says what a program gets"
+                    .into(),
+            ),
+            Self::OnlyWhatIsThere { .. } => Some(
+                "name the folders that it writes, which are made where they are missing: `write=\"out/\"`; the file tools \
+                 make new files anywhere in the project"
+                    .into(),
+            ),
             Self::TooComplex { .. } => Some("use fewer wildcards in the two patterns".into()),
             Self::Unacknowledged { tier, .. } | Self::Blocked { tier, .. } => Some(format!(
                 "grant less, or say why it is needed: `<acknowledge risk=\"{tier}\">why</acknowledge>` in `<permissions>`"
@@ -71,6 +98,9 @@ impl Problem for CapabilityError {
             Self::UngrantedCall { span, granted, .. } => {
                 vec![label(*span, "will be denied"), label(*granted, "these are the grants")]
             }
+            Self::OpensNothing { span, .. } => vec![label(*span, "granted here")],
+            Self::WholeNetwork { span, .. } => vec![label(*span, "more than it says")],
+            Self::OnlyWhatIsThere { span, .. } => vec![label(*span, "less than it says")],
             Self::TooComplex { span, base_span, .. } => {
                 vec![label(*span, "counts as not covered"), label(*base_span, "the base's grants")]
             }

@@ -23,8 +23,8 @@ macro_rules! codes {
 }
 
 codes! {
-    "compiler" "capability": "blocked" "exceeds-base" "matches-nothing" "too-complex" "unacknowledged"
-        "ungranted-call";
+    "compiler" "capability": "blocked" "exceeds-base" "matches-nothing" "only-what-is-there" "opens-nothing"
+        "too-complex" "unacknowledged" "ungranted-call" "whole-network";
     "compiler" "config": "invalid" "unknown-file";
     "compiler" "context": "duplicate" "not-restored" "resume-ceiling" "suppressed-and-declared" "suppresses-nothing"
         "unknown-item" "unreached" "volatile-prefix";

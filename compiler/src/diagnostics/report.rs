@@ -10,6 +10,7 @@ use rye_grammar::Sources;
 
 use super::{Diagnostic, Severity};
 pub(crate) use view::clean;
+pub use view::steers;
 use view::{View, shorten};
 
 /// The most lines one underlining covers; what is longer is shown by its beginning.

@@ -19,6 +19,9 @@ const NO_PRICE: &str = "none";
 /// What a provider file says besides how to reach it.
 const CATALOG_KEYS: [&str; 3] = ["default_tier", "tiers", "models"];
 
+/// Named among what a project sets of a provider, where it sets what a model costs.
+pub const PRICES: &str = "prices";
+
 /// A model of a script that describes none: roomy and free.
 pub fn scripted_model(id: &str) -> Model {
     let (context_window, max_output, tool_use) = (200_000, 32_000, ToolUse::Native);
@@ -78,6 +81,11 @@ pub fn provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut Diag
             from_project.push(entry.key.node.clone());
         }
     }
+    // What a spend limit is worth is decided by these as much as by the limit.
+    let mut entries = node.get("models").map(Node::items).unwrap_or_default().iter();
+    if entries.any(|model| model.get(PRICES).is_some_and(|prices| touches(sources, prices))) {
+        from_project.push(PRICES.to_owned());
+    }
     connection.insert("id".into(), Value::String(id.to_owned()));
     Some(Provider {
         id: id.to_owned(),
@@ -97,6 +105,11 @@ fn wires() -> String {
 /// Whether a value was written in a file of the project: those of the other spaces are printed with the space's name.
 fn in_project(sources: &Sources, span: Span) -> bool {
     sources.get(span.source).is_some_and(|s| !s.path.starts_with("user:") && !s.path.starts_with("system:"))
+}
+
+/// Whether a file of the project wrote any of a value.
+fn touches(sources: &Sources, node: &Node) -> bool {
+    in_project(sources, node.span) || node.entries().iter().any(|entry| touches(sources, &entry.value))
 }
 
 struct Reader<'d> {

@@ -134,7 +134,7 @@ fn prices_are_exact_and_the_connection_holds_no_models() {
     assert_eq!(provider.from_project, Vec::<String>::new());
     let (node, sources) = read(".ai/config/agent/providers/alpha.yaml", ALPHA);
     let mine = super::provider("alpha", &node, &sources, &mut Diagnostics::new()).unwrap();
-    assert_eq!(mine.from_project, ["wire", "base_url"]);
+    assert_eq!(mine.from_project, ["wire", "base_url", "prices"]);
 }
 
 #[test]

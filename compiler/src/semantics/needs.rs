@@ -10,6 +10,26 @@ pub fn is_folder_inside(inner: &str, outer: &str) -> bool {
     !inner.iter().any(|part| part == "..") && inner.starts_with(&outer)
 }
 
+/// Why a path of a grant opens no folder of the project to anybody; `None` where it names one.
+pub fn opens_nothing(path: &str) -> Option<&'static str> {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    let law = |(at, part): (usize, &&str)| {
+        let name = part.to_lowercase();
+        name == ".git" || name.starts_with(".env") || (name == ".ai" && parts.get(at + 1) != Some(&"data"))
+    };
+    if path.trim().is_empty() {
+        Some("it names nothing")
+    } else if path.starts_with(['/', '~']) || parts.contains(&"..") {
+        Some("it leaves the project")
+    } else if parts.iter().enumerate().any(law) {
+        Some("that is the law, which no tool writes")
+    } else if path.contains(['*', '?', '[']) {
+        Some("a path is no pattern")
+    } else {
+        None
+    }
+}
+
 /// Whether every host of one pattern is one of the other's: `a.example.com` in `*.example.com`.
 pub fn is_host_inside(inner: &str, outer: &str) -> bool {
     if inner.eq_ignore_ascii_case(outer) || outer == "*" {
@@ -23,6 +43,29 @@ pub fn is_host_inside(inner: &str, outer: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_that_open_nothing_are_known() {
+        for path in ["out/", ".", "./", "a/b.txt", ".ai/data/", "sub/.ai/data/x", "...", "~/x"] {
+            assert_eq!(opens_nothing(path).is_some(), path.starts_with('~'), "{path}");
+        }
+        for path in [
+            "",
+            " ",
+            "/",
+            "/etc",
+            "~/.config",
+            "../",
+            "a/../../x",
+            ".ai/",
+            "a/.git/hooks",
+            ".ENV.local",
+            ".ai/state",
+            "out/*",
+        ] {
+            assert!(opens_nothing(path).is_some(), "{path}");
+        }
+    }
 
     #[test]
     fn folders_and_hosts_are_compared_whole() {

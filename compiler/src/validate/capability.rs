@@ -9,11 +9,13 @@ use rye_grammar::capability::{Pattern, is_plain};
 use super::groups::{self, Group};
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, closest};
-use crate::item::{Items, Permissions, Read};
+use crate::item::{GrantDecl, Items, Permissions, Read, Tool};
 use crate::lower::shared::Shared;
 use crate::semantics::capability::{ItemType, Primary};
 use crate::semantics::glob::{Coverage, Glob, covers};
+use crate::semantics::needs::opens_nothing;
 use crate::semantics::risk::Policy;
+use crate::wall::WallKind;
 
 /// What patterns reach, remembered.
 #[derive(Default)]
@@ -45,6 +47,7 @@ impl Reach {
         self.patterns(shared.items, permissions.grants.iter().map(|g| (&g.pattern, g.span)), found);
         for grant in &permissions.grants {
             risk(shared, &grant.pattern.0, grant.span, permissions, found);
+            openings(shared.items, grant, found);
         }
     }
 
@@ -218,6 +221,32 @@ fn risk(shared: &Shared<'_, '_>, pattern: &str, span: Span, permissions: &Permis
         Policy::Allow => {}
         Policy::AcknowledgeRequired => found.push(CapabilityError::Unacknowledged { pattern, tier, span }),
         Policy::Block => found.push(CapabilityError::Blocked { pattern, tier, span }),
+    }
+}
+
+/// A grant of hosts, or of the project's folder, that a program gets otherwise than it is written: `plan` shows its wall.
+fn openings(items: &Items<'_>, grant: &GrantDecl, found: &mut Diagnostics) {
+    for path in &grant.write {
+        if let Some(why) = opens_nothing(path) {
+            found.push(CapabilityError::OpensNothing { path: path.clone(), why, span: grant.span });
+        }
+    }
+    let hosts = !grant.net.is_empty() && !grant.net.iter().any(|host| host == "*");
+    let folder = grant.write.iter().any(|path| matches!(path.trim_end_matches('/'), "." | ""));
+    if !(hosts || folder) {
+        return;
+    }
+    let reached = Glob::new(&grant.pattern.0);
+    let is_program = |tool: &Tool| WallKind::of(&tool.spec.kind) == WallKind::Process;
+    let tools = items.list(ItemType::Tool.kind());
+    let mut tools = tools.iter().filter(|entry| reached.matches(&format!("rye.execute.tool.{}", entry.id.dotted())));
+    let Some(program) = tools.find(|entry| items.tool(&entry.id).is_some_and(|tool| is_program(&tool))) else { return };
+    let (tool, span) = (program.id.to_string(), grant.span);
+    if hosts {
+        found.push(CapabilityError::WholeNetwork { tool: tool.clone(), hosts: grant.net.join(", "), span });
+    }
+    if folder {
+        found.push(CapabilityError::OnlyWhatIsThere { tool, span });
     }
 }
 

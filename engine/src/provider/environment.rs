@@ -61,6 +61,11 @@ impl Environment {
         }
     }
 
+    /// The variables of the user's `.env`.
+    pub fn of_file(&self) -> impl Iterator<Item = (String, String)> {
+        self.file.iter().map(|(name, value)| (name.clone(), value.clone()))
+    }
+
     /// A variable's value; an empty one counts as not set.
     pub fn get(&self, name: &str) -> Option<String> {
         let process = match &self.fixed {

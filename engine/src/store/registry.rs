@@ -19,6 +19,7 @@ use super::layout::{self, REGISTRY, THREADS};
 use super::{StoreError, owner};
 
 mod backend;
+mod caught;
 mod changes;
 mod first_error;
 mod ledger;
@@ -31,6 +32,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+use caught::caught;
 pub use changes::{Answered, Change};
 use first_error::FirstError;
 pub use ledger::{LedgerStep, Step};
@@ -43,6 +45,8 @@ pub const FORMAT: u64 = 1;
 
 /// How long a writer waits for another process before it gives up.
 const PATIENCE: Duration = Duration::from_secs(10);
+const OPENING: &str = "opening it";
+const WRITING: &str = "writing to it";
 /// Who waits looks at least this often whether it is free.
 const LOOK: Duration = Duration::from_millis(5);
 /// How long a process may write without a break: one that goes on leaves it free for longer than a look takes, because the
@@ -52,7 +56,8 @@ const TURN: Duration = Duration::from_millis(250);
 /// An open registry. One in a process is enough; its methods may be called from any thread.
 pub struct Registry {
     disk: Arc<dyn Disk>,
-    database: Opened,
+    /// `None` only while this is dropped.
+    database: Option<Opened>,
     /// Writers of one process queue here, so that only those of different processes poll for the database's lock.
     writing: Mutex<Streak>,
     commits: AtomicU64,
@@ -141,13 +146,16 @@ impl Registry {
     fn open_at(disk: Arc<dyn Disk>, path: &Path) -> Result<Self, StoreError> {
         let shared = disk.shared_file(path, Access::ReadWrite).map_err(StoreError::io("open", path))?;
         let first = FirstError::default();
-        let database = if let Some(file) = shared {
-            FileBackend::new(file).and_then(|file| builder().create_with_backend(first.watch(file)))
-        } else {
-            let file = backend::DiskBackend::open(Arc::clone(&disk), path)?;
-            Builder::new().create_with_backend(first.watch(file))
-        };
-        let database = database.map_err(failed("opening it")).map_err(|error| first.explain(error, path))?;
+        let database = caught(OPENING, || {
+            let database = if let Some(file) = shared {
+                FileBackend::new(file).and_then(|file| builder().create_with_backend(first.watch(file)))
+            } else {
+                let file = backend::DiskBackend::open(Arc::clone(&disk), path)?;
+                Builder::new().create_with_backend(first.watch(file))
+            };
+            database.map_err(failed(OPENING))
+        });
+        let database = database.map_err(|error| first.explain(error, path))?;
         Ok(Self::over(disk, Opened::Write(database), first))
     }
 
@@ -164,7 +172,8 @@ impl Registry {
             return if there { Self::open(disk).map(Some) } else { nothing(&*disk) };
         };
         let first = FirstError::default();
-        let Ok(database) = open_shared(file, &first) else { return Self::open(disk).map(Some) };
+        let opened = caught(OPENING, || open_shared(file, &first).map_err(failed(OPENING)));
+        let Ok(database) = opened else { return Self::open(disk).map(Some) };
         let registry = Self::over(disk, Opened::Read(database), first);
         match registry.format()? {
             None => nothing(&*registry.disk),
@@ -173,7 +182,7 @@ impl Registry {
     }
 
     fn over(disk: Arc<dyn Disk>, database: Opened, first_error: FirstError) -> Self {
-        Self { disk, database, writing: Mutex::default(), commits: AtomicU64::new(0), first_error }
+        Self { disk, database: Some(database), writing: Mutex::default(), commits: AtomicU64::new(0), first_error }
     }
 
     /// Transactions this process has committed.
@@ -215,11 +224,14 @@ impl Registry {
 
     /// Looks at one moment of it.
     fn read<T>(&self, look: impl FnOnce(&ReadTransaction) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let transaction = match &self.database {
-            Opened::Write(database) => database.begin_read(),
-            Opened::Read(database) => database.begin_read(),
-        };
-        let looked = transaction.map_err(failed("reading it")).and_then(|transaction| look(&transaction));
+        let looked = caught("reading it", || {
+            let transaction = match &self.database {
+                Some(Opened::Write(database)) => database.begin_read(),
+                Some(Opened::Read(database)) => database.begin_read(),
+                None => return Err(closed("reading it")),
+            };
+            look(&transaction.map_err(failed("reading it"))?)
+        });
         looked.map_err(|error| self.explained(error))
     }
 
@@ -230,14 +242,14 @@ impl Registry {
 
     /// One transaction, committed and durable when this returns. An error of `change` leaves nothing behind.
     fn write<T>(&self, change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let Opened::Write(database) = &self.database else {
+        let Some(Opened::Write(database)) = &self.database else {
             let source = io::Error::new(io::ErrorKind::PermissionDenied, "it was opened to read");
             return Err(failed("writing to it")(source));
         };
         // A panic while it was held has left no transaction behind: dropping one aborts it.
         let mut streak = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         streak.begin();
-        let begun = begin_write(database).map_err(|error| self.explained(error))?;
+        let begun = caught(WRITING, || begin_write(database)).map_err(|error| self.explained(error))?;
         self.finish(&mut streak, begun, change)
     }
 
@@ -247,13 +259,16 @@ impl Registry {
         &self,
         change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>,
     ) -> Option<Result<T, StoreError>> {
-        let Opened::Write(database) = &self.database else { return None };
+        let Some(Opened::Write(database)) = &self.database else { return None };
         let mut streak = match self.writing.try_lock() {
             Ok(streak) => streak,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        let begun = if streak.goes_on() { database.try_begin_write().ok()? } else { return None };
+        if !streak.goes_on() {
+            return None;
+        }
+        let begun = caught(WRITING, || database.try_begin_write().map_err(failed(WRITING))).ok()?;
         Some(self.finish(&mut streak, begun, change))
     }
 
@@ -263,8 +278,8 @@ impl Registry {
         transaction: WriteTransaction,
         change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let changed = change(&transaction);
-        let written = changed.and_then(|answer| {
+        let written = caught(WRITING, move || {
+            let answer = change(&transaction)?;
             transaction.commit().map_err(failed("committing to it"))?;
             Ok(answer)
         });
@@ -272,6 +287,18 @@ impl Registry {
         self.commits.fetch_add(1, Ordering::Relaxed);
         streak.ended = Some(Instant::now());
         Ok(answer)
+    }
+}
+
+impl Drop for Registry {
+    /// Closing looks at the bytes once more.
+    fn drop(&mut self) {
+        let database = self.database.take();
+        // Nobody is left to be told; what it says of its bytes has been said to whoever asked.
+        let _ = caught("closing it", move || {
+            drop(database);
+            Ok(())
+        });
     }
 }
 
@@ -319,6 +346,11 @@ fn supported(found: u64) -> Result<(), StoreError> {
         return Err(StoreError::Newer { path: REGISTRY.into(), found, supported: FORMAT });
     }
     Ok(())
+}
+
+/// The registry is being dropped, and somebody asks it.
+fn closed(doing: &'static str) -> StoreError {
+    failed(doing)(io::Error::from(io::ErrorKind::NotConnected))
 }
 
 /// For `map_err`: what was tried when the database failed.

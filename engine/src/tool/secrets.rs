@@ -1,11 +1,15 @@
 //! Secrets in what tools answer: masked before a result is stored, hashed, recorded or shown to a model. Known shapes of
-//! keys, and the very values that this process has in variables that are called keys. Not a proof: a secret in a shape
-//! nobody knows passes.
+//! keys, and the very values that this process, or the user's `.env`, has in variables that are called keys, plain and in the
+//! usual encodings. Not a proof: a secret in a shape nobody knows passes.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use regex::{Captures, Regex};
+use rye_compiler::plan::hex;
 use serde_json::Value;
 
 /// What a shape is called, and its expression. Each begins with one of [`BEGINNINGS`].
@@ -56,19 +60,95 @@ static KNOWN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&groups.join("|")).ok()
 });
 
-/// Values of this process's variables that nobody is to see, longest first.
-static OWN: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
+/// Values of variables that nobody is to see: at first those of this process.
+static OWN: LazyLock<RwLock<Arc<Own>>> = LazyLock::new(|| {
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    secret(variables)
+    RwLock::new(Arc::new(Own::new(secret(variables))))
 });
+
+/// Values that are known, in every form that is looked for.
+#[derive(Debug, Default)]
+struct Own {
+    /// Forms, and the names of what they are forms of.
+    forms: BTreeMap<String, String>,
+    any: Option<Regex>,
+}
+
+/// Masks the values of these variables too, from now on; those whose names mean no secret are passed over.
+pub fn learn(variables: impl Iterator<Item = (String, String)>) {
+    let more = Own::forms(secret(variables));
+    let mut own = OWN.write().unwrap_or_else(PoisonError::into_inner);
+    if more.keys().any(|form| !own.forms.contains_key(form)) {
+        let mut forms = own.forms.clone();
+        forms.extend(more);
+        *own = Arc::new(Own::of(forms));
+    }
+}
 
 /// The text with every secret replaced by what it is.
 pub fn mask(text: &str) -> Cow<'_, str> {
-    mask_with(text, &OWN)
+    let own = Arc::clone(&OWN.read().unwrap_or_else(PoisonError::into_inner));
+    mask_with(text, &own)
 }
 
-/// The same for every string of a value; keys stay.
+impl Own {
+    fn new(values: Vec<(String, String)>) -> Self {
+        Self::of(Self::forms(values))
+    }
+
+    fn of(forms: BTreeMap<String, String>) -> Self {
+        let mut longest_first: Vec<&String> = forms.keys().collect();
+        longest_first.sort_by_key(|form| std::cmp::Reverse(form.len()));
+        let all: Vec<String> = longest_first.into_iter().map(|form| regex::escape(form)).collect();
+        let any = if all.is_empty() { None } else { Regex::new(&all.join("|")).ok() };
+        Self { forms, any }
+    }
+
+    fn forms(values: Vec<(String, String)>) -> BTreeMap<String, String> {
+        let each =
+            values.into_iter().flat_map(|(name, value)| forms(&value).into_iter().map(move |f| (f, name.clone())));
+        each.collect()
+    }
+
+    fn mask<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let Some(any) = &self.any else { return Cow::Borrowed(text) };
+        let name = |found: &Captures<'_>| {
+            let form = found.get(0).map_or("", |found| found.as_str());
+            format!("[masked: {}]", self.forms.get(form).map_or("secret", String::as_str))
+        };
+        any.replace_all(text, name)
+    }
+}
+
+/// A value as it stands, within JSON, within an address, and in base 16 and 64, wherever in a longer text it begins.
+fn forms(value: &str) -> Vec<String> {
+    let bytes = value.as_bytes();
+    let json = Value::from(value).to_string();
+    let json = json.trim_matches('"').to_owned();
+    let encoded = |upper: bool| -> String {
+        let byte = |b: &u8| match b {
+            b if b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~') => char::from(*b).to_string(),
+            b if upper => format!("%{b:02X}"),
+            b => format!("%{b:02x}"),
+        };
+        bytes.iter().map(byte).collect()
+    };
+    let hex = hex(bytes);
+    let mut all = vec![value.to_owned(), json, encoded(true), encoded(false), hex.to_uppercase(), hex];
+    for before in 0..3_usize {
+        let shifted: Vec<u8> = std::iter::repeat_n(0, before).chain(bytes.iter().copied()).collect();
+        // A character that the neighbours of the value have a part in is not looked at.
+        let from = [0, 2, 3].get(before).copied().unwrap_or(0);
+        for text in [STANDARD_NO_PAD.encode(&shifted), URL_SAFE_NO_PAD.encode(&shifted)] {
+            let to = text.len() - usize::from(!shifted.len().is_multiple_of(3));
+            all.extend(text.get(from..to).map(str::to_owned));
+        }
+    }
+    all
+}
+
+/// The same for every string of a value, and for the keys of its mappings.
 pub fn mask_value(value: &mut Value) {
     match value {
         Value::String(text) => {
@@ -77,18 +157,19 @@ pub fn mask_value(value: &mut Value) {
             }
         }
         Value::Array(items) => items.iter_mut().for_each(mask_value),
-        Value::Object(map) => map.values_mut().for_each(mask_value),
+        Value::Object(map) => {
+            map.values_mut().for_each(mask_value);
+            if map.keys().any(|key| matches!(mask(key), Cow::Owned(_))) {
+                let masked = std::mem::take(map).into_iter().map(|(key, value)| (mask(&key).into_owned(), value));
+                *map = masked.collect();
+            }
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-fn mask_with<'t>(text: &'t str, own: &[(String, String)]) -> Cow<'t, str> {
-    let mut text = Cow::Borrowed(text);
-    for (name, value) in own {
-        if text.contains(value.as_str()) {
-            text = Cow::Owned(text.replace(value.as_str(), &format!("[masked: {name}]")));
-        }
-    }
+fn mask_with<'t>(text: &'t str, own: &Own) -> Cow<'t, str> {
+    let text = own.mask(text);
     if !BEGINNINGS.iter().any(|beginning| text.contains(beginning)) {
         return text;
     }
@@ -154,7 +235,7 @@ mod tests {
             ),
             (format!("-----BEGIN {}-----\n{long} cut off", "PRIVATE KEY"), "private key"),
         ] {
-            let masked = mask_with(&format!("key={key}"), &[]).into_owned();
+            let masked = mask_with(&format!("key={key}"), &Own::default()).into_owned();
             assert_eq!(masked, format!("key=[masked: {word}]"));
         }
     }
@@ -170,7 +251,7 @@ mod tests {
             "eyJ.eyJ.x",
             "ghp_x",
         ] {
-            assert!(matches!(mask_with(text, &[]), Cow::Borrowed(_)), "{text}");
+            assert!(matches!(mask_with(text, &Own::default()), Cow::Borrowed(_)), "{text}");
         }
     }
 
@@ -184,9 +265,50 @@ mod tests {
         ];
         let own = secret(variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())));
         assert_eq!(own.len(), 1);
+        let own = Own::new(own);
         assert_eq!(mask_with("a correct horse battery staple", &own), "a [masked: MY_API_KEY] staple");
         let mut value = json!({"a": ["nothing", {"b": format!("sk-ant-{}", "x".repeat(30))}], "n": 1});
         mask_value(&mut value);
         assert_eq!(value, json!({"a": ["nothing", {"b": "[masked: Anthropic key]"}], "n": 1}));
+    }
+
+    #[test]
+    fn a_known_value_is_masked_in_the_usual_encodings_wherever_it_begins() {
+        let value = "p\u{e4}ss \"word\"/+0123";
+        let own = Own::new(vec![("MY_SECRET".to_owned(), value.to_owned())]);
+        let hex = hex(value.as_bytes());
+        for text in [
+            value.to_owned(),
+            json!({"a": value}).to_string(),
+            "p%C3%A4ss%20%22word%22%2F%2B0123".to_owned(),
+            "p%c3%a4ss%20%22word%22%2f%2b0123".to_owned(),
+            hex.to_uppercase(),
+            hex,
+        ] {
+            let masked = mask_with(&text, &own).into_owned();
+            assert!(masked.contains("[masked: MY_SECRET]") && !masked.contains("0123"), "{masked}");
+        }
+        for before in ["", "u", "us", "use", "user:"] {
+            for after in ["", "x", "xy", "xyz"] {
+                let whole = format!("{before}{value}{after}");
+                for text in [STANDARD_NO_PAD.encode(&whole), URL_SAFE_NO_PAD.encode(&whole)] {
+                    let masked = mask_with(&text, &own).into_owned();
+                    assert!(masked.contains("[masked: MY_SECRET]") && masked.len() < 32, "{before} {after}: {masked}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_learnt_is_masked_from_then_on_in_keys_too() {
+        let learnt = "learnt-in-a-test-and-nowhere-else";
+        assert_eq!(mask(learnt), learnt);
+        let variables = [("LEARNT_TOKEN", learnt), ("LEARNT_PATH", "nothing-that-is-a-secret-at-all")];
+        learn(variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())));
+        assert_eq!(mask(learnt), "[masked: LEARNT_TOKEN]");
+        assert_eq!(mask("nothing-that-is-a-secret-at-all"), "nothing-that-is-a-secret-at-all");
+        let mut value = json!({"a": 1, learnt: [learnt]});
+        mask_value(&mut value);
+        assert_eq!(value, json!({"a": 1, "[masked: LEARNT_TOKEN]": ["[masked: LEARNT_TOKEN]"]}));
     }
 }

@@ -342,6 +342,20 @@ fn no_socket_unless_granted() {
             let said = machine.bare(&format!("{python} -c 'import socket; socket.socket(socket.{family})'"));
             assert!(said.contains("PermissionError"), "{family}: {said}");
         }
+        // A grant of hosts is none of what else runs here: containers, session buses, agents that hold keys.
+        let probe =
+            |family: &str| format!("{python} -c 'import socket; socket.socket(socket.{family}); print(\"open\")'");
+        for (family, opens) in
+            [("AF_INET", true), ("AF_INET6", true), ("AF_NETLINK", true), ("AF_UNIX", false), ("AF_PACKET", false)]
+        {
+            let probe = if family == "AF_NETLINK" || family == "AF_PACKET" {
+                probe(family).replace(family, &format!("{family}, socket.SOCK_RAW"))
+            } else {
+                probe(family)
+            };
+            let said = machine.run("", "example.com", &probe);
+            assert!(said.contains("open") == opens && said.contains("PermissionError") != opens, "{family}: {said}");
+        }
         let pair = "import socket; a, b = socket.socketpair(); a.send(b\"hi\"); print(b.recv(2))";
         assert_eq!(machine.bare(&format!("{python} -c '{pair}'")), "b'hi'\n");
     }

@@ -17,7 +17,7 @@ use rye_engine::thread_id::ThreadId;
 
 use super::ask::{self, Grant};
 use super::screen::Screen;
-use super::{detach, sandbox, script, watch};
+use super::{detach, sandbox, script, standing, watch};
 use crate::Failure;
 use crate::args::Format;
 use crate::exit::Exit;
@@ -54,6 +54,17 @@ pub enum Start {
 }
 
 impl Start {
+    /// The thread whose record says what this one may do.
+    fn goes_on_from(&self) -> Option<&ThreadId> {
+        match self {
+            Self::Fresh { .. } => None,
+            Self::TakeUp { thread, .. }
+            | Self::GoOn { thread, .. }
+            | Self::Fork { thread, .. }
+            | Self::HandOver { thread } => Some(thread),
+        }
+    }
+
     /// How many workers it needs; what is taken up may have children already.
     fn workers(&self) -> usize {
         match self {
@@ -114,6 +125,15 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
         && let Some(text) = ask::forewarning(&compilation.asked, unattended)
     {
         report.note(&printable(&text));
+    }
+    if let Some(thread) = start.goes_on_from()
+        && !how.silent
+        && !how.detached
+    {
+        let alone = (!ask::is_attended(format)).then_some(unattended);
+        if let Some(text) = standing::told(thread, &spaces.project, &world, alone) {
+            report.note(&printable(&text));
+        }
     }
     options.asker = ask::asker(format, spaces, unattended, how.given.cloned());
     let runtime = runtime::start(start.workers())?;

@@ -1,6 +1,7 @@
 //! `rye threads cancel|kill|steer`: letters to threads, whichever process runs them. One that nobody runs is taken up just
 //! to be ended, so that its money and its record are in order.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -39,6 +40,9 @@ pub struct SteerArgs {
     /// Not at once, but when it would stop
     #[arg(long)]
     follow_up: bool,
+    /// Refused: letters are text
+    #[arg(long, value_name = "FILE", hide = true)]
+    image: Vec<PathBuf>,
 }
 
 /// How long a thread has to stop before its process is told to.
@@ -81,6 +85,11 @@ pub fn kill(args: &StopArgs, book: &Book, spaces: &Spaces, report: &Report) -> R
 pub fn steer(args: &SteerArgs, book: &Book, report: &Report) -> Result<Exit, Failure> {
     let entry = book.last(&args.thread)?;
     let id = &entry.row.id;
+    if !args.image.is_empty() {
+        return Err(Failure::usage("an image cannot be sent to a thread that runs: letters are text").help(format!(
+            "once it is over, `rye run --resume {id} --message TEXT --image FILE` goes on from it with one"
+        )));
+    }
     if book.liveness(&entry.row)? == Liveness::Over {
         let over = format!("the thread `{id}` is over: {}", entry.row.status.word());
         return Err(Failure::usage(over).help(format!("`rye threads resume {id} --message TEXT` goes on from it")));

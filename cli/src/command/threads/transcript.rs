@@ -105,7 +105,7 @@ pub fn human(event: &Event, full: bool) -> String {
     let what = shown(event);
     let style = if what.bad { coloured(anstyle::AnsiColor::Red) } else { BOLD };
     let (time, name) = (time_of_day(event.ts), event.body.reader_name());
-    let line = printable(&what.line);
+    let line = short(&what.line, 2_000);
     let mut out = format!("{DIM}{:>4}  {time}{DIM:#}  {style}{name}{style:#}  {line}", event.seq);
     let text = what.text.as_deref().map(printable).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();

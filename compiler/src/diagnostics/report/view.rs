@@ -104,10 +104,10 @@ impl View {
     }
 }
 
-/// Whether a character could move the cursor, recolour the screen or reverse what is read.
-fn steers(c: char) -> bool {
+/// Whether a character could move the cursor, recolour the screen, break the line or reverse what is read.
+pub fn steers(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\t'))
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A text in which nothing steers a terminal, every such character replaced by `mark`; newlines count as such here.

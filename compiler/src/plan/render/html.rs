@@ -9,6 +9,7 @@ use super::json::{LayerReport, PlanReport, ReasonReport, SourceReport, VerdictRe
 use super::svg;
 use super::table::grouped;
 use crate::compile::Compilation;
+use crate::diagnostics::steers;
 
 /// The page.
 pub fn render(compilation: &Compilation) -> String {
@@ -279,7 +280,7 @@ fn text(value: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             '\n' | '\t' => out.push(c),
-            c if c.is_control() => out.push('\u{fffd}'),
+            c if steers(c) => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }

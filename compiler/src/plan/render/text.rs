@@ -256,14 +256,7 @@ fn capabilities(out: &mut String, compilation: &Compilation) {
     heading(out, "Capabilities", &aside);
     let row = |grant: &super::super::Grant| {
         let place = compilation.origins.get(&format!("capability.{}", grant.pattern)).and_then(|o| o.place.as_ref());
-        let mut needs = Vec::new();
-        if !grant.net.is_empty() {
-            needs.push(format!("net {}", grant.net.join(", ")));
-        }
-        if !grant.write.is_empty() {
-            needs.push(format!("write {}", grant.write.join(", ")));
-        }
-        vec![grant.pattern.clone(), needs.join("; "), at(place)]
+        vec![grant.pattern.clone(), grant.needs(), at(place)]
     };
     let rows: Vec<Vec<String>> = capabilities.grants.iter().map(row).collect();
     table(out, &[Align::Left, Align::Left, Align::Left], &rows);

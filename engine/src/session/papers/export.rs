@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use rye_compiler::diagnostics::steers;
+
 use crate::driver::Thread;
 use crate::event::Ended;
 use crate::message::{Block, Message};
@@ -91,7 +93,12 @@ fn quoted(message: &Message) -> String {
             } else {
                 String::new()
             };
-            format!("\n### Result of `{name}` ({}){failed}\n\n{}\n{cut}", one_line(call_id), fenced(shown, ""))
+            format!(
+                "\n### Result of `{}` ({}){failed}\n\n{}\n{cut}",
+                one_line(name),
+                one_line(call_id),
+                fenced(shown, "")
+            )
         }
         Message::Custom { custom_type, content, .. } => {
             format!("\n### Note ({})\n\n{}\n", one_line(custom_type), fenced(content, ""))
@@ -140,7 +147,7 @@ fn fenced(text: &str, language: &str) -> String {
 }
 
 fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() || c == '`' { ' ' } else { c }).take(200).collect()
+    text.chars().map(|c| if steers(c) || matches!(c, '`' | '\n' | '\t') { ' ' } else { c }).take(200).collect()
 }
 
 /// The first bytes of a text, whole characters.

@@ -414,7 +414,7 @@ async fn one_alone_writes_where_it_stands_unless_somebody_else_writes() {
     let alone = std::pin::pin!(writer.commit(vec![put("t-1")]));
     assert!(alone.poll(&mut look).is_ready());
     let other = Registry::open(disk).unwrap();
-    let Opened::Write(database) = &other.database else { panic!("opened to write") };
+    let Some(Opened::Write(database)) = &other.database else { panic!("opened to write") };
     let held = database.begin_write().unwrap();
     let mut waiting = std::pin::pin!(writer.commit(vec![put("t-2")]));
     assert!(waiting.as_mut().poll(&mut look).is_pending());

@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use rye_compiler::diagnostics::steers;
+
 /// Segments from the project's root; none = the root itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Relative(pub Vec<OsString>);
@@ -47,7 +49,7 @@ impl fmt::Display for Relative {
 pub fn printable(name: &OsStr) -> String {
     let mut out = String::with_capacity(name.len());
     for c in name.to_string_lossy().chars() {
-        if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
+        if steers(c) || matches!(c, '\n' | '\t') {
             out.extend(c.escape_default());
         } else {
             out.push(c);

@@ -81,3 +81,49 @@ async fn bad_calls_are_answered_in_words() {
         assert!(!encode(dots).contains('.'));
     }
 }
+
+#[tokio::test]
+async fn servers_that_are_good_slow_flooding_lying_or_break_off() {
+    let address = serve(|request| {
+        let json = [("content-type", "application/json")];
+        match request.split('/').nth(1).and_then(|rest| rest.split(' ').next()) {
+            Some("good") => http("200 OK", &json, r#"{"n":42}"#),
+            Some("flood") => http("200 OK", &json, &format!("[\"{}\"]", "x".repeat(3 << 20))),
+            Some("lie") => http("200 OK", &json, "{\"n\": <b>no</b>"),
+            Some("break") => "HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\nhalf of it".to_owned(),
+            Some("nonsense") => "\u{1b}[2J no protocol at all\r\n\r\n".to_owned(),
+            Some(_) | None => http("503 Service Unavailable", &[], "later"),
+        }
+    })
+    .await;
+    let to = |port: u16| {
+        tool(&format!(
+            "description: x\nkind: http\nurl: 'http://127.0.0.1:{port}/{{do}}'\nparameters: {{ properties: {{ do: {{}} }} }}\n"
+        ))
+    };
+    let ask = |what: &str| {
+        let (tool, parameters) = (to(address.port()), json!({"do": what}));
+        async move { tool.run(invocation(parameters, &["127.0.0.1"])).await }
+    };
+    let good = ask("good").await;
+    assert_eq!((good.content, good.is_error), (json!({"n": 42}), false));
+    let flood = ask("flood").await;
+    assert_eq!(flood.content.as_str().map(str::len), Some(MAX_BODY), "a part of JSON is text");
+    assert_eq!(flood.details["cut"], true);
+    let lie = ask("lie").await;
+    assert_eq!(lie.content, "{\"n\": <b>no</b>", "what is no JSON is text, whatever it calls itself");
+    let later = ask("later").await;
+    assert!(later.is_error && later.details["status"] == 503);
+    for what in ["break", "nonsense"] {
+        let outcome = ask(what).await;
+        assert!(
+            outcome.is_error && outcome.content.as_str().is_some_and(|said| !said.is_empty()),
+            "{what}: {outcome:?}"
+        );
+    }
+    // It takes the connection and says nothing.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let slow = HttpTool { timeout: Duration::from_millis(300), ..to(silent.local_addr().unwrap().port()) };
+    let outcome = slow.run(invocation(json!({"do": "slow"}), &["127.0.0.1"])).await;
+    assert!(outcome.is_error && outcome.content.as_str().is_some_and(|said| said.contains("within 0.3 seconds")));
+}

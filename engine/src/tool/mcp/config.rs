@@ -9,7 +9,7 @@ use std::time::Duration;
 use rye_compiler::item::Items;
 use rye_compiler::plan::{Place, hex};
 use rye_compiler::tool_spec::ServerWall;
-use rye_compiler::trust::{Executes, ExecutesKind, Subject, line, of_server};
+use rye_compiler::trust::{Executes, ExecutesKind, Subject, line, named, of_server, spelt};
 use rye_compiler::world::ItemKind;
 use rye_grammar::data::{Kind, Node};
 use rye_grammar::{SourceId, Sources, yaml};
@@ -76,13 +76,21 @@ impl Server {
         format!("{self:?}")
     }
 
-    /// What would be started or asked, for a person to judge: `npx -y server`, or an address, and which variables of the
-    /// environment it is given.
+    /// What would be started or asked, for a person to judge: `npx -y server`, or an address, which variables it is started
+    /// with and which of the environment it is given.
     pub fn describe(&self) -> String {
         let mut text = match &self.transport {
             Transport::Stdio { command, .. } => command.iter().map(|part| quoted(part)).collect::<Vec<_>>().join(" "),
-            Transport::Http { url, .. } => url.clone(),
+            Transport::Http { url, .. } => spelt(url),
         };
+        // A variable can name a program as well as a command can.
+        if let Transport::Stdio { environment, .. } = &self.transport
+            && !environment.is_empty()
+        {
+            let set: Vec<String> = environment.iter().map(|(name, value)| quoted(&format!("{name}={value}"))).collect();
+            text.push_str(", with ");
+            text.push_str(&set.join(" "));
+        }
         if let Transport::Stdio { wall: Some(Openings { read, .. }), .. } = &self.transport
             && !read.is_empty()
         {
@@ -129,7 +137,7 @@ impl Server {
             what: line(&of_server(&self.name, &self.describe(), self.wall())),
             subjects: vec![Subject { kind: ItemKind::Config, id: format!("mcp:{}", self.name), sha256: self.sha256() }],
             programs: match &self.transport {
-                Transport::Stdio { command, .. } => command.clone(),
+                Transport::Stdio { command, environment, .. } => named(command.iter().chain(environment.values())),
                 Transport::Http { .. } => Vec::new(),
             },
             place: Some(Place { file: self.origin.clone(), line: 1, column: 1 }),
@@ -282,6 +290,9 @@ fn one(node: &Node, name: String, origin: &str) -> Result<Server, String> {
                 return Err("`command` names no program".into());
             }
             let environment = map(node.get("env").or_else(|| node.get("environment")), "env")?;
+            if let Some(name) = environment.keys().find(|name| changes_every_program(name)) {
+                return Err(format!("`{name}` would change the program that raises its wall; no server gets it"));
+            }
             Transport::Stdio { command: all, environment, wall: openings(node)? }
         }
         (None, Some(url)) => {
@@ -290,6 +301,9 @@ fn one(node: &Node, name: String, origin: &str) -> Result<Server, String> {
             }
             if !url.starts_with("https://") && !url.starts_with("http://") {
                 return Err(format!("`{url}` is no web address"));
+            }
+            if reqwest::Url::parse(url).is_ok_and(|url| !url.username().is_empty() || url.password().is_some()) {
+                return Err(format!("`{url}` names a user before its host; write what it needs as `headers`"));
             }
             // What a variable holds must not decide whom a grant is for.
             let authority =
@@ -326,6 +340,12 @@ fn openings(node: &Node) -> Result<Option<Openings>, String> {
         return Err("`read` names places of the machine, from `/` or `~/`; the project is readable anyway".into());
     }
     Ok(Some(openings))
+}
+
+/// Whether a variable says what the loader of programs does: it would count before any wall stands.
+fn changes_every_program(name: &str) -> bool {
+    const FRONTS: [&str; 5] = ["LD_", "DYLD_", "GLIBC_", "GCONV_", "RYE_"];
+    name.is_empty() || name.contains(['=', '\0']) || FRONTS.iter().any(|front| name.starts_with(front))
 }
 
 /// A part of a command as a person can tell it from its neighbours.

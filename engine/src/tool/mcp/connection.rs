@@ -16,6 +16,7 @@ use rmcp::service::{NotificationContext, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{ClientHandler, RoleClient, ServiceError, ServiceExt};
+use rye_compiler::diagnostics::steers;
 use rye_compiler::tool_spec::ServerWall;
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -29,6 +30,8 @@ use crate::tool::process::{Attended, Held, Server as Program, Wall, attend};
 /// Tools of one server, and pages of their list.
 const MAX_TOOLS: usize = 2_000;
 const MAX_PAGES: usize = 200;
+/// Bytes of the definitions of one server: a line of its may hold 16 MiB, and all of them are kept.
+const MAX_DEFINITIONS: usize = 32 << 20;
 /// Characters of a server's own words in an error.
 const MAX_WORDS: usize = 500;
 
@@ -151,12 +154,19 @@ impl Connection {
 
     async fn list(&self) -> Result<Vec<Definition>, McpError> {
         let mut all = Vec::new();
+        let mut bytes = 0_usize;
         let mut request: Option<PaginatedRequestParams> = None;
         for _ in 0..MAX_PAGES {
             let page = self.service.list_tools(request).await.map_err(|e| self.error(&e))?;
             for tool in page.tools {
                 let description = tool.description.map(std::borrow::Cow::into_owned).unwrap_or_default();
-                all.push(Definition::new(tool.name.into_owned(), description, (*tool.input_schema).clone()));
+                let definition = Definition::new(tool.name.into_owned(), description, (*tool.input_schema).clone());
+                bytes = bytes.saturating_add(definition.size());
+                all.push(definition);
+            }
+            if bytes > MAX_DEFINITIONS {
+                let reason = format!("its list of tools is larger than {} MiB", MAX_DEFINITIONS >> 20);
+                return Err(McpError::Unreachable { server: self.name.clone(), reason });
             }
             if all.len() > MAX_TOOLS {
                 break;
@@ -309,6 +319,7 @@ fn http(
 
 /// A server's own words, on one line and no longer than one reads.
 fn cut(text: &str) -> String {
-    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_WORDS).collect();
+    let line: String =
+        text.chars().map(|c| if c == '\n' || c == '\t' || steers(c) { ' ' } else { c }).take(MAX_WORDS).collect();
     line.trim().to_owned()
 }

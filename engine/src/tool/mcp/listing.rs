@@ -32,6 +32,12 @@ impl Definition {
         Self { name, description, schema, sha256 }
     }
 
+    /// Bytes of it, as JSON.
+    pub fn size(&self) -> usize {
+        let schema = serde_json::to_string(&self.schema).map_or(0, |text| text.len());
+        self.name.len() + self.description.len() + schema
+    }
+
     /// The text of the item.
     pub fn item(&self, server: &Server) -> String {
         let mut schema = self.schema.clone();

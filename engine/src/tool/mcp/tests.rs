@@ -30,6 +30,9 @@ for line in sys.stdin:
     elif method == "tools/list":
         if mode == "endless":
             send({"jsonrpc": "2.0", "id": id, "result": {"tools": [], "nextCursor": "again"}})
+        elif mode == "heavy":
+            heavy = [dict(add, name=f"t{n}", description="x" * (6 << 20)) for n in range(2)]
+            send({"jsonrpc": "2.0", "id": id, "result": {"tools": heavy, "nextCursor": "again"}})
         else:
             other = {"name": "say", "inputSchema": {"type": "object"}}
             send({"jsonrpc": "2.0", "id": id, "result": {"tools": [add, other]}})
@@ -162,6 +165,8 @@ async fn servers_that_misbehave_are_unreachable() {
     let Some(s) = Setup::new() else { return };
     let endless = Connection::open(&Setup::server("endless"), s.dir.path()).await.err().unwrap();
     assert!(endless.to_string().contains("more than 2000 tools"), "{endless}");
+    let heavy = Connection::open(&Setup::server("heavy"), s.dir.path()).await.err().unwrap();
+    assert!(heavy.to_string().contains("larger than 32 MiB"), "{heavy}");
     let mut nothing = Setup::server("");
     nothing.transport =
         config::Transport::Stdio { command: vec!["no-such-program".into()], environment: BTreeMap::new(), wall: None };
@@ -212,7 +217,7 @@ fn settings_of_both_files() {
     let yaml = "servers:\n  web: { command: [local], timeout_seconds: 5 }\n";
     let all = configured(Some(json), Some(yaml)).unwrap();
     assert_eq!(all.keys().collect::<Vec<_>>(), ["every_thing", "web"]);
-    assert_eq!(all["every_thing"].describe(), "npx -y x, given B of the environment");
+    assert_eq!(all["every_thing"].describe(), "npx -y x, with A=${B}, given B of the environment");
     assert_eq!((all["web"].describe().as_str(), all["web"].timeout.as_secs()), ("local", 5));
     assert_eq!(configured(Some(json), None).unwrap()["web"].needs().net, ["a.example"]);
     assert_eq!(configured(None, None), Ok(BTreeMap::new()));
@@ -232,6 +237,9 @@ fn settings_of_both_files() {
             "a mapping with `read`, `write` and `net`",
         ),
         (None, Some("servers: { a: { command: [x], needs: { read: [b] } } }"), "places of the machine"),
+        (Some(r#"{"mcpServers": {"a": {"url": "https://known.example@b.example/mcp"}}}"#), None, "before its host"),
+        (Some(r#"{"mcpServers": {"a": {"command": "x", "env": {"LD_PRELOAD": "./a.so"}}}}"#), None, "raises its wall"),
+        (None, Some("servers: { a: { command: [x], env: { GCONV_PATH: . } } }"), "raises its wall"),
         (None, Some("server: {}"), "no key `server`"),
         (None, Some("servers: { a: { comand: x } }"), "unknown key `comand`"),
         (None, Some("servers: { a: { command: [] } }"), "names no program"),
@@ -240,5 +248,12 @@ fn settings_of_both_files() {
         assert!(error.contains(said), "{error}");
     }
     assert_eq!(config::expand("a${NOT_SET_HERE:-b}c").unwrap(), "abc");
+    let json = r#"{"mcpServers": {"a": {"command": "node", "args": ["--require=./a.js", "s.js"], "env": {"NODE_OPTIONS": "-r ./b.js"}},
+        "b": {"url": "https://\u0430pi.example/mcp"}}}"#;
+    let all = configured(Some(json), None).unwrap();
+    assert_eq!(all["a"].describe(), "node --require=./a.js s.js, with \"NODE_OPTIONS=-r ./b.js\"");
+    let programs = all["a"].executes().unwrap().programs;
+    assert!(["./a.js", "s.js", "./b.js"].iter().all(|file| programs.iter().any(|p| p == file)), "{programs:?}");
+    assert_eq!(all["b"].describe(), "https://\\u{430}pi.example/mcp");
     assert!(config::expand("${NOT_SET_HERE}").unwrap_err().contains("`NOT_SET_HERE`"));
 }

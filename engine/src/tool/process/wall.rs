@@ -99,9 +99,7 @@ fn user_items() -> Option<PathBuf> {
 pub fn raise(wall: &Wall) -> io::Result<()> {
     limits::set()?;
     files::confine(wall)?;
-    if !wall.net {
-        sockets::refuse()?;
-    }
+    sockets::allow_only(if wall.net { sockets::Sockets::Internet } else { sockets::Sockets::None })?;
     // Landlock has made sure that no program it starts gets them back.
     limits::give_up_privileges()
 }
@@ -116,7 +114,7 @@ pub fn raise(_wall: &Wall) -> io::Result<()> {
 /// What there is to build walls of.
 pub fn offers() -> Offers {
     #[cfg(target_os = "linux")]
-    return Offers { landlock: files::version(), sockets: sockets::filter().is_ok() };
+    return Offers { landlock: files::version(), sockets: sockets::filter(sockets::Sockets::None).is_ok() };
     #[cfg(not(target_os = "linux"))]
     return Offers { landlock: 0, sockets: false };
 }

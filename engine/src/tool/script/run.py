@@ -1,6 +1,11 @@
 # Runs one tool: the source that was planned, as a module at its own place. What it prints joins the log; what it
 # returns is the answer, as JSON.
-import asyncio, inspect, io, json, linecache, os, sys, types
+import sys
+
+# Nothing is imported from the folder that is worked in: a `json.py` of a project would run within every tool.
+if sys.path[:1] == [""]:
+    del sys.path[0]
+import asyncio, inspect, io, json, linecache, os, types
 
 
 def _rye():
@@ -10,7 +15,7 @@ def _rye():
     os.dup2(2, 1)
     sys.stdin = open(os.devnull)
     sys.argv = [path]
-    sys.path[0:1] = [os.path.dirname(path)]
+    sys.path.insert(0, os.path.dirname(path))
     linecache.cache[path] = (len(source), None, source.splitlines(True), path)
     module = types.ModuleType("rye_tool")
     module.__file__ = path

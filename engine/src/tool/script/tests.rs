@@ -200,3 +200,39 @@ async fn shell_scripts_get_variables_and_input() {
     let refused = p.call("good.sh", &good, json!({"a": 1})).await;
     assert_eq!(text(&refused), "`a` must be string, not 1");
 }
+
+#[tokio::test]
+async fn files_of_the_folder_that_is_worked_in_are_no_part_of_a_tool() {
+    let project = Project::new();
+    let root = project.dir.path();
+    for name in
+        ["json", "asyncio", "inspect", "io", "linecache", "os", "types", "csv", "sitecustomize", "usercustomize"]
+    {
+        std::fs::write(root.join(format!("{name}.py")), "raise SystemExit('imported')\n").unwrap();
+    }
+    for (path, text) in [
+        ("package.json", "{\"type\": \"commonjs\", \"imports\": {\"#x\": \"./x.js\"}}"),
+        ("node_modules/held/index.js", "module.exports = 'imported';"),
+        (".npmrc", "node-options=--require=./x.js\n"),
+        ("x.js", "throw new Error('imported');"),
+        (".bashrc", "echo imported; exit 1\n"),
+        (".profile", "echo imported; exit 1\n"),
+    ] {
+        std::fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+        std::fs::write(root.join(path), text).unwrap();
+    }
+    if has("python3") {
+        let tool = format!("{OPEN}import csv\ndef execute(params):\n    return {{'n': len(csv.list_dialects())}}\n");
+        let outcome = project.call("t.py", &tool, json!({})).await;
+        assert!(!outcome.is_error && outcome.content["n"].is_number(), "{outcome:?}");
+    }
+    if has("node") {
+        let tool = "export const __tool_description__ = 'x';\nexport function execute() { return { n: 1 }; }\n";
+        let outcome = project.call("t.mjs", tool, json!({})).await;
+        assert_eq!((&outcome.content, outcome.is_error), (&json!({"n": 1}), false), "{outcome:?}");
+    }
+    if has("bash") {
+        let outcome = project.call("t.sh", "# rye: { description: x }\necho '{\"n\": 1}'\n", json!({})).await;
+        assert_eq!((&outcome.content, outcome.is_error), (&json!({"n": 1}), false), "{outcome:?}");
+    }
+}

@@ -1,0 +1,117 @@
+//! The database panics where the bytes of its file are none that it wrote: it takes them at their word. A registry may have
+//! come with a repository, so here that is an error like any other, and nothing of it reaches the terminal.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
+
+use super::failed;
+use crate::store::StoreError;
+
+thread_local! {
+    /// What this thread does now is asked by [`caught`].
+    static ASKED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Why the database broke down.
+#[derive(Debug, thiserror::Error)]
+#[error("its bytes are none that were written")]
+struct Unsound;
+
+/// What the database answers, or that it broke down.
+pub fn caught<T>(doing: &'static str, ask: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    silence();
+    let before = ASKED.replace(true);
+    // What a broken answer leaves behind belongs to the database, which says so when it is asked again.
+    let answer = catch_unwind(AssertUnwindSafe(ask));
+    ASKED.set(before);
+    answer.unwrap_or_else(|_| Err(failed(doing)(Unsound)))
+}
+
+/// Keeps the words of a panic that is caught off the terminal; all others are said as before.
+fn silence() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = take_hook();
+        set_hook(Box::new(move |panic| {
+            if !ASKED.get() {
+                before(panic);
+            }
+        }));
+    });
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+mod tests {
+    use std::fs;
+    use std::sync::Arc;
+
+    use super::super::{Change, Registry, ThreadRow};
+    use super::*;
+    use crate::store::disk::{Disk, RealDisk};
+    use crate::store::layout::REGISTRY;
+    use crate::thread_id::ThreadId;
+
+    #[test]
+    fn what_breaks_down_is_an_error_and_the_next_answer_is_its_own() {
+        let broken = caught("reading it", || -> Result<(), StoreError> {
+            Vec::<()>::new().swap_remove(0);
+            Ok(())
+        });
+        assert!(broken.unwrap_err().to_string().contains("`rye threads repair` rebuilds it"));
+        assert_eq!(caught("reading it", || Ok(1)).unwrap(), 1);
+        assert!(!ASKED.get());
+    }
+
+    /// Numbers that are the same every time.
+    struct Numbers(u64);
+
+    impl Numbers {
+        fn below(&mut self, end: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(self.0 >> 33).unwrap() % end
+        }
+    }
+
+    #[test]
+    fn bytes_of_others_are_an_error_and_never_a_panic() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || -> Arc<dyn Disk> { Arc::new(RealDisk::open(folder.path()).unwrap()) };
+        let row =
+            |n: usize| Change::Put(Box::new(ThreadRow::new(ThreadId::parse(&format!("a-{n}")).unwrap(), "hello", 1)));
+        let registry = Registry::open(open()).unwrap();
+        for n in 0..20 {
+            registry.commit(&[row(n)]).unwrap();
+        }
+        drop(registry);
+        let path = folder.path().join(REGISTRY);
+        let good = fs::read(&path).unwrap();
+        let (mut numbers, mut refused) = (Numbers(1), 0);
+        for round in 0..150 {
+            let mut bytes = good.clone();
+            match round % 3 {
+                0 => {
+                    let (from, to) =
+                        (numbers.below(bytes.len() / 4096) * 4096, numbers.below(bytes.len() / 4096) * 4096);
+                    bytes.copy_within(from..from + 4096, to);
+                }
+                1 => bytes.truncate(numbers.below(good.len())),
+                _ => {}
+            }
+            for _ in 0..numbers.below(40) {
+                let at = numbers.below(bytes.len().max(1));
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte = u8::try_from(numbers.below(256)).unwrap();
+                }
+            }
+            fs::write(&path, &bytes).unwrap();
+            let looked =
+                Registry::open_read_only(open()).and_then(|found| found.map_or(Ok(0), |r| Ok(r.threads()?.len())));
+            fs::write(&path, &bytes).unwrap();
+            let written = Registry::open(open()).and_then(|registry| registry.commit(&[row(99)]).map(|_| registry));
+            refused += usize::from(looked.is_err()) + usize::from(written.is_err());
+        }
+        assert!(refused > 20, "{refused}");
+    }
+}

@@ -1,0 +1,174 @@
+//! Files that commands read and write in a folder that may be anybody's: nothing outside of it is touched, whatever links
+//! lie in it, nothing is written through a link, and no pipe is waited for. What tools touch is the business of
+//! `tool::confine`, what threads leave that of the store.
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt, Permissions};
+use rustix::fs::OFlags;
+
+/// A folder, and what lies below it.
+#[derive(Debug)]
+pub struct Within(Dir);
+
+impl Within {
+    /// # Errors
+    /// There is no such folder.
+    pub fn open(root: &Path) -> io::Result<Self> {
+        Dir::open_ambient_dir(root, ambient_authority()).map(Self)
+    }
+
+    /// The whole of a regular file; `None` where there is none.
+    ///
+    /// # Errors
+    /// It leaves the folder, is no regular file, is longer than `most` bytes, or cannot be read.
+    pub fn read(&self, path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
+        let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+        let file = match self.0.open_with(path, OpenOptions::new().read(true).custom_flags(nonblocking)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if !file.metadata()?.is_file() {
+            return Err(other("it is not a regular file"));
+        }
+        let mut bytes = Vec::new();
+        file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > most { Err(other("it is too large")) } else { Ok(Some(bytes)) }
+    }
+
+    /// Writes a file that was not there, and makes the folders above it.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`] where anything has that name, a link too; a path that leaves the folder.
+    pub fn create(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.make_room(path)?;
+        self.0.open_with(path, OpenOptions::new().write(true).create_new(true))?.write_all(bytes)
+    }
+
+    /// Writes a file whole, in the place of a regular one or of none; its permissions stay.
+    ///
+    /// # Errors
+    /// What has the name is no regular file; a path that leaves the folder. Then nothing has changed.
+    pub fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.make_room(path)?;
+        let permissions = self.permissions(path)?;
+        let mut random = [0_u8; 8];
+        getrandom::fill(&mut random).map_err(|error| other(&error.to_string()))?;
+        let beside = beside(path, u64::from_le_bytes(random));
+        let mut file = self.0.open_with(&beside, OpenOptions::new().write(true).create_new(true))?;
+        let written = file
+            .write_all(bytes)
+            .and_then(|()| permissions.map_or(Ok(()), |permissions| file.set_permissions(permissions)))
+            .and_then(|()| file.sync_all())
+            .and_then(|()| self.0.rename(&beside, &self.0, path));
+        if written.is_err() {
+            // What could not be finished must not stay; there may be nothing to remove.
+            self.0.remove_file(&beside).ok();
+        }
+        written
+    }
+
+    /// Removes a file, or the link that has its name.
+    ///
+    /// # Errors
+    /// There is none; a path that leaves the folder.
+    pub fn remove(&self, path: &Path) -> io::Result<()> {
+        self.0.remove_file(path)
+    }
+
+    /// Of the regular file that has this name; `None` where nothing has.
+    fn permissions(&self, path: &Path) -> io::Result<Option<Permissions>> {
+        match self.0.symlink_metadata(path) {
+            Ok(metadata) if metadata.is_file() => Ok(Some(metadata.permissions())),
+            Ok(_) => Err(other("it is not a regular file")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn make_room(&self, path: &Path) -> io::Result<()> {
+        match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => self.0.create_dir_all(folder),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+/// A name in the same folder that nobody can foresee.
+fn beside(path: &Path, random: u64) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{random:016x}.tmp"));
+    path.with_file_name(name)
+}
+
+fn other(reason: &str) -> io::Error {
+    io::Error::other(reason.to_owned())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_written_or_read_through_a_link_that_leaves() {
+        let base = tempfile::tempdir().unwrap();
+        let (root, outside) = (base.path().join("project"), base.path().join("outside"));
+        fs::create_dir_all(&root).unwrap();
+        fs::create_dir_all(&outside).unwrap();
+        fs::write(outside.join("file"), "mine").unwrap();
+        symlink(&outside, root.join("folder")).unwrap();
+        symlink(outside.join("file"), root.join("link")).unwrap();
+        symlink(outside.join("absent"), root.join("dangling")).unwrap();
+        let within = Within::open(&root).unwrap();
+        for path in ["folder/new", "link", "dangling", "folder/file", "../outside/new", "folder/more/new"] {
+            let path = Path::new(path);
+            assert!(within.create(path, b"x").is_err(), "{path:?}");
+            assert!(within.replace(path, b"x").is_err(), "{path:?}");
+        }
+        for path in ["link", "folder/file", "../outside/file"] {
+            assert!(within.read(Path::new(path), 100).is_err(), "{path}");
+            assert!(path == "link" || within.remove(Path::new(path)).is_err(), "{path}");
+        }
+        within.remove(Path::new("link")).unwrap();
+        assert_eq!(fs::read_to_string(outside.join("file")).unwrap(), "mine");
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_waited_for_and_what_is_too_large_not_read() {
+        let base = tempfile::tempdir().unwrap();
+        let within = Within::open(base.path()).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, base.path().join("pipe"), rustix::fs::Mode::RUSR).unwrap();
+        assert!(within.read(Path::new("pipe"), 100).is_err());
+        assert!(within.replace(Path::new("pipe"), b"x").is_err());
+        fs::create_dir(base.path().join("folder")).unwrap();
+        assert!(within.read(Path::new("folder"), 100).is_err());
+        fs::write(base.path().join("large"), [b'x'; 101]).unwrap();
+        assert!(within.read(Path::new("large"), 100).is_err());
+        assert_eq!(within.read(Path::new("large"), 101).unwrap().map(|bytes| bytes.len()), Some(101));
+        assert_eq!(within.read(Path::new("absent"), 1).unwrap(), None);
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_and_keeps_its_permissions() {
+        let base = tempfile::tempdir().unwrap();
+        let within = Within::open(base.path()).unwrap();
+        let path = Path::new("a/b/c");
+        within.create(path, b"one").unwrap();
+        assert_eq!(within.create(path, b"two").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        fs::set_permissions(base.path().join(path), fs::Permissions::from_mode(0o640)).unwrap();
+        within.replace(path, b"three").unwrap();
+        assert_eq!(within.read(path, 9).unwrap().unwrap(), b"three");
+        assert_eq!(fs::metadata(base.path().join(path)).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(fs::read_dir(base.path().join("a/b")).unwrap().count(), 1, "nothing is left beside it");
+    }
+}
