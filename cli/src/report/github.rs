@@ -1,6 +1,7 @@
 //! Diagnostics as annotations of a GitHub workflow: one command a line.
 
 use super::diagnostic::DiagnosticOutput;
+use super::printable;
 
 /// `::error file=…,line=…::message`, the help behind the message.
 pub fn line(shown: &DiagnosticOutput) -> String {
@@ -26,7 +27,7 @@ pub fn line(shown: &DiagnosticOutput) -> String {
 }
 
 fn data(text: &str) -> String {
-    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+    printable(text).replace('%', "%25").replace('\n', "%0A")
 }
 
 fn property(text: &str) -> String {
@@ -51,14 +52,14 @@ mod tests {
         let shown = DiagnosticOutput {
             code: "rye::item::unknown".into(),
             severity: "advice".into(),
-            message: "100%\n::error::x".into(),
+            message: "100%\n::error::x\u{202e}\u{1b}".into(),
             help: Some("do".into()),
             labels: vec![label],
             fix: Vec::new(),
         };
         assert_eq!(
             line(&shown),
-            "::notice file=a%2Cb%3Ac.md,line=1,endLine=1,col=2,endColumn=4,title=rye%3A%3Aitem%3A%3Aunknown::100%25%0A::error::x%0Ahelp: do"
+            "::notice file=a%2Cb%3Ac.md,line=1,endLine=1,col=2,endColumn=4,title=rye%3A%3Aitem%3A%3Aunknown::100%25%0A::error::x\u{fffd}\u{fffd}%0Ahelp: do"
         );
     }
 }

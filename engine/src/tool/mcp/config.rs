@@ -290,10 +290,13 @@ fn one(node: &Node, name: String, origin: &str) -> Result<Server, String> {
                 return Err("`command` names no program".into());
             }
             let environment = map(node.get("env").or_else(|| node.get("environment")), "env")?;
-            if let Some(name) = environment.keys().find(|name| changes_every_program(name)) {
+            let wall = openings(node)?;
+            if wall.is_some()
+                && let Some(name) = environment.keys().find(|name| changes_every_program(name))
+            {
                 return Err(format!("`{name}` would change the program that raises its wall; no server gets it"));
             }
-            Transport::Stdio { command: all, environment, wall: openings(node)? }
+            Transport::Stdio { command: all, environment, wall }
         }
         (None, Some(url)) => {
             if node.get("type").and_then(Node::as_str) == Some("sse") {

@@ -254,6 +254,8 @@ fn settings_of_both_files() {
     assert_eq!(all["a"].describe(), "node --require=./a.js s.js, with \"NODE_OPTIONS=-r ./b.js\"");
     let programs = all["a"].executes().unwrap().programs;
     assert!(["./a.js", "s.js", "./b.js"].iter().all(|file| programs.iter().any(|p| p == file)), "{programs:?}");
+    let bare = r#"{"mcpServers": {"a": {"command": "x", "wall": "none", "env": {"LD_LIBRARY_PATH": "lib"}}}}"#;
+    assert_eq!(configured(Some(bare), None).unwrap()["a"].describe(), "x, with LD_LIBRARY_PATH=lib");
     assert_eq!(all["b"].describe(), "https://\\u{430}pi.example/mcp");
     assert!(config::expand("${NOT_SET_HERE}").unwrap_err().contains("`NOT_SET_HERE`"));
 }
