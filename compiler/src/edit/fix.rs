@@ -38,6 +38,7 @@ fn replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
                 Some((key, *span, suggestion.as_deref()?))
             }
             ItemError::NameMismatch { written, expected, span, .. } => Some((written, *span, expected)),
+            ItemError::UnknownBuiltin { name, span, suggestion, .. } => Some((name, *span, suggestion.as_deref()?)),
             ItemError::UnknownKey { .. }
             | ItemError::Unknown { .. }
             | ItemError::EscapesSpace { .. }
@@ -50,6 +51,7 @@ fn replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
             | ItemError::Unreadable { .. }
             | ItemError::Ambiguous { .. }
             | ItemError::Signature { .. }
+            | ItemError::LateSignature { .. }
             | ItemError::Stray { .. }
             | ItemError::UnknownCall { .. }
             | ItemError::Shadows { .. } => None,

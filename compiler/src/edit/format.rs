@@ -144,13 +144,17 @@ fn process(text: &str, tree: &DirectiveTree, root: &Element) -> Vec<Edit> {
     if moved.is_empty() {
         return Vec::new();
     }
+    // The body begins at its first line that is not blank: one blank line stands between the two, as they are joined.
     let at = fence.end as usize;
-    let moved = if text.get(..at).is_some_and(|t| t.ends_with('\n')) {
-        format!("{}\n", moved.get(1..).unwrap_or_default())
-    } else {
-        moved
+    let own_line = text.get(..at).is_some_and(|t| t.ends_with('\n'));
+    let moved = if own_line { moved.get(1..).unwrap_or_default() } else { &moved };
+    let behind = if tree.body.node.is_empty() { at } else { tree.body.span.start as usize };
+    let gap = match (tree.body.node.is_empty(), own_line) {
+        (true, true) => "\n",
+        (true, false) => "",
+        (false, _) => "\n\n",
     };
-    edits.push(Edit::new(at..at, moved));
+    edits.push(Edit::new(at..behind, format!("{moved}{gap}")));
     edits
 }
 

@@ -29,6 +29,22 @@ fn old_words_and_places_give_way() {
     assert_eq!(formatted(expected), expected);
 }
 
+/// The lines between the fence and the body are nobody's: they do not keep a `<process>` where it is.
+#[test]
+fn a_process_joins_a_body_however_far_below_it_begins() {
+    let file = |process: &str, between: &str| {
+        format!("```xml\n<directive name=\"a\">{process}\n</directive>\n```\n{between}  Then that.\n")
+    };
+    for between in ["", "\n", "\n\n", "\n\n \n\n"] {
+        let found = formatted(&file("\n<process>\nDo this.\n</process>", between));
+        assert_eq!(found, file("", "\nDo this.\n\n"), "{between:?}");
+    }
+    let alone = formatted("```xml\n<directive name=\"a\"><process>Do this.</process></directive>\n```\n");
+    assert_eq!(alone, "```xml\n<directive name=\"a\"/>\n```\n\nDo this.\n");
+    let bare = formatted("```xml\n<directive name=\"a\"><process>Do this.</process></directive>\n```");
+    assert_eq!(formatted(&bare), bare);
+}
+
 #[test]
 fn what_cannot_be_read_or_is_signed_is_left_alone() {
     assert_eq!(format("```xml\n<directive name=\"a\">\n```\n"), Err(Refused::Broken));
