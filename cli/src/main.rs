@@ -4,6 +4,7 @@
 mod args;
 mod call;
 mod command;
+mod complete;
 mod exit;
 mod git;
 mod lockfile;
@@ -32,6 +33,11 @@ fn main() -> ExitCode {
     // This binary is also the helper that tools' programs run under.
     if let Some(code) = rye_engine::tool::process::supervise_if_asked() {
         return code;
+    }
+    match complete::answered() {
+        Ok(false) => {}
+        Ok(true) => return Exit::Fine.into(),
+        Err(error) => return usage(&error),
     }
     let args = match Args::try_parse() {
         Ok(args) => args,

@@ -1,24 +1,30 @@
-//! `rye completions SHELL`: the completion script, on stdout.
+//! `rye completions SHELL`: the completion script, on stdout. It asks this binary for each word ([`crate::complete`]), so
+//! that ids of directives, items and threads are offered too.
 
 use std::io::Write;
 
-use clap::{Args as ArgGroup, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
+use clap_complete::env::Shells;
 
 use crate::Failure;
-use crate::args::Args;
+use crate::complete::ASKED;
 use crate::exit::Exit;
 
-#[derive(Debug, ArgGroup)]
+#[derive(Debug, Args)]
 pub struct CompletionsArgs {
     #[arg(value_enum)]
     shell: Shell,
 }
 
 pub fn run(args: &CompletionsArgs) -> Result<Exit, Failure> {
-    // clap_complete panics when it cannot write, so it writes to memory.
+    let name = args.shell.to_string();
+    let shells = Shells::builtins();
+    let Some(shell) = shells.completer(&name) else {
+        return Err(Failure::usage(format!("there is no completion script for `{name}`")));
+    };
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Args::command(), "rye", &mut script);
+    shell.write_registration(ASKED, "rye", "rye", "rye", &mut script)?;
     std::io::stdout().lock().write_all(&script)?;
     Ok(Exit::Fine)
 }

@@ -4,7 +4,7 @@
 mod act;
 mod approvals;
 mod approve;
-mod book;
+pub mod book;
 mod chain;
 mod export;
 mod go_on;

@@ -1,0 +1,150 @@
+//! What a shell offers for a word under way: the ids that the project has, where a command takes one. The shell runs this
+//! binary for it, with [`ASKED`] set; nothing is read that a name can be told without, and what cannot be read is no
+//! candidate.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use clap::{Arg, Command, CommandFactory};
+use clap_complete::CompleteEnv;
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter};
+use rye_compiler::diagnostics::CODES;
+use rye_compiler::semantics::limits::LimitName;
+use rye_compiler::world::{ItemKind, World};
+
+use crate::args::Args;
+use crate::command::threads::book::Book;
+use crate::space::Spaces;
+
+/// The variable by which a script of `rye completions` asks.
+pub const ASKED: &str = "RYE_COMPLETE";
+/// More than a reader looks through, and few enough for any shell.
+const MOST: usize = 2000;
+/// Where the provider files are.
+const PROVIDERS: &str = "agent/providers/";
+
+/// Answers a shell, if one asks; true where that was all there was to do.
+///
+/// # Errors
+/// The shell is none that there are scripts for.
+pub fn answered() -> Result<bool, clap::Error> {
+    if std::env::var_os(ASKED).is_none() {
+        return Ok(false);
+    }
+    let here = std::env::current_dir().ok();
+    CompleteEnv::with_factory(command).var(ASKED).try_complete(std::env::args_os(), here.as_deref())
+}
+
+/// The command line, with what each of its words can be.
+fn command() -> Command {
+    with_ids(Args::command())
+}
+
+fn with_ids(command: Command) -> Command {
+    let name = command.get_name().to_owned();
+    command.mut_args(|arg| offer(&name, arg)).mut_subcommands(with_ids)
+}
+
+/// What stands for an argument is told by the name of its value, which is what the help text calls it.
+fn offer(command: &str, arg: Arg) -> Arg {
+    let value = arg.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
+    let what = match (command, value.as_deref().unwrap_or(arg.get_id().as_str())) {
+        // A new item has no id yet.
+        ("new", _) => return arg,
+        ("fetch", "ID") => What::OfType,
+        (_, "ID") => What::Directives,
+        (_, "PATH|ID") => What::DirectivesAndPaths,
+        (_, "ITEM|GLOB") => What::Items,
+        (_, "THREAD") => What::Threads,
+        (_, "PROVIDER") => What::Providers,
+        (_, "CODE") | ("explain", "code") => What::Codes,
+        ("why", "thing") => What::Things,
+        _ => return arg,
+    };
+    arg.add(ArgValueCompleter::new(what))
+}
+
+/// What a word can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Directives,
+    DirectivesAndPaths,
+    /// Items of the type that another word names.
+    OfType,
+    Items,
+    Threads,
+    Providers,
+    Codes,
+    Things,
+}
+
+impl ValueCompleter for What {
+    fn complete(&self, current: &OsStr) -> Vec<CompletionCandidate> {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        let mut found: Vec<CompletionCandidate> = match current.to_str() {
+            Some(begun) => {
+                self.names(&words).into_iter().filter(|n| n.starts_with(begun)).take(MOST).map(Into::into).collect()
+            }
+            None => Vec::new(),
+        };
+        if *self == Self::DirectivesAndPaths {
+            found.extend(PathCompleter::any().complete(current));
+        }
+        found
+    }
+}
+
+impl What {
+    fn names(self, words: &[OsString]) -> Vec<String> {
+        match self {
+            Self::Directives | Self::DirectivesAndPaths => ids(words, &[ItemKind::Directive]),
+            Self::OfType => {
+                match ItemKind::ALL.into_iter().find(|kind| words.iter().any(|word| *word == kind.word())) {
+                    Some(kind) => ids(words, &[kind]),
+                    None => Vec::new(),
+                }
+            }
+            Self::Items => ids(words, &[ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool]),
+            Self::Threads => threads(words),
+            Self::Providers => {
+                let all = ids(words, &[ItemKind::Config]);
+                all.iter().filter_map(|id| id.strip_prefix(PROVIDERS)).map(str::to_owned).collect()
+            }
+            Self::Codes => CODES.iter().map(|code| (*code).to_owned()).collect(),
+            Self::Things => {
+                let limits = LimitName::ALL.into_iter().map(|name| format!("limit.{name}"));
+                let own = ["model", "extends"].map(str::to_owned);
+                own.into_iter().chain(limits).chain(Self::Items.names(words)).collect()
+            }
+        }
+    }
+}
+
+/// The project that the words name, or that one stands in.
+fn spaces(words: &[OsString]) -> Option<Spaces> {
+    let named = words.iter().enumerate().find_map(|(i, word)| match word.to_str() {
+        Some("--project") => words.get(i + 1).map(PathBuf::from),
+        Some(word) => word.strip_prefix("--project=").map(PathBuf::from),
+        None => None,
+    });
+    Spaces::find(named.as_deref()).ok()
+}
+
+/// Ids of the project and the user first: the standard library's are many.
+fn ids(words: &[OsString], kinds: &[ItemKind]) -> Vec<String> {
+    let Some(world) = spaces(words).and_then(|spaces| spaces.open().ok()) else { return Vec::new() };
+    let mut entries: Vec<_> = kinds.iter().filter_map(|kind| world.list(*kind).ok()).flatten().collect();
+    entries.sort_by(|a, b| (a.space, &a.id).cmp(&(b.space, &b.id)));
+    // An id that several spaces have is one id.
+    let mut seen = BTreeSet::new();
+    entries.into_iter().map(|entry| entry.id.to_string()).filter(|name| seen.insert(name.clone())).collect()
+}
+
+/// The newest first.
+fn threads(words: &[OsString]) -> Vec<String> {
+    let Some(book) = spaces(words).and_then(|spaces| Book::open(&spaces.project).ok()) else { return Vec::new() };
+    let Ok((mut entries, _)) = book.threads() else { return Vec::new() };
+    entries.sort_by(|a, b| (b.row.created_at, &a.row.id).cmp(&(a.row.created_at, &b.row.id)));
+    entries.into_iter().map(|entry| entry.row.id.to_string()).collect()
+}

@@ -1,0 +1,79 @@
+//! What a shell is told when somebody presses Tab, as the shell asks for it.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use rye::Place;
+
+/// The candidates for the last word.
+fn offered(place: &Place, words: &[&str]) -> Vec<String> {
+    let mut command = place.command(&[&["--", "rye"], words].concat());
+    let done = rye::Done::from(command.env("RYE_COMPLETE", "fish").output().unwrap());
+    assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""), "{words:?}");
+    done.stdout.lines().map(|line| line.split('\t').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn ids_of_directives_items_threads_and_codes_are_offered() {
+    let place = Place::example("deploy");
+    for command in
+        [&["plan"][..], &["run"], &["lock"], &["assert"], &["graph"], &["check"], &["fmt"], &["why", "x", "--of"]]
+    {
+        let found = offered(&place, &[command, &["deploy_st"]].concat());
+        assert_eq!(found, ["deploy_staging"], "{command:?}");
+    }
+    // The project's own come first, the standard library's behind them.
+    let all = offered(&place, &["plan", ""]);
+    let at = |id: &str| all.iter().position(|found| found == id).unwrap();
+    assert!(at("deploy_staging") < at("rye/agent/core/base"), "{all:?}");
+    assert_eq!(offered(&place, &["fetch", "tool", "rye/file-system/re"]), ["rye/file-system/read"]);
+    assert_eq!(offered(&place, &["fetch", "knowledge", "rye/file-system/re"]), Vec::<String>::new());
+    assert_eq!(offered(&place, &["why", "limit.sp"]), ["limit.spend", "limit.spawns"]);
+    assert_eq!(offered(&place, &["explain", "extends::c"]), ["extends::cycle"]);
+    assert_eq!(offered(&place, &["check", "--allow", "hook::al"]), ["hook::always"]);
+    assert_eq!(offered(&place, &["providers", "test", "anth"]), ["anthropic"]);
+    assert!(offered(&place, &["new", "tool", "deploy"]).is_empty());
+}
+
+#[test]
+fn threads_are_offered_and_another_project_is_looked_at_where_it_is_named() {
+    let place = Place::new();
+    place.fine(&["init"]);
+    place.fine(&["run", "hello", "--quiet"]);
+    let (_, listed) = place.json(&["threads", "list"]);
+    let thread = listed["threads"][0]["thread_id"].as_str().unwrap();
+    assert_eq!(offered(&place, &["threads", "show", "hel"]), [thread]);
+    let project = place.project();
+    let away = Place::new();
+    assert!(offered(&away, &["plan", "hel"]).is_empty());
+    assert_eq!(offered(&away, &["--project", project.to_str().unwrap(), "plan", "hel"]), ["hello"]);
+}
+
+/// The script as bash runs it.
+#[test]
+fn the_script_asks_this_binary() {
+    let place = Place::example("deploy");
+    let script = "source <(rye completions bash); COMP_WORDS=(rye plan deploy_s); COMP_CWORD=2; COMP_TYPE=9; \
+                  _clap_complete_rye rye deploy_s plan; printf '%s\\n' \"${COMPREPLY[@]}\"";
+    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_rye")).parent().unwrap();
+    let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
+    let told = std::process::Command::new("bash")
+        .args(["--norc", "-c", script])
+        .current_dir(place.project())
+        .env("PATH", path)
+        .env("RYE_USER_SPACE", place.user())
+        .output()
+        .unwrap();
+    let told = String::from_utf8(told.stdout).unwrap();
+    assert!(told.trim().starts_with("deploy_staging"), "{told:?}");
+}
+
+#[test]
+fn a_shell_that_there_is_no_script_for_is_told_so() {
+    let place = Place::new();
+    let done = rye::Done::from(place.command(&["check"]).env("RYE_COMPLETE", "nonsense").output().unwrap());
+    assert_eq!(done.code, Some(2));
+    assert!(!done.stderr.is_empty());
+}
