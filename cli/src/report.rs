@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::Failure;
 use crate::args::{Color, Format, Global};
 use crate::exit::Exit;
+use crate::view::fold::{self, Stream};
 
 /// How this invocation prints.
 #[derive(Debug, Clone)]
@@ -48,6 +49,14 @@ impl Report {
     )]
     pub fn line(&self, text: &str) -> Result<(), Failure> {
         Ok(writeln!(anstream::stdout().lock(), "{text}")?)
+    }
+
+    /// Lines of the result for a reader, folded where the terminal is narrower.
+    pub fn text(&self, text: &str) -> Result<(), Failure> {
+        match fold::width(Stream::Out).filter(|_| self.format == Format::Human) {
+            Some(width) => self.line(&fold::fold(text, width)),
+            None => self.line(text),
+        }
     }
 
     /// A whole result as JSON on one line, to stdout.

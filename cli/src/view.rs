@@ -1,6 +1,7 @@
 //! What commands have in common in how things look: tables, times, money, events. Nothing is printed here.
 
 pub mod event;
+pub mod fold;
 pub mod table;
 
 use anstyle::{AnsiColor, Style};

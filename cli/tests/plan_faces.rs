@@ -26,6 +26,24 @@ fn every_context_of_a_directive_is_listed() {
     assert_eq!(one["contexts"].as_array().unwrap().len(), 1);
 }
 
+/// What is too wide for a terminal is folded at a column or a word; nothing is cut off, and a file gets it whole.
+#[test]
+fn a_narrow_terminal_gets_folded_lines() {
+    let place = Place::example("deploy");
+    let call = ["plan", "deploy_staging", "--input", "service=billing"];
+    let whole = place.fine(&call);
+    let narrow = place.command(&call).env("COLUMNS", "60").output().unwrap();
+    let narrow = String::from_utf8(narrow.stdout).unwrap();
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(&narrow), words(&whole));
+    let wide = |text: &str| text.lines().filter(|line| line.chars().count() > 60).count();
+    assert!(wide(&whole) > 20, "{whole}");
+    let alone = |line: &&str| line.chars().count() > 60 && line.split_whitespace().count() > 1;
+    assert_eq!(narrow.lines().find(alone), None, "{narrow}");
+    let plain = place.command(&[&call[..], &["--format", "plain"]].concat()).env("COLUMNS", "60").output().unwrap();
+    assert!(wide(&String::from_utf8(plain.stdout).unwrap()) > 20);
+}
+
 #[test]
 fn graphs_are_drawn_in_three_languages() {
     let place = Place::example("deploy");

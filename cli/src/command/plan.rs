@@ -98,7 +98,7 @@ fn show(compilation: &Compilation, diagnostics: &Diagnostics, report: &Report) -
         }
         Format::Human | Format::Plain => {
             report.diagnostics(diagnostics, &compilation.sources);
-            report.line(printable(&render::text::render(compilation)).trim_end())
+            report.text(printable(&render::text::render(compilation)).trim_end())
         }
     }
 }

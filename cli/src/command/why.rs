@@ -104,7 +104,7 @@ pub fn run(args: &WhyArgs, global: &Global, report: &Report) -> Result<Exit, Fai
     let output = WhyOutput { thing: args.thing.clone(), items, answers };
     match report.format() {
         Format::Json => report.json(&output)?,
-        Format::Human | Format::Plain => report.line(printable(&output.to_string()).trim_end())?,
+        Format::Human | Format::Plain => report.text(printable(&output.to_string()).trim_end())?,
     }
     Ok(Exit::Fine)
 }

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::printable;
+use crate::view::fold::{self, Stream};
 
 /// Columns that a drawing may take.
 const WIDTH: usize = 100;
@@ -131,13 +132,14 @@ pub fn drawn(diagnostic: &Diagnostic, severity: Severity, sources: &Sources) -> 
     } else {
         GraphicalTheme::unicode()
     };
+    let width = fold::width(Stream::Error).map_or(WIDTH, |width| width.min(WIDTH));
     let handler = GraphicalReportHandler::new_themed(theme)
-        .with_width(WIDTH)
+        .with_width(width)
         .with_wrap_lines(false)
         .with_context_lines(1)
         .without_syntax_highlighting();
     let mut out = String::new();
-    if handler.render_report(&mut out, &Report::new(diagnostic, sources).at(severity).wrapped(WIDTH)).is_err() {
+    if handler.render_report(&mut out, &Report::new(diagnostic, sources).at(severity).wrapped(width)).is_err() {
         return plain(diagnostic, severity, sources);
     }
     out.push('\n');

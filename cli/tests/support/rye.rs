@@ -66,6 +66,7 @@ impl Place {
             "OPENAI_BASE_URL",
             "GEMINI_API_KEY",
             "GEMINI_BASE_URL",
+            "COLUMNS",
         ] {
             command.env_remove(name);
         }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::provenance::{Reason, layer, reasons};
+use super::render::text::dollars;
 use super::render::view;
 use super::{Origin, Place};
 use crate::compile::Compilation;
@@ -81,7 +82,7 @@ pub fn why(compilation: &Compilation, thing: &str) -> Result<Vec<Why>, NotThere>
 /// Every layer of the prompt of that id, with its weight.
 fn layers(compilation: &Compilation, thing: &str, found: &mut Vec<Why>) {
     let name = thing.strip_prefix("layer.").unwrap_or(thing);
-    let (system, first, continued) = view::prompt(&compilation.plan.prompt, &compilation.origins);
+    let (system, first, continued) = view::prompt(&compilation.plan, &compilation.origins);
     for (message, view) in [("system prompt", system), ("first message", first), ("continuation", continued)] {
         for shown in view.layers.iter().filter(|shown| shown.layer.id == name) {
             let mut steps = layer(compilation, &shown.layer);
@@ -112,7 +113,7 @@ fn limit(compilation: &Compilation, name: &str) -> Option<String> {
     use crate::semantics::limits::{LimitName, Limits};
     let limits = Limits::from(compilation.plan.limits);
     let name = LimitName::parse(name)?;
-    Some(if name == LimitName::Spend { format!("${}", limits.spend) } else { limits.get(name).to_string() })
+    Some(if name == LimitName::Spend { dollars(limits.spend) } else { limits.get(name).to_string() })
 }
 
 /// Every hook of that id, with its verdict.

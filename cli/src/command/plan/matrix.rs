@@ -2,6 +2,7 @@
 
 use rye_compiler::compile::Request;
 use rye_compiler::plan::matrix::{Context, Matrix, matrix};
+use rye_compiler::plan::render::table::grouped;
 use rye_compiler::world::World;
 use serde_json::{Map, Value};
 
@@ -34,7 +35,7 @@ fn print(found: &Matrix, report: &Report) -> Result<(), Failure> {
         let own: Vec<&str> = context.parts.iter().filter(|p| !common.contains(p)).map(String::as_str).collect();
         table.row(vec![
             when(context).into(),
-            context.tokens.to_string().into(),
+            tokens(context.tokens, report.format()).into(),
             dollars(&context.first.cost).into(),
             dollars(&context.typical.cost).into(),
             dollars(&context.worst.cost).into(),
@@ -55,6 +56,11 @@ fn print(found: &Matrix, report: &Report) -> Result<(), Failure> {
         report.note(&printable(&format!("a pattern or an expression reads `{name}`: there may be other contexts")));
     }
     Ok(())
+}
+
+/// As the plan itself prints them; bare for whoever cuts columns out.
+fn tokens(count: u64, format: Format) -> String {
+    if format == Format::Human { grouped(count) } else { count.to_string() }
 }
 
 /// The combinations, the first few of them.

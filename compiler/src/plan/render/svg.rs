@@ -110,7 +110,7 @@ fn words(out: &mut String, edge: &DrawnEdge, path: &[Point], most: usize) {
     let middle = path.len() / 2;
     let (Some(a), Some(b)) = (path.get(middle - 1), path.get(middle)) else { return };
     let (x, y) = (f64::midpoint(a.x, b.x), f64::midpoint(a.y, b.y));
-    let text = layout::shortened(&one_line(&edge.label), most);
+    let text = layout::cut(&one_line(&edge.label), most);
     let width = layout::measure(&text) * 0.84 + 6.0;
     writeln!(
         out,
@@ -214,6 +214,12 @@ mod tests {
             assert_eq!(overlapping(&drawing), []);
             assert!(render(&drawing).unwrap().ends_with("</svg>\n"), "{edges:?}");
         }
+    }
+
+    #[test]
+    fn an_arrow_that_has_little_room_still_says_what_it_is() {
+        assert_eq!(layout::cut("extends: hook route_deploy", 14), "extends: hook…");
+        assert_eq!(layout::cut("extends", 7), "extends");
     }
 
     #[test]

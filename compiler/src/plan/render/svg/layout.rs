@@ -62,6 +62,14 @@ pub fn shortened(text: &str, most: usize) -> String {
     format!("…{tail}")
 }
 
+/// A label's beginning: it names the kind of the edge, which its end does not.
+pub fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    format!("{}…", text.chars().take(most.saturating_sub(1)).collect::<String>())
+}
+
 /// The width of a text on the page.
 pub fn measure(text: &str) -> f64 {
     f64::from(u32::try_from(text.chars().count()).unwrap_or(u32::MAX)) * CHARACTER

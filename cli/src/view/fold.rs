@@ -1,0 +1,112 @@
+//! Lines that are wider than the terminal, folded where a column ends or a word does. Nothing is cut off: a word that is
+//! too long for a line, a path mostly, stays whole.
+
+use std::io::{IsTerminal, stderr, stdout};
+
+/// Below this a terminal folds better than we do.
+const LEAST: usize = 30;
+/// How far the rest of a line stands behind its beginning.
+const HANGING: usize = 4;
+
+/// Where something is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    Out,
+    Error,
+}
+
+/// The width to fold at: what `COLUMNS` says, else the terminal's; `None` where no terminal reads along.
+pub fn width(stream: Stream) -> Option<usize> {
+    let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let seen = || match stream {
+        Stream::Out if stdout().is_terminal() => terminal_size::terminal_size_of(stdout()),
+        Stream::Error if stderr().is_terminal() => terminal_size::terminal_size_of(stderr()),
+        Stream::Out | Stream::Error => None,
+    };
+    said.or_else(|| seen().map(|(width, _)| usize::from(width.0))).filter(|width| *width >= LEAST)
+}
+
+/// The text with its long lines folded.
+pub fn fold(text: &str, width: usize) -> String {
+    let mut out = String::with_capacity(text.len());
+    for (i, line) in text.split('\n').enumerate() {
+        if i > 0 {
+            out.push('\n');
+        }
+        one(line, width, &mut out);
+    }
+    out
+}
+
+fn one(line: &str, width: usize, out: &mut String) {
+    let indent = line.len() - line.trim_start_matches(' ').len();
+    let hanging = " ".repeat((indent + HANGING).min(width / 2));
+    let mut rest = line;
+    let mut room = width;
+    while let Some(at) = cut(rest, room) {
+        let (head, tail) = rest.split_at(at);
+        out.push_str(head.trim_end());
+        out.push('\n');
+        out.push_str(&hanging);
+        rest = tail.trim_start();
+        room = width - hanging.len();
+    }
+    out.push_str(rest);
+}
+
+/// Where a text that is too wide ends its line: the last end of a column that fits, else of a word, else the first
+/// one behind. `None` where it fits, or has no such place.
+fn cut(text: &str, room: usize) -> Option<usize> {
+    if text.chars().count() <= room {
+        return None;
+    }
+    let begin = text.len() - text.trim_start().len();
+    let fits = |at: &usize| text.get(..*at).is_some_and(|head| head.chars().count() <= room);
+    let ends =
+        |gap: &str| -> Vec<usize> { text.match_indices(gap).map(|(at, _)| at).filter(|at| *at > begin).collect() };
+    let words = ends(" ");
+    let last = |all: &[usize]| all.iter().copied().rfind(fits);
+    // A column that would leave most of the line empty is no place.
+    let column = last(&ends("  ")).filter(|at| *at > begin + room / 3);
+    let place = column.or_else(|| last(&words)).or_else(|| words.first().copied())?;
+    text.get(place..).is_some_and(|rest| !rest.trim().is_empty()).then_some(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_end_where_a_column_or_a_word_does() {
+        let line =
+            "  51  0.0051c  rye/agent/core/Environment  hook ctx_environment  system:.ai/config/agent/hooks.yaml:5:9";
+        let folded = fold(line, 60);
+        assert_eq!(
+            folded,
+            "  51  0.0051c  rye/agent/core/Environment\n      hook ctx_environment\n      system:.ai/config/agent/hooks.yaml:5:9"
+        );
+        assert_eq!(fold(line, 200), line);
+        let prose = "worst: replies and tool results as long as they may be";
+        assert_eq!(fold(prose, 30), "worst: replies and tool\n    results as long as they\n    may be");
+    }
+
+    #[test]
+    fn nothing_is_lost_and_long_words_stay_whole() {
+        for text in [
+            "",
+            "   ",
+            "\n\n",
+            "a",
+            "  a-very-long-word-that-fits-nowhere-at-all next",
+            "é é é é é é é é é é é é é é é é é é",
+        ] {
+            for width in [30, 31, 60] {
+                let folded = fold(text, width);
+                let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+                assert_eq!(words(&folded), words(text), "{text:?} at {width}");
+                let fits = |line: &str| line.chars().count() <= width || line.split_whitespace().count() == 1;
+                assert!(folded.lines().all(fits) || text.trim().is_empty(), "{folded:?}");
+            }
+        }
+    }
+}
