@@ -17,6 +17,10 @@ lint:
 accept:
     INSTA_UPDATE=always cargo test -p rye-snapshots --test cases
 
+# Exact token counts: what the feature that is off by default changes.
+tokenizers:
+    cargo test -p rye-compiler --features tokenizers --lib -- count:: a_plan_names_what_counts_its_tokens
+
 # End to end against an independent mock server.
 e2e:
     e2e/run

@@ -204,6 +204,23 @@ fn a_chain_with_hooks_is_sent_as_it_is_planned() {
     );
 }
 
+/// Where nothing is left open, what a run expects of its first request is what the plan has said, to the token.
+#[test]
+fn the_first_request_weighs_what_the_plan_says() {
+    let place = Place::new();
+    place.fine(&["init"]);
+    place.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ctx_environment, enabled: false }\n");
+    for topic in ["tea", "Grüße, お茶 und \u{1F375}"] {
+        let call = ["first", "--input", &format!("topic={topic}")];
+        let (_, plan) = place.json(&[&["plan"], call.as_slice()].concat());
+        assert_eq!(plan["first_message"]["pending"], json!([]));
+        let (_, result) = place.json(&[&["run"], call.as_slice()].concat());
+        let record = place.record(result["thread_id"].as_str().unwrap());
+        let intended = record.iter().find(|event| event["type"] == "attempt_intended").unwrap();
+        assert_eq!(intended["input_estimate"], plan["tokens"]["input"], "{topic}");
+    }
+}
+
 #[test]
 fn a_bare_directive_is_sent_as_it_is_planned() {
     let place = Place::example("hello");

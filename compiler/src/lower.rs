@@ -23,7 +23,7 @@ use crate::palette::Palette;
 use crate::plan::graph::{Needs, Part};
 use crate::plan::{
     Capabilities, Interface, Link, NudgePolicy, Origin, Origins, PLAN_FORMAT, PaletteTool, Plan, PlannedModel, Primary,
-    Segment, estimate,
+    Segment, Tokenizer,
 };
 use crate::primary::DIRECTIVE_RETURN;
 use crate::semantics::limits::{Limits, resolve};
@@ -74,12 +74,15 @@ pub fn lower(
     let outputs = interface::fields(&composed.outputs);
     protocol::check(shared, composed, diagnostics);
     let mut built = palette(shared, composed, &capabilities, &mut origins, diagnostics);
-    let built_tokens = built.tokens();
     if built.add_return(&outputs) {
         origins.insert(format!("tool.{DIRECTIVE_RETURN}"), origin::unwritten("outputs are declared"));
     }
     let (body, alone) = prompt::body(composed, inputs.as_ref(), &outputs, diagnostics);
     let (limits, model) = (limits?, model?);
+    built.weigh(model.counted_by);
+    let returned = |tool: &&PaletteTool| tool.primary == Primary::Return;
+    let returned = built.tools.iter().find(returned).map_or(0, |tool| tool.tokens);
+    let built_tokens = built.tokens().saturating_sub(returned);
 
     let frame = Frame {
         composed,
@@ -162,9 +165,10 @@ pub fn audit(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Dia
     diagnostics.append(built.diagnostics.clone());
     protocol::check(shared, composed, diagnostics);
     let (limits, model) = (limits?, model?);
-    affordable(composed, &model, &limits, built.palette.tokens(), diagnostics);
+    let palette = built.palette.tokens_by(model.counted_by);
+    affordable(composed, &model, &limits, palette, diagnostics);
     unpriced::check(composed, &model, &limits, &[], diagnostics);
-    let opening = built.palette.tokens().saturating_add(opening(composed));
+    let opening = palette.saturating_add(opening(composed, model.counted_by));
     Some(Audit { limits, model, opening })
 }
 
@@ -199,7 +203,7 @@ fn palette(
 /// A limit that does not even pay for the smallest first request is a mistake, not a limit (`language.md` 11).
 fn affordable(composed: &Composed, model: &PlannedModel, limits: &Limits, palette: u64, diagnostics: &mut Diagnostics) {
     let output = model.output(limits.output).min(LEAST_OUTPUT);
-    let needed = model.worst_case(palette.saturating_add(opening(composed)), output);
+    let needed = model.worst_case(palette.saturating_add(opening(composed, model.counted_by)), output);
     if needed > limits.spend {
         let written = composed.limits.directive.iter().chain(&composed.limits.defaults);
         let span = written.filter(|s| s.name == "spend").find_map(|s| s.source.span);
@@ -213,14 +217,14 @@ fn affordable(composed: &Composed, model: &PlannedModel, limits: &Limits, palett
 }
 
 /// Tokens that the opening has for certain, before any hole is filled.
-fn opening(composed: &Composed) -> u64 {
+fn opening(composed: &Composed, by: Tokenizer) -> u64 {
     let items = composed.system.iter().chain(&composed.before).chain(&composed.after).map(|item| &item.knowledge);
     let brought =
         |hook: &&ComposedHook| hook.verdict == PlanVerdict::Fires && hook.decl.event != HookPoint::ThreadContinued;
     let hooks = composed.hooks.iter().filter(brought).filter_map(|hook| hook.knowledge.as_ref());
     let texts = items.chain(hooks).map(|knowledge| knowledge.body.node.as_str());
     let body = composed.leaf().map(|leaf| leaf.body.node.as_str());
-    texts.chain(body).fold(0, |sum, text| sum.saturating_add(estimate(text)))
+    texts.chain(body).fold(0, |sum, text| sum.saturating_add(by.count(text)))
 }
 
 fn needs(hooks: &[PlannedHook], tools: &[PaletteTool], nudge: NudgePolicy, asks: bool) -> Needs {

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::diagnostics::{ModelError, closest};
 use crate::item::ModelRequest;
-use crate::plan::{PlannedModel, Prices, Sampling, ToolUse};
+use crate::plan::{PlannedModel, Prices, Sampling, Tokenizer, ToolUse};
 pub use read::{PRICES, SCRIPTED, WIRES, provider, settings};
 
 /// One provider file, merged over the spaces.
@@ -40,6 +40,8 @@ pub struct Model {
     /// Whether a message may hold images.
     pub images: bool,
     pub prices: Option<Prices>,
+    /// The one that is exact for it, where there is one.
+    pub tokenizer: Option<Tokenizer>,
 }
 
 /// `agent/models`: what holds where a directive names less.
@@ -269,6 +271,8 @@ impl Provider {
             context_window: model.context_window,
             max_output: model.max_output,
             prices: model.prices,
+            counted_by: model.tokenizer.unwrap_or_default().here(),
+            tokenizer: model.tokenizer,
             tool_use: model.tool_use,
             images: model.images,
             sampling: Sampling::default(),

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::diagnostics::{Diagnostics, PaletteError};
 use crate::item::Tool;
-use crate::plan::{Capabilities, DroppedTool, Field, Grant, PaletteTool, Primary, estimate};
+use crate::plan::{Capabilities, DroppedTool, Field, Grant, PaletteTool, Primary, Tokenizer};
 use crate::primary::{self, DIRECTIVE_RETURN, ItemType, PrimaryDefinition};
 use crate::semantics::glob::Glob;
 use crate::semantics::glob::inclusion::{Witness, witness};
@@ -120,9 +120,21 @@ impl Palette {
         !outputs.is_empty()
     }
 
+    /// Weighs every definition as a model's tokens are counted; what fits was decided by characters / 4 (`language.md` 10).
+    pub fn weigh(&mut self, by: Tokenizer) {
+        for tool in &mut self.tools {
+            tool.tokens = weight(tool, by);
+        }
+    }
+
     /// Tokens of all definitions.
     pub fn tokens(&self) -> u64 {
         self.tools.iter().fold(0, |sum, tool| sum.saturating_add(tool.tokens))
+    }
+
+    /// Tokens of all definitions, as a model's are counted.
+    pub fn tokens_by(&self, by: Tokenizer) -> u64 {
+        self.tools.iter().fold(0, |sum, tool| sum.saturating_add(weight(tool, by)))
     }
 }
 
@@ -249,10 +261,20 @@ fn planned(primary: primary::Primary) -> Primary {
     }
 }
 
-/// Tokens and bytes of a definition: schema JSON and description.
+/// Tokens of a built definition, which has been weighed by characters / 4.
+fn weight(tool: &PaletteTool, by: Tokenizer) -> u64 {
+    if by.is_estimate() { tool.tokens } else { by.count(&definition(&tool.description, &tool.schema)) }
+}
+
+/// What a provider is told of a tool: schema JSON and description.
+fn definition(description: &str, schema: &Value) -> String {
+    format!("{schema}{description}")
+}
+
+/// Tokens and bytes of a definition, whatever the model: characters / 4.
 fn size(description: &str, schema: &Value) -> (u64, u64) {
-    let text = format!("{schema}{description}");
-    (estimate(&text), u64::try_from(text.len()).unwrap_or(u64::MAX))
+    let text = definition(description, schema);
+    (Tokenizer::Characters.count(&text), u64::try_from(text.len()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

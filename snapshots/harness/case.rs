@@ -173,7 +173,7 @@ impl Case {
                 let short = compilation.plan_id.get(..12).unwrap_or_default();
                 let mut out = self.shown(&text::render(&compilation).replace(short, "<id>"));
                 if self.settings.prompt {
-                    let (system, first, _) = view::prompt(&compilation.plan.prompt, &compilation.origins);
+                    let (system, first, _) = view::prompt(&compilation.plan, &compilation.origins);
                     let _ = write!(out, "\n── system\n\n{}\n\n── first message\n\n{}\n", system.text, first.text);
                 }
                 out

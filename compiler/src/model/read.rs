@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Model, ModelSettings, Provider};
 use crate::diagnostics::{ConfigError, Diagnostics};
-use crate::plan::{LongPrompt, Prices, ToolUse};
+use crate::plan::{LongPrompt, Prices, Tokenizer, ToolUse};
 use crate::semantics::money::Nanos;
 
 /// The wire that plays a script.
@@ -25,7 +25,7 @@ pub const PRICES: &str = "prices";
 /// A model of a script that describes none: roomy and free.
 pub fn scripted_model(id: &str) -> Model {
     let (context_window, max_output, tool_use) = (200_000, 32_000, ToolUse::Native);
-    Model { id: id.to_owned(), context_window, max_output, tool_use, images: true, prices: None }
+    Model { id: id.to_owned(), context_window, max_output, tool_use, images: true, prices: None, tokenizer: None }
 }
 
 /// Reads `agent/models`; what is left out has no default here.
@@ -190,7 +190,20 @@ impl Reader<'_> {
             Some(word) if word.as_str() == Some(NO_PRICE) => Some(Prices::NONE),
             Some(prices) => Some(self.prices(prices, &key("prices"))?),
         };
-        Some(Model { id: id.to_owned(), context_window, max_output, tool_use, images, prices })
+        let tokenizer = match node.get("tokenizer") {
+            None => None,
+            Some(value) => {
+                let known = value.as_str().and_then(Tokenizer::named).filter(|tokenizer| !tokenizer.is_estimate());
+                if known.is_none() {
+                    let names = Tokenizer::EXACT.map(|name| format!("`{name}`")).join(" or ");
+                    let found = value.as_str().map_or_else(|| value.describe().to_owned(), |name| format!("`{name}`"));
+                    self.invalid(&key("tokenizer"), &found, &names, Some(value.span));
+                    return None;
+                }
+                known
+            }
+        };
+        Some(Model { id: id.to_owned(), context_window, max_output, tool_use, images, prices, tokenizer })
     }
 
     fn tokens(&mut self, node: &Node, field: &str, key: &str) -> Option<u64> {

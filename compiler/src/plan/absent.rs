@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rye_grammar::ItemId;
 use rye_grammar::tool_header::ScriptReader;
 
-use super::estimate;
+use super::Tokenizer;
 use super::provenance::{Absent, Why, absent};
 use crate::compile::Compilation;
 use crate::item::Items;
@@ -14,11 +14,12 @@ use crate::world::{Entry, ItemKind, Located, Space, Stray, World, WorldError};
 /// Looks the tokens of everything that is absent up, for who prints a plan.
 pub fn weigh(world: &dyn World, compilation: &mut Compilation) {
     let items = Items::new(world);
+    let by = compilation.plan.model.counted_by;
     let mut weights = BTreeMap::new();
     for one in absent(compilation) {
         let tokens = one.tokens.or_else(|| match one.why {
             Why::Suppressed | Why::Deduplicated => {
-                of_knowledge(&items, &one.id).or_else(|| of_hook(&items, compilation, &one.id))
+                of_knowledge(&items, &one.id, by).or_else(|| of_hook(&items, compilation, &one.id))
             }
             Why::ConditionFalse | Why::Removed => of_hook(&items, compilation, &one.id),
             Why::Shadowed => of_hidden(world, compilation, &one),
@@ -31,15 +32,15 @@ pub fn weigh(world: &dyn World, compilation: &mut Compilation) {
     compilation.weights = weights;
 }
 
-fn of_knowledge(items: &Items<'_>, id: &str) -> Option<u64> {
+fn of_knowledge(items: &Items<'_>, id: &str, by: Tokenizer) -> Option<u64> {
     let id = ItemId::parse(id).ok().filter(|id| items.exists(ItemKind::Knowledge, id))?;
-    Some(estimate(&items.knowledge(&id)?.body.node))
+    Some(by.count(&items.knowledge(&id)?.body.node))
 }
 
 /// The knowledge that the hook would have brought.
 fn of_hook(items: &Items<'_>, compilation: &Compilation, id: &str) -> Option<u64> {
     let hook = compilation.plan.hooks.iter().find(|hook| hook.id == id)?;
-    of_knowledge(items, hook.action.knowledge()?)
+    of_knowledge(items, hook.action.knowledge()?, compilation.plan.model.counted_by)
 }
 
 /// The knowledge or the directive's body that lies behind the one in use.
@@ -50,9 +51,10 @@ fn of_hidden(world: &dyn World, compilation: &Compilation, one: &Absent) -> Opti
     let hidden = found.iter().filter(|located| Some(located.space) != read.space).map(|l| l.space).min()?;
     let alone = OneSpace { world, space: hidden };
     let items = Items::new(&alone);
+    let by = compilation.plan.model.counted_by;
     match read.kind {
-        ItemKind::Knowledge => Some(estimate(&items.knowledge(&id)?.body.node)),
-        ItemKind::Directive => Some(estimate(&items.directive(&id)?.body.node)),
+        ItemKind::Knowledge => Some(by.count(&items.knowledge(&id)?.body.node)),
+        ItemKind::Directive => Some(by.count(&items.directive(&id)?.body.node)),
         ItemKind::Tool | ItemKind::Config => None,
     }
 }

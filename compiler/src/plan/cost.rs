@@ -1,14 +1,9 @@
-//! What a request weighs and costs: the one estimate that `plan` prints and the machine reserves by (`language.md` 11).
+//! What a request weighs and costs: the one sum that `plan` prints and the machine reserves by (`language.md` 11).
 
 use serde::{Deserialize, Serialize};
 
-use super::{Plan, PlannedModel};
+use super::{Plan, PlannedModel, Tokenizer};
 use crate::semantics::money::{self, Nanos};
-
-/// Tokens of a text before a provider has counted them: characters / 4, rounded up.
-pub fn estimate(text: &str) -> u64 {
-    u64::try_from(text.chars().count().div_ceil(4)).unwrap_or(u64::MAX)
-}
 
 /// Nano-dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,6 +76,21 @@ impl Prices {
 }
 
 impl PlannedModel {
+    /// The tokenizer that would be exact for it, where this build lacks it.
+    pub fn exact_elsewhere(&self) -> Option<Tokenizer> {
+        self.tokenizer.filter(|exact| *exact != self.counted_by)
+    }
+
+    /// How its tokens are counted, after `tokens counted`.
+    pub fn counted(&self) -> String {
+        if !self.counted_by.is_estimate() {
+            return format!("by {}, which is exact for {}", self.counted_by, self.id);
+        }
+        let exact =
+            self.exact_elsewhere().map(|exact| format!("; {exact} is exact for {}, this build lacks it", self.id));
+        format!("as {}{}", self.counted_by, exact.unwrap_or_default())
+    }
+
     /// What a request costs; `None` where the provider file names no price, and beyond what can be counted.
     pub fn cost(&self, tokens: &Tokens) -> Option<Nanos> {
         self.prices?.cost(tokens)
@@ -118,8 +128,8 @@ impl Plan {
     /// The weight of the first request, its texts as rendered by the caller.
     pub fn weight(&self, system: &str, first_message: &str) -> Weight {
         Weight {
-            system: estimate(system),
-            first_message: estimate(first_message),
+            system: self.model.counted_by.count(system),
+            first_message: self.model.counted_by.count(first_message),
             palette: self.palette.iter().fold(0, |sum, tool| sum.saturating_add(tool.tokens)),
             output: self.model.output(self.limits.output),
         }
@@ -172,10 +182,5 @@ mod tests {
         assert_eq!(only(0, 0, 0, 1), Some(Nanos(2500)));
         assert_eq!(only(u64::MAX, u64::MAX, u64::MAX, u64::MAX), None);
         assert_eq!(PRICES.worst_case(u64::MAX, 1), Nanos(i64::MAX));
-    }
-
-    #[test]
-    fn estimates_round_up_and_count_characters() {
-        assert_eq!([estimate(""), estimate("abc"), estimate("abcd"), estimate("äöüß€")], [0, 1, 1, 2]);
     }
 }

@@ -1,14 +1,12 @@
 //! What a run of a plan will cost: the first request, a typical run, the worst one. A forecast is computed with the
 //! plan's own prices and limits and nothing else; its assumptions are constants here and are printed beside it.
 
-use super::{Plan, Primary, Prompt, Segment, Tokens, Weight, estimate};
+use super::{Plan, Primary, Prompt, Segment, Tokenizer, Tokens, Weight};
 use crate::hook::HookPoint;
 use crate::lower::LEAST_OUTPUT;
 use crate::semantics::limits::LimitName;
 use crate::semantics::money::Nanos;
 
-/// How tokens are counted before a provider has counted them.
-pub const ESTIMATOR: &str = "characters / 4";
 /// Model calls of a run that goes as most do.
 pub const TYPICAL_TURNS: u64 = 6;
 /// Tokens of a reply of such a run.
@@ -217,31 +215,31 @@ impl Plan {
     }
 
     fn constant_prefix(&self, first: &Weight) -> u64 {
-        let (system, is_whole) = known(&self.prompt, true);
+        let (system, is_whole) = known(&self.prompt, true, self.model.counted_by);
         if !is_whole {
             return first.palette.saturating_add(system);
         }
-        let (message, _) = known(&self.prompt, false);
+        let (message, _) = known(&self.prompt, false, self.model.counted_by);
         first.palette.saturating_add(first.system).saturating_add(message)
     }
 }
 
 /// Tokens up to the first hole, and whether there is none.
-fn known(prompt: &Prompt, system: bool) -> (u64, bool) {
+fn known(prompt: &Prompt, system: bool, by: Tokenizer) -> (u64, bool) {
     let mut text = String::new();
     let layers = if system { &prompt.system } else { &prompt.first_message };
     for layer in layers {
         if layer.depends {
-            return (estimate(&text), false);
+            return (by.count(&text), false);
         }
         for segment in &layer.segments {
             match segment {
                 Segment::Text { text: known } => text.push_str(known),
-                Segment::Pending { .. } => return (estimate(&text), false),
+                Segment::Pending { .. } => return (by.count(&text), false),
             }
         }
     }
-    (estimate(&text), true)
+    (by.count(&text), true)
 }
 
 #[cfg(test)]

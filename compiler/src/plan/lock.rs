@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::forecast::ESTIMATOR;
 use super::matrix::{NoMatrix, matrix};
 use super::render::json::{PlanReport, render};
 use super::{Plan, hex};
@@ -92,7 +91,7 @@ fn locked(plan: &Plan, report: &PlanReport, inputs: Option<Map<String, Value>>) 
     put("model".into(), Value::from(format!("{}/{}", report.model.provider, report.model.id)));
     put("prices".into(), json(serde_json::to_value(plan.model.prices)));
     put("connection".into(), plan.model.connection.clone());
-    put("tokenizer".into(), ESTIMATOR.into());
+    put("tokenizer".into(), plan.model.counted_by.word().into());
     put("system".into(), report.system.text.clone().into());
     put("message".into(), report.first_message.text.clone().into());
     put("continuation".into(), report.continued.text.clone().into());

@@ -7,7 +7,7 @@ pub mod html;
 pub mod json;
 pub mod mermaid;
 pub mod svg;
-mod table;
+pub mod table;
 pub mod text;
 pub mod trust;
 pub mod view;

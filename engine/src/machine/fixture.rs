@@ -122,6 +122,8 @@ pub(crate) fn plan() -> Plan {
                 cache_write: 1_250_000_000,
                 long_prompt: None,
             }),
+            counted_by: rye_compiler::plan::Tokenizer::Characters,
+            tokenizer: None,
             tool_use: ToolUse::Native,
             images: true,
             sampling: Sampling::default(),

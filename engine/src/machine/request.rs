@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use rye_compiler::plan::{Plan, ToolUse};
+use rye_compiler::plan::{Plan, Tokenizer, ToolUse};
 
 use super::state::State;
 use crate::event::ContextOperation;
@@ -145,20 +145,20 @@ pub(super) fn calls(content: &[Block]) -> Vec<ToolCall> {
 }
 
 /// Tokens the next request will hold, as far as can be told: the provider's own count of the last one, and of what came
-/// after it the characters, weighed as this thread's own were.
+/// after it what the plan's tokenizer counts, as it has counted the plan's own parts.
 pub(super) fn estimate(plan: &Plan, state: &State) -> u64 {
+    let by = plan.model.counted_by;
+    let sum = |messages: &[Message]| messages.iter().fold(0u64, |sum, m| sum.saturating_add(weigh(by, m)));
     if state.talk.operations.is_empty()
         && let Some(measured) = state.talk.measured
     {
         let fresh = state.talk.messages.get(measured.messages..).unwrap_or_default();
         // The reply itself has been counted, as output.
         let fresh = fresh.get(1..).unwrap_or_default();
-        return measured.input + measured.output + weigh(fresh.iter().map(characters).sum());
+        return measured.input.saturating_add(measured.output).saturating_add(sum(fresh));
     }
-    let system = system(state).len() as u64;
-    let tools: u64 = plan.palette.iter().map(|tool| tool.bytes + tool.name.len() as u64).sum();
-    let talk: u64 = thinned(state).iter().map(characters).sum();
-    weigh(system + tools + talk)
+    let tools = plan.palette.iter().fold(0u64, |sum, tool| sum.saturating_add(tool.tokens));
+    by.count(system(state)).saturating_add(tools).saturating_add(sum(&thinned(state)))
 }
 
 /// Tokens of the context window in use.
@@ -166,34 +166,29 @@ pub(super) fn tokens_used(plan: &Plan, state: &State) -> u64 {
     estimate(plan, state)
 }
 
-/// Characters / 4, rounded up.
-fn weigh(characters: u64) -> u64 {
-    characters.div_ceil(4)
-}
-
-fn characters(message: &Message) -> u64 {
-    let blocks = |content: &[Block]| content.iter().map(block_characters).sum();
+fn weigh(by: Tokenizer, message: &Message) -> u64 {
+    let blocks = |content: &[Block]| content.iter().fold(0u64, |sum, block| sum.saturating_add(of_block(by, block)));
     match message {
         Message::User { content } | Message::Assistant { content } => blocks(content),
-        Message::ToolResult { content, name, .. } => (content.len() + name.len()) as u64,
-        Message::Custom { content, .. } => content.len() as u64,
+        Message::ToolResult { content, name, .. } => by.count(content).saturating_add(by.count(name)),
+        Message::Custom { content, .. } => by.count(content),
         Message::Bash { command, output, excluded, .. } => {
             if *excluded {
                 0
             } else {
-                (command.len() + output.len()) as u64
+                by.count(command).saturating_add(by.count(output))
             }
         }
-        Message::CompactionSummary { text } | Message::BranchSummary { text } => text.len() as u64,
+        Message::CompactionSummary { text } | Message::BranchSummary { text } => by.count(text),
     }
 }
 
-fn block_characters(block: &Block) -> u64 {
+fn of_block(by: Tokenizer, block: &Block) -> u64 {
     match block {
-        Block::Text { text } | Block::Thinking { text, .. } => text.len() as u64,
-        Block::Image(image) => image.tokens().saturating_mul(4),
-        Block::ToolCall(call) => (call.name.len() + call.input.to_string().len()) as u64,
-        Block::Other { value, .. } => value.to_string().len() as u64,
+        Block::Text { text } | Block::Thinking { text, .. } => by.count(text),
+        Block::Image(image) => image.tokens(),
+        Block::ToolCall(call) => by.count(&call.name).saturating_add(by.count(&call.input.to_string())),
+        Block::Other { value, .. } => by.count(&value.to_string()),
     }
 }
 

@@ -101,12 +101,12 @@ fn a_run_sends_what_the_plan_shows_around_its_holes() {
         )],
     );
     let compilation = compiled(&world, &Request::new(id("leaf")));
-    let (_, first, _) = view::prompt(&compilation.plan.prompt, &compilation.origins);
+    let (_, first, _) = view::prompt(&compilation.plan, &compilation.origins);
     for hole in &first.pending {
         assert_eq!(&first.text[hole.offset..hole.offset + hole.bytes], hole.pending.marker());
     }
     for layer in &first.layers {
-        assert_eq!(layer.tokens, crate::plan::estimate(&first.text[layer.offset..layer.end()]));
+        assert_eq!(layer.tokens, crate::plan::Tokenizer::Characters.count(&first.text[layer.offset..layer.end()]));
     }
     assert_eq!(first.pending.len(), 7);
     // The text between two holes is sent as it stands.

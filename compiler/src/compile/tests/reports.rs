@@ -5,7 +5,8 @@ use serde_json::json;
 
 use super::world::{deploy, mini, tool, with_directives};
 use super::{compiled, id, object, plain};
-use crate::compile::Request;
+use crate::compile::{Request, compile};
+use crate::plan::Tokenizer;
 use crate::plan::render::drawing::Drawing;
 use crate::plan::render::json::{PlanReport, render};
 use crate::plan::render::{dot, mermaid, svg, text};
@@ -81,6 +82,45 @@ fn the_json_has_the_promised_shape() {
     assert_eq!(again, report, "a report can be read again");
 }
 
+/// With the feature `tokenizers` by the exact one, without it by the estimate, which says so; never by both.
+#[test]
+fn a_plan_names_what_counts_its_tokens() {
+    let tools = "<metadata><permissions><execute><tool>*</tool></execute></permissions></metadata>";
+    let world = |file: &str| {
+        let world = with_directives(mini(), &[("leaf", "", tools, "Look at everything, please.")]);
+        world.project(".ai/config/agent/providers/main.yaml", file)
+    };
+    let planned = |file: &str| {
+        let compilation = compiled(&world(file), &Request::new(id("leaf")));
+        let report = render(&compilation, Vec::new());
+        (compilation, report)
+    };
+    let (plain, before) = planned("wire: anthropic\n");
+    let (named, after) = planned("models: [{ id: large, tokenizer: o200k_base }]\n");
+    assert_eq!((before.tokens.estimator.as_str(), before.tokens.exact), ("characters / 4", None));
+    assert_eq!(after.tokens.estimator, Tokenizer::O200k.here().word());
+    assert_ne!(plain.plan_id, named.plan_id, "who counts is part of the plan");
+    let by = named.plan.model.counted_by;
+    let body = after.first_message.text.as_str();
+    assert_eq!(after.tokens.first_message, by.count(body));
+    for (tool, planned) in after.palette.iter().zip(&named.plan.palette) {
+        assert_eq!(tool.tokens, by.count(&format!("{}{}", planned.schema, planned.description)), "{}", tool.name);
+    }
+    let text = text::render(&named);
+    if cfg!(feature = "tokenizers") {
+        assert_eq!(after.tokens.exact, None);
+        assert!(text.contains("tokens counted by o200k_base, which is exact for large"), "{text}");
+        assert_ne!(after.tokens.palette, before.tokens.palette);
+    } else {
+        assert_eq!(after.tokens.exact.as_deref(), Some("o200k_base"));
+        assert!(text.contains("characters / 4; o200k_base is exact for large, this build lacks it"), "{text}");
+        assert_eq!(after.tokens.palette, before.tokens.palette);
+    }
+    let wrong = compile(&world("models: [{ id: large, tokenizer: o200k }]\n"), &Request::new(id("leaf")));
+    let told: Vec<_> = wrong.diagnostics.iter().map(crate::diagnostics::Diagnostic::code).collect();
+    assert!(told.contains(&"config::invalid"), "{told:?}");
+}
+
 #[test]
 fn the_schema_of_the_json_is_stable() {
     let schema = serde_json::to_string_pretty(&schema_for!(PlanReport)).unwrap();
@@ -113,7 +153,7 @@ fn why_knows_every_kind_of_thing() {
     };
     assert_eq!(
         said("limit.spend"),
-        "limit.spend: $0.2, declared by `deploy_staging`\n  .ai/directives/deploy_staging.md:10:23"
+        "limit.spend: $0.20, declared by `deploy_staging`\n  .ai/directives/deploy_staging.md:10:23"
     );
     assert_eq!(said("spend"), said("limit.spend"));
     assert!(said("extends").contains("set by the hook `route_deploy`"));

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::estimate;
+use super::super::Tokenizer;
 use super::super::render::json::{LayerReport, PlanReport, SourceReport};
 
 /// A layer or a tool that is on one side only, or that says something else.
@@ -108,7 +108,8 @@ pub fn prefix(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Prefix
             shared = shared.saturating_add(part.tokens);
             continue;
         }
-        let common = was.map_or(0, |was| common(&was.text, &part.text));
+        let by = after.and_then(|plan| Tokenizer::named(&plan.tokens.estimator)).unwrap_or_default();
+        let common = was.map_or(0, |was| common(&was.text, &part.text, by));
         return PrefixChange { shared: shared.saturating_add(common), of, broken_by: Some(part.id.to_owned()) };
     }
     let gone = old.get(new.len()).map(|part| part.id.to_owned());
@@ -116,9 +117,9 @@ pub fn prefix(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Prefix
 }
 
 /// Tokens that two texts begin with together.
-fn common(a: &str, b: &str) -> u64 {
+fn common(a: &str, b: &str, by: Tokenizer) -> u64 {
     let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
     let text: String = b.chars().take(same).collect();
     // What is cut inside a token is not shared.
-    if same == 0 { 0 } else { estimate(&text).saturating_sub(1) }
+    if same == 0 { 0 } else { by.count(&text).saturating_sub(1) }
 }

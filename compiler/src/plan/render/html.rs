@@ -55,9 +55,9 @@ h1{margin:0;font-size:24px}h2{font-size:17px;margin:0 0 10px}header p{margin:4px
 section{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:16px;margin:16px 0;overflow-x:auto}\
 table{border-collapse:collapse;width:100%;font-size:13.5px}th,td{text-align:left;padding:4px 10px 4px 0;border-bottom:1px solid var(--line);vertical-align:top}th{color:var(--dim);font-weight:500}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
 code,pre{font:12.5px/1.55 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}\
-.layer{border-left:5px solid hsl(var(--h) 65% 50%);background:hsl(var(--h) 65% 50%/.09);margin:0 0 8px;border-radius:0 6px 6px 0}\
+.layer{border-left:5px solid hsl(var(--h) 65% 50%);background:hsl(var(--h) 65% 50%/.09);margin:0 0 8px;border-radius:0 6px 6px 0;overflow-wrap:anywhere}\
 .layer summary{cursor:pointer;padding:5px 10px;font-size:13px;color:var(--dim)}.layer summary b{color:var(--ink);font-weight:600}\
-.layer pre{margin:0;padding:2px 10px 10px;white-space:pre-wrap;overflow-wrap:anywhere}.layer ol{margin:0 0 8px;padding:0 10px 0 30px;font-size:12.5px;color:var(--dim)}\
+.layer pre{margin:0;padding:2px 10px 10px;white-space:pre-wrap}.layer ol{margin:0 0 8px;padding:0 10px 0 30px;font-size:12.5px;color:var(--dim)}\
 .legend span{display:inline-block;margin:0 12px 4px 0;padding-left:10px;border-left:12px solid hsl(var(--h) 65% 50%);font-size:13px}\
 .fires{color:#1a8f4c}.never,.removed{color:var(--dim)}.depends{color:#b9770e}.graph svg{max-width:100%;height:auto}";
 
@@ -113,12 +113,16 @@ fn summary(out: &mut String, plan: &PlanReport) {
             )
             .ok();
         }
+        let exact =
+            tokens.exact.as_ref().map(|exact| format!(" ({exact} is exact for it, this build of rye lacks it)"));
+        let exact = exact.unwrap_or_default();
         write!(
             out,
-            "</table><p class=\"dim\">{}/{}, tokens counted as {}. The first request: system {} + message {} + tools {} = {}. The same in every thread: {}; in every turn of one: {}.</p>",
+            "</table><p class=\"dim\">{}/{}, tokens counted as {}{}. The first request: system {} + message {} + tools {} = {}. The same in every thread: {}; in every turn of one: {}.</p>",
             text(&plan.model.provider),
             text(&plan.model.id),
             text(&tokens.estimator),
+            text(&exact),
             grouped(tokens.system),
             grouped(tokens.first_message),
             grouped(tokens.palette),

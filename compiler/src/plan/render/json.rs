@@ -10,7 +10,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::super::forecast::ESTIMATOR;
 use super::super::provenance::{self, Absent, Reason};
 use super::super::{DroppedTool, Origin, PaletteTool, Place, PlannedModel, Read};
 use super::trust::{ExecutesReport, WallReport};
@@ -27,7 +26,7 @@ pub use call::CallReport;
 use cost::per_turn;
 pub use cost::{AssumptionsReport, CourseReport, ForecastReport, PerTurnReport, PrefixReport};
 
-/// A plan, explained. Money is in dollars, tokens are characters / 4.
+/// A plan, explained. Money is in dollars, tokens as `tokens.estimator` says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanReport {
     /// SHA-256 of the stored plan.
@@ -276,8 +275,11 @@ pub struct EdgeReport {
 /// The first request, its holes as long as their markers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TokensReport {
-    /// How tokens are counted: `characters / 4`.
+    /// How tokens are counted: `characters / 4`, or the exact tokenizer by its name.
     pub estimator: String,
+    /// The tokenizer that would be exact for the model, where this build of rye lacks it; null where there is none better.
+    #[serde(default)]
+    pub exact: Option<String>,
     pub system: u64,
     pub first_message: u64,
     pub palette: u64,
@@ -308,7 +310,7 @@ pub fn dollars(value: &Value) -> String {
 /// The report of a compilation; `diagnostics` are the printer's.
 pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport {
     let plan = &compilation.plan;
-    let (system, first, continued) = view::prompt(&plan.prompt, &compilation.origins);
+    let (system, first, continued) = view::prompt(plan, &compilation.origins);
     PlanReport {
         plan_id: compilation.plan_id.clone(),
         directive: plan.directive.to_string(),
@@ -505,7 +507,8 @@ fn tokens(compilation: &Compilation, system: &MessageView, first: &MessageView) 
     let priced = plan.model.prices;
     let tokens = super::super::Tokens { input: weight.input(), ..Default::default() };
     TokensReport {
-        estimator: ESTIMATOR.to_owned(),
+        estimator: plan.model.counted_by.to_string(),
+        exact: plan.model.exact_elsewhere().map(|tokenizer| tokenizer.to_string()),
         system: weight.system,
         first_message: weight.first_message,
         palette: weight.palette,

@@ -16,7 +16,7 @@ use crate::semantics::money::Nanos;
 /// The whole plan.
 pub fn render(compilation: &Compilation) -> String {
     let plan = &compilation.plan;
-    let (system, first, continued) = view::prompt(&plan.prompt, &compilation.origins);
+    let (system, first, continued) = view::prompt(plan, &compilation.origins);
     let mut out = format!("{}\n", plan.directive);
     for line in plan.description.trim().lines() {
         push(&mut out, &format!("  {line}"));
@@ -116,7 +116,7 @@ fn message(out: &mut String, title: &str, model: &PlannedModel, view: &MessageVi
     if view.layers.is_empty() {
         return;
     }
-    heading(out, title, &tokens(super::super::estimate(&view.text)));
+    heading(out, title, &tokens(model.counted_by.count(&view.text)));
     let rows: Vec<Vec<String>> = view.layers.iter().map(|view| layer(model, view)).collect();
     let mut lines = String::new();
     table(&mut lines, &[Align::Right, Align::Right, Align::Left, Align::Left, Align::Left], &rows);
@@ -321,7 +321,7 @@ fn per_turn(model: &PlannedModel, tokens: u64) -> String {
 }
 
 /// Dollars with at least two places: `$0.20`.
-fn dollars(amount: Nanos) -> String {
+pub(in crate::plan) fn dollars(amount: Nanos) -> String {
     let text = amount.to_string();
     match text.split_once('.') {
         Some((_, places)) if places.len() > 1 => format!("${text}"),

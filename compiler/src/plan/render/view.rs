@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::super::prompt::{BETWEEN, Layer, LayerKind, Pending, Segment, render_layer};
-use super::super::{Origins, Place, Prompt, estimate};
+use super::super::{Origins, Place, Plan, Tokenizer};
 
 /// One message of the opening.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,18 +38,19 @@ pub struct Hole {
 }
 
 /// System text, first message, and what a continuation brings.
-pub fn prompt(prompt: &Prompt, origins: &Origins) -> (MessageView, MessageView, MessageView) {
+pub fn prompt(plan: &Plan, origins: &Origins) -> (MessageView, MessageView, MessageView) {
+    let (prompt, by) = (&plan.prompt, plan.model.counted_by);
     let mut seen = BTreeSet::new();
-    let system = message(&prompt.system, origins, &mut seen);
+    let system = message(&prompt.system, origins, by, &mut seen);
     let before = seen.clone();
-    let first = message(&prompt.first_message, origins, &mut seen);
+    let first = message(&prompt.first_message, origins, by, &mut seen);
     let mut seen = before;
-    let continued = message(&prompt.continued, origins, &mut seen);
+    let continued = message(&prompt.continued, origins, by, &mut seen);
     (system, first, continued)
 }
 
-/// Every layer that may be sent, joined as [`Prompt::open`] joins them; `seen` holds the knowledge further up.
-fn message<'l>(layers: &'l [Layer], origins: &Origins, seen: &mut BTreeSet<&'l str>) -> MessageView {
+/// Every layer that may be sent, joined as [`super::super::Prompt::open`] joins them; `seen` holds the knowledge further up.
+fn message<'l>(layers: &'l [Layer], origins: &Origins, by: Tokenizer, seen: &mut BTreeSet<&'l str>) -> MessageView {
     let mut view = MessageView::default();
     for layer in layers {
         // What is only there if its hook fires does not keep its item from a later place.
@@ -71,7 +72,7 @@ fn message<'l>(layers: &'l [Layer], origins: &Origins, seen: &mut BTreeSet<&'l s
             layer: layer.clone(),
             offset,
             bytes: text.len(),
-            tokens: estimate(&text),
+            tokens: by.count(&text),
             via: via(layer),
             place: place(layer, origins),
         });

@@ -1,7 +1,7 @@
 //! What runs of a plan come to, for people.
 
 use super::super::super::Plan;
-use super::super::super::forecast::{self, Course, ESTIMATOR, Stop};
+use super::super::super::forecast::{self, Course, Stop};
 use super::super::table::{Align, grouped, table};
 use super::super::view::MessageView;
 use super::{cents, dollars, heading, push, tokens};
@@ -19,7 +19,7 @@ pub fn render(out: &mut String, plan: &Plan, system: &MessageView, first: &Messa
         push(out, &format!("  {} for what goes in, {} at most", input.map(cents).unwrap_or_default(), cents(most)));
     }
     let forecast = plan.forecast(&weight);
-    heading(out, "A whole run", &format!("tokens counted as {ESTIMATOR}"));
+    heading(out, "A whole run", &format!("tokens counted {}", plan.model.counted()));
     let rows = [row("typical", &forecast.typical), row("worst", &forecast.worst)];
     table(out, &[Align::Left, Align::Right, Align::Right, Align::Right, Align::Right, Align::Left], &rows);
     let (turns, reply, result) = (forecast::TYPICAL_TURNS, forecast::TYPICAL_OUTPUT, grouped(forecast::TYPICAL_RESULT));
