@@ -48,6 +48,30 @@ fn a_clean_project_is_fine() {
     assert!(text(&verbose.stderr).starts_with("project: "));
 }
 
+/// The files of MCP servers have a reader of their own, which nobody asked before a run.
+#[cfg(feature = "mcp")]
+#[test]
+fn servers_that_cannot_be_read_are_told() {
+    for (file, content, wanted) in [
+        (".mcp.json", "{\"mcpServers\": ", "unclosed bracket"),
+        (".mcp.json", "{\"mcpServers\": {\"x\": {\"comand\": \"npx\"}}}", "neither a `command` nor a `url`"),
+        (".mcp.json", "{\"servers\": {\"x\": {\"command\": \"npx\"}}}", "write `mcpServers`"),
+        (".ai/config/mcp.yaml", "servers: {x: {comand: [npx]}}\n", "unknown key `comand`"),
+        (".ai/config/mcp.yaml", "mcpServers: {x: {command: npx}}\n", "write `servers:`"),
+    ] {
+        let folder = project(&[(".ai/directives/greet.md", GOOD), (file, content)]);
+        let output = rye(folder.path(), &["check", "--format", "json"]);
+        assert_eq!(output.status.code(), Some(1), "{content}");
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let told = &found["diagnostics"][0];
+        assert_eq!(told["code"], "rye::config::invalid", "{content}");
+        assert!(told["message"].as_str().unwrap().contains(wanted), "{content}: {told}");
+    }
+    let fine = "{\"mcpServers\": {\"x\": {\"command\": \"npx\"}}, \"other\": 1}";
+    let folder = project(&[(".ai/directives/greet.md", GOOD), (".mcp.json", fine)]);
+    assert_eq!(rye(folder.path(), &["check"]).status.code(), Some(0));
+}
+
 #[test]
 fn a_mistake_is_shown_in_every_format() {
     let broken = GOOD.replace("version=\"1.0.0\"", "version=\"1.0.0\" extends=\"gone\"");

@@ -1,7 +1,7 @@
 //! `rye assert`: properties of every thread that a directive can lead to, decided before anything runs. Which threads those
 //! are is `assertion/threads.rs`, what is asserted `assertion/read.rs`. Conditions are judged by the one evaluator.
 
-mod read;
+pub(crate) mod read;
 mod threads;
 
 use rye_grammar::{ItemId, Sources};

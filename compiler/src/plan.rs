@@ -3,6 +3,7 @@
 
 pub mod absent;
 pub mod cost;
+pub mod count;
 pub mod diff;
 pub mod forecast;
 pub mod graph;
@@ -30,7 +31,8 @@ use crate::semantics::money::Nanos;
 use crate::semantics::value::Type;
 use crate::tool_spec::Idempotence;
 use crate::world::{ItemKind, Space};
-pub use cost::{LongPrompt, Prices, Tokens, Weight, estimate};
+pub use cost::{LongPrompt, Prices, Tokens, Weight};
+pub use count::Tokenizer;
 pub use graph::{Asked, Graph, Node, Outcome};
 pub use prompt::{Layer, LayerKind, Pending, Prompt, Segment};
 
@@ -99,7 +101,7 @@ pub struct PaletteTool {
     pub parallel: bool,
     /// Which calls may run again when a crash left their outcome unknown (`ToolSpec::idempotent`; fetch's too).
     pub idempotent: Idempotence,
-    /// Characters / 4 of description and schema.
+    /// Of schema and description, as the plan's model is counted.
     pub tokens: u64,
     pub bytes: u64,
 }
@@ -119,6 +121,7 @@ pub enum Primary {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DroppedTool {
     pub item_id: ItemId,
+    /// Characters / 4, whatever the model: what `tool_preload.max_tokens` bounds.
     pub tokens: u64,
     pub bytes: u64,
     pub because: String,
@@ -255,6 +258,12 @@ pub struct PlannedModel {
     pub max_output: u64,
     /// `None` where the provider file names no price.
     pub prices: Option<Prices>,
+    /// What counts its tokens before the provider has.
+    #[serde(default, skip_serializing_if = "Tokenizer::is_estimate")]
+    pub counted_by: Tokenizer,
+    /// The one that is exact for it, as its provider file says; `counted_by` is another where this build lacks it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<Tokenizer>,
     pub tool_use: ToolUse,
     /// Whether a message may hold images.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]

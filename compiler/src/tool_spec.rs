@@ -5,6 +5,7 @@ mod argv;
 mod http;
 mod idempotence;
 mod read;
+mod schema;
 
 use rye_grammar::Span;
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,28 @@ pub struct ToolSpec {
     pub version: Option<String>,
     pub category: Option<String>,
 }
+
+/// The tools that the engine has, by the names that tool files use: `builtin: read`. A test of the engine holds its own
+/// list to this one.
+pub const BUILTINS: [&str; 14] = [
+    "bash",
+    "edit",
+    "git_diff",
+    "git_log",
+    "git_show",
+    "git_status",
+    "glob",
+    "grep",
+    "knowledge_write",
+    "ls",
+    "orchestrator",
+    "read",
+    "web_fetch",
+    "write",
+];
+
+/// What a thread does itself for one item each, `rye/agent/threads/NAME`, and for no other.
+pub const OF_THREADS: [&str; 2] = ["state", "thread_directive"];
 
 /// How a tool is run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

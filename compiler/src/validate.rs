@@ -9,6 +9,7 @@ mod domain;
 pub mod groups;
 mod hook;
 mod hook_use;
+mod hook_value;
 mod interface;
 mod knowledge_use;
 mod limit;
@@ -27,6 +28,7 @@ use std::collections::BTreeSet;
 
 use rye_grammar::{ItemId, Sources, Span};
 
+use crate::assertion;
 use crate::compose::{Composed, compose_all};
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
 use crate::hook::HookSource;
@@ -235,6 +237,14 @@ impl<'i, 'w> Check<'i, 'w> {
             hook::call(self.items, hook, &mut self.found);
         }
         self.shadowed = hook_use::shadowed(files, &mut self.found);
+        hook_value::removals(files, &mut self.found);
+        // Nothing that `rye assert` would refuse stands there until somebody asks for it.
+        let written = assertion::read::read(self.items, &mut self.found);
+        for assertion in &written.list {
+            let patterns = assertion.patterns();
+            let asked = patterns.iter().map(|pattern| (pattern, assertion.span));
+            self.capabilities.patterns(self.items, asked, &mut self.found);
+        }
         limit::defaults(self.items, &mut self.found);
         self.lowering.settings();
         for id in written_ids(self.items, ItemKind::Config) {

@@ -40,6 +40,29 @@ pub fn parse(source: SourceId, text: &str) -> Option<Spanned<SignatureLine>> {
     Some(Spanned::new(SignatureLine { timestamp, sha256, signature, key_id, content_start }, span))
 }
 
+/// How many lines below the first one a signature is looked for that was to be the first.
+const LATE: usize = 8;
+
+/// The place of a whole signature line near the beginning of a text that is not its first line; `None` where there is
+/// none, or where the first line is one.
+pub fn late(source: SourceId, text: &str) -> Option<Span> {
+    if parse(source, text).is_some() {
+        return None;
+    }
+    let mut start = 0;
+    for line in text.split_inclusive('\n').take(LATE) {
+        let written = line.trim_end();
+        // An example in prose leaves parts out.
+        let whole =
+            parse(source, written).filter(|line| !line.node.sha256.is_empty() && !line.node.timestamp.is_empty());
+        if whole.is_some_and(|line| line.node.sha256.len() == 64) {
+            return Some(Span::new(source, start, start + written.len()));
+        }
+        start += line.len();
+    }
+    None
+}
+
 /// Where the content begins: after the signature line, or at the start where there is none.
 pub fn content_start(signature: Option<&Spanned<SignatureLine>>) -> usize {
     signature.map_or(0, |s| s.node.content_start)
@@ -58,6 +81,16 @@ fn comment(line: &str) -> Option<&str> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    #[test]
+    fn a_signature_below_the_first_line_is_found_and_an_example_is_none() {
+        let line = format!("# rye:signed:2026-02-14T00:27:54Z:{}:sig:0123456789abcdef", "0".repeat(64));
+        let found = |text: &str| late(SourceId(0), text).map(Span::range);
+        assert_eq!(found(&format!("{line}\nbody\n")), None);
+        assert_eq!(found(&format!("\n{line}\nbody\n")), Some(1..1 + line.len()));
+        assert_eq!(found(&format!("#!/bin/sh\r\n{line}\r\n")), Some(11..11 + line.len()));
+        assert_eq!(found("text\n<!-- rye:signed:TIMESTAMP:HASH:SIG:KEY -->\n"), None);
+    }
 
     fn read(text: &str) -> Option<SignatureLine> {
         parse(SourceId(0), text).map(|s| s.node)

@@ -58,7 +58,7 @@ pub fn run(args: &AssertArgs, global: &Global, report: &Report) -> Result<Exit, 
             for circle in &found.report.cycles {
                 report.line(&printable(&format!("note: only `depth` ends this circle: {}", circle.join(" → "))))?;
             }
-            report.note(&summary(&found.report));
+            report.note(&summary(&found.report, found.diagnostics.count(Severity::Error)));
         }
     }
     Ok(if failed { Exit::Failed } else { Exit::Fine })
@@ -93,9 +93,11 @@ fn at(source: Option<&SourceReport>) -> String {
     source.map(|s| format!("  {}:{}:{}", s.file, s.line, s.column)).unwrap_or_default()
 }
 
-fn summary(report: &AssertReport) -> String {
+fn summary(report: &AssertReport, errors: usize) -> String {
     let counted = |n: usize, one: &str| count(n as u64, one);
     let held = match report.violations.len() {
+        // What could not be read was not asked.
+        0 if errors > 0 => format!("{} in the files, so what was asked is not all", counted(errors, "error")),
         0 => "all hold".to_owned(),
         n => counted(n, "violation"),
     };

@@ -6,7 +6,9 @@ mod watch;
 use std::path::PathBuf;
 
 use clap::Args;
-use rye_compiler::diagnostics::{Diagnostic, Severity};
+use rye_compiler::diagnostics::{ConfigError, Diagnostic, Severity};
+#[cfg(feature = "mcp")]
+use rye_compiler::item::Items;
 use rye_compiler::levels::Levels;
 use rye_compiler::validate::{CheckReport, Selection, check};
 use rye_compiler::world::World;
@@ -113,7 +115,13 @@ fn look(
         Narrow::All => Selection::All,
         Narrow::To(paths) => Selection::Paths(paths),
     };
-    let report = check(world, &selection);
+    let mut report = check(world, &selection);
+    #[cfg(feature = "mcp")]
+    if selection == Selection::All
+        && let Err(why) = rye_engine::tool::mcp::config::servers(&spaces.project, &Items::new(world))
+    {
+        report.diagnostics.push(ConfigError::Servers { why });
+    }
     let levels = judge(args, report.levels.clone())?;
     Ok(Found { report, levels })
 }

@@ -1,6 +1,7 @@
 //! `assertions.yaml`: conditions of the language with three functions that nothing else has. A function is asked before
 //! the condition is evaluated and stands in it as a fact.
 
+use rye_grammar::capability::Pattern;
 use rye_grammar::condition::{Path, Segment};
 use rye_grammar::data::{Kind, Node};
 use rye_grammar::{Span, capability, condition};
@@ -29,6 +30,8 @@ pub struct Assertion {
     pub functions: Vec<Function>,
     /// Which directives it is about; `None` = all.
     pub only: Option<Condition>,
+    /// Of the condition.
+    pub span: Span,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -38,6 +41,17 @@ pub enum Function {
     /// `ask`, or a hook's id.
     Passes(String),
     SpendsAtMost(Nanos),
+}
+
+impl Assertion {
+    /// The patterns it asks about.
+    pub fn patterns(&self) -> Vec<Pattern> {
+        let pattern = |function: &Function| match function {
+            Function::Reaches(pattern) => Some(Pattern(pattern.clone())),
+            Function::Passes(_) | Function::SpendsAtMost(_) => None,
+        };
+        self.functions.iter().filter_map(pattern).collect()
+    }
 }
 
 /// How loud the built-in assertion is.
@@ -109,7 +123,7 @@ fn one(node: &Node, found: &mut Diagnostics) -> Option<Assertion> {
         None => None,
     };
     let description = text("description").unwrap_or_default();
-    Some(Assertion { id, description, severity, never, condition, functions, only })
+    Some(Assertion { id, description, severity, never, condition, functions, only, span: written.span })
 }
 
 /// A condition with its functions taken out.

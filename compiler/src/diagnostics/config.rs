@@ -16,6 +16,12 @@ pub enum ConfigError {
     /// A settings file of the project under a name that nothing reads.
     #[error("nothing reads the settings file `{path}`")]
     UnknownFile { path: String, suggestion: Option<String> },
+    /// The files that name MCP servers, in the words of their reader.
+    #[error("the MCP servers cannot be read: {why}")]
+    Servers { why: String },
+    /// A settings file of a name that is read for people alone: `about` says what it describes, as a sentence.
+    #[error("`{path}` changes nothing")]
+    ChangesNothing { path: String, about: &'static str, span: Span },
 }
 
 /// The key before the file it stands in.
@@ -26,15 +32,16 @@ fn within(key: &str) -> String {
 impl Problem for ConfigError {
     fn code(&self) -> &'static str {
         match self {
-            Self::Invalid { .. } | Self::Refused { .. } => "config::invalid",
+            Self::Invalid { .. } | Self::Refused { .. } | Self::Servers { .. } => "config::invalid",
             Self::UnknownFile { .. } => "config::unknown-file",
+            Self::ChangesNothing { .. } => "config::changes-nothing",
         }
     }
 
     fn severity(&self) -> Severity {
         match self {
-            Self::Invalid { .. } | Self::Refused { .. } => Severity::Error,
-            Self::UnknownFile { .. } => Severity::Warning,
+            Self::Invalid { .. } | Self::Refused { .. } | Self::Servers { .. } => Severity::Error,
+            Self::UnknownFile { .. } | Self::ChangesNothing { .. } => Severity::Warning,
         }
     }
 
@@ -45,6 +52,12 @@ impl Problem for ConfigError {
                 Some("`rye explain config::unknown-file` lists the settings files; those of a tool belong in a folder of their own".into())
             }),
             Self::Refused { why, .. } => Some(why.clone()),
+            Self::Servers { .. } => {
+                Some("`rye mcp list` shows the servers once this is mended; until then none can be used".into())
+            }
+            Self::ChangesNothing { about, .. } => {
+                Some(format!("the standard library's file of this name is a description: {about}; remove this one"))
+            }
         }
     }
 
@@ -53,7 +66,8 @@ impl Problem for ConfigError {
             Self::Invalid { span, expected, .. } => {
                 span.iter().map(|s| label(*s, format!("expected {expected}"))).collect()
             }
-            Self::UnknownFile { .. } => Vec::new(),
+            Self::UnknownFile { .. } | Self::Servers { .. } => Vec::new(),
+            Self::ChangesNothing { span, .. } => vec![label(*span, "nothing reads this")],
             Self::Refused { span, .. } => span.iter().map(|s| label(*s, "not understood")).collect(),
         }
     }

@@ -7,6 +7,12 @@ use super::{Label, Problem, Severity, did_you_mean, label, list};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum HookError {
+    /// A condition compares a fact of calls with an item or a tool that there is not.
+    #[error("`{fact}` is never `{value}`: {}", if *fact == "call.name" { "no tool is called so" } else { "no item has this id" })]
+    UnknownCall { id: String, fact: &'static str, value: String, suggestion: Option<String>, span: Span },
+    /// `enabled: false` and nothing else, for an id that no hook has.
+    #[error("there is no hook `{id}` to take out")]
+    RemovesNothing { id: String, suggestion: Option<String>, span: Span },
     #[error("there is no event `{event}`")]
     UnknownEvent { event: String, span: Span, suggestion: Option<String> },
     /// `facts` are those the event has.
@@ -51,6 +57,8 @@ impl Problem for HookError {
             Self::UnknownEvent { .. } => "hook::unknown-event",
             Self::UnknownFact { .. } => "hook::unknown-fact",
             Self::WrongAction { .. } => "hook::wrong-action",
+            Self::UnknownCall { .. } => "hook::unknown-call",
+            Self::RemovesNothing { .. } => "hook::removes-nothing",
             Self::Never { .. } => "hook::never",
             Self::Always { .. } => "hook::always",
             Self::Shadowed { .. } => "hook::shadowed",
@@ -68,6 +76,8 @@ impl Problem for HookError {
             | Self::DuplicateId { .. }
             | Self::UntrustedParameter { .. } => Severity::Error,
             Self::Never { .. }
+            | Self::UnknownCall { .. }
+            | Self::RemovesNothing { .. }
             | Self::Shadowed { .. }
             | Self::Ungranted { .. }
             | Self::Beyond { .. }
@@ -96,6 +106,15 @@ impl Problem for HookError {
             Self::WrongAction { suggestion, allowed, .. } => {
                 did_you_mean(suggestion.as_ref(), || Some(format!("actions here: {}", list(allowed))))
             }
+            Self::UnknownCall { fact, suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
+                Some(match *fact {
+                    "call.name" => "write the name that the model calls it by, `rye_bash_bash`, or compare `call.item_id`".into(),
+                    _ => "write the id of an item, `rye/bash/bash`; for several, `call.item_id in [\"a/b\", \"a/c\"]` or `call.item_id matches \"^a/\"`".into(),
+                })
+            }),
+            Self::RemovesNothing { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
+                Some("remove the entry; a hook of a directive is taken out by `<suppress>`".into())
+            }),
             Self::Never { .. } => Some("correct the condition, or remove the hook".into()),
             Self::Always { .. } => Some("leave the condition out if that is meant".into()),
             Self::Shadowed { by, .. } => {
@@ -122,6 +141,8 @@ impl Problem for HookError {
             Self::UnknownEvent { span, .. } => vec![label(*span, "no such event")],
             Self::UnknownFact { event, span, .. } => vec![label(*span, format!("nothing at `{event}` is called this"))],
             Self::WrongAction { event, span, .. } => vec![label(*span, format!("no action of `{event}`"))],
+            Self::UnknownCall { fact, span, .. } => vec![label(*span, format!("no call has this `{fact}`"))],
+            Self::RemovesNothing { span, .. } => vec![label(*span, "no hook has this id")],
             Self::Never { span, .. } => vec![label(*span, "never true")],
             Self::Always { span, .. } => vec![label(*span, "never false")],
             Self::Shadowed { by, span, by_span, same, .. } => {

@@ -41,6 +41,9 @@ pub enum ItemError {
     ToolMissing { message: String, span: Span, label: String, help: Option<String> },
     #[error("{message}")]
     ToolValue { message: String, span: Span, label: String, help: Option<String> },
+    /// `own_item` has it, and no other item can.
+    #[error("the engine has no built-in tool `{name}`{}", own_item.as_ref().map(|i| format!(" beside `{i}`")).unwrap_or_default())]
+    UnknownBuiltin { name: String, own_item: Option<String>, suggestion: Option<String>, span: Span },
     #[error("`{path}` cannot be read: {reason}")]
     Unreadable { path: String, reason: String },
     #[error("{} `{id}` stands in two files: `{first}` and `{second}`", kind.word())]
@@ -48,6 +51,9 @@ pub enum ItemError {
     /// The content is not what was signed.
     #[error("the signature of `{path}` does not hold")]
     Signature { path: String, reason: String, span: Option<Span> },
+    /// A signature line that is not the first one.
+    #[error("the signature in `{path}` is not on the first line, so it signs nothing")]
+    LateSignature { path: String, span: Span },
     /// A file or folder under `.ai/` that nothing reads; `reason` says why, as a clause.
     #[error("nothing reads `{path}`: {reason}")]
     Stray { path: String, reason: String, suggestion: Option<String> },
@@ -71,16 +77,20 @@ impl Problem for ItemError {
             Self::Repeated { .. } => "item::repeated",
             Self::Unreadable { .. } => "item::unreadable",
             Self::Ambiguous { .. } => "item::ambiguous",
-            Self::Signature { .. } => "item::signature",
+            Self::Signature { .. } | Self::LateSignature { .. } => "item::signature",
             Self::Stray { .. } => "item::stray",
             Self::UnknownCall { .. } => "item::unknown-call",
+            Self::UnknownBuiltin { .. } => "item::unknown-builtin",
             Self::Shadows { .. } => "item::shadows",
         }
     }
 
     fn severity(&self) -> Severity {
         match self {
-            Self::Stray { .. } | Self::UnknownCall { .. } => Severity::Warning,
+            Self::Stray { .. }
+            | Self::UnknownCall { .. }
+            | Self::UnknownBuiltin { .. }
+            | Self::LateSignature { .. } => Severity::Warning,
             Self::Shadows { .. } => Severity::Advice,
             Self::Unknown { .. }
             | Self::UnknownKey { .. }
@@ -103,9 +113,11 @@ impl Problem for ItemError {
             Self::Unknown { kind, id, suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(format!("it is looked for in the project, the user space and the standard library: create `{}{id}.{}`, or name one that exists", kind.folder(), kind.extensions().first().copied().unwrap_or_default()))
             }),
-            Self::UnknownKey { suggestion, known, .. } => did_you_mean(suggestion.as_ref(), || {
-                (!known.is_empty()).then(|| format!("known here: {}", super::list(known)))
-            }),
+            Self::UnknownKey { what, key, of, suggestion, known, .. } => {
+                elsewhere(what, key, of).or_else(|| did_you_mean(suggestion.as_ref(), || {
+                    (!known.is_empty()).then(|| format!("known here: {}", super::list(known)))
+                }))
+            }
             Self::NameMismatch { expected, field, .. } => Some(match (*field, expected.as_str()) {
                 ("name", _) => {
                     format!("write `{field}=\"{expected}\"`, or move the file to where its {field} says it is")
@@ -127,6 +139,13 @@ impl Problem for ItemError {
             Self::UnknownCall { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some("the model will try it and be told that there is no such item: correct the id, or create the item".into())
             }),
+            Self::UnknownBuiltin { own_item: Some(item), .. } => {
+                Some(format!("a thread does this for `{item}` alone: call that, or name another built-in tool"))
+            }
+            Self::UnknownBuiltin { suggestion, own_item: None, .. } => did_you_mean(suggestion.as_ref(), || {
+                let known: Vec<String> = crate::tool_spec::BUILTINS.map(str::to_owned).to_vec();
+                Some(format!("every call of it will fail; there are {}", super::list(&known)))
+            }),
             Self::Shadows { tokens: (over, under), .. } => {
                 let difference = if over >= under {
                     format!("{} tokens more", over - under)
@@ -136,6 +155,9 @@ impl Problem for ItemError {
                 Some(format!("every directive on a base of the standard library reads this instead, {difference}: {over} for {under}"))
             }
             Self::Ambiguous { .. } => Some("remove or rename one of them: an id is the path without its extension".into()),
+            Self::LateSignature { .. } => {
+                Some("remove what stands above it, or the line itself and sign the file again with `rye sign`".into())
+            }
             Self::Signature { reason, .. } => {
                 Some(format!("{reason}: sign the file again if the change is yours, or restore what was signed"))
             }
@@ -148,6 +170,7 @@ impl Problem for ItemError {
                 span.iter().map(|s| label(*s, format!("no {} has this id", kind.word()))).collect()
             }
             Self::UnknownCall { what, span, .. } => vec![label(*span, format!("no {what} has this name"))],
+            Self::UnknownBuiltin { span, .. } => vec![label(*span, "no tool of the engine")],
             Self::Shadows { span, .. } => vec![label(*span, "read instead of the standard library's")],
             Self::UnknownKey { what, of, span, .. } => vec![label(*span, format!("no {what} of {of}"))],
             Self::NameMismatch { field, expected, span, .. } => {
@@ -159,6 +182,7 @@ impl Problem for ItemError {
                 vec![label(*span, what)]
             }
             Self::EscapesSpace { span, reason, .. } => vec![label(*span, reason.clone())],
+            Self::LateSignature { span, .. } => vec![label(*span, "read as text")],
             Self::Signature { span, reason, .. } => span.iter().map(|s| label(*s, reason.clone())).collect(),
             Self::InvalidValue { span, expected, .. } => vec![label(*span, format!("expected {expected}"))],
             Self::Missing { what, span, .. } => vec![label(*span, format!("{what} is missing here"))],
@@ -170,6 +194,19 @@ impl Problem for ItemError {
             | Self::ToolValue { span, label: text, .. } => vec![label(*span, text.clone())],
             Self::Unreadable { .. } | Self::Ambiguous { .. } | Self::Stray { .. } => Vec::new(),
         }
+    }
+}
+
+/// Where a word that is right elsewhere belongs.
+fn elsewhere(what: &str, key: &str, of: &str) -> Option<String> {
+    match (what, of) {
+        ("element", "`<limits>`") => Some(format!("limits are attributes: `<limits {key}=\"…\"/>`")),
+        ("element", "`<permissions>`") if matches!(key, "tool" | "directive" | "knowledge") => {
+            Some(format!("say what may be done with it: `<execute><{key}>…</{key}></execute>`, `<fetch>` or `<sign>`"))
+        }
+        ("text", "`<model>`") => Some(format!("a model is named by attributes: `<model tier=\"{key}\"/>`")),
+        ("attribute", "`<metadata>`") => Some(format!("it is an element: `<metadata><{key}>…</{key}></metadata>`")),
+        _ => None,
     }
 }
 

@@ -358,6 +358,9 @@ impl<'w> Items<'w> {
         self.cache.parsed.set(self.cache.parsed.get() + 1);
         let file = FileRef { kind: located.kind, id: located.id, space: located.space, path: located.path, source };
         let mut found = Diagnostics::new();
+        if let Some(span) = rye_grammar::signature::late(source, &text).filter(|_| file.space != Space::System) {
+            found.push(ItemError::LateSignature { path, span });
+        }
         let item = parse(file, &text, &mut found);
         if !found.is_empty() {
             self.cache.found.borrow_mut().entry(About::Source(source)).or_default().append(found);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use rye_grammar::tool_header::{self, ScriptReader, ToolLanguage, ToolTree};
 
 use super::FileRef;
-use crate::diagnostics::{Diagnostics, ItemError};
-use crate::tool_spec::{ToolFaultCode, ToolSpec};
+use crate::diagnostics::{Diagnostics, ItemError, closest};
+use crate::tool_spec::{BUILTINS, OF_THREADS, ToolFaultCode, ToolSpec};
 
 #[derive(Debug, Clone)]
 pub struct Tool {
@@ -23,6 +23,7 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
     if !unread && is_module(&parsed.tree) {
         return None;
     }
+    found.extend(unknown_builtin(&file, &parsed.tree));
     match ToolSpec::read(&parsed.tree) {
         Ok(spec) => Some(Tool { file, spec: Arc::new(spec) }),
         Err(faults) => {
@@ -40,6 +41,20 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
             None
         }
     }
+}
+
+/// A built-in tool that the engine does not have, or has for another item alone: no call of it could be answered. What
+/// embeds the engine may add others, so this keeps nothing from running.
+fn unknown_builtin(file: &FileRef, tree: &ToolTree) -> Option<ItemError> {
+    tree.metadata.get("kind").filter(|kind| kind.as_str() == Some("builtin"))?;
+    let named = tree.metadata.get("builtin")?;
+    let name = named.as_str().filter(|name| !BUILTINS.contains(name))?;
+    let own_item = OF_THREADS.contains(&name).then(|| format!("rye/agent/threads/{name}"));
+    if own_item.as_deref() == Some(file.id.as_str()) {
+        return None;
+    }
+    let suggestion = closest(name, BUILTINS);
+    Some(ItemError::UnknownBuiltin { name: name.to_owned(), own_item, suggestion, span: named.span })
 }
 
 /// A module beside a tool: it declares nothing, and nothing in it could be called as one.

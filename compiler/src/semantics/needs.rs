@@ -40,9 +40,48 @@ pub fn is_host_inside(inner: &str, outer: &str) -> bool {
     outer.strip_prefix("*.").is_some_and(|domain| bare.len() > domain.len() && bare.ends_with(&format!(".{domain}")))
 }
 
+/// The host that a text was probably meant to name, empty where that cannot be told; `None` where it names one as hosts
+/// are compared: `api.example.com`, `*.example.com`, `*`, without a scheme, a path or a port.
+pub fn host_instead(text: &str) -> Option<String> {
+    if is_host(text) {
+        return None;
+    }
+    let behind = text.split_once("://").map_or(text, |(_, rest)| rest);
+    let authority = behind.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let host = host.split_once(':').map_or(host, |(host, _)| host);
+    Some(if is_host(host) { host.to_owned() } else { String::new() })
+}
+
+fn is_host(text: &str) -> bool {
+    let name = text.strip_prefix("*.").unwrap_or(text);
+    let is_v6 = name.matches(':').count() > 1;
+    let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_') || (is_v6 && b == b':');
+    text == "*" || (!name.is_empty() && name.bytes().all(fits))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_is_a_name_alone() {
+        for host in ["api.example.com", "*.example.com", "*", "localhost", "127.0.0.1", "::1", "a_b.test"] {
+            assert_eq!(host_instead(host), None, "{host}");
+        }
+        for (text, meant) in [
+            ("https://api.example.com", "api.example.com"),
+            ("http://me@api.example.com:8080/v1?x", "api.example.com"),
+            ("api.example.com/v1", "api.example.com"),
+            ("localhost:8080", "localhost"),
+            ("https://*.example.com/", "*.example.com"),
+            ("api.*.com", ""),
+            ("", ""),
+            ("a b", ""),
+        ] {
+            assert_eq!(host_instead(text).as_deref(), Some(meant), "{text}");
+        }
+    }
 
     #[test]
     fn paths_that_open_nothing_are_known() {

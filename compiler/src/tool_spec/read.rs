@@ -7,10 +7,12 @@ use rye_grammar::tool_header::{ScriptShape, ToolLanguage, ToolTree};
 use rye_grammar::{ItemId, Span};
 use serde_json::{Map, Value, json};
 
+use crate::semantics::needs;
+
 use super::argv::{self, Hole, RUNTIME};
 use super::{
     ConfigMode, ConfigSource, DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS, Needs, RESOLVED_CONFIG, ScriptEntry,
-    ScriptLanguage, ServerWall, ToolFault, ToolFaultCode, ToolKind, ToolSpec, http,
+    ScriptLanguage, ServerWall, ToolFault, ToolFaultCode, ToolKind, ToolSpec, http, schema,
 };
 
 /// Keys of every tool; those from `name` on are for readers.
@@ -393,6 +395,10 @@ impl Reader {
             self.wrong(properties, "properties", "a mapping of names to schemas");
         }
         self.required(parameters);
+        // What a server has listed is the server's.
+        if node.get("kind").and_then(Node::as_str) != Some("mcp") {
+            schema::check(self, parameters);
+        }
         Value::Object(schema)
     }
 
@@ -438,10 +444,15 @@ impl Reader {
                 self.bad(*span, format!("`{path}` does not stay in the project"), "outside", help);
             }
         }
-        Needs {
-            net: self.strings(needs, "net").into_iter().map(|s| s.0).collect(),
-            write: write.into_iter().map(|s| s.0).collect(),
+        let net = self.strings(needs, "net");
+        for (host, span) in &net {
+            if let Some(meant) = needs::host_instead(host) {
+                let meant = if meant.is_empty() { "api.example.com" } else { meant.as_str() };
+                let help = format!("a host alone, without scheme, path and port: `{meant}`");
+                self.bad(*span, format!("`{host}` names no host"), "no call could reach it", Some(help));
+            }
         }
+        Needs { net: net.into_iter().map(|s| s.0).collect(), write: write.into_iter().map(|s| s.0).collect() }
     }
 
     fn strings(&mut self, node: &Node, key: &str) -> Vec<(String, Span)> {

@@ -151,6 +151,9 @@ impl Reach {
                 if !can_begin_with(pattern, &head) {
                     continue;
                 }
+                if kind == ItemType::Knowledge && is_of_exports(&glob, pattern, &head) {
+                    return true;
+                }
                 let ids = self.ids(items, kind);
                 let found = match literal_tail(pattern, &head) {
                     Some(Tail::Exact(id)) => ids.binary_search_by(|i| i.as_str().cmp(id)).is_ok(),
@@ -248,6 +251,13 @@ fn openings(items: &Items<'_>, grant: &GrantDecl, found: &mut Diagnostics) {
     if folder {
         found.push(CapabilityError::OnlyWhatIsThere { tool, span });
     }
+}
+
+/// Whether a pattern is about what threads leave behind: there is none before the first of them has ended.
+fn is_of_exports(glob: &Glob, pattern: &str, head: &str) -> bool {
+    let exports = super::EXPORTS.replace('/', ".");
+    let inside = pattern.strip_prefix(head).and_then(|rest| rest.strip_prefix('.'));
+    inside.is_some_and(|inside| inside.starts_with(&exports)) || glob.matches(&format!("{head}.{exports}x"))
 }
 
 /// What follows `head.` in a pattern without other wildcards than one `*` at its end.

@@ -46,6 +46,7 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: 
             });
         }
     }
+    super::hook_value::check(items, hook, found);
     untrusted(items, hook, found);
     if let Some(action) = &hook.action {
         names(items, hook, &action.node, found);

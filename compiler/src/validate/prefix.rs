@@ -10,7 +10,7 @@ use crate::compose::{Composed, ComposedHook};
 use crate::diagnostics::{ContextError, Diagnostics};
 use crate::hook::{HookAction, HookPoint, Position};
 use crate::item::{HookHole, Knowledge};
-use crate::plan::{PlannedModel, estimate};
+use crate::plan::{PlannedModel, Tokenizer};
 use crate::semantics::hook_point;
 use crate::semantics::money::Nanos;
 use crate::semantics::template;
@@ -74,10 +74,11 @@ impl Prefixes {
             };
             composed.hooks.iter().filter(at)
         };
+        let by = model.counted_by;
         // Each part with how often it changes, its weight, and the hook that brings it.
-        let of_hook = |hook| (brought(hook), weight(hook), Some(hook));
+        let of_hook = |hook| (brought(hook), weight(hook, by), Some(hook));
         let before = at(Position::Before).map(of_hook);
-        let chain = composed.system.iter().map(|item| (Changes::Never, estimate(&item.knowledge.body.node), None));
+        let chain = composed.system.iter().map(|item| (Changes::Never, by.count(&item.knowledge.body.node), None));
         let parts: Vec<_> = before.chain(chain).chain(at(Position::After).map(of_hook)).collect();
         for (i, (changes, _, hook)) in parts.iter().enumerate() {
             let Some(hook) = hook.filter(|_| *changes > Changes::Never) else { continue };
@@ -93,10 +94,11 @@ impl Prefixes {
 
     /// The messages: what changes with each call before what was said. The palette and the system prompt stand before.
     fn messages(&mut self, composed: &Composed, model: &PlannedModel) {
-        let body = composed.leaf().map_or(0, |leaf| estimate(&leaf.body.node));
+        let by = model.counted_by;
+        let body = composed.leaf().map_or(0, |leaf| by.count(&leaf.body.node));
         let items = composed.before.iter().chain(&composed.after);
-        let first = items.fold(body, |sum, item| sum.saturating_add(estimate(&item.knowledge.body.node)));
-        let system = composed.system.iter().fold(0_u64, |sum, i| sum.saturating_add(estimate(&i.knowledge.body.node)));
+        let first = items.fold(body, |sum, item| sum.saturating_add(by.count(&item.knowledge.body.node)));
+        let system = composed.system.iter().fold(0_u64, |sum, i| sum.saturating_add(by.count(&i.knowledge.body.node)));
         for hook in composed.hooks.iter().filter(|h| h.is_live()) {
             let holes = &hook.decl.holes.facts;
             let of_turn = holes.iter().any(|hole| of_path(&hole.path) == Changes::PerTurn);
@@ -167,8 +169,8 @@ fn of_knowledge(knowledge: &Knowledge) -> Changes {
     holes.map(|hole| of_path(&hole.path)).max().unwrap_or(Changes::Never)
 }
 
-fn weight(hook: &ComposedHook) -> u64 {
-    hook.knowledge.as_ref().map_or(0, |knowledge| estimate(&knowledge.body.node))
+fn weight(hook: &ComposedHook, by: Tokenizer) -> u64 {
+    hook.knowledge.as_ref().map_or(0, |knowledge| by.count(&knowledge.body.node))
 }
 
 fn of_path(path: &Path) -> Changes {

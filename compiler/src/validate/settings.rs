@@ -1,6 +1,7 @@
 //! Settings files against what they may say ([`schema`]): unknown keys, wrong values, files that nothing reads. One
 //! walk over every file, merged over the spaces, each value complained about where it was written.
 
+mod provider;
 pub mod schema;
 
 use std::collections::BTreeSet;
@@ -11,6 +12,7 @@ use rye_grammar::{ItemId, Span, capability};
 
 use crate::diagnostics::{ConfigError, Diagnostics, closest};
 use crate::item::{Items, data};
+use crate::lower::shared::PROVIDERS;
 use crate::semantics::classify::{FACTS, fact_type};
 use crate::semantics::condition::Condition;
 use crate::semantics::money::Nanos;
@@ -32,7 +34,7 @@ impl Told {
         match error {
             ConfigError::Invalid { span, .. } => span.is_some_and(|span| self.spans.contains(&span)),
             ConfigError::Refused { file, .. } => self.files.contains(file),
-            ConfigError::UnknownFile { .. } => false,
+            ConfigError::UnknownFile { .. } | ConfigError::ChangesNothing { .. } | ConfigError::Servers { .. } => false,
         }
     }
 }
@@ -40,14 +42,36 @@ impl Told {
 /// Checks one settings file; [`Shape::Elsewhere`] files are their own readers' business.
 pub fn file(items: &Items<'_>, id: &ItemId, told: &mut Told, found: &mut Diagnostics) {
     let Some(file) = schema::file(id.as_str()).filter(|file| !matches!(file.shape, Shape::Elsewhere)) else { return };
+    if let Shape::ForReaders(about) = file.shape {
+        describes(items, id, about, found);
+        return;
+    }
     let Some(node) = items.config(id) else { return };
     let mut walk = Walk { file: id.as_str(), found: Diagnostics::new() };
     walk.value(&node, &file.shape, "");
+    if id.as_str().starts_with(PROVIDERS) {
+        provider::check(id.as_str(), &node, &mut walk.found);
+    }
     if walk.found.has_errors() {
         told.files.insert(id.as_str().to_owned());
         told.spans.extend(walk.found.iter().filter_map(|d| d.labels().into_iter().next()).map(|l| l.span));
     }
     found.append(walk.found);
+}
+
+/// A file that only describes, written by somebody who meant to change something by it.
+fn describes(items: &Items<'_>, id: &ItemId, about: &'static str, found: &mut Diagnostics) {
+    let (system, written): (Vec<_>, Vec<_>) =
+        items.config_of_each(id).into_iter().partition(|(space, _)| *space == Space::System);
+    // Where the standard library has none, this is the one that describes.
+    if system.is_empty() {
+        return;
+    }
+    for (_, node) in written.iter().filter(|(_, node)| !matches!(node.kind, Kind::Null)) {
+        let span = node.entries().first().map_or(node.span, |entry| entry.key.span);
+        let path = items.sources().get(span.source).map_or_else(|| id.to_string(), |source| source.path.to_string());
+        found.push(ConfigError::ChangesNothing { path, about, span });
+    }
 }
 
 /// The settings files of the project that nothing reads. Below `agent/` the names are closed; elsewhere a file may be
@@ -107,7 +131,7 @@ impl Walk<'_> {
 
     fn value(&mut self, node: &Node, shape: &Shape, key: &str) {
         match shape {
-            Shape::Elsewhere => {}
+            Shape::Elsewhere | Shape::ForReaders(_) => {}
             Shape::Text if node.as_str().is_some_and(|t| !t.trim().is_empty()) => {}
             Shape::Truth if node.as_bool().is_some() => {}
             Shape::Whole { least } if whole(node).is_some_and(|n| n >= *least) => {}

@@ -7,8 +7,11 @@ use rye_grammar::{ItemId, Span};
 
 use crate::diagnostics::{Diagnostics, ItemError};
 use crate::item::Items;
-use crate::plan::estimate;
+use crate::plan::Tokenizer;
 use crate::world::{ItemKind, Space};
+
+/// Many models may be told either text: both are counted by the one that fits any.
+const COUNT: Tokenizer = Tokenizer::Characters;
 
 pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
     let knowledge = both(items, ItemKind::Knowledge);
@@ -23,7 +26,7 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
         found.push(ItemError::Shadows {
             kind: ItemKind::Knowledge,
             id: id.to_string(),
-            tokens: (estimate(&over.body.node), estimate(&under.body.node)),
+            tokens: (COUNT.count(&over.body.node), COUNT.count(&under.body.node)),
             span,
         });
     }
@@ -32,7 +35,7 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
         found.push(ItemError::Shadows {
             kind: ItemKind::Directive,
             id: id.to_string(),
-            tokens: (estimate(&over.body.node), estimate(&under.body.node)),
+            tokens: (COUNT.count(&over.body.node), COUNT.count(&under.body.node)),
             span: over.span,
         });
     }

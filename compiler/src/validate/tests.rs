@@ -58,7 +58,7 @@ fn a_sound_project_has_nothing_to_say() {
 fn inputs_have_to_be_declared_and_used() {
     assert_eq!(leaf("", "Do {input:a}."), ["interface::unknown-input"]);
     assert_eq!(leaf("<inputs><input name=\"a\"/></inputs>", "Do it."), ["interface::unused-input"]);
-    let hook = "<hooks><hook id=\"h\" event=\"tool_call\"><when>call.name == \"x\"</when><block reason=\"{input:a}\"/></hook></hooks>";
+    let hook = "<hooks><hook id=\"h\" event=\"tool_call\"><when>call.name == \"rye_fetch\"</when><block reason=\"{input:a}\"/></hook></hooks>";
     assert_eq!(leaf(hook, "x"), ["interface::unknown-input"]);
     assert_eq!(leaf(&format!("{hook}<inputs><input name=\"a\"/></inputs>"), "x"), Vec::<&str>::new());
 }

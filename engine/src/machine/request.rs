@@ -158,7 +158,7 @@ pub(super) fn estimate(plan: &Plan, state: &State) -> u64 {
         return measured.input.saturating_add(measured.output).saturating_add(sum(fresh));
     }
     let tools = plan.palette.iter().fold(0u64, |sum, tool| sum.saturating_add(tool.tokens));
-    by.count(system(state)).saturating_add(tools).saturating_add(sum(&thinned(state)))
+    by.count(&system(state)).saturating_add(tools).saturating_add(sum(&thinned(state)))
 }
 
 /// Tokens of the context window in use.

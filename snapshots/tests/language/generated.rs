@@ -102,7 +102,8 @@ fn walk(shape: &Shape, at: &str, standard: Option<&Node>, rows: &mut String) {
         | Shape::OneOf(_)
         | Shape::Failure
         | Shape::Pattern
-        | Shape::Elsewhere => {}
+        | Shape::Elsewhere
+        | Shape::ForReaders(_) => {}
     }
 }
 
@@ -125,6 +126,7 @@ fn takes(shape: &Shape) -> String {
         Shape::Names(_) => "a mapping by name".to_owned(),
         Shape::Known(names, _) => format!("a mapping of `{}`", names.join("`, `")),
         Shape::Elsewhere => "see there".to_owned(),
+        Shape::ForReaders(_) => "anything: nothing reads it".to_owned(),
         Shape::Text
         | Shape::Truth
         | Shape::Whole { .. }

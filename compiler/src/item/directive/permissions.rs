@@ -7,6 +7,7 @@ use rye_grammar::{Span, Spanned};
 use super::{Acknowledged, GrantDecl, Permissions};
 use crate::diagnostics::{Diagnostics, ItemError};
 use crate::item::xml::{attributes, children, no_text, shorten, tag};
+use crate::semantics::needs;
 use crate::semantics::risk::Tier;
 
 const PRIMARIES: [&str; 6] = ["execute", "fetch", "sign", "search", "load", "acknowledge"];
@@ -46,15 +47,31 @@ fn primary(element: &Element, word: &str, grants: &mut Vec<GrantDecl>, found: &m
         children(found, child, &[]);
         let text = child.text();
         match capability::parse_item(text.span.source, &text.node, text.span.start as usize) {
-            Ok(Pattern(item)) => grants.push(GrantDecl {
-                pattern: Pattern(format!("rye.{word}.{kind}.{item}")),
-                span: text.span,
-                net: list(child, "net"),
-                write: list(child, "write"),
-            }),
+            Ok(Pattern(item)) => {
+                let (net, write) = (list(child, "net"), list(child, "write"));
+                hosts(child, &net, found);
+                let pattern = Pattern(format!("rye.{word}.{kind}.{item}"));
+                grants.push(GrantDecl { pattern, span: text.span, net, write });
+            }
             Err(error) => {
                 found.push(if text.span.len() == text.node.len() { error } else { error.within(text.span) });
             }
+        }
+    }
+}
+
+/// Hosts that could never be those of a call. What `write` opens is told with the tools that it opens it to.
+fn hosts(element: &Element, net: &[String], found: &mut Diagnostics) {
+    let Some(span) = element.attribute("net").map(|attribute| attribute.span) else { return };
+    for host in net {
+        if let Some(meant) = needs::host_instead(host) {
+            let meant = if meant.is_empty() { "api.example.com" } else { meant.as_str() };
+            found.push(ItemError::InvalidValue {
+                what: "`net` of `<tool>`".into(),
+                found: format!("`{}`", shorten(host)),
+                expected: format!("a host alone, such as `{meant}`, without scheme, path and port"),
+                span,
+            });
         }
     }
 }

@@ -2,6 +2,7 @@
 //! it, `docs/language.md` prints it. What a value does is decided where it is read.
 
 use crate::model::WIRES;
+use crate::plan::Tokenizer;
 use crate::semantics::classify::Category;
 use crate::semantics::risk::{Policy, Tier};
 
@@ -36,6 +37,8 @@ pub enum Shape {
     Pattern,
     /// Read and complained about by its own reader, or by nobody: the content is another language's.
     Elsewhere,
+    /// A description: nothing is read from it. The text says of what, as a clause.
+    ForReaders(&'static str),
 }
 
 /// One key.
@@ -108,6 +111,11 @@ const MODEL: &[Field] = &[
         Shape::MapOr("none", MODEL_PRICES),
         "without them tokens count and money does not; `none`: that is meant",
     ),
+    key(
+        "tokenizer",
+        Shape::OneOf(&Tokenizer::EXACT),
+        "what counts its tokens exactly; without it, and in a build without the feature `tokenizers`, characters / 4",
+    ),
     key("priced_at", Shape::Text, "the day the prices were looked up"),
     key("source", Shape::Text, "where they were looked up"),
 ];
@@ -169,7 +177,7 @@ pub const FILES: &[File] = &[
     File {
         id: "agent/budget_ledger_schema",
         about: "The JSON Schema of one ledger entry; for readers.",
-        shape: Shape::Elsewhere,
+        shape: Shape::ForReaders("it says how `rye threads show --format json` prints an account"),
     },
     File {
         id: "agent/capabilities/",
@@ -235,7 +243,7 @@ pub const FILES: &[File] = &[
     File {
         id: "agent/events",
         about: "What the engine's events are called; nothing changes it.",
-        shape: Shape::Elsewhere,
+        shape: Shape::ForReaders("it says what the events are called and which of them are never held back"),
     },
     File { id: "agent/hook_conditions", about: "Hooks (section 7).", shape: Shape::Elsewhere },
     File { id: "agent/hooks", about: "Hooks (section 7).", shape: Shape::Elsewhere },
@@ -335,7 +343,7 @@ impl Shape {
             Self::List(_) => "a list".to_owned(),
             Self::Failure => "a condition".to_owned(),
             Self::Pattern => "a capability pattern".to_owned(),
-            Self::Elsewhere => "a value".to_owned(),
+            Self::Elsewhere | Self::ForReaders(_) => "a value".to_owned(),
         }
     }
 }

@@ -171,6 +171,8 @@ pub fn servers(project: &Path, items: &Items<'_>) -> Result<BTreeMap<String, Ser
         }
         if let Some(node) = parsed.tree.get("mcpServers") {
             read(node, ".mcp.json", &|_| true, &mut all)?;
+        } else if parsed.tree.get("servers").is_some() {
+            return Err("`.mcp.json` has `servers`, which nothing reads there; write `mcpServers`".into());
         }
     }
     if let Some(node) = items.config_named("mcp") {

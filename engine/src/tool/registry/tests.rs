@@ -147,3 +147,12 @@ fn an_unknown_builtin_names_the_known_ones() {
          knowledge_write, ls, read, web_fetch, write"
     );
 }
+
+/// What the compiler lets a tool file name is what the engine has: its own, and what a running engine adds.
+#[test]
+fn the_names_that_check_knows_are_the_names_there_are() {
+    let mut names: Vec<String> = Registry::standard().builtins.into_keys().collect();
+    names.push("orchestrator".into());
+    names.sort();
+    assert_eq!(names, rye_compiler::tool_spec::BUILTINS);
+}

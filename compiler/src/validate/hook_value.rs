@@ -1,0 +1,156 @@
+//! What a hook compares the facts of a call with: an item or a tool that there is not makes a rule that looks like one and
+//! holds back nothing (`language.md` 7). Also hooks that only take another out, and there is no other.
+
+use rye_grammar::condition::{CompareOp, Expr, ExprKind, Path, Segment};
+use rye_grammar::{ItemId, Span};
+use serde_json::Value;
+
+use crate::diagnostics::{Diagnostics, HookError, closest};
+use crate::item::{HookDecl, HookFiles, Items};
+use crate::palette::flatten;
+use crate::primary::{DIRECTIVE_RETURN, Primary};
+use crate::semantics::capability::ItemType;
+use crate::world::ItemKind;
+
+/// Checks what the condition of a hook compares `call.item_id` and `call.name` with.
+pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
+    let Some(condition) = hook.condition.as_ref().filter(|_| hook.enabled) else { return };
+    let mut compared = Vec::new();
+    walk(&condition.node, &mut compared);
+    for (fact, text, span) in compared {
+        let answer = match fact {
+            Fact::ItemId => item(items, text),
+            Fact::Name => name(items, text),
+        };
+        if let Answer::Nothing { suggestion } = answer {
+            let (id, value) = (hook.id.node.clone(), text.to_owned());
+            found.push(HookError::UnknownCall { id, fact: fact.word(), value, suggestion, span });
+        }
+    }
+}
+
+/// Hooks that say no more than `enabled: false`, of an id that no hook has.
+pub fn removals(files: &HookFiles, found: &mut Diagnostics) {
+    let others = || files.builtin.iter().chain(&files.infra).chain(&files.user).chain(&files.project);
+    for hook in files.user.iter().chain(&files.project).filter(|hook| !hook.enabled && hook.action.is_none()) {
+        let known = || others().filter(|other| other.action.is_some()).map(|other| other.id.node.as_str());
+        if !known().any(|id| id == hook.id.node) {
+            let id = hook.id.node.clone();
+            let suggestion = closest(&id, known());
+            found.push(HookError::RemovesNothing { id, suggestion, span: hook.id.span });
+        }
+    }
+}
+
+/// Whether there is what a text names.
+enum Answer {
+    There,
+    Nothing { suggestion: Option<String> },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fact {
+    ItemId,
+    Name,
+}
+
+impl Fact {
+    fn of(path: &Path) -> Option<Self> {
+        match path.segments.as_slice() {
+            [Segment::Name(call), Segment::Name(field)] if call == "call" => match field.as_str() {
+                "item_id" => Some(Self::ItemId),
+                "name" => Some(Self::Name),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::ItemId => "call.item_id",
+            Self::Name => "call.name",
+        }
+    }
+}
+
+/// Every text that one of the facts is held against as a whole.
+fn walk<'e>(expr: &'e Expr, all: &mut Vec<(Fact, &'e str, Span)>) {
+    match &expr.kind {
+        ExprKind::Literal(_) | ExprKind::Path(_) | ExprKind::Exists(_) => {}
+        ExprKind::List(items) | ExprKind::All(items) | ExprKind::Any(items) => {
+            for item in items {
+                walk(item, all);
+            }
+        }
+        ExprKind::Length(inner) | ExprKind::Not(inner) | ExprKind::Negate(inner) => walk(inner, all),
+        ExprKind::Compare { op: CompareOp::Eq | CompareOp::Ne | CompareOp::In, left, right } => {
+            for (path, value) in [(left, right), (right, left)] {
+                if let ExprKind::Path(path) = &path.kind
+                    && let Some(fact) = Fact::of(path)
+                {
+                    texts(fact, value, all);
+                }
+            }
+        }
+        ExprKind::Compare { left, right, .. } | ExprKind::Arithmetic { left, right, .. } => {
+            walk(left, all);
+            walk(right, all);
+        }
+    }
+}
+
+fn texts<'e>(fact: Fact, value: &'e Expr, all: &mut Vec<(Fact, &'e str, Span)>) {
+    match &value.kind {
+        ExprKind::Literal(Value::String(text)) => all.push((fact, text, value.span)),
+        ExprKind::Literal(Value::Array(items)) => {
+            all.extend(items.iter().filter_map(Value::as_str).map(|text| (fact, text, value.span)));
+        }
+        ExprKind::List(items) => {
+            for item in items {
+                texts(fact, item, all);
+            }
+        }
+        ExprKind::Literal(_)
+        | ExprKind::Path(_)
+        | ExprKind::Exists(_)
+        | ExprKind::All(_)
+        | ExprKind::Any(_)
+        | ExprKind::Length(_)
+        | ExprKind::Not(_)
+        | ExprKind::Negate(_)
+        | ExprKind::Compare { .. }
+        | ExprKind::Arithmetic { .. } => {}
+    }
+}
+
+/// Whether some item has the id.
+fn item(items: &Items<'_>, text: &str) -> Answer {
+    let kinds = ItemType::ALL.map(ItemType::kind);
+    if let Ok(id) = ItemId::parse(text)
+        && kinds.into_iter().any(|kind| items.exists(kind, &id))
+    {
+        return Answer::There;
+    }
+    // The flattened or dotted spelling of an id that there is.
+    let list = items.list(ItemKind::Tool);
+    let spelled = list.iter().find(|entry| flatten(&entry.id) == text || entry.id.dotted() == text);
+    let suggestion = spelled.map(|entry| entry.id.to_string()).or_else(|| items.nearest(ItemKind::Tool, text));
+    Answer::Nothing { suggestion }
+}
+
+/// Whether some tool is called so.
+fn name(items: &Items<'_>, text: &str) -> Answer {
+    let own = Primary::ALL.map(Primary::tool_name).into_iter().chain([DIRECTIVE_RETURN]);
+    let list = items.list(ItemKind::Tool);
+    let tools: Vec<(&ItemId, String)> = list.iter().map(|entry| (&entry.id, flatten(&entry.id))).collect();
+    let mut all = own.chain(tools.iter().map(|(_, name)| name.as_str()));
+    if all.clone().any(|name| name == text) {
+        return Answer::There;
+    }
+    // The id, or the last part of one, instead of the name that a model calls.
+    let mut of_item =
+        tools.iter().filter(|(id, _)| id.as_str() == text || id.as_str().rsplit('/').next() == Some(text));
+    let of_item = of_item.next().map(|(_, name)| name.clone());
+    Answer::Nothing { suggestion: of_item.or_else(|| closest(text, all.by_ref())) }
+}

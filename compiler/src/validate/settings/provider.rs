@@ -1,0 +1,85 @@
+//! A provider file beyond the shapes of its values: what could never be reached, and what says two things at once.
+
+use std::collections::BTreeMap;
+
+use rye_grammar::Span;
+use rye_grammar::data::{Kind, Node};
+
+use crate::diagnostics::{ConfigError, Diagnostics, ItemError};
+use crate::model::{SCRIPTED, WIRES};
+
+/// Checks the merged file `id`, `agent/providers/NAME`.
+pub fn check(id: &str, node: &Node, found: &mut Diagnostics) {
+    let name = id.rsplit('/').next().unwrap_or(id);
+    let keyed = ["key_env", "base_url_env"].map(|key| (key, node.get(key).and_then(Node::as_str)));
+    for (key, _) in keyed.into_iter().filter(|(_, variable)| variable.is_some_and(|name| !is_variable(name))) {
+        // What stands there may be the key itself: neither it nor its line is shown.
+        let expected =
+            "the name of a variable of the environment, such as `MY_API_KEY`; the key itself stands in no file";
+        found.push(ConfigError::Invalid {
+            file: id.to_owned(),
+            key: key.to_owned(),
+            found: "what stands there".to_owned(),
+            expected: expected.to_owned(),
+            span: None,
+        });
+    }
+    let mut invalid = |key: String, told: String, expected: String, span: Span| {
+        found.push(ConfigError::Invalid { file: id.to_owned(), key, found: told, expected, span: Some(span) });
+    };
+    let text = |key: &str| node.get(key).and_then(|value| Some((value.as_str()?, value.span)));
+    // What of a wire that there is not would be reached is not asked.
+    let wire = text("wire").filter(|(wire, _)| WIRES.contains(wire) && *wire != SCRIPTED);
+    if let Some((written, span)) = text("id").filter(|(written, _)| *written != name) {
+        invalid("id".into(), format!("`{written}`"), format!("the file's own name, `{name}`, or no `id`"), span);
+    }
+    if let Some((url, span)) = text("base_url")
+        && !is_address(url)
+    {
+        let meant = if url.contains("://") { "https://api.example.com".to_owned() } else { format!("http://{url}") };
+        invalid("base_url".into(), format!("`{url}`"), format!("a web address such as `{meant}`"), span);
+    }
+    if let Some((_, span)) = wire
+        && node.get("base_url").is_none()
+        && node.get("base_url_env").is_none()
+    {
+        let expected = "the address that requests go to, such as `https://api.example.com`";
+        invalid("base_url".into(), "missing".into(), expected.into(), span);
+    }
+    let mut models: BTreeMap<&str, Span> = BTreeMap::new();
+    let mut repeated = Vec::new();
+    for model in node.get("models").map(Node::items).unwrap_or_default() {
+        let whole = |key: &str| match model.get(key).map(|value| (&value.kind, value.span)) {
+            Some((Kind::Number(number), span)) => number.as_u64().map(|number| (number, span)),
+            _ => None,
+        };
+        let Some(id_node) = model.get("id") else { continue };
+        let Some(model_id) = id_node.as_str() else { continue };
+        if let (Some((window, _)), Some((output, span))) = (whole("context_window"), whole("max_output"))
+            && output > window
+        {
+            let expected = format!("at most the context window, {window}: the answer is a part of it");
+            invalid(format!("models.{model_id}.max_output"), format!("`{output}`"), expected, span);
+        }
+        match models.get(model_id) {
+            Some(first) => repeated.push((model_id.to_owned(), *first, id_node.span)),
+            None => {
+                models.insert(model_id, id_node.span);
+            }
+        }
+    }
+    for (model, first, second) in repeated {
+        found.push(ItemError::Repeated { what: format!("the model `{model}`"), first, second });
+    }
+}
+
+fn is_address(url: &str) -> bool {
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/') && !rest.contains(char::is_whitespace))
+}
+
+fn is_variable(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
+        && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
