@@ -49,7 +49,7 @@ fn with_ids(command: Command) -> Command {
 /// What stands for an argument is told by the name of its value, which is what the help text calls it.
 fn offer(command: &str, arg: Arg) -> Arg {
     let value = arg.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
-    let what = match (command, value.as_deref().unwrap_or(arg.get_id().as_str())) {
+    let what = match (command, value.as_deref().unwrap_or_default()) {
         // A new item has no id yet.
         ("new", _) => return arg,
         ("fetch", "ID") => What::OfType,
@@ -58,8 +58,8 @@ fn offer(command: &str, arg: Arg) -> Arg {
         (_, "ITEM|GLOB") => What::Items,
         (_, "THREAD") => What::Threads,
         (_, "PROVIDER") => What::Providers,
-        (_, "CODE") | ("explain", "code") => What::Codes,
-        ("why", "thing") => What::Things,
+        (_, "CODE") => What::Codes,
+        ("why", "THING") => What::Things,
         _ => return arg,
     };
     arg.add(ArgValueCompleter::new(what))

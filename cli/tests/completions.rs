@@ -41,14 +41,14 @@ fn ids_of_directives_items_threads_and_codes_are_offered() {
 fn threads_are_offered_and_another_project_is_looked_at_where_it_is_named() {
     let place = Place::new();
     place.fine(&["init"]);
-    place.fine(&["run", "hello", "--quiet"]);
+    place.fine(&["run", "first", "--input", "topic=tea", "--quiet"]);
     let (_, listed) = place.json(&["threads", "list"]);
     let thread = listed["threads"][0]["thread_id"].as_str().unwrap();
-    assert_eq!(offered(&place, &["threads", "show", "hel"]), [thread]);
+    assert_eq!(offered(&place, &["threads", "show", "fir"]), [thread]);
     let project = place.project();
     let away = Place::new();
-    assert!(offered(&away, &["plan", "hel"]).is_empty());
-    assert_eq!(offered(&away, &["--project", project.to_str().unwrap(), "plan", "hel"]), ["hello"]);
+    assert!(offered(&away, &["plan", "fir"]).is_empty());
+    assert_eq!(offered(&away, &["--project", project.to_str().unwrap(), "plan", "fir"]), ["first"]);
 }
 
 /// The script as bash runs it.
