@@ -148,7 +148,7 @@ fn a_tool_of_the_project_asks_before_the_run_and_at_the_call() {
     place.write("script.yaml", &format!("steps:\n  - tool_calls: [{call}]\n  - text: Done.\n"));
     let ran = place.rye(&["run", "talk"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert!(ran.stderr.contains("permission denied: `mine` starts a program of this project"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("permission denied: `mine` is a tool of this project"), "{}", ran.stderr);
     place.fine(&["trust"]);
     let ran = place.rye(&["run", "talk"]);
     assert!(ran.stderr.contains("ok    rye_execute"), "{}", ran.stderr);

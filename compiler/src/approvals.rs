@@ -80,8 +80,9 @@ pub fn is_vouched(items: &Items<'_>, capability: &str) -> bool {
     let tool = id.and_then(|id| items.tool(&id));
     tool.is_some_and(|tool| match tool.file.space {
         Space::User => true,
-        // Trust in what is compiled in says nothing of what it is called with.
+        // Trust in where requests go, or in what is compiled in, says nothing of what it is called with.
         Space::Project if matches!(tool.spec.kind, ToolKind::Builtin { .. }) => false,
+        Space::Project if matches!(tool.spec.kind, ToolKind::Http(_)) && tool.spec.environment.is_empty() => false,
         Space::Project => of_tool(&tool, String::new(), &items.sources()).is_some(),
         Space::System => false,
     })

@@ -126,7 +126,7 @@ pub fn of_tools(items: &Items<'_>, plan: &Plan) -> Vec<Executes> {
     reached.filter_map(of_one).collect()
 }
 
-/// A tool of the project that starts a program, or sends what it finds in the environment; `None` for any other.
+/// A tool of the project that starts a program or sends requests; `None` for any other.
 pub fn of_tool(tool: &Tool, sha256: String, sources: &Sources) -> Option<Executes> {
     let Tool { file, spec } = tool;
     if file.space != Space::Project {
@@ -146,7 +146,6 @@ pub fn of_tool(tool: &Tool, sha256: String, sources: &Sources) -> Option<Execute
         }
         // The file itself is the program, and its hash the subject's.
         ToolKind::Script { .. } => ("runs its own code".to_owned(), Vec::new()),
-        ToolKind::Http(_) if spec.environment.is_empty() => return None,
         ToolKind::Http(http) => (format!("sends requests to {}", spelt(&http.url)), Vec::new()),
         ToolKind::Mcp { server, runs, wall, .. } => (of_server(server, runs, *wall), Vec::new()),
     };

@@ -142,6 +142,23 @@ fn what_is_compiled_in_passes_for_nothing_else_unasked() {
 }
 
 #[test]
+fn a_tool_that_sends_requests_is_asked_about_whether_or_not_it_takes_a_key_along() {
+    let tool = |more: &str| {
+        format!(
+            "description: d\nkind: http\nurl: https://a.test/x?q={{q}}\n{more}parameters: {{ properties: {{ q: {{}} }} }}\n"
+        )
+    };
+    for (more, what) in [
+        ("", "sends requests to https://a.test/x?q={q}"),
+        ("environment: [K]\n", "sends requests to https://a.test/x?q={q}, given K of the environment"),
+    ] {
+        let world = world("").project(".ai/tools/t.yaml", tool(more));
+        assert_eq!(told(&of_workspace(&world)), [("tool", "t", what)]);
+        assert_eq!(told(&plain(&world, "a").executes), [("tool", "t", what)]);
+    }
+}
+
+#[test]
 fn files_that_stand_within_an_argument_are_part_of_a_command() {
     let tool = "description: d\nkind: command\ncommand: [node, --require=./a.js, \"-c\", \"b.sh;c.sh d\"]\n";
     let found = of_workspace(&world("").project(".ai/tools/t.yaml", tool));

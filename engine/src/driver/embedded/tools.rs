@@ -172,10 +172,12 @@ impl Embedded {
                 let missing = |now: Trusted<'_>| now.missing(&executes).map(|missing| missing.len());
                 match engine.trust.now().and_then(missing) {
                     Ok(0) => {}
-                    Ok(_) => return Err(format!(
-                        "permission denied: `{wanted}` starts a program of this project, which the user does not trust \
+                    Ok(_) => {
+                        return Err(format!(
+                            "permission denied: `{wanted}` is a tool of this project, which the user does not trust \
                          yet; `rye trust --list` shows it"
-                    )),
+                        ));
+                    }
                     Err(error) => return Err(error.to_string()),
                 }
                 let config = settings(&items, &tool.spec);
