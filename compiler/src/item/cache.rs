@@ -195,15 +195,17 @@ impl<'w> Items<'w> {
         self.cache.hooks.get_or_init(|| self.read_hook_files())
     }
 
-    /// Whether any space has an item; reads nothing.
+    /// Whether any space has an item. Where nobody has asked for the whole list, the one file is asked for: to list ten
+    /// thousand is no answer to a question about one.
     pub fn exists(&self, kind: ItemKind, id: &ItemId) -> bool {
         self.note(|| Read::Item(kind, id.clone()));
-        if self.entries(kind).binary_search_by(|e| e.id.cmp(id)).is_ok() {
+        let listed = self.slot(kind).get();
+        if listed.is_some_and(|list| list.binary_search_by(|e| e.id.cmp(id)).is_ok()) {
             return true;
         }
-        // Without a list the one file is asked for; one that cannot be read is there.
-        self.cache.unlisted.borrow().contains(&kind)
-            && self.world.candidates(kind, id).map_or(true, |files| !files.is_empty())
+        let is_whole = listed.is_some() && !self.cache.unlisted.borrow().contains(&kind);
+        // One that cannot be read is there.
+        !is_whole && self.world.candidates(kind, id).map_or(true, |files| !files.is_empty())
     }
 
     /// Whether the list of a kind is whole: where it could not be read, nothing can be said about what is missing.
@@ -218,15 +220,18 @@ impl<'w> Items<'w> {
         self.entries(kind).clone()
     }
 
-    fn entries(&self, kind: ItemKind) -> &Arc<[Entry]> {
+    fn slot(&self, kind: ItemKind) -> &OnceCell<Arc<[Entry]>> {
         let [directives, knowledge, tools, configs] = &self.cache.lists;
-        let slot = match kind {
+        match kind {
             ItemKind::Directive => directives,
             ItemKind::Knowledge => knowledge,
             ItemKind::Tool => tools,
             ItemKind::Config => configs,
-        };
-        slot.get_or_init(|| match self.world.list(kind) {
+        }
+    }
+
+    fn entries(&self, kind: ItemKind) -> &Arc<[Entry]> {
+        self.slot(kind).get_or_init(|| match self.world.list(kind) {
             Ok(entries) => entries.into(),
             Err(error) => {
                 self.report(About::List(kind), world_error(kind, error));

@@ -1,10 +1,11 @@
 //! What items of a kind a space holds, without reading them.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
+use rustix::fs::{FileType, OFlags};
 use rye_compiler::world::{ItemKind, Space, Stray, WorldError};
 use rye_grammar::ItemId;
 
@@ -40,6 +41,18 @@ pub(super) fn top(space: Space, dir: &Dir) -> Result<Vec<Stray>, WorldError> {
     Ok(found)
 }
 
+/// What lies in a folder, as it is opened once: two calls of the system a folder.
+fn entries(dir: &Dir, folder: &str) -> io::Result<rustix::fs::Dir> {
+    let mut options = OpenOptions::new();
+    let directory = i32::try_from(OFlags::DIRECTORY.bits()).unwrap_or(0);
+    let opened = dir.open_with(folder, options.read(true).custom_flags(directory))?;
+    Ok(rustix::fs::Dir::new(opened)?)
+}
+
+fn is_link(dir: &Dir, path: &str) -> bool {
+    dir.symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink())
+}
+
 impl Listing {
     pub(super) fn read(space: Space, dir: &Dir, kind: ItemKind) -> Result<Self, WorldError> {
         let mut items: BTreeMap<ItemId, Vec<Arc<str>>> = BTreeMap::new();
@@ -48,23 +61,31 @@ impl Listing {
         let root = kind.folder().trim_end_matches('/').to_owned();
         let mut folders = vec![(root, 0_usize)];
         while let Some((folder, depth)) = folders.pop() {
-            let entries = match dir.read_dir(&folder) {
+            let entries = match entries(dir, &folder) {
                 Ok(entries) => entries,
                 Err(error) if error.kind() == ErrorKind::NotFound && depth == 0 => continue,
                 Err(error) => return Err(super::refusal(space, &folder, &error)),
             };
             for entry in entries {
-                let entry = entry.map_err(|e| super::refusal(space, &folder, &e))?;
+                let entry = entry.map_err(|e| super::refusal(space, &folder, &e.into()))?;
                 // A name that is not Unicode is no id.
-                let Ok(name) = entry.file_name().into_string() else { continue };
+                let Ok(name) = entry.file_name().to_str() else { continue };
+                if matches!(name, "." | "..") {
+                    continue;
+                }
                 let path = format!("{folder}/{name}");
-                let file_type = entry.file_type().map_err(|e| super::refusal(space, &path, &e))?;
-                // What a link leads to counts, and a link that leaves is refused here.
-                let is_folder = if file_type.is_symlink() {
-                    has_links = true;
-                    dir.metadata(&path).map_err(|e| super::refusal(space, &path, &e))?.is_dir()
-                } else {
-                    file_type.is_dir()
+                // What a link leads to counts, and a link that leaves is refused here. Some file systems do not say what it is.
+                let is_folder = match entry.file_type() {
+                    FileType::Directory => true,
+                    kind @ (FileType::Symlink | FileType::Unknown) => {
+                        has_links |= kind == FileType::Symlink || is_link(dir, &path);
+                        dir.metadata(&path).map_err(|e| super::refusal(space, &path, &e))?.is_dir()
+                    }
+                    FileType::RegularFile
+                    | FileType::Fifo
+                    | FileType::Socket
+                    | FileType::CharacterDevice
+                    | FileType::BlockDevice => false,
                 };
                 if is_folder {
                     if depth == MAX_DEPTH {
