@@ -2,6 +2,7 @@
 //! absolute paths, no times, no source numbers; where things come from lies beside it in [`Origins`].
 
 pub mod absent;
+mod call;
 pub mod cost;
 pub mod count;
 pub mod diff;

@@ -99,6 +99,8 @@ pub enum EngineError {
     NeverBegan { thread: String },
     #[error("the thread `{thread}` is over; give it a message to go on from it")]
     Over { thread: String },
+    #[error("`{thread}` is a run of the tool `{tool}`, with which nobody can speak")]
+    OfTool { thread: String, tool: String },
     #[error("the thread `{thread}` has only {turns} turns")]
     NoSuchTurn { thread: String, turns: u64 },
     #[error("depth_exceeded: no thread may be started below `{parent}`")]

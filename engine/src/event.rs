@@ -128,6 +128,17 @@ impl EventBody {
         }
     }
 
+    /// The intent of this spawn.
+    pub fn intended(&self, spawn: u64) -> Option<&ChildIntended> {
+        if let Self::ChildIntended(child) = self { Some(child).filter(|child| child.spawn == spawn) } else { None }
+    }
+
+    /// What the guard left of a call's result, and the object that holds the whole of it.
+    pub fn kept_result(&self) -> Option<(&str, &str)> {
+        let Self::ToolCallResult(result) = self else { return None };
+        Some((&result.content, result.object.as_deref()?))
+    }
+
     /// The name hooks and readers know it by: `thread_started`, `thread_completed`, `tool_call_result`…
     pub fn reader_name(&self) -> &'static str {
         if let Self::Ended(ended) = self { ended.reader_name() } else { row(self.kind()).reader_name }

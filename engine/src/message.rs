@@ -77,6 +77,11 @@ pub struct ToolCall {
 pub const MALFORMED: &str = "__malformed";
 
 impl ToolCall {
+    /// The item that a primary's arguments name, as they were written.
+    pub fn item_id(&self) -> Option<&str> {
+        self.input.get("item_id").and_then(Value::as_str)
+    }
+
     /// A call as a wire received it: `arguments` is the text of a JSON object, empty meaning `{}`; anything else is
     /// kept under [`MALFORMED`].
     pub fn parse(id: impl Into<String>, name: impl Into<String>, arguments: &str) -> Self {

@@ -80,8 +80,8 @@ impl Caller {
             Asked::Chain(thread) => self.look(move |threads| chain(threads, &thread)).await,
             Asked::Search { thread, pattern } => self.look(move |threads| search(threads, &thread, &pattern)).await,
             Asked::Read { thread, tail } => self.look(move |threads| transcript(threads, &thread, tail)).await,
-            Asked::Resume { thread, message } => self.go_on(thread, Place::End, message).await,
-            Asked::Handoff(thread) => self.hand_over(thread).await,
+            Asked::Resume { thread, message } => Box::pin(self.go_on(thread, Place::End, message)).await,
+            Asked::Handoff(thread) => Box::pin(self.hand_over(thread)).await,
         }
     }
 
@@ -142,6 +142,9 @@ impl Caller {
         let Some(listed) = self.listed(&last).await? else { return Err(unknown(&thread)) };
         if listed.liveness == Liveness::Over {
             return self.go_on(last, Place::Handoff, String::new()).await;
+        }
+        if let Some(tool) = &listed.row.tool {
+            return Err(format!("`{last}` is a run of the tool `{tool}`, which nothing can go on from"));
         }
         self.send(&last, Letter::Handoff).await?;
         Ok(json!({"thread_id": last, "status": "running", "handoff": "after this turn"}))
@@ -243,11 +246,15 @@ fn told(asked: &ThreadId, waited: Waited, not_over: &str) -> Value {
 
 fn row(listed: &Listed) -> Value {
     let row = &listed.row;
-    json!({
+    let mut told = json!({
         "thread_id": row.id, "directive": row.directive, "status": row.status,
         "orphaned": listed.liveness == Liveness::Orphaned, "parent": row.parent, "root": row.root,
         "cost": PrintedCost::from(row.cost), "continues": row.continues, "continued_by": row.continued_by,
-    })
+    });
+    if let (Value::Object(map), Some(tool)) = (&mut told, &row.tool) {
+        map.insert("tool".into(), tool.as_str().into());
+    }
+    told
 }
 
 fn status(threads: &Threads, thread: &ThreadId) -> Result<Value, Refusal> {

@@ -14,7 +14,7 @@ use crate::engine::{EngineError, Handle, Inner, Launch, Running};
 use crate::event::{Continues, Opened, Origin, ParentLink};
 use crate::image::{self, Image, Picture};
 use crate::machine::{Fact, Signal, State};
-use crate::message::Message;
+use crate::message::{Message, ToolCall};
 use crate::store::{Change, LedgerStep, ObjectId, Registry, StoreError, ThreadRow, Transcript};
 use crate::thread::{PrintedCost, RunResult, Status};
 use crate::thread_id::ThreadId;
@@ -46,6 +46,8 @@ pub(crate) struct Beginning {
     pub outlet: Arc<Outlet>,
     /// Where it waits for its turn, if it has to.
     pub queue: Option<Arc<Semaphore>>,
+    /// The call that it makes, where it is a tool's run.
+    pub call: Option<ToolCall>,
 }
 
 impl Beginning {
@@ -98,6 +100,7 @@ impl Inner {
             shown: launch.images,
             outlet: Arc::new(outlet),
             queue: None,
+            call: None,
             plan,
         };
         image::accept(&beginning.plan.model, &beginning.images())?;
@@ -171,8 +174,10 @@ impl Inner {
             project_path: self.project.display().to_string(),
             attended: self.asker.is_some(),
             images,
+            call: beginning.call,
         };
         let mut row = ThreadRow::new(id.clone(), &launch.directive, now);
+        row.tool = launch.tool().map(str::to_owned);
         row.status = Status::Running;
         row.root = root;
         row.plan_id = Some(beginning.plan_id.clone());
@@ -257,7 +262,9 @@ impl Inner {
                 Err(error) => failed(&thread, &error),
             };
         }
-        RunResult::of(&thread.id, thread.plan.directive.as_str(), &thread.state.plan_id, &ended)
+        let tool = thread.state.launch.as_ref().and_then(|launch| launch.tool());
+        let result = RunResult::of(&thread.id, thread.plan.directive.as_str(), &thread.state.plan_id, &ended);
+        RunResult { tool: tool.map(str::to_owned), ..result }
     }
 }
 
@@ -275,6 +282,7 @@ fn failed(thread: &Thread, error: &DriveError) -> RunResult {
     RunResult {
         thread_id: thread.id.to_string(),
         directive: thread.plan.directive.to_string(),
+        tool: thread.state.launch.as_ref().and_then(|launch| launch.tool()).map(str::to_owned),
         plan_id: thread.state.plan_id.clone(),
         cost: PrintedCost::from(thread.state.cost),
         ..RunResult::lost(&error.to_string())

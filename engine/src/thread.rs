@@ -79,7 +79,10 @@ pub struct RunResult {
     pub thread_id: String,
     pub status: Status,
     pub directive: String,
-    /// The last text of the model.
+    /// The tool that it was a run of, which `directive` did not wait for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// The last text of the model; of a tool what it answered.
     pub result: Option<String>,
     pub outputs: Option<Map<String, Value>>,
     pub error: Option<RunError>,

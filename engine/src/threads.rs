@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::driver::{DriveError, journal};
-use crate::event::{Event, EventBody, Head};
+use crate::event::{Event, EventBody, Head, Opened};
 use crate::session::below::ParentThread;
 use crate::store::registry::{Liveness, Repaired, repair};
 use crate::store::transcript;
@@ -90,10 +90,20 @@ impl Threads {
         Ok(Some(ParentThread { id: thread.clone(), launch: launch.clone(), plan }))
     }
 
-    /// The result of a thread that is over; `None` while it is not.
+    /// The result of a thread that is over; `None` while it is not. What a tool answered is there whole, also where the
+    /// guard kept it from the record.
     pub fn result(&self, thread: &ThreadId) -> Result<Option<RunResult>, StoreError> {
         let events = self.transcript(thread)?;
-        Ok(result_of(thread, &events))
+        let Some(mut result) = result_of(thread, &events) else { return Ok(None) };
+        // What a hook made of it stands for it.
+        let unchanged = |(content, _): &(&str, &str)| result.result.as_deref() == Some(*content);
+        if result.tool.is_some()
+            && let Some((_, object)) = events.iter().find_map(|event| event.body.kept_result()).filter(unchanged)
+        {
+            let whole = Objects::new(Arc::clone(&self.disk)).get(&ObjectId::parse(object)?)?;
+            result.result = Some(String::from_utf8_lossy(&whole).into_owned());
+        }
+        Ok(Some(result))
     }
 }
 
@@ -106,7 +116,8 @@ pub(crate) fn result_of(thread: &ThreadId, events: &[Event]) -> Option<RunResult
     let EventBody::Ended(ended) = &events.last()?.body else { return None };
     let head = Head::of(events);
     let directive = head.opened.map_or("", |opened| &opened.directive);
-    Some(RunResult::of(thread, directive, head.plan_id.unwrap_or_default(), ended))
+    let tool = head.opened.and_then(Opened::tool).map(str::to_owned);
+    Some(RunResult { tool, ..RunResult::of(thread, directive, head.plan_id.unwrap_or_default(), ended) })
 }
 
 impl RunResult {
@@ -117,6 +128,7 @@ impl RunResult {
             thread_id: thread.to_string(),
             status: ended.status,
             directive: directive.to_owned(),
+            tool: None,
             result: ended.result.clone(),
             outputs: ended.outputs.clone(),
             error: ended.error.clone(),
@@ -132,6 +144,7 @@ impl RunResult {
             thread_id: String::new(),
             status: Status::Error,
             directive: String::new(),
+            tool: None,
             result: None,
             outputs: None,
             error: Some(RunError { code: "engine_failed".into(), message: message.to_owned() }),

@@ -35,7 +35,7 @@ use crate::Failure;
 use crate::args::{Format, Global};
 use crate::call::{CallArgs, directive};
 use crate::command::check::{CheckOutput, CheckSummary};
-use crate::command::threads::Book;
+use crate::command::threads::{Book, speaks};
 use crate::command::trust;
 use crate::exit::Exit;
 use crate::lockfile;
@@ -204,6 +204,9 @@ pub fn resumed(id: &str, message: Option<String>, turn: Option<u64>, spaces: &Sp
     // A turn is one of this thread; anything else goes on where its chain has come to.
     let row = if turn.is_some() { book.find(id)?.row } else { book.last(id)?.row };
     let message = message.filter(|message| !message.is_empty());
+    if message.is_some() {
+        speaks(&row)?;
+    }
     if let (Some(turn), Some(message)) = (turn, &message) {
         return Ok(Start::Fork { thread: row.id, turn, message: message.clone() });
     }

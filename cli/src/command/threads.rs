@@ -26,6 +26,7 @@ use crate::exit::Exit;
 use crate::report::Report;
 use crate::space::Spaces;
 
+pub use act::speaks;
 pub use approvals::ApprovalsOutput;
 pub use book::Book;
 pub use chain::SearchOutput;

@@ -67,7 +67,8 @@ pub fn shown(event: &Event) -> Shown {
         EventBody::ToolStarted(started) => line(format!("{} as {}", started.name, started.capability)),
         EventBody::ToolCallResult(result) => tool_result(result),
         EventBody::ChildIntended(child) => {
-            line(format!("{} with {}", child.directive, value(&Value::Object(child.inputs.clone()))))
+            let what = if child.tool { "the tool " } else { "" };
+            line(format!("{what}{} with {}", child.directive, value(&Value::Object(child.inputs.clone()))))
         }
         EventBody::ChildSpawned(child) => line(format!("{} with {}", child.thread_id, money(child.spend))),
         EventBody::ChildEnded(child) => line(child_ended(child)),
@@ -126,7 +127,9 @@ fn opening(opened: &Opened) -> String {
     if let Some(parent) = &opened.parent {
         parts.push(format!(", child {} of {}", parent.spawn, parent.thread_id));
     }
-    if !opened.inputs.is_empty() {
+    if let Some(tool) = opened.tool() {
+        parts.push(format!(", a run of the tool {tool}"));
+    } else if !opened.inputs.is_empty() {
         parts.push(format!(" with {}", value(&Value::Object(opened.inputs.clone()))));
     }
     parts.concat()

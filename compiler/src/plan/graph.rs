@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::hook::HookPoint;
-pub use build::{Needs, Part, build};
+pub use build::{Needs, Part, build, build_call};
 
 /// A step of the run (`engine.md` 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::{Asked, Grant, Node, PlanLimits};
+use rye_compiler::primary::Primary;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::image::Image;
-use crate::message::{Block, Message};
+use crate::message::{Block, Message, ToolCall};
 use crate::provider::{CallError, StopReason, Usage};
 use crate::thread::{Cost, RunError, Status};
 
@@ -41,6 +42,16 @@ pub struct Opened {
     /// What its first message shows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Image>,
+    /// It is no directive that runs, but this call of the thread above, which did not wait for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<ToolCall>,
+}
+
+impl Opened {
+    /// The tool that runs, where it is no directive.
+    pub fn tool(&self) -> Option<&str> {
+        self.call.as_ref()?.item_id()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -366,6 +377,18 @@ pub struct ChildIntended {
     /// Its caller does not wait for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub detached: bool,
+    /// It is a tool that `directive` names, and `inputs` are its parameters.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tool: bool,
+}
+
+impl ChildIntended {
+    /// The call that the child makes, where it is a tool: that of its parent, which it does not wait for.
+    pub fn call(&self) -> Option<ToolCall> {
+        let input = || json!({"item_type": "tool", "item_id": self.directive, "parameters": self.inputs});
+        let name = Primary::Execute.tool_name().to_owned();
+        self.tool.then(|| ToolCall { id: self.call_id.clone(), name, input: input() })
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -65,6 +65,7 @@ pub fn apply(state: &mut State, event: &Event) {
                     thread_id: None,
                     spend: 0,
                     detached: child.detached,
+                    tool: child.tool,
                     ended: None,
                 },
             );
@@ -112,6 +113,11 @@ const REFUSED: &str = "refused";
 
 fn open(state: &mut State, opened: &Opened) {
     state.limits = opened.limits;
+    if let Some(call) = &opened.call {
+        // Nobody is spoken to: what there is to do is this call.
+        state.talk.prompted = true;
+        state.calls.list = vec![CallState::new(call.clone())];
+    }
     state.launch = Some(Box::new(opened.clone()));
 }
 

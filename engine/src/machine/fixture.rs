@@ -278,6 +278,7 @@ impl Play {
             project_path: "p".into(),
             attended: true,
             images: Vec::new(),
+            call: None,
         }
     }
 

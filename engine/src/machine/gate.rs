@@ -92,12 +92,15 @@ pub enum Call {
 /// A child to be made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChildStart {
+    /// What it runs: a directive, or a tool where `tool` says so.
     pub directive: ItemId,
     pub inputs: Map<String, Value>,
     pub model: Option<String>,
     pub limit_overrides: Map<String, Value>,
     /// Its caller does not wait for it.
     pub detached: bool,
+    /// It is one call of a tool, with `inputs` as its parameters.
+    pub tool: bool,
 }
 
 /// What the gate says of one call.
@@ -195,6 +198,7 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
         Wanted::Sign(request) => (Call::Sign(request), true),
     };
     let grants = launch_grants(state);
+    let (write, net) = touches(grants, &capability);
     let dispatch = Dispatch {
         turn: state.cost.turns,
         index,
@@ -202,8 +206,8 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
         name: call.call.name.clone(),
         call: call_kind,
         idempotent,
-        write: needs::granted(grants, &capability, |grant| &grant.write, needs::is_folder_inside),
-        net: needs::granted(grants, &capability, |grant| &grant.net, needs::is_host_inside),
+        write,
+        net,
         patterns: patterns(grants),
         left_ms: left_ms(state),
     };
@@ -243,10 +247,7 @@ pub fn admit_hook(
     let own = matches!(hook.source, rye_compiler::hook::HookSource::Directive { .. });
     let request = Request { primary, item_type: semantic(item_type), item_id, space: None };
     let capability = request.capability();
-    let (write, net) = (
-        needs::granted(&launch.grants, &capability, |grant| &grant.write, needs::is_folder_inside),
-        needs::granted(&launch.grants, &capability, |grant| &grant.net, needs::is_host_inside),
-    );
+    let (write, net) = touches(&launch.grants, &capability);
     // A static fetch needs nothing; a static execute or sign is granted by its line, unless a directive wrote the line:
     // then it belongs to the directive's set and its ancestors' like any call of the thread.
     let by_line = id_is_static && (!own || primary == Primary::Fetch);
@@ -259,6 +260,14 @@ pub fn admit_hook(
     // What the hook's line allows is the item; what a program of it may touch is what the thread's grants name.
     (dispatch.write, dispatch.net) = (write, net);
     Ok(Allowed { inner: dispatch, capability })
+}
+
+/// The folders and hosts that a call of this capability may touch: what every link of the spawn chain grants.
+pub(crate) fn touches(grants: &[Vec<Grant>], capability: &str) -> (Vec<String>, Vec<String>) {
+    (
+        needs::granted(grants, capability, |grant| &grant.write, needs::is_folder_inside),
+        needs::granted(grants, capability, |grant| &grant.net, needs::is_host_inside),
+    )
 }
 
 /// What a hook wants done.
@@ -312,6 +321,7 @@ fn together(plan: &Plan, name: &str, input: &Value) -> Option<Together> {
             let request = ExecuteRequest::read(input).ok()?;
             match request.item_type {
                 ItemType::Directive => Some(Together::Children),
+                ItemType::Tool if request.is_async => Some(Together::Children),
                 ItemType::Knowledge => Some(Together::Tools),
                 ItemType::Tool if is_system(plan, &request.item_id, THREAD_DIRECTIVE) => Some(Together::Children),
                 ItemType::Tool => {
@@ -360,7 +370,10 @@ impl Wanted {
             Self::Tool { item_id, .. } => (Primary::Execute, ItemType::Tool, Some(item_id)),
             Self::Knowledge { item_id } => (Primary::Execute, ItemType::Knowledge, Some(item_id)),
             Self::Keep(_) => return tool_request(STATE_ID.as_ref()),
-            Self::Start { start, .. } => (Primary::Execute, ItemType::Directive, Some(&start.directive)),
+            Self::Start { start, .. } => {
+                let item_type = if start.tool { ItemType::Tool } else { ItemType::Directive };
+                (Primary::Execute, item_type, Some(&start.directive))
+            }
             Self::Fetch(FetchRequest::Item { item_type, item_id, .. }) => (Primary::Fetch, *item_type, Some(item_id)),
             Self::Fetch(FetchRequest::Query { item_type, .. }) => (Primary::Fetch, *item_type, None),
             // Answered before any grant is looked at.
@@ -377,15 +390,18 @@ fn read(plan: &Plan, tool: &PaletteTool, input: &Value) -> Result<Wanted, String
         (Action::Execute, None) => {
             let request = ExecuteRequest::read(input).map_err(|e| e.0)?;
             let detached = request.is_async;
-            if detached && request.item_type != ItemType::Directive {
-                return Err("rye_execute: `async` is for directives; leave it out to wait for the answer".into());
-            }
             match request.item_type {
+                ItemType::Knowledge if detached => {
+                    Err("rye_execute: `async` is for directives and tools; knowledge is read at once, leave it out"
+                        .into())
+                }
+                ItemType::Tool if detached => start_tool(plan, request.item_id, request.parameters),
                 ItemType::Tool => read_tool(plan, request.item_id, Value::Object(request.parameters)),
                 ItemType::Knowledge => Ok(Wanted::Knowledge { item_id: request.item_id }),
                 ItemType::Directive => {
                     let (directive, inputs) = (request.item_id, request.parameters);
-                    let start = ChildStart { directive, inputs, model: None, limit_overrides: Map::new(), detached };
+                    let (model, limit_overrides, tool) = (None, Map::new(), false);
+                    let start = ChildStart { directive, inputs, model, limit_overrides, detached, tool };
                     Ok(Wanted::Start { start, by_tool: false })
                 }
             }
@@ -405,6 +421,20 @@ fn read_tool(plan: &Plan, item_id: ItemId, parameters: Value) -> Result<Wanted, 
         return keep::read(&parameters).map(Wanted::Keep);
     }
     Ok(Wanted::Tool { item_id, parameters })
+}
+
+/// A tool that its caller does not wait for.
+fn start_tool(plan: &Plan, directive: ItemId, inputs: Map<String, Value>) -> Result<Wanted, String> {
+    if is_system(plan, &directive, THREAD_DIRECTIVE) {
+        let start = start::read(&Value::Object(inputs))?;
+        return Ok(Wanted::Start { start: ChildStart { detached: true, ..start }, by_tool: true });
+    }
+    if is_system(plan, &directive, STATE_TOOL) {
+        return Err(format!("rye_execute: `{STATE_TOOL}` answers at once; leave `async` out"));
+    }
+    let (model, limit_overrides) = (None, Map::new());
+    let start = ChildStart { directive, inputs, model, limit_overrides, detached: true, tool: true };
+    Ok(Wanted::Start { start, by_tool: false })
 }
 
 /// Whether an id is this tool of the standard library, and no file of the project or the user stands in its place.

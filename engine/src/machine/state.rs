@@ -213,6 +213,8 @@ pub struct Child {
     pub spend: u64,
     /// The call that started it did not wait for it.
     pub detached: bool,
+    /// It is a tool.
+    pub tool: bool,
     pub ended: Option<Status>,
 }
 

@@ -98,6 +98,8 @@ fn what_is_checked_is_what_is_dispatched() {
     assert_eq!(play.ended().status, Status::Completed);
 }
 
+mod apart;
+
 #[test]
 fn a_call_that_the_output_limit_cut_is_not_run_and_the_model_is_told() {
     let list = [call("a_read", json!({})), call("a_write", json!({}))];

@@ -79,6 +79,7 @@ impl Inner {
             shown,
             outlet: Arc::new(outlet),
             queue: None,
+            call: None,
             plan,
         };
         image::accept(&beginning.plan.model, &beginning.images())?;

@@ -1,6 +1,7 @@
 //! Children: directives that a thread calls, or that one of its hooks starts, as threads of their own in the same tree and
 //! process. Their plans are frozen here; money, limits and capabilities come from above and can only shrink.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rye_compiler::compile::{Compilation, Parent, Request};
@@ -23,6 +24,7 @@ use crate::hooks::Acted;
 use crate::machine::effect::{AwaitedChild, HookBounds, SpawnChild};
 use crate::machine::gate::{Allowed, ChildStart};
 use crate::machine::{Fact, HookChild, HookRun, Spawned};
+use crate::message::ToolCall;
 use crate::store::{StoreError, ThreadRow, layout};
 use crate::thread::RunResult;
 use crate::thread_id::ThreadId;
@@ -37,6 +39,8 @@ pub(crate) const OF_HOOKS: u64 = 1 << 62;
 pub(super) struct Wanted {
     pub spawn: u64,
     pub start: ChildStart,
+    /// Where it is a tool: its call, and the capability that allows it.
+    pub call: Option<(ToolCall, String)>,
 }
 
 /// On what terms children are made.
@@ -65,11 +69,21 @@ pub(super) struct Refused {
     pub hit: Option<Box<LimitHit>>,
 }
 
+/// What a child runs by.
+pub(super) struct Planned {
+    pub plan: Arc<Plan>,
+    pub plan_id: String,
+    /// Nano-dollars that are asked for by name.
+    pub named_spend: Option<u64>,
+    /// Where it is a tool.
+    pub call: Option<ToolCall>,
+}
+
 /// A child whose plan is there and whose name is taken.
 pub(super) struct Named {
     pub spawn: u64,
     pub id: ThreadId,
-    pub compilation: Arc<Compilation>,
+    pub planned: Planned,
 }
 
 impl From<String> for Refused {
@@ -113,8 +127,10 @@ impl Inner {
                 model: child.model.clone(),
                 limit_overrides: child.limit_overrides.clone(),
                 detached: child.detached,
+                tool: child.tool,
             };
-            list.push(Wanted { spawn: child.spawn, start });
+            let call = child.call().map(|call| (call, one.capability().to_owned()));
+            list.push(Wanted { spawn: child.spawn, start, call });
         }
         let terms = Terms {
             unsettled: unsettled.to_vec(),
@@ -175,7 +191,7 @@ impl Inner {
             .collect();
         let HookBounds { keep_back, unsettled, .. } = run.bounds.clone();
         let terms = Terms { unsettled, sharing: 1, keep_back, grants };
-        let made = self.make_children(parent, vec![Wanted { spawn, start }], &terms).await;
+        let made = self.make_children(parent, vec![Wanted { spawn, start, call: None }], &terms).await;
         let made = made.map_err(|error| error.to_string())?.into_iter().next();
         let made = match made {
             Some((_, Ok(made))) => made,
@@ -215,21 +231,21 @@ impl Inner {
                 fresh.push(one);
             }
         }
-        let mut compiled = Vec::with_capacity(fresh.len());
-        for ((spawn, one), name) in self.compile_all(parent, fresh).await?.into_iter().zip(names) {
+        let mut planned = Vec::with_capacity(fresh.len());
+        for ((spawn, one), name) in self.plan_all(parent, fresh).await?.into_iter().zip(names) {
             match one {
-                Ok(compilation) => compiled.push((spawn, compilation, name)),
+                Ok(one) => planned.push((spawn, one, name)),
                 Err(reason) => results.push((spawn, Err(reason.into()))),
             }
         }
-        let children = self.name_all(compiled).await?;
+        let children = self.name_all(planned).await?;
         let set_aside = self.set_aside(parent, &children, terms).await?;
         let mut begun: JoinSet<Result<(u64, Made), DriveError>> = JoinSet::new();
         for (child, answer) in children.into_iter().zip(set_aside) {
-            let Named { spawn, id, compilation } = child;
+            let Named { spawn, id, planned } = child;
             match answer {
                 Ok(made) if made.thread == id => {
-                    let beginning = beginning(parent, spawn, &compilation, made.spend, &terms.grants)?;
+                    let beginning = beginning(parent, spawn, planned, made.spend, &terms.grants)?;
                     let engine = Arc::clone(self);
                     begun.spawn(async move {
                         let running: Running = engine.begin(id, beginning, Rows::There).await?;
@@ -282,7 +298,46 @@ impl Inner {
         .await
     }
 
-    /// The plans of children, from one look at the world.
+    /// What children run by, in their order: directives are compiled from one look at the world; tools have a plan that is
+    /// derived from the parent's, once they are found and their parameters fit.
+    async fn plan_all(
+        self: &Arc<Self>,
+        parent: &Embedded,
+        wanted: Vec<Wanted>,
+    ) -> Result<Vec<(u64, Result<Planned, String>)>, DriveError> {
+        let (mut planned, mut directives) = (BTreeMap::new(), Vec::new());
+        let order: Vec<u64> = wanted.iter().map(|one| one.spawn).collect();
+        for one in wanted {
+            match &one.call {
+                Some((call, capability)) => {
+                    let parameters = Value::Object(one.start.inputs.clone());
+                    let ready = parent.ready(&one.start.directive, &parameters, capability).await?;
+                    planned.insert(one.spawn, ready.and_then(|()| self.plan_of_call(parent, call)));
+                }
+                None => directives.push(one),
+            }
+        }
+        for (spawn, compiled) in self.compile_all(parent, directives).await? {
+            let of_directive = |compiled: Arc<Compilation>| Planned {
+                plan: self.plans.share(&compiled.plan_id, || compiled.plan.clone()),
+                plan_id: compiled.plan_id.clone(),
+                named_spend: compiled.named_spend,
+                call: None,
+            };
+            planned.insert(spawn, compiled.map(of_directive));
+        }
+        Ok(order.into_iter().filter_map(|spawn| planned.remove_entry(&spawn)).collect())
+    }
+
+    /// The plan of a call that a thread makes and does not wait for. It costs nothing but what it does.
+    fn plan_of_call(&self, parent: &Embedded, call: &ToolCall) -> Result<Planned, String> {
+        let plan = parent.plan.of_call();
+        let plan_id = plan.id().map_err(|error| error.to_string())?;
+        let plan = self.plans.share(&plan_id, || plan);
+        Ok(Planned { plan, plan_id, named_spend: Some(0), call: Some(call.clone()) })
+    }
+
+    /// The plans of directives, from one look at the world.
     async fn compile_all(
         self: &Arc<Self>,
         parent: &Embedded,
@@ -327,17 +382,19 @@ impl Inner {
     /// A name for each child that has none yet.
     async fn name_all(
         self: &Arc<Self>,
-        compiled: Vec<(u64, Arc<Compilation>, Option<ThreadId>)>,
+        planned: Vec<(u64, Planned, Option<ThreadId>)>,
     ) -> Result<Vec<Named>, DriveError> {
         let engine = Arc::clone(self);
         let name = move || {
-            let nameless = compiled.iter().filter(|(_, _, name)| name.is_none());
-            let directives: Vec<&ItemId> = nameless.map(|(_, compilation, _)| &compilation.plan.directive).collect();
-            let mut ids = engine.ids.allocate_all(&directives, engine.clock.now())?.into_iter();
-            let named = |(spawn, compilation, name): (u64, Arc<Compilation>, Option<ThreadId>)| {
-                name.or_else(|| ids.next()).map(|id| Named { spawn, id, compilation })
+            let nameless = planned.iter().filter(|(_, _, name)| name.is_none());
+            // A tool's run is named by nothing that could tell it from another.
+            let of = |planned: &Planned| planned.call.is_none().then(|| planned.plan.directive.clone());
+            let after: Vec<Option<ItemId>> = nameless.map(|(_, planned, _)| of(planned)).collect();
+            let mut ids = engine.ids.allocate_all(&after, engine.clock.now())?.into_iter();
+            let named = |(spawn, planned, name): (u64, Planned, Option<ThreadId>)| {
+                name.or_else(|| ids.next()).map(|id| Named { spawn, id, planned })
             };
-            Ok(compiled.into_iter().filter_map(named).collect())
+            Ok(planned.into_iter().filter_map(named).collect())
         };
         blocking(name).await
     }
@@ -361,13 +418,15 @@ impl Inner {
             let account = engine.writer.registry().account(&child)?;
             let plan = stored_plan(&engine, &of)?;
             engine.vouch(&plan)?;
-            Ok((Head::of(&events).opened.cloned(), plan, account))
+            let call = events.iter().find_map(|event| event.body.intended(spawn)?.call());
+            Ok((Head::of(&events).opened.cloned(), plan, account, call))
         };
-        let (Some(launch), plan, account) = blocking(read).await? else { return Ok(None) };
+        let (Some(launch), plan, account, call) = blocking(read).await? else { return Ok(None) };
         let plan = self.plans.share(&plan_id, || plan);
         let spend = account.map_or(0, |account| account.reserved().to_u64());
         let link = ParentLink { thread_id: parent.to_string(), spawn };
-        let beginning = below(&launch, link, (plan_id, plan), spend, &[], outlet)?;
+        let planned = Planned { plan, plan_id, named_spend: None, call };
+        let beginning = below(&launch, link, planned, spend, &[], outlet)?;
         self.begin(id, beginning, Rows::There).await.map(Some)
     }
 
@@ -397,14 +456,12 @@ fn request(parent: &Embedded, limits: PlanLimits, start: ChildStart) -> Request 
 fn beginning(
     parent: &Embedded,
     spawn: u64,
-    compilation: &Compilation,
+    planned: Planned,
     spend: u64,
     extra: &[Grant],
 ) -> Result<Beginning, DriveError> {
-    let plan = parent.engine.plans.share(&compilation.plan_id, || compilation.plan.clone());
     let link = ParentLink { thread_id: parent.id.to_string(), spawn };
-    let (plan_id, outlet) = (compilation.plan_id.clone(), Arc::clone(&parent.outlet));
-    let below = below(&parent.launch, link, (plan_id, plan), spend, extra, outlet)?;
+    let below = below(&parent.launch, link, planned, spend, extra, Arc::clone(&parent.outlet))?;
     Ok(Beginning { queue: Some(Arc::clone(&parent.running)), ..below })
 }
 
@@ -412,7 +469,7 @@ fn beginning(
 fn below(
     above: &Opened,
     link: ParentLink,
-    (plan_id, plan): (String, Arc<Plan>),
+    Planned { plan, plan_id, call, .. }: Planned,
     spend: u64,
     extra: &[Grant],
     outlet: Arc<Outlet>,
@@ -422,13 +479,14 @@ fn below(
     for set in &mut chain {
         set.extend(extra.iter().cloned());
     }
-    if plan.capabilities.declared {
+    // A tool's run is a call of the thread above, whose set is the first already.
+    if plan.capabilities.declared && call.is_none() {
         chain.insert(0, plan.capabilities.grants.clone());
     }
     let root = ThreadId::parse(&above.root).map_err(|e| DriveError::Plan(e.reason))?;
     Ok(Beginning {
         plan_id,
-        inputs: plan.interface.values.clone(),
+        inputs: if call.is_some() { above.inputs.clone() } else { plan.interface.values.clone() },
         origin: Origin::Child,
         limits: PlanLimits { spend, ..plan.limits },
         grants: chain,
@@ -438,6 +496,7 @@ fn below(
         shown: Vec::new(),
         outlet,
         queue: None,
+        call,
         plan,
     })
 }

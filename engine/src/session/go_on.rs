@@ -70,6 +70,7 @@ impl Inner {
             | EngineError::NeverBegan { .. }
             | EngineError::Over { .. }
             | EngineError::NoSuchTurn { .. }
+            | EngineError::OfTool { .. }
             | EngineError::TooDeep { .. }
             | EngineError::NothingSetAside { .. }
             | EngineError::Images(_)) => DriveError::Plan(other.to_string()),
@@ -91,6 +92,7 @@ impl Inner {
             shown: Vec::new(),
             outlet,
             queue: None,
+            call: None,
             plan,
         };
         self.begin(next.clone(), beginning, Rows::There).await
@@ -101,6 +103,9 @@ impl Inner {
         let of = thread.clone();
         let row = self.read(move |registry| registry.thread(&of)).await?;
         let Some(row) = row else { return Err(StoreError::UnknownThread { thread: thread.to_string() }.into()) };
+        if let Some(tool) = row.tool.filter(|_| !said.text.is_empty()) {
+            return Err(EngineError::OfTool { thread: thread.to_string(), tool });
+        }
         if !row.status.is_over() || row.status == Status::Suspended {
             if !said.images.is_empty() {
                 return Err(NotAccepted::Unfinished { thread: thread.to_string() }.into());
@@ -142,6 +147,7 @@ impl Inner {
             shown: said.images,
             outlet: Arc::new(outlet),
             queue: None,
+            call: None,
         };
         image::accept(&beginning.plan.model, &beginning.images())?;
         let linked = (!matches!(place, Place::Turn(_))).then_some(thread);
@@ -180,6 +186,9 @@ impl Inner {
             let (Some(opened), Some(plan_id)) = (head.opened.cloned(), head.plan_id.map(str::to_owned)) else {
                 return Ok(Err(EngineError::NeverBegan { thread: id.to_string() }));
             };
+            if let Some(tool) = opened.tool() {
+                return Ok(Err(EngineError::OfTool { thread: id.to_string(), tool: tool.to_owned() }));
+            }
             let (state, hash) = engine.state_at(&id, at, 1_000)?;
             let plan = Arc::new(stored_plan(&engine, &plan_id)?);
             engine.vouch(&plan)?;

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::driver::{Paper, Thread};
 use crate::engine::Inner;
-use crate::event::Ended;
+use crate::event::{Ended, Opened};
 use crate::store::StoreError;
 use crate::store::thread_files::{exact, write_capabilities, write_export, write_snapshot};
 use crate::thread::{PrintedCost, Status, dollars};
@@ -72,7 +72,10 @@ impl Inner {
     /// lasts, or not at all: a signed file that nobody can verify would be no item.
     pub(crate) async fn publish(self: &Arc<Self>, thread: &Thread, ended: &Ended, paper: Paper) {
         let now = self.clock.now();
-        let export = matches!(paper, Paper::Export | Paper::Both).then(|| export::text(thread, ended, &time(now)));
+        // What a tool answered is in no conversation yet: whoever takes it into one exports it there.
+        let speaks = thread.state.launch.as_ref().is_none_or(|launch| launch.call.is_none());
+        let exports = speaks && matches!(paper, Paper::Export | Paper::Both);
+        let export = exports.then(|| export::text(thread, ended, &time(now)));
         let fields = matches!(paper, Paper::Snapshot | Paper::Both).then(|| self.snapshot_of(thread, Some(ended)));
         let (engine, id, directive) = (Arc::clone(self), thread.id.clone(), thread.plan.directive.clone());
         self.written(&thread.id, "what a thread leaves", move || {
@@ -131,6 +134,9 @@ impl Inner {
             "version": VERSION,
         });
         let mut fields = if let Value::Object(map) = exact(&fields) { map } else { Map::new() };
+        if let Some(tool) = launch.and_then(Opened::tool) {
+            fields.insert("tool".into(), tool.into());
+        }
         if let Some(ended) = ended {
             let cost = serde_json::to_value(PrintedCost::from(ended.cost)).unwrap_or(Value::Null);
             fields.insert("cost".into(), exact(&cost));

@@ -32,6 +32,7 @@ use crate::thread::{RunResult, Status};
 use crate::thread_id::ThreadId;
 use crate::trust::Trust;
 
+mod apart;
 mod cancel;
 mod crash;
 mod disk;

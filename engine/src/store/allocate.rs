@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rye_grammar::ItemId;
 
 use super::disk::Disk;
+use super::uuid::uuid;
 use super::{StoreError, layout};
 use crate::thread_id::ThreadId;
 
@@ -58,12 +59,23 @@ impl ThreadIds {
         Err(StoreError::InvalidId { reason: format!("too many threads of `{directive}` in one second") })
     }
 
-    /// Several ids with their folders, whose names are synced together.
-    pub fn allocate_all(&self, directives: &[&ItemId], now: i64) -> Result<Vec<ThreadId>, StoreError> {
+    /// An id that is after nothing.
+    fn claim_uuid(&self, now: i64) -> Result<(ThreadId, PathBuf), StoreError> {
+        let id = ThreadId::parse(&uuid(now)?).map_err(|invalid| StoreError::InvalidId { reason: invalid.reason })?;
+        let folder = layout::thread_folder(&id);
+        self.disk.create_dir(&folder).map_err(StoreError::io("make the folder", &folder))?;
+        Ok((id, PathBuf::from(layout::THREADS)))
+    }
+
+    /// Several ids with their folders, whose names are synced together; after a directive each, or a UUID.
+    pub fn allocate_all(&self, after: &[Option<ItemId>], now: i64) -> Result<Vec<ThreadId>, StoreError> {
         let mut parents = BTreeSet::new();
-        let mut ids = Vec::with_capacity(directives.len());
-        for directive in directives {
-            let (id, parent) = self.claim(directive, now)?;
+        let mut ids = Vec::with_capacity(after.len());
+        for directive in after {
+            let (id, parent) = match directive {
+                Some(directive) => self.claim(directive, now)?,
+                None => self.claim_uuid(now)?,
+            };
             parents.insert(parent);
             ids.push(id);
         }

@@ -27,7 +27,10 @@ pub struct RunOutput {
     /// As `rye threads list` names it.
     pub status: String,
     pub directive: String,
-    /// The last text of the model.
+    /// The tool that it was a run of, which `directive` did not wait for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// The last text of the model; of a tool what it answered.
     pub result: Option<String>,
     pub outputs: Option<Map<String, Value>>,
     pub error: Option<ErrorOutput>,
@@ -38,10 +41,10 @@ pub struct RunOutput {
 
 impl From<RunResult> for RunOutput {
     fn from(result: RunResult) -> Self {
-        let RunResult { success, thread_id, status, directive, result, outputs, error, cost, plan_id } = result;
+        let RunResult { success, thread_id, status, directive, tool, result, outputs, error, cost, plan_id } = result;
         let error = error.map(|e| ErrorOutput { code: e.code, message: e.message });
         let (status, cost) = (status.word().to_owned(), cost.into());
-        Self { success, thread_id, status, directive, result, outputs, error, cost, plan_id }
+        Self { success, thread_id, status, directive, tool, result, outputs, error, cost, plan_id }
     }
 }
 

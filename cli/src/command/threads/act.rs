@@ -8,7 +8,7 @@ use clap::Args;
 use rye_engine::event::Letter;
 use rye_engine::process::{End, end};
 use rye_engine::store::registry::Liveness;
-use rye_engine::store::{mailbox, owner};
+use rye_engine::store::{ThreadRow, mailbox, owner};
 use rye_engine::thread::Status;
 use rye_engine::thread_id::ThreadId;
 
@@ -94,12 +94,23 @@ pub fn steer(args: &SteerArgs, book: &Book, report: &Report) -> Result<Exit, Fai
         let over = format!("the thread `{id}` is over: {}", entry.row.status.word());
         return Err(Failure::usage(over).help(format!("`rye threads resume {id} --message TEXT` goes on from it")));
     }
+    speaks(&entry.row)?;
     let text = args.text.clone();
     book.send(id, &if args.follow_up { Letter::FollowUp { text } } else { Letter::Steer { text } })?;
     if entry.orphaned {
         report.note(&format!("nobody runs `{id}` now: `rye run --resume {id}` goes on with it, and with the message"));
     }
     Ok(Exit::Fine)
+}
+
+/// Whether a thread hears what is said to it: a tool's run does not.
+pub fn speaks(row: &ThreadRow) -> Result<(), Failure> {
+    let Some(tool) = &row.tool else { return Ok(()) };
+    let told = format!("`{}` is a run of the tool `{tool}`, with which nobody can speak", row.id);
+    Err(Failure::usage(told).help(match &row.parent {
+        Some(parent) => format!("speak to `{parent}`, which called it; `rye threads cancel {}` stops it", row.id),
+        None => format!("`rye threads cancel {}` stops it", row.id),
+    }))
 }
 
 /// Kills a thread that a process runs: by a letter, and where that does not help by ending the process, if it runs

@@ -8,6 +8,7 @@ use rye_engine::event::Letter;
 use rye_engine::store::registry::Liveness;
 use rye_engine::thread::Status;
 
+use super::act::speaks;
 use super::approvals;
 use super::book::Book;
 use crate::Failure;
@@ -58,6 +59,7 @@ pub fn run(args: &ApproveArgs, book: &Book, spaces: &Spaces, report: &Report) ->
     let record = book.record(&args.thread)?;
     let row = &record.entry.row;
     let id = &row.id;
+    speaks(row)?;
     let suspended = row.status == Status::Suspended;
     if row.status.is_over() && !suspended {
         return Err(Failure::usage(format!("the thread `{id}` is over: {}", row.status.word())));

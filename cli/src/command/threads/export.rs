@@ -88,8 +88,13 @@ fn thread(threads: &Threads, id: &ThreadId, exact: bool) -> Result<Told, Failure
     let found = threads.parent(id)?;
     let found = found.ok_or_else(|| Failure::failed(format!("the thread `{id}` never began: it has no record")))?;
     let directive = Head::of(&events).opened.map(|opened| opened.directive.clone()).unwrap_or_default();
+    // A tool's run asks no model.
+    let is_tool = |spawn: u64| events.iter().any(|event| event.body.intended(spawn).is_some_and(|child| child.tool));
     let spawned = events.iter().filter_map(|event| {
         let EventBody::ChildSpawned(child) = &event.body else { return None };
+        if is_tool(child.spawn) {
+            return None;
+        }
         Some((child.spawn, ThreadId::parse(&child.thread_id).ok()?))
     });
     Ok(Told { directive, said: steps(found.plan(), &events, exact), children: spawned.collect() })

@@ -5,6 +5,7 @@ use rye_engine::event::Letter;
 use rye_engine::store::registry::Liveness;
 use rye_engine::thread::Status;
 
+use super::act::speaks;
 use super::book::Book;
 use crate::Failure;
 use crate::command::run::start::{How, Start, drive};
@@ -56,6 +57,7 @@ pub fn handoff(args: &HandoffArgs, book: &Book, spaces: &Spaces, report: &Report
         return detach::leave(false, report);
     }
     let row = book.last(&args.thread)?.row;
+    speaks(&row)?;
     let id = row.id.clone();
     let how = How { detached: args.detached, ..How::default() };
     match book.liveness(&row)? {

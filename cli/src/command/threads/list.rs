@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use anstyle::{AnsiColor, Style};
 use clap::Args;
+use rye_engine::store::ThreadRow;
 use rye_engine::thread::PrintedCost;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -40,6 +41,9 @@ pub struct ListOutput {
 pub struct ThreadOutput {
     pub thread_id: String,
     pub directive: String,
+    /// The tool that it is a run of, which `directive` did not wait for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
     /// `created`, `running`, `completed`, `error`, `cancelled`, `killed`, `continued` or `suspended`.
     pub status: String,
     /// It is not over and nobody works on it: `rye run --resume` takes it up.
@@ -81,6 +85,7 @@ impl ThreadOutput {
         Self {
             thread_id: row.id.to_string(),
             directive: row.directive.clone(),
+            tool: row.tool.clone(),
             status: row.status.word().to_owned(),
             orphaned: entry.orphaned,
             parent: row.parent.as_ref().map(ToString::to_string),
@@ -130,7 +135,7 @@ fn table(entries: &[Entry], format: Format) -> Table {
         let tokens = row.cost.input_tokens.saturating_add(row.cost.output_tokens);
         table.row(vec![
             row.id.as_str().into(),
-            row.directive.as_str().into(),
+            runs(&entry.row).into(),
             Cell::styled(standing(entry), standing_style(entry)),
             row.cost.turns.to_string().into(),
             tokens.to_string().into(),
@@ -139,6 +144,11 @@ fn table(entries: &[Entry], format: Format) -> Table {
         ]);
     }
     table
+}
+
+/// What a thread runs: its directive, or one tool that its directive did not wait for.
+fn runs(row: &ThreadRow) -> String {
+    row.tool.as_ref().map_or_else(|| row.directive.clone(), |tool| format!("{} › {tool}", row.directive))
 }
 
 /// The status, or that its owner is gone.

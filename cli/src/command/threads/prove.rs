@@ -59,6 +59,11 @@ pub fn run(args: &ProveArgs, book: &Book, spaces: &Spaces, report: &Report) -> R
     let Head { opened: Some(opened), plan_id: Some(plan_id), .. } = Head::of(&record.events) else {
         return Err(Failure::failed(format!("the thread `{}` never began: it has no record", args.thread)));
     };
+    if let Some(tool) = opened.tool() {
+        let told = format!("`{}` is a run of the tool `{tool}`, which sends no request", args.thread);
+        let above = opened.parent.as_ref().map(|link| format!("prove the thread that called it: `{}`", link.thread_id));
+        return Err(Failure::usage(told).help(above.unwrap_or_default()));
+    }
     // The object's bytes have the hash that the record names, or reading it fails.
     let plan: Plan = serde_json::from_slice(&book.object(plan_id)?)
         .map_err(|error| Failure::failed(format!("the plan of the thread cannot be read: {error}")))?;

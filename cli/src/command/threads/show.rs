@@ -206,6 +206,7 @@ fn facts(
         facts.push(("process", one(format!("{pid}{}", if entry.orphaned { ", gone" } else { "" }))));
     }
     facts.push(("directive", one(row.directive.clone())));
+    facts.extend(row.tool.clone().map(|tool| ("tool", one(tool))));
     facts.extend(row.plan_id.clone().map(|plan| ("plan", one(plan))));
     facts.push(("started", one(date(row.created_at))));
     facts.push(("last event", one(date(row.updated_at))));

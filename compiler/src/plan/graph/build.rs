@@ -45,6 +45,23 @@ pub fn build(needs: &Needs) -> Graph {
     Graph(builder.edges)
 }
 
+/// The graph of one call that nobody waits for: the gate, the tool, the guard, the end.
+pub fn build_call() -> Graph {
+    use Outcome as O;
+    let edges: [(Node, &[(Outcome, Node)]); 6] = [
+        (Node::Start, &[(O::Ready, Node::Inbox)]),
+        (Node::Inbox, &[(O::Clear, Node::Gate), (O::Message, Node::Gate), (O::Cancelled, Node::Finish)]),
+        (
+            Node::Gate,
+            &[(O::Allowed, Node::Tools), (O::Denied, Node::Guard), (O::Asks, Node::Guard), (O::Returns, Node::Guard)],
+        ),
+        (Node::Tools, &[(O::Finished, Node::Guard), (O::Terminate, Node::Finish)]),
+        (Node::Guard, &[(O::More, Node::Gate), (O::Done, Node::Finish)]),
+        (Node::Finish, &[]),
+    ];
+    Graph(edges.into_iter().map(|(node, edges)| (node, edges.iter().copied().collect())).collect())
+}
+
 struct Builder<'a> {
     needs: &'a Needs,
     edges: BTreeMap<Node, Edges>,

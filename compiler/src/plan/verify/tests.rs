@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::*;
 use crate::diagnostics::Problem;
 use crate::plan::graph::Edges;
-use crate::plan::graph::{Needs, Part, build};
+use crate::plan::graph::{Needs, Part, build, build_call};
 
 /// The points that have nodes of their own.
 const POINTS: [HookPoint; 12] = [
@@ -37,6 +37,11 @@ fn rewire(graph: &mut Graph, node: Node, outcome: Outcome, to: Node) {
 
 fn codes(graph: &Graph) -> Vec<String> {
     verify(graph).iter().map(|b| b.code().to_owned()).collect()
+}
+
+#[test]
+fn the_graph_of_a_call_keeps_every_law() {
+    assert!(codes(&build_call()).is_empty(), "{:?}", codes(&build_call()));
 }
 
 #[test]

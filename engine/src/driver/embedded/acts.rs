@@ -96,8 +96,9 @@ fn call(action: HookAction) -> Result<Call, String> {
             ItemKind::Knowledge => Ok(Call::Knowledge { item_id }),
             ItemKind::Directive => {
                 let inputs = if let Value::Object(map) = params { map } else { Map::new() };
-                let (model, limit_overrides) = (None, Map::new());
-                Ok(Call::Directive(ChildStart { directive: item_id, inputs, model, limit_overrides, detached: false }))
+                let (model, limit_overrides, detached, tool) = (None, Map::new(), false, false);
+                let directive = item_id;
+                Ok(Call::Directive(ChildStart { directive, inputs, model, limit_overrides, detached, tool }))
             }
             ItemKind::Config => Err("a hook cannot execute settings".into()),
         };

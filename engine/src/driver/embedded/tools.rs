@@ -21,7 +21,7 @@ use super::Embedded;
 use crate::driver::DriveError;
 use crate::event::Settled;
 use crate::machine::Fact;
-use crate::machine::gate::{Allowed, Call, Dispatch};
+use crate::machine::gate::{Allowed, Call, Dispatch, touches};
 use crate::machine::signal::{Answer, ToolFinished};
 use crate::session::blocking;
 use crate::tool::environment::provider_keys;
@@ -93,21 +93,15 @@ impl Embedded {
         parameters: Value,
         halt: &Halt,
     ) -> Result<ToolOutcome, DriveError> {
-        let tool = match self.prepared(&item_id).await? {
+        let tool = match self.fitting(&item_id, &parameters, (&dispatch.write, &dispatch.net)).await? {
             Ok(tool) => tool,
             Err(reason) => return Ok(ToolOutcome::error(reason)),
         };
-        if let Err(error) = tool.check(&parameters) {
-            return Ok(ToolOutcome::error(error.to_string()));
-        }
-        if let Some(missing) = missing_need(&tool.spec, dispatch) {
-            return Ok(ToolOutcome::error(missing));
-        }
         let invocation = Invocation {
             item_id,
             parameters,
             project_root: self.engine.project.clone(),
-            thread_id: self.id.to_string(),
+            thread_id: self.acts_for(),
             timeout: Duration::from_millis(dispatch.left_ms.max(1)),
             write: dispatch.write.clone(),
             net: dispatch.net.clone(),
@@ -131,6 +125,36 @@ impl Embedded {
             Some(Err(error)) => ToolOutcome::error(format!("the tool broke down: {error}")),
             None => ToolOutcome::error("the tool broke down"),
         })
+    }
+
+    /// The thread in whose name tools act: of a run of a tool, the one that made the call.
+    fn acts_for(&self) -> String {
+        let caller = self.launch.call.as_ref().and(self.launch.parent.as_ref());
+        caller.map_or_else(|| self.id.to_string(), |parent| parent.thread_id.clone())
+    }
+
+    /// Whether a tool could be run with these parameters by a thread of these grants, or what is in the way.
+    pub(crate) async fn ready(
+        &self,
+        item_id: &ItemId,
+        parameters: &Value,
+        capability: &str,
+    ) -> Result<Result<(), String>, DriveError> {
+        let (write, net) = touches(&self.launch.grants, capability);
+        Ok(self.fitting(item_id, parameters, (&write, &net)).await?.map(drop))
+    }
+
+    /// The tool of an id, if these parameters fit it and what it needs is granted.
+    async fn fitting(
+        &self,
+        item_id: &ItemId,
+        parameters: &Value,
+        (write, net): (&[String], &[String]),
+    ) -> Result<Result<Arc<Prepared>, String>, DriveError> {
+        Ok(self.prepared(item_id).await?.and_then(|tool| {
+            tool.check(parameters).map_err(|error| error.to_string())?;
+            missing_need(&tool.spec, write, net).map_or(Ok(tool), Err)
+        }))
     }
 
     /// The tool of an id, as it was when the plan was made.
@@ -309,13 +333,13 @@ pub(crate) fn unchanged(
 }
 
 /// A host or folder that the tool needs and no grant names.
-fn missing_need(spec: &ToolSpec, dispatch: &Dispatch) -> Option<String> {
+fn missing_need(spec: &ToolSpec, write: &[String], net: &[String]) -> Option<String> {
     use crate::machine::gate::{is_folder_inside, is_host_inside};
     let unmet = |needs: &[String], granted: &[String], inside: fn(&str, &str) -> bool| {
         needs.iter().find(|need| !granted.iter().any(|outer| inside(need, outer))).cloned()
     };
-    let folder = unmet(&spec.needs.write, &dispatch.write, is_folder_inside).map(|folder| ("write", folder));
-    let host = || unmet(&spec.needs.net, &dispatch.net, is_host_inside).map(|host| ("net", host));
+    let folder = unmet(&spec.needs.write, write, is_folder_inside).map(|folder| ("write", folder));
+    let host = || unmet(&spec.needs.net, net, is_host_inside).map(|host| ("net", host));
     let (need, what) = folder.or_else(host)?;
     Some(format!("permission denied: the tool needs {need}=\"{what}\", which no grant of it names"))
 }

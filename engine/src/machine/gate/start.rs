@@ -37,7 +37,8 @@ pub(super) fn read(parameters: &Value) -> Result<ChildStart, String> {
     if let Some(name) = limit_overrides.keys().find(|name| !LIMITS.contains(&name.as_str())) {
         return Err(wrong(&format!("there is no limit `{name}`; there are {}", LIMITS.join(", "))));
     }
-    Ok(ChildStart { directive, inputs: object(value("inputs"), "inputs")?, model, limit_overrides, detached })
+    let inputs = object(value("inputs"), "inputs")?;
+    Ok(ChildStart { directive, inputs, model, limit_overrides, detached, tool: false })
 }
 
 fn object(value: Option<&Value>, key: &str) -> Result<Map<String, Value>, String> {

@@ -95,7 +95,12 @@ pub(super) fn tools(walk: &Walk<'_>) -> Decision {
         Phase::Spawning(spawn) => state.children.get(&spawn).is_some_and(|c| c.thread_id.is_none() || c.detached),
         Phase::Waiting | Phase::Started | Phase::Answered => false,
     };
-    let sharing = in_group(state, &group).filter(|(_, call)| unmade(call)).count() as u64;
+    // A tool needs no money of its own.
+    let is_tool = |call: &CallState| match call.phase {
+        Phase::Spawning(spawn) => state.children.get(&spawn).is_some_and(|child| child.tool),
+        Phase::Waiting | Phase::Started | Phase::Answered => false,
+    };
+    let sharing = in_group(state, &group).filter(|(_, call)| unmade(call) && !is_tool(call)).count() as u64;
     let keep_back = if sharing > 0 { model::one_turn(walk.plan, state) } else { 0 };
     let (mut run, mut made, mut awaited) = (Vec::new(), Vec::new(), Vec::new());
     for (index, call) in in_group(state, &group) {
@@ -145,7 +150,7 @@ fn begin(walk: &Walk<'_>, group: &Range<usize>) -> Vec<EventBody> {
                 idempotent: allowed.idempotent,
             })),
             Ruling::Spawn(allowed) => {
-                if let Some((limit, text)) = model::no_more_children(state, spawns) {
+                if let Some((limit, text)) = model::no_more_children(state, spawns, allowed.tool) {
                     events.extend([limit, refused(ResultKind::Refused, text)]);
                     continue;
                 }
@@ -187,6 +192,7 @@ fn intended(
         model: start.model,
         limit_overrides: start.limit_overrides,
         detached: start.detached,
+        tool: start.tool,
     }
 }
 

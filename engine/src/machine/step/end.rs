@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::super::outputs;
 use super::super::walk::{Decision, Walk};
-use super::{has_hooks, hook_run};
+use super::{INTERRUPTED, has_hooks, hook_run};
 use crate::event::{Ended, EventBody};
 use crate::machine::effect::Effect;
 use crate::machine::facts;
@@ -57,10 +57,15 @@ pub(in crate::machine) fn end_with_it(plan: &Plan, state: &State, status: Status
     cancels.then(|| state.living().filter_map(|(_, child)| child.thread_id.clone()).collect())
 }
 
+/// Characters of a tool's failure that stand in the error.
+const TOLD: usize = 500;
+
 /// What the thread came to.
 fn verdict(walk: &Walk<'_>) -> Ended {
     let (plan, state) = (walk.plan, walk.state);
-    let result = state.last_text();
+    let called = state.launch.as_ref().filter(|launch| launch.call.is_some()).and(state.calls.list.first());
+    let answer = called.and_then(|call| call.result.as_ref());
+    let result = answer.map(|answer| answer.content.clone()).or_else(|| state.last_text());
     let ended = |status, error| Ended {
         status,
         result: result.clone(),
@@ -92,6 +97,16 @@ fn verdict(walk: &Walk<'_>) -> Ended {
         (Node::Handoff, _) => return ended(Status::Continued, None),
         (Node::Ask(_), Outcome::Suspended) => return ended(Status::Suspended, None),
         _ => {}
+    }
+    if let Some(answer) = answer.filter(|answer| answer.is_error) {
+        // Short: the whole of it is the result.
+        let message: String = answer.content.chars().take(TOLD).collect();
+        let code = match (answer.ran, answer.content.as_str()) {
+            (true, _) => "tool_error",
+            (false, INTERRUPTED) => "interrupted",
+            (false, _) => "not_run",
+        };
+        return ended(Status::Error, failed(code, message));
     }
     if let Some(hit) = &state.limit {
         let message = limits::told(&hit.limit_code, &hit.current_value, &hit.current_max);

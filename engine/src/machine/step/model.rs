@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rye_compiler::plan::{Node, Outcome, Plan, PlannedModel};
+use rye_compiler::plan::{Node, Outcome, Plan, PlanLimits, PlannedModel};
 use rye_compiler::semantics::limits::{self, Exceeded, LimitName};
 use rye_compiler::semantics::money::Nanos;
 use serde_json::Value;
@@ -207,9 +207,12 @@ fn semantic_cost(state: &State) -> limits::Cost {
     }
 }
 
-/// The limit that forbids another child beside those there are and `more` others, if any.
-pub(super) fn no_more_children(state: &State, more: u64) -> Option<(EventBody, String)> {
-    let exceeded = limits::check_spawn(&state.limits.into(), state.spawned().saturating_add(more))?;
+/// The limit that forbids another child beside those there are and `more` others, if any. A tool starts nothing below it,
+/// so depth does not bound it.
+pub(super) fn no_more_children(state: &State, more: u64, is_tool: bool) -> Option<(EventBody, String)> {
+    let depth = if is_tool { 1 } else { state.limits.depth };
+    let limits = PlanLimits { depth, ..state.limits };
+    let exceeded = limits::check_spawn(&limits.into(), state.spawned().saturating_add(more))?;
     let text = exceeded.to_string();
     Some((hit(Node::Tools, exceeded), text))
 }

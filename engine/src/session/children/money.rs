@@ -9,6 +9,7 @@ use super::{Made, Named, Refused, Terms};
 use crate::driver::DriveError;
 use crate::driver::embedded::Embedded;
 use crate::engine::Inner;
+use crate::message::ToolCall;
 use crate::store::registry::Step;
 use crate::store::{Answered, Change, LedgerStep, ThreadRow};
 use crate::thread::Status;
@@ -31,8 +32,7 @@ impl Inner {
         let mut lists = vec![parent.settlements(&terms.unsettled)];
         let mut answers: Vec<Option<Result<Made, Refused>>> = Vec::with_capacity(children.len());
         for (child, held) in children.iter().zip(held) {
-            let plan = &child.compilation.plan;
-            let named = child.compilation.named_spend;
+            let (plan, named) = (&child.planned.plan, child.planned.named_spend);
             let share = plan.limits.spend.min(left / terms.sharing);
             // What was set aside before a crash is answered again, however little is left by now.
             if !held && named.is_none() && share == 0 && plan.model.prices.is_some() {
@@ -44,7 +44,8 @@ impl Inner {
             row.status = Status::Running;
             row.owner = Some(self.owner.id().clone());
             row.root = root.clone();
-            row.plan_id = Some(child.compilation.plan_id.clone());
+            row.plan_id = Some(child.planned.plan_id.clone());
+            row.tool = child.planned.call.as_ref().and_then(ToolCall::item_id).map(str::to_owned);
             row.spawns = Some(plan.limits.spawns);
             let spawn = child.spawn;
             let mut list = Vec::new();
@@ -97,7 +98,7 @@ impl Inner {
 
 /// What the registry answered to the changes of one child.
 fn made(child: &Named, answers: Vec<Answered>) -> Result<Made, Refused> {
-    let mut made = Made { thread: child.id.clone(), spend: child.compilation.plan.limits.spend };
+    let mut made = Made { thread: child.id.clone(), spend: child.planned.plan.limits.spend };
     for answer in answers {
         match answer {
             Answered::Ledger(LedgerAnswer::Reserved { amount }) => made.spend = amount.to_u64(),

@@ -55,7 +55,7 @@ fn process(scenario: &'static Scenario, lab: &Lab, outside: &Outside, disk: &Arc
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let engine = outside::open(scenario, lab, outside, disk)?;
-        let work = user::work(scenario, lab, &engine, outside);
+        let work = Box::pin(user::work(scenario, lab, &engine, outside));
         tokio::time::timeout(Duration::from_mins(1), work).await.map_err(|_| "it stands still".to_owned())?
     })
 }
@@ -184,6 +184,7 @@ scenarios! {
     parallel PARALLEL,
     children CHILDREN,
     detached ASYNC,
+    apart APART,
     handoff HANDOFF,
     retry RETRY,
     approval APPROVAL,

@@ -11,6 +11,9 @@ use crate::thread_id::ThreadId;
 pub struct ThreadRow {
     pub id: ThreadId,
     pub directive: String,
+    /// The tool that it is a run of, which `directive` did not wait for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
     pub status: Status,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<ThreadId>,
@@ -50,6 +53,7 @@ impl ThreadRow {
             root: id.clone(),
             id,
             directive: directive.into(),
+            tool: None,
             status: Status::Created,
             parent: None,
             spawn: None,

@@ -129,7 +129,8 @@ impl Look<'_> {
     }
 
     fn export(&mut self, story: &Story<'_>, ended: Option<&Ended>) -> Result<(), StoreError> {
-        let directive = story.head.opened.and_then(|opened| ItemId::parse(&opened.directive).ok());
+        let speaks = story.head.opened.filter(|opened| opened.call.is_none());
+        let directive = speaks.and_then(|opened| ItemId::parse(&opened.directive).ok());
         let due = ended.is_some_and(|ended| ended.status != Status::Suspended);
         let Some(directive) = directive.filter(|_| due) else { return Ok(()) };
         let path = layout::export(&directive, self.thread);

@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::event::{Event, EventBody, Origin, ResultKind};
 use crate::store::ThreadRow;
 use crate::store::registry::Liveness;
+use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
 /// Threads by place in the tree: `root`, `root.1` its first child, `root'` what goes on from it.
@@ -73,7 +74,8 @@ pub fn picture(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Resul
                 return Err(format!("event {n} of {name} says it is {}", event.seq));
             }
         }
-        let mut telling = Telling { name, unknown: &unknown, interrupted: 0, own: 0, waited: 0, handed: false };
+        let tool = once(&one.events);
+        let mut telling = Telling { name, unknown: &unknown, interrupted: 0, own: 0, waited: 0, handed: false, tool };
         let events = telling.events(&one.events)?;
         interrupted += telling.interrupted;
         let books = telling.books(scenario, engine, one, &names)?;
@@ -110,6 +112,13 @@ fn names(found: &BTreeMap<String, Found>) -> Result<BTreeMap<String, String>, St
     Ok(names)
 }
 
+/// The tool that a thread is a run of, if that is not to be run again.
+fn once(events: &[Event]) -> Option<&'static str> {
+    let Some(EventBody::Opened(opened)) = events.first().map(|event| &event.body) else { return None };
+    let name = opened.tool()?.replace('/', "_");
+    ONCE.into_iter().find(|once| *once == name)
+}
+
 /// Names instead of ids, wherever they stand.
 fn rename(events: Vec<Value>, names: &BTreeMap<String, String>) -> Vec<Value> {
     let mut longest: Vec<(&String, &String)> = names.iter().collect();
@@ -137,6 +146,8 @@ struct Telling<'a> {
     waited: u64,
     /// It goes on with what the one before left.
     handed: bool,
+    /// It is a run of this tool, which is not to be run again.
+    tool: Option<&'static str>,
 }
 
 impl Telling<'_> {
@@ -260,11 +271,21 @@ impl Telling<'_> {
                 value["cost"]["spend"] = less(child.cost.spend, below)?.into();
             }
             EventBody::Ended(ended) => {
+                if self.tool.is_some() {
+                    let lost = ended.error.as_ref().is_some_and(|error| error.code == "interrupted");
+                    if lost != (ended.status == Status::Error) {
+                        return Err(format!("{ended:?}"));
+                    }
+                    for field in ["status", "result", "error"] {
+                        value[field] = Value::Null;
+                    }
+                }
                 value["cost"]["spend"] = less(ended.cost.spend, apart + self.own + self.waited)?.into();
             }
             EventBody::ToolCallResult(result) => {
                 value["duration_ms"] = 0.into();
-                if ONCE.contains(&result.name.as_str()) && !matches!(result.why, ResultKind::Skipped) {
+                let name = self.tool.unwrap_or(result.name.as_str());
+                if ONCE.contains(&name) && !matches!(result.why, ResultKind::Skipped) {
                     let lost = result.why == ResultKind::Interrupted && result.is_error;
                     let sound = result.why == ResultKind::Ran && !result.is_error;
                     if !lost && !sound {
@@ -303,7 +324,9 @@ impl Telling<'_> {
         let account = account.ok_or_else(|| format!("{} has no account", self.name))?;
         let named = |id: Option<&str>| id.map(|id| names.get(id).cloned().unwrap_or_else(|| format!("unknown {id}")));
         let mut book = Map::new();
-        book.insert("status".into(), row.status.word().into());
+        let status = if self.tool.is_some() { "as the tool" } else { row.status.word() };
+        book.insert("status".into(), status.into());
+        book.insert("tool".into(), json!(row.tool));
         book.insert("turns".into(), row.cost.turns.into());
         book.insert("tokens".into(), json!([row.cost.input_tokens, row.cost.output_tokens]));
         book.insert("spawned".into(), row.spawned.into());

@@ -148,7 +148,26 @@ pub static ASYNC: Scenario = Scenario::new(
 )
 .tree();
 
-/// The same, one of them with a child that nobody waits for either: it may live longer than both above it.
+/// Tools that nobody waits for, one of them not to be run again and one with more to say than a conversation takes.
+pub static APART: Scenario = Scenario::new(
+    "apart",
+    |lab| lab.directive("root", &permit(&["test.*"]), ""),
+    |request| {
+        let start = |name: &str, what: &str| {
+            let input = json!({"item_type": "tool", "item_id": format!("test/{name}"), "parameters": {"name": what},
+                               "async": true});
+            ("rye_execute".to_owned(), input)
+        };
+        Ok(match request.cue.turn.unwrap() {
+            0 => all(&[start("mark", "a"), start("note", "b")]),
+            1 => all(&[tool("mark", "c"), start("long", "d")]),
+            _ => say("the end"),
+        })
+    },
+)
+.tree();
+
+/// Children that nobody waits for, one of them with a child that nobody waits for either: it may live longer than both above it.
 pub static SURVIVOR: Scenario = Scenario {
     survivors: true,
     ..Scenario::new("survivor", ASYNC.prepare, |request| {

@@ -37,6 +37,7 @@ pub fn fold(thread: &ThreadId, events: &[Event]) -> Option<Folded> {
     let mut row = ThreadRow::new(thread.clone(), opened.directive.clone(), first.ts);
     row.root = ThreadId::parse(&opened.root).ok()?;
     row.spawns = Some(opened.limits.spawns);
+    row.tool = opened.tool().map(str::to_owned);
     if let Some(link) = &opened.parent {
         row.parent = Some(ThreadId::parse(&link.thread_id).ok()?);
         row.spawn = Some(link.spawn);

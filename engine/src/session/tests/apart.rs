@@ -1,0 +1,380 @@
+//! Tools that nobody waits for (`async: true`), with the whole engine: their records, what waits for them gets, what stops them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Lab, Status, calls, names, say, thread};
+use crate::engine::Engine;
+use crate::event::{EventBody, Letter, ResultKind};
+use crate::message::Block;
+use crate::provider::{BoxFuture, CallError, FailedStage};
+use crate::store::ThreadRow;
+use crate::thread::RunResult;
+use crate::thread_id::ThreadId;
+use crate::tool::{Invocation, Tool, ToolOutcome};
+
+/// A tool that waits until it is let go or told to stop.
+#[derive(Default)]
+struct Gate {
+    open: AtomicBool,
+    begun: AtomicBool,
+    notify: tokio::sync::Notify,
+}
+
+impl Gate {
+    fn open(&self) {
+        self.open.store(true, Ordering::SeqCst);
+        self.notify.notify_waiters();
+    }
+
+    async fn begun(&self) {
+        while !self.begun.load(Ordering::SeqCst) {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+struct Waits(Arc<Gate>);
+
+impl Tool for Waits {
+    fn run(&self, mut invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
+        Box::pin(async move {
+            self.0.begun.store(true, Ordering::SeqCst);
+            loop {
+                let changed = self.0.notify.notified();
+                if self.0.open.load(Ordering::SeqCst) {
+                    let by = invocation.thread_id.clone();
+                    return ToolOutcome::ok(format!("let go, for {by}"));
+                }
+                tokio::select! {
+                    () = changed => {}
+                    () = invocation.halt.told() => return ToolOutcome::error("told to stop"),
+                }
+            }
+        })
+    }
+}
+
+const WAITS: &str = "version: 1.0.0\ncategory: test\ndescription: It waits.\nkind: builtin\nbuiltin: test_waits\n\
+                     parameters: { type: object, properties: { n: { type: integer } }, additionalProperties: false }\n";
+
+const ALL: &str = "<permissions><execute><tool>test.*</tool><tool>rye.agent.*</tool><tool>rye.file-system.*</tool></execute>\
+                   </permissions>";
+
+/// A project with such a tool, and a parent that says this at each turn.
+fn lab(says: impl Fn(&crate::provider::Request, u32) -> Result<Vec<Block>, CallError> + Send + Sync + 'static) -> Lab {
+    let lab = Lab::new(move |request| says(request, request.cue.turn.unwrap()));
+    lab.write(".ai/tools/test/waits.yaml", WAITS);
+    lab.directive("parent", &format!("<limits spawns=\"4\" depth=\"0\"/>{ALL}"), "");
+    lab
+}
+
+fn engine(lab: &Lab, gate: &Arc<Gate>) -> Engine {
+    let (mut options, gate) = (lab.options(), Arc::clone(gate));
+    options.tools.add("test_waits", move |_| Arc::new(Waits(Arc::clone(&gate))));
+    Engine::open(&lab.path(), options).unwrap()
+}
+
+fn apart(item: &str, parameters: &Value) -> (&'static str, Value) {
+    ("rye_execute", json!({"item_type": "tool", "item_id": item, "parameters": parameters, "async": true}))
+}
+
+fn ask(operation: &str, mut given: Value) -> (&'static str, Value) {
+    given["operation"] = operation.into();
+    ("rye_agent_threads_orchestrator", given)
+}
+
+/// What the calls of a thread were answered, in order.
+fn told(engine: &Engine, thread: &ThreadId) -> Vec<(ResultKind, String)> {
+    let events = engine.threads().transcript(thread).unwrap();
+    let result = |event: crate::event::Event| match event.body {
+        EventBody::ToolCallResult(result) => Some((result.turn, result.index, result.why, result.content)),
+        _ => None,
+    };
+    let mut results: Vec<_> = events.into_iter().filter_map(result).collect();
+    results.sort_by_key(|(turn, index, ..)| (*turn, *index));
+    results.into_iter().map(|(_, _, why, text)| (why, text)).collect()
+}
+
+/// The ids that calls were answered with so far.
+fn ids(request: &crate::provider::Request) -> Vec<String> {
+    let seen = serde_json::to_string(&request.turns).unwrap();
+    let parts = seen.split("\\\"thread_id\\\":\\\"").skip(1);
+    parts.map(|part| part.split("\\\"").next().unwrap().to_owned()).collect()
+}
+
+fn runs(engine: &Engine) -> Vec<ThreadRow> {
+    let rows = engine.threads().list().unwrap().into_iter().map(|listed| listed.row);
+    rows.filter(|row| row.tool.is_some()).collect()
+}
+
+async fn quiet(engine: &Engine) {
+    tokio::time::timeout(Duration::from_secs(20), engine.idle()).await.unwrap();
+}
+
+#[tokio::test]
+async fn it_is_answered_at_once_runs_on_its_own_and_is_waited_for() {
+    let gate = Arc::new(Gate::default());
+    let (opens, begun) = (Arc::clone(&gate), Arc::clone(&gate));
+    let lab = lab(move |request, turn| {
+        Ok(match turn {
+            0 => calls(&[apart("test/waits", &json!({"n": 1}))]),
+            1 => calls(&[ask("get_status", json!({"thread_id": ids(request)[0]})), ask("list_active", json!({}))]),
+            2 => {
+                opens.open();
+                calls(&[ask("wait_threads", json!({"thread_id": ids(request)[0]}))])
+            }
+            _ => say("done"),
+        })
+    });
+    let engine = engine(&lab, &gate);
+    let result = lab.run(&engine, "parent").await;
+    begun.begun().await;
+    assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("done")), "{result:?}");
+    let told = told(&engine, &thread(&result));
+    let first: Value = serde_json::from_str(&told[0].1).unwrap();
+    assert_eq!(
+        (&told[0].0, &first["status"], &first["pid"]),
+        (&ResultKind::Ran, &json!("running"), &json!(std::process::id()))
+    );
+    let id = first["thread_id"].as_str().unwrap();
+    // Version 7: `xxxxxxxx-xxxx-7xxx-xxxx-xxxxxxxxxxxx`.
+    let parts: Vec<usize> = id.split('-').map(str::len).collect();
+    assert_eq!((parts.as_slice(), &id[14..15]), ([8, 4, 4, 4, 12].as_slice(), "7"), "{id}");
+    let status: Value = serde_json::from_str(&told[1].1).unwrap();
+    assert_eq!(
+        (&status["tool"], &status["status"], &status["directive"], &status["parent"]),
+        (&json!("test/waits"), &json!("running"), &json!("test/parent"), &json!(result.thread_id))
+    );
+    let active: Value = serde_json::from_str(&told[2].1).unwrap();
+    assert_eq!(active["threads"].as_array().unwrap().len(), 2, "{active:#}");
+    let waited: Value = serde_json::from_str(&told[3].1).unwrap();
+    let of_tool = &waited["threads"][0];
+    assert_eq!(
+        (&waited["all_over"], &of_tool["status"], &of_tool["success"]),
+        (&json!(true), &json!("completed"), &json!(true))
+    );
+    // It acts in the name of the thread that called it.
+    assert_eq!(of_tool["result"], json!(format!("let go, for {}", result.thread_id)));
+    quiet(&engine).await;
+    let rows = runs(&engine);
+    assert_eq!((rows.len(), rows[0].status, rows[0].spawn), (1, Status::Completed, Some(1)));
+    let account = engine.account(&rows[0].id).unwrap().unwrap();
+    assert_eq!(account.standing(), rye_compiler::semantics::ledger::Standing::Released);
+    let events = engine.threads().transcript(&rows[0].id).unwrap();
+    assert_eq!(names(&events), ["opened", "plan_bound", "tool_started", "tool_call_result", "ended"]);
+    let above = names(&engine.threads().transcript(&thread(&result)).unwrap());
+    assert_eq!(above.iter().filter(|name| **name == "child_ended").count(), 1, "{above:?}");
+}
+
+#[tokio::test]
+async fn the_process_stays_for_it_or_ends_it_as_the_policy_and_the_parents_end_say() {
+    for (policy, fails, ends) in
+        [("wait", false, Status::Completed), ("cancel", false, Status::Cancelled), ("wait", true, Status::Cancelled)]
+    {
+        let gate = Arc::new(Gate::default());
+        let lab = lab(move |_, turn| match turn {
+            0 => Ok(calls(&[apart("test/waits", &json!({}))])),
+            _ if fails => Err(CallError::new(FailedStage::Setup, "no key")),
+            _ => Ok(say("done")),
+        });
+        lab.write(".ai/config/agent/resilience.yaml", &format!("child_policy: {{ on_end: {policy} }}\n"));
+        let engine = engine(&lab, &gate);
+        let result = lab.run(&engine, "parent").await;
+        assert_eq!(result.status, if fails { Status::Error } else { Status::Completed });
+        if ends == Status::Completed {
+            gate.begun().await;
+            assert_eq!(runs(&engine)[0].status, Status::Running, "it outlives the thread that called it");
+            gate.open();
+        }
+        quiet(&engine).await;
+        assert_eq!(runs(&engine)[0].status, ends, "{policy} {fails}");
+    }
+}
+
+#[tokio::test]
+async fn its_caller_and_others_can_stop_it() {
+    for (operation, status) in [("cancel_thread", Status::Cancelled), ("kill_thread", Status::Killed)] {
+        let gate = Arc::new(Gate::default());
+        let lab = lab(move |request, turn| {
+            Ok(match turn {
+                0 => calls(&[apart("test/waits", &json!({}))]),
+                1 => calls(&[ask(operation, json!({"thread_id": ids(request)[0]}))]),
+                2 => calls(&[ask("wait_threads", json!({"thread_id": ids(request)[0]}))]),
+                _ => say("done"),
+            })
+        });
+        let engine = engine(&lab, &gate);
+        let result = lab.run(&engine, "parent").await;
+        let waited: Value = serde_json::from_str(&told(&engine, &thread(&result))[2].1).unwrap();
+        assert_eq!(waited["threads"][0]["status"], status.word(), "{waited:#}");
+        quiet(&engine).await;
+        assert_eq!(runs(&engine)[0].status, status);
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_run_makes_no_run_and_says_so_at_once() {
+    let gate = Arc::new(Gate::default());
+    let lab = lab(move |_, turn| {
+        Ok(match turn {
+            0 => calls(&[
+                apart("test/nowhere", &json!({})),
+                apart("test/waits", &json!({"n": "one"})),
+                apart("rye/agent/threads/state", &json!({"operation": "get"})),
+            ]),
+            _ => say("done"),
+        })
+    });
+    let engine = engine(&lab, &gate);
+    let result = lab.run(&engine, "parent").await;
+    let told = told(&engine, &thread(&result));
+    for ((why, text), says) in told.iter().zip(["no tool `test/nowhere`", "n", "leave `async` out"]) {
+        assert_eq!(*why, ResultKind::Refused, "{text}");
+        assert!(text.contains(says), "{text}");
+    }
+    assert!(runs(&engine).is_empty());
+    assert_eq!(result.status, Status::Completed);
+}
+
+#[tokio::test]
+async fn a_long_answer_is_kept_from_the_record_and_whole_for_who_waits() {
+    const KEY: &str =
+        "sk-ant-api03-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    let gate = Arc::new(Gate::default());
+    let lab = lab(move |request, turn| {
+        Ok(match turn {
+            0 => calls(&[apart("rye/file-system/read", &json!({"path": "big.txt"}))]),
+            1 => calls(&[ask("wait_threads", json!({"thread_id": ids(request)[0]}))]),
+            _ => say("done"),
+        })
+    });
+    let text: String = (0..4_000).map(|n| format!("line {n} of many\n")).collect();
+    lab.write("big.txt", &format!("{KEY}\n{text}"));
+    let engine = engine(&lab, &gate);
+    let result = lab.run(&engine, "parent").await;
+    quiet(&engine).await;
+    let id = runs(&engine)[0].id.clone();
+    let events = engine.threads().transcript(&id).unwrap();
+    let recorded = serde_json::to_string(&events.iter().map(|event| &event.body).collect::<Vec<_>>()).unwrap();
+    assert!(recorded.len() < 70_000 && recorded.contains("left out"), "{}", recorded.len());
+    assert!(!recorded.contains(KEY), "masked like any result");
+    let whole = engine.threads().result(&id).unwrap().unwrap().result.unwrap();
+    assert!(whole.contains("line 3999 of many") && whole.contains("line 1999 of many") && !whole.contains(KEY));
+    // Who waits gets it bounded like any result, and can page the whole of what it was given.
+    let events = engine.threads().transcript(&thread(&result)).unwrap();
+    let waited = events.iter().find_map(|event| event.body.kept_result());
+    let (content, object) = waited.unwrap();
+    assert!(content.contains(object) && content.len() < 33_000);
+}
+
+#[tokio::test]
+async fn nobody_goes_on_from_it_or_speaks_with_it() {
+    let gate = Arc::new(Gate::default());
+    let opens = Arc::clone(&gate);
+    let lab = lab(move |request, turn| {
+        Ok(match turn {
+            0 => calls(&[apart("test/waits", &json!({}))]),
+            1 => calls(&[ask("handoff_thread", json!({"thread_id": ids(request)[0]}))]),
+            2 => {
+                opens.open();
+                calls(&[ask("wait_threads", json!({"thread_id": ids(request)[0]}))])
+            }
+            3 => calls(&[
+                ask("handoff_thread", json!({"thread_id": ids(request)[0]})),
+                ask("resume_thread", json!({"thread_id": ids(request)[0], "message": "and then?"})),
+            ]),
+            _ => say("done"),
+        })
+    });
+    let engine = engine(&lab, &gate);
+    let result = lab.run(&engine, "parent").await;
+    let told = told(&engine, &thread(&result));
+    for at in [1, 3, 4] {
+        assert!(told[at].1.contains("is a run of the tool `test/waits`"), "{told:?}");
+    }
+    let id = runs(&engine)[0].id.clone();
+    let error = engine.resume(&id, "and now?").await.err().unwrap().to_string();
+    assert!(error.contains("is a run of the tool `test/waits`"), "{error}");
+}
+
+#[tokio::test]
+async fn more_of_them_than_may_run_wait_for_their_turn() {
+    let gate = Arc::new(Gate::default());
+    let lab = lab(move |_, turn| {
+        Ok(match turn {
+            0 => calls(&[apart("test/waits", &json!({"n": 1})), apart("test/waits", &json!({"n": 2}))]),
+            _ => say("done"),
+        })
+    });
+    lab.write(".ai/config/agent/resilience.yaml", "concurrency: { max_concurrent_children: 1 }\n");
+    let engine = engine(&lab, &gate);
+    lab.run(&engine, "parent").await;
+    gate.begun().await;
+    let started = |row: &ThreadRow| names(&engine.threads().transcript(&row.id).unwrap()).contains(&"tool_started");
+    assert_eq!(runs(&engine).iter().filter(|row| started(row)).count(), 1, "the other one is in the queue");
+    // One that is cancelled in the queue ends at once.
+    let queued = runs(&engine).into_iter().find(|row| !started(row)).unwrap();
+    assert!(engine.tell(&queued.id, &Letter::Cancel));
+    gate.open();
+    quiet(&engine).await;
+    let ended: Vec<(bool, Status)> = runs(&engine).iter().map(|row| (row.id == queued.id, row.status)).collect();
+    assert!(ended.contains(&(true, Status::Cancelled)) && ended.contains(&(false, Status::Completed)), "{ended:?}");
+}
+
+#[test]
+fn one_whose_process_died_is_interrupted_when_its_thread_is_taken_up() {
+    let gate = Arc::new(Gate::default());
+    let lab = lab(move |request, turn| {
+        Ok(match turn {
+            0 => calls(&[apart("test/waits", &json!({}))]),
+            1 => calls(&[ask("wait_threads", json!({"thread_id": ids(request)[0]}))]),
+            _ => say("done"),
+        })
+    });
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let root = {
+        let (engine, runtime) = (engine(&lab, &gate), runtime());
+        runtime.block_on(async {
+            let handle = lab.start(&engine, "parent").await;
+            gate.begun().await;
+            handle.thread_id.clone()
+        })
+    };
+    // It is not idempotent: nobody lets it run again.
+    let gate = Arc::new(Gate::default());
+    let engine = engine(&lab, &gate);
+    runtime().block_on(async {
+        let result: RunResult = engine.recover(&root).await.unwrap().join().await;
+        assert_eq!(result.status, Status::Completed, "{result:?}");
+        quiet(&engine).await;
+        let of_tool = engine.threads().result(&runs(&engine)[0].id).unwrap().unwrap();
+        assert_eq!((of_tool.status, of_tool.error.unwrap().code.as_str()), (Status::Error, "interrupted"));
+        assert!(!gate.begun.load(Ordering::SeqCst));
+    });
+}
+
+#[tokio::test]
+async fn the_registry_is_rebuilt_with_it_and_its_record_verifies() {
+    let gate = Arc::new(Gate::default());
+    gate.open();
+    let lab = lab(move |_, turn| Ok(if turn == 0 { calls(&[apart("test/waits", &json!({}))]) } else { say("done") }));
+    let before = {
+        let engine = engine(&lab, &gate);
+        lab.run(&engine, "parent").await;
+        quiet(&engine).await;
+        runs(&engine)
+    };
+    std::fs::remove_file(lab.path().join(".ai/state/threads/registry.redb")).unwrap();
+    crate::threads::Threads::repair(&lab.path()).unwrap();
+    let engine = engine(&lab, &gate);
+    let after = runs(&engine);
+    let plain = |row: &ThreadRow| (row.id.clone(), row.tool.clone(), row.status, row.parent.clone(), row.spawn);
+    assert_eq!(after.iter().map(plain).collect::<Vec<_>>(), before.iter().map(plain).collect::<Vec<_>>());
+    assert_eq!(after[0].tool.as_deref(), Some("test/waits"));
+    let verified = engine.threads().verify(&after[0].id, &crate::keys::TrustStore::default()).unwrap();
+    assert!(verified.faults.is_empty(), "{verified:?}");
+}
