@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use rye_compiler::plan::PlannedModel;
 use serde_json::Value;
+use tokio::sync::Notify;
 
 use super::{Lab, say, thread};
 use crate::clock::JumpingClock;
 use crate::engine::{Engine, EngineOptions, Providers};
 use crate::event::{AttemptFailed, Event, EventBody};
+use crate::provider::http::TOLD;
 use crate::provider::settings::{KeyHeader, MaxTokensField, Timeouts};
 use crate::provider::wire::fake::{Fake, Move, chunk, chunked, head, last_chunk, send};
 use crate::provider::{
@@ -27,17 +29,31 @@ const NOW: i64 = 1_700_000_000_000;
 
 /// Longer than anything here takes.
 const PATIENT: Timeouts = Timeouts { answer: Duration::from_mins(2), idle: Duration::from_mins(2) };
-/// No time at all for what never comes.
-const AT_ONCE: Duration = Duration::from_millis(100);
 
-/// A server whose place changes between threads, and how long a thread's first attempt waits for it.
+/// When the server of a first attempt says nothing more, and never will.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Silence {
+    /// Once it has read the request.
+    Before,
+    /// Once some of the reply has come.
+    Within,
+}
+
+/// What is known of a silence: a wait ends when it has begun, not after some time.
 #[derive(Clone)]
-struct Movable(Arc<Mutex<(String, Timeouts)>>);
+struct Silent {
+    when: Silence,
+    told: Arc<Notify>,
+}
 
-/// Waits so long at the first attempt, and as long as it takes at every other.
+/// A server whose place changes between threads, and how it falls silent.
+#[derive(Clone)]
+struct Movable(Arc<Mutex<(String, Option<Silent>)>>);
+
+/// Waits for nothing that never comes at the first attempt, and as long as it takes at every other.
 struct Impatient {
-    first: Arc<dyn Provider>,
-    later: Arc<dyn Provider>,
+    server: Arc<dyn Provider>,
+    silent: Option<Silent>,
 }
 
 impl Provider for Impatient {
@@ -46,19 +62,31 @@ impl Provider for Impatient {
         request: &'a Request,
         live: &'a (dyn Fn(Delta) + Send + Sync),
     ) -> BoxFuture<'a, Result<Reply, CallError>> {
-        if request.cue.attempt == 0 { self.first.call(request, live) } else { self.later.call(request, live) }
+        let Some(Silent { when, told }) = self.silent.clone().filter(|_| request.cue.attempt == 0) else {
+            return self.server.call(request, live);
+        };
+        Box::pin(async move {
+            let heard = Arc::clone(&told);
+            let live = move |delta| {
+                if when == Silence::Within {
+                    heard.notify_one();
+                }
+                live(delta);
+            };
+            TOLD.scope(told, self.server.call(request, &live)).await
+        })
     }
 }
 
 impl Providers for Movable {
     fn connect(&self, _: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
-        let (url, first) = self.0.lock().unwrap().clone();
-        Ok(Arc::new(Impatient { first: Self::connect(&url, first)?, later: Self::connect(&url, PATIENT)? }))
+        let (url, silent) = self.0.lock().unwrap().clone();
+        Ok(Arc::new(Impatient { server: Self::connect(&url)?, silent }))
     }
 }
 
 impl Movable {
-    fn connect(url: &str, timeouts: Timeouts) -> Result<Arc<dyn Provider>, CallError> {
+    fn connect(url: &str) -> Result<Arc<dyn Provider>, CallError> {
         connect(&ProviderSettings {
             id: "test".to_owned(),
             wire: Wire::Anthropic,
@@ -69,7 +97,7 @@ impl Movable {
             max_tokens_field: MaxTokensField::MaxTokens,
             encrypted_reasoning: true,
             script: None,
-            timeouts,
+            timeouts: PATIENT,
         })
     }
 }
@@ -85,7 +113,7 @@ impl Field {
         let lab = Lab::new(|_| Ok(say("nobody asks")));
         lab.directive("asks", "<limits duration_seconds=\"600\"/>", "");
         prepare(&lab);
-        let server = Movable(Arc::new(Mutex::new((String::new(), PATIENT))));
+        let server = Movable(Arc::new(Mutex::new((String::new(), None))));
         let mut options = EngineOptions::trusting(&lab.path(), None, lab.system.clone(), Trust::Everything).unwrap();
         options.providers = Arc::new(server.clone());
         options.clock = Arc::new(JumpingClock::starting_at(NOW));
@@ -95,17 +123,25 @@ impl Field {
 
     /// A thread whose server does this, connection by connection.
     async fn run(&self, scripts: Vec<Vec<Move>>) -> (RunResult, Vec<Event>) {
-        self.run_impatient(scripts, PATIENT).await
+        self.run_silent(scripts, None).await
     }
 
-    /// The same, where the first attempt waits no longer than this.
-    async fn run_impatient(&self, scripts: Vec<Vec<Move>>, first: Timeouts) -> (RunResult, Vec<Event>) {
+    /// The same, where the server falls silent at the first attempt.
+    async fn run_silent(&self, scripts: Vec<Vec<Move>>, silence: Option<Silence>) -> (RunResult, Vec<Event>) {
         let server = Fake::start_each(scripts);
-        self.run_at(&server.url, first).await
+        let silent = silence.map(|when| Silent { when, told: Arc::default() });
+        let url = server.url.clone();
+        if let Some(Silent { when: Silence::Before, told }) = silent.clone() {
+            std::thread::spawn(move || {
+                server.seen();
+                told.notify_one();
+            });
+        }
+        self.run_at(&url, silent).await
     }
 
-    async fn run_at(&self, url: &str, first: Timeouts) -> (RunResult, Vec<Event>) {
-        *self.server.0.lock().unwrap() = (url.to_owned(), first);
+    async fn run_at(&self, url: &str, silent: Option<Silent>) -> (RunResult, Vec<Event>) {
+        *self.server.0.lock().unwrap() = (url.to_owned(), silent);
         let result = self.lab.run(&self.engine, "asks").await;
         let events = self.engine.threads().transcript(&thread(&result)).unwrap();
         (result, events)
@@ -145,21 +181,21 @@ struct Row {
     category: &'static str,
     /// The server had said what the attempt costs before it failed.
     counted: bool,
-    /// How long the attempt waits.
-    waits: Timeouts,
+    /// The server falls silent.
+    silence: Option<Silence>,
 }
 
 impl Row {
     fn new(what: impl Into<String>, moves: Vec<Move>, stage: FailedStage, class: (&'static str, &'static str)) -> Self {
-        Self { what: what.into(), moves, stage, class: class.0, category: class.1, counted: false, waits: PATIENT }
+        Self { what: what.into(), moves, stage, class: class.0, category: class.1, counted: false, silence: None }
     }
 
     fn counted(self) -> Self {
         Self { counted: true, ..self }
     }
 
-    fn waits(self, waits: Timeouts) -> Self {
-        Self { waits, ..self }
+    fn silent(self, when: Silence) -> Self {
+        Self { silence: Some(when), ..self }
     }
 }
 
@@ -230,12 +266,12 @@ fn rows() -> Vec<Row> {
     rows.push(Row::new("a connection that is reset", vec![Move::Reset], FailedStage::Connect, LOST));
     let timeout = ("timeout", "transient");
     let no_answer = Row::new("no answer", vec![Move::Stay], FailedStage::Timeout, timeout);
-    rows.push(no_answer.waits(Timeouts { answer: AT_ONCE, ..PATIENT }));
+    rows.push(no_answer.silent(Silence::Before));
     // What comes before the silence comes in one piece.
     let (Move::Send(head), Move::Send(body)) = (chunked(), chunk(&STREAM.as_bytes()[..cut])) else { unreachable!() };
     let silent = vec![send([head, body].concat()), Move::Stay];
     let silent = Row::new("a stream that falls silent", silent, FailedStage::Timeout, timeout).counted();
-    rows.push(silent.waits(Timeouts { idle: AT_ONCE, ..PATIENT }));
+    rows.push(silent.silent(Silence::Within));
     rows
 }
 
@@ -244,7 +280,7 @@ async fn each_failure_is_classed_recorded_and_tried_again_or_not() {
     let field = Field::new(|_| {});
     for row in rows() {
         let (what, retried) = (&row.what, row.category != "permanent");
-        let (result, events) = field.run_impatient(vec![row.moves, well()], row.waits).await;
+        let (result, events) = field.run_silent(vec![row.moves, well()], row.silence).await;
         let failed = failures(&events);
         assert_eq!(failed.len(), 1, "{what}: {failed:?}");
         let first = failed[0];
@@ -338,7 +374,7 @@ async fn a_server_that_is_not_there_is_asked_again_and_then_given_up() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     let field = Field::new(|_| {});
-    let (result, events) = field.run_at(&url, PATIENT).await;
+    let (result, events) = field.run_at(&url, None).await;
     let failed = failures(&events);
     assert_eq!(failed.len(), 4);
     for attempt in failed {
