@@ -53,7 +53,11 @@ struct State {
     failed: bool,
     full: bool,
     locks: Arc<Mutex<BTreeSet<PathBuf>>>,
+    watcher: Option<Arc<Watcher>>,
 }
+
+/// Hears of every operation before it is made.
+type Watcher = dyn Fn(u64, SimulatedDisk) + Send + Sync;
 
 impl fmt::Debug for SimulatedDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -70,6 +74,7 @@ impl Default for State {
             failed: false,
             full: false,
             locks: Arc::default(),
+            watcher: None,
         }
     }
 }
@@ -87,6 +92,17 @@ impl SimulatedDisk {
     /// Lets operation `at` fail.
     pub fn fail_at(&self, at: u64, fault: Fault) {
         self.state().fault = Some((at, fault));
+    }
+
+    /// Tells `told`, before each operation from now on, its number and what the disk holds then.
+    pub fn watch(&self, told: impl Fn(u64, Self) + Send + Sync + 'static) {
+        self.state().watcher = Some(Arc::new(told));
+    }
+
+    /// Another disk that holds the same, synced or not; without faults and locks.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self { state: Mutex::new(self.state().fork()), counters: DiskCounters::default() }
     }
 
     /// Ends all faults and locks: the machine is up again, with what survived of its disk.
@@ -142,10 +158,17 @@ impl State {
         if self.failed { Err(power()) } else { Ok(()) }
     }
 
+    fn fork(&self) -> Self {
+        Self { nodes: self.nodes.clone(), operations: self.operations, ..Self::default() }
+    }
+
     /// Counts one operation and lets it fail where it must; `Some(n)` lets an append write `n` bytes before it fails.
     fn step(&mut self, room: Room) -> io::Result<Option<usize>> {
         self.readable()?;
         let now = self.operations;
+        if let Some(told) = &self.watcher {
+            told(now, SimulatedDisk { state: Mutex::new(self.fork()), counters: DiskCounters::default() });
+        }
         self.operations += 1;
         let fault = self.fault.filter(|(at, _)| *at == now).map(|(_, fault)| fault);
         match fault {
@@ -223,7 +246,7 @@ impl Disk for SimulatedDisk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let mut state = self.state();
         state.readable()?;
-        Ok(state.file(path)?.current.clone())
+        Ok(state.file(path)?.current.to_vec())
     }
 
     fn read_range(&self, path: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>> {

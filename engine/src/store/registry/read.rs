@@ -85,6 +85,36 @@ impl Registry {
     }
 }
 
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+impl Registry {
+    /// Everything it holds, as one text: two that hold the same tell the same.
+    pub(crate) fn contents(&self) -> Result<String, StoreError> {
+        self.read(|transaction| {
+            use std::fmt::Write as _;
+            let mut told = String::new();
+            for table in [tables::THREADS, tables::ACCOUNTS] {
+                for row in transaction.open_table(table).map_err(failed(DOING))?.iter().map_err(failed(DOING))? {
+                    let (key, value) = row.map_err(failed(DOING))?;
+                    writeln!(told, "{} {}", key.value(), String::from_utf8_lossy(value.value())).unwrap();
+                }
+            }
+            for row in transaction.open_table(tables::ACTIVE).map_err(failed(DOING))?.iter().map_err(failed(DOING))? {
+                writeln!(told, "{}", row.map_err(failed(DOING))?.0.value()).unwrap();
+            }
+            for row in transaction.open_table(tables::CHILDREN).map_err(failed(DOING))?.iter().map_err(failed(DOING))? {
+                let (key, child) = row.map_err(failed(DOING))?;
+                writeln!(told, "{:?} {}", key.value(), child.value()).unwrap();
+            }
+            for row in transaction.open_table(tables::ANSWERS).map_err(failed(DOING))?.iter().map_err(failed(DOING))? {
+                let (key, value) = row.map_err(failed(DOING))?;
+                writeln!(told, "{:?} {}", key.value(), String::from_utf8_lossy(value.value())).unwrap();
+            }
+            Ok(told)
+        })
+    }
+}
+
 /// A row as it was written.
 pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, StoreError> {
     serde_json::from_slice(bytes).map_err(failed("reading a row of it"))

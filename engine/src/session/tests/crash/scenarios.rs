@@ -226,7 +226,7 @@ pub static RETRY: Scenario = Scenario::new(
 /// A call that a person allows, a limit that waits for one.
 pub static APPROVAL: Scenario = Scenario {
     attended: true,
-    answers: || vec![Letter::Raise { limit: "turns".into(), value: 9 }, Letter::Approve { yes: true }],
+    answers: || vec![Letter::Raise { limit: "turns".into(), value: 9 }, Letter::Approve { yes: true, question: None }],
     ..Scenario::new(
         "approval",
         |lab| {

@@ -1,26 +1,28 @@
 //! Files and folders of the simulated disk: what is durable, what is seen, and the changes between the two.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// What a device overwrites at once: all of a sector or none of it is new.
 const SECTOR: u64 = 512;
 /// Pieces in which a file grows; small, so that the short lines of a test get torn.
 const PIECE: u64 = 32;
 
-#[derive(Debug)]
+/// Cloning shares the contents of files until one of the two changes them.
+#[derive(Debug, Clone)]
 pub enum Node {
     File(FileNode),
     Folder(FolderNode),
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct FileNode {
-    durable: Vec<u8>,
-    pub current: Vec<u8>,
+    durable: Arc<Vec<u8>>,
+    pub current: Arc<Vec<u8>>,
     pending: Vec<Write>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct FolderNode {
     durable: BTreeMap<String, usize>,
     pub current: BTreeMap<String, usize>,
@@ -71,14 +73,14 @@ impl Node {
 
 impl FileNode {
     pub fn write(&mut self, write: Write) {
-        write.apply(&mut self.current);
+        write.apply(Arc::make_mut(&mut self.current));
         self.pending.push(write);
     }
 
     pub fn sync(&mut self) {
-        for write in std::mem::take(&mut self.pending) {
-            write.apply(&mut self.durable);
-        }
+        // What is seen is what is durable with every change since.
+        self.pending.clear();
+        self.durable.clone_from(&self.current);
     }
 
     /// Each part of the file ends as one of the states it went through, whatever the others do; what was behind the
@@ -89,7 +91,7 @@ impl FileNode {
         for write in std::mem::take(&mut self.pending) {
             let Write::At { offset, bytes } = write else {
                 if dice.next(2) == 0 {
-                    write.apply(&mut self.durable);
+                    write.apply(Arc::make_mut(&mut self.durable));
                 }
                 continue;
             };
@@ -109,7 +111,7 @@ impl FileNode {
                         continue;
                     }
                 };
-                Write::At { offset, bytes: kept }.apply(&mut self.durable);
+                Write::At { offset, bytes: kept }.apply(Arc::make_mut(&mut self.durable));
             }
         }
         self.current.clone_from(&self.durable);

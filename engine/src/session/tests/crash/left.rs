@@ -1,0 +1,125 @@
+//! What a run leaves that is broken off before each of its operations, and what comes of it. One run is enough to know all that
+//! can be left: before every operation the disk is copied and its power fails. Places that leave the same are followed once: the
+//! same files byte for byte, and a registry that holds the same rows when it is opened; what redb makes of a commit that was cut off
+//! at any of its writes is thereby looked at for each of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use super::scenarios::Scenario;
+use super::{World, undisturbed};
+use crate::store::disk::{Disk, Fault, SimulatedDisk, Survival};
+use crate::store::layout::REGISTRY;
+use crate::store::registry::Registry;
+
+/// Every operation of a run, and each different thing that breaking it off leaves, with the first place that does.
+#[derive(Default)]
+struct All {
+    /// The first operation, and the one after the last.
+    from: Option<u64>,
+    to: u64,
+    seen: BTreeSet<u64>,
+    left: Vec<(u64, SimulatedDisk)>,
+    /// What registries hold, by the hash of their bytes.
+    registries: BTreeMap<u64, u64>,
+}
+
+/// Breaks a run off before every operation, has it taken up until nothing is left to do, and compares; all that go wrong are
+/// told together. With `again`, whoever takes it up first is broken off too, so many operations later.
+pub fn at_each(scenario: &'static Scenario, survival: fn(u64) -> Survival, again: Option<fn(u64) -> u64>) {
+    let whole = undisturbed(scenario).picture;
+    let world = World::new(scenario, &[]);
+    let all = Arc::new(Mutex::new(All::default()));
+    let told = Arc::clone(&all);
+    world.simulated.watch(move |at, disk| {
+        disk.restart(survival(at));
+        told.lock().unwrap().add(at, disk);
+    });
+    world.process(scenario).unwrap();
+    whole.holds(scenario, &world.picture(scenario).unwrap(), 0).unwrap();
+    let All { from, to, left, .. } = std::mem::take(&mut *all.lock().unwrap());
+    let (operations, different) = (to - from.unwrap(), left.len());
+    let follow = |(at, disk): (u64, SimulatedDisk)| {
+        let broken = followed(scenario, &world, disk, (survival(at), again.map(|again| again(at))));
+        let held = broken.and_then(|(after, deaths)| whole.holds(scenario, &after.picture(scenario)?, deaths));
+        held.err().map(|error| format!("broken off before operation {at}: {error}"))
+    };
+    let wrong: Vec<String> = left.into_iter().filter_map(follow).collect();
+    let first: Vec<&str> = wrong.iter().take(3).map(String::as_str).collect();
+    let (name, count) = (scenario.name, wrong.len());
+    assert!(wrong.is_empty(), "{name}: {count} of {different}, of {operations} operations\n{}", first.join("\n"));
+    assert!(operations > 200 && different > 40, "{name}: {different} of {operations} operations");
+}
+
+/// What comes of a disk when it is taken up until nothing is left to do, and how many processes died before.
+fn followed(
+    scenario: &'static Scenario,
+    first: &World,
+    left: SimulatedDisk,
+    (survival, again): (Survival, Option<u64>),
+) -> Result<(World, usize), String> {
+    let world = World::over(scenario, left, first.lab.path());
+    let mut deaths = 1;
+    if let Some(again) = again {
+        world.simulated.fail_at(world.simulated.operations() + again, Fault::PowerFailure);
+        let done = world.process(scenario);
+        world.simulated.restart(survival);
+        deaths += usize::from(done.is_err());
+    }
+    world.process(scenario).map_err(|error| format!("it cannot be taken up: {error}"))?;
+    Ok((world, deaths))
+}
+
+impl All {
+    fn add(&mut self, at: u64, disk: SimulatedDisk) {
+        // None is left out.
+        assert!(self.from.is_none() || at == self.to, "{at} after {}", self.to);
+        self.from.get_or_insert(at);
+        self.to = at + 1;
+        let fingerprint = self.fingerprint(&disk);
+        if self.seen.insert(fingerprint) {
+            self.left.push((at, disk));
+        }
+    }
+
+    fn fingerprint(&mut self, disk: &SimulatedDisk) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let mut folders = vec![PathBuf::new()];
+        while let Some(folder) = folders.pop() {
+            for entry in disk.list(&folder).unwrap() {
+                let path = folder.join(&entry.name);
+                path.hash(&mut hasher);
+                if entry.is_dir {
+                    folders.push(path);
+                } else if path == Path::new(REGISTRY) {
+                    self.registry(disk).hash(&mut hasher);
+                } else {
+                    disk.read(&path).unwrap().hash(&mut hasher);
+                }
+            }
+        }
+        hasher.finish()
+    }
+
+    /// What the registry holds, by its rows; one that cannot be opened, by its bytes.
+    fn registry(&mut self, disk: &SimulatedDisk) -> u64 {
+        let hash = |value: &dyn Fn(&mut DefaultHasher)| {
+            let mut hasher = DefaultHasher::new();
+            value(&mut hasher);
+            hasher.finish()
+        };
+        let bytes = disk.read(Path::new(REGISTRY)).unwrap();
+        let key = hash(&|hasher| bytes.hash(hasher));
+        if let Some(known) = self.registries.get(&key) {
+            return *known;
+        }
+        // Opening it repairs it: that is for whoever takes the run up.
+        let copy: Arc<dyn Disk> = Arc::new(disk.fork());
+        let Ok(contents) = Registry::open(copy).and_then(|registry| registry.contents()) else { return key };
+        let held = hash(&|hasher| contents.hash(hasher));
+        self.registries.insert(key, held);
+        held
+    }
+}
