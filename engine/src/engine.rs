@@ -320,12 +320,12 @@ impl Engine {
 
     /// A new thread that goes on from an earlier place of another, the end of one of its turns, with a message.
     pub async fn fork(&self, thread: &ThreadId, turn: u64, said: impl Into<Said>) -> Result<Handle, EngineError> {
-        self.inner.go_on_from(thread, Place::Turn(turn), said.into(), None).await
+        Box::pin(self.inner.go_on_from(thread, Place::Turn(turn), said.into(), None)).await
     }
 
     /// A new thread that goes on from one that is over as if its context had been full.
     pub async fn hand_over(&self, thread: &ThreadId) -> Result<Handle, EngineError> {
-        self.inner.go_on_from(thread, Place::Handoff, Said::default(), None).await
+        Box::pin(self.inner.go_on_from(thread, Place::Handoff, Said::default(), None)).await
     }
 
     /// The key that the threads of this process are signed with.

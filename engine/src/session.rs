@@ -47,7 +47,7 @@ pub(crate) struct Beginning {
     /// Where it waits for its turn, if it has to.
     pub queue: Option<Arc<Semaphore>>,
     /// The call that it makes, where it is a tool's run.
-    pub call: Option<ToolCall>,
+    pub call: Option<Box<ToolCall>>,
 }
 
 impl Beginning {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use crate::driver::{DriveError, journal};
 use crate::event::{Event, EventBody, Head, Opened};
+use crate::machine::state::Question;
+use crate::machine::{State, apply};
 use crate::session::below::ParentThread;
 use crate::store::registry::{Liveness, Repaired, repair};
 use crate::store::transcript;
@@ -109,6 +111,15 @@ impl Threads {
 
 fn listed(registry: &Registry, row: ThreadRow) -> Result<Listed, StoreError> {
     Ok(Listed { liveness: registry.liveness(&row)?, row })
+}
+
+/// What a record says that a person is asked and has not answered.
+pub fn open_question(events: &[Event]) -> Option<Question> {
+    let mut state = State::new();
+    for event in events {
+        apply(&mut state, event);
+    }
+    state.question
 }
 
 /// The result that a record tells; `None` if it does not end.

@@ -206,8 +206,8 @@ fn letter(letter: &Letter) -> Shown {
         Letter::Handoff => ("hand over".to_owned(), None),
         Letter::Steer { text } => ("steer".to_owned(), Some(text.clone())),
         Letter::FollowUp { text } => ("follow-up".to_owned(), Some(text.clone())),
-        Letter::Approve { yes: true } => ("approve".to_owned(), None),
-        Letter::Approve { yes: false } => ("refuse".to_owned(), None),
+        Letter::Approve { yes: true, .. } => ("approve".to_owned(), None),
+        Letter::Approve { yes: false, .. } => ("refuse".to_owned(), None),
         Letter::Raise { limit, value } if limit == "spend" => (format!("raise {limit} to {}", money(*value)), None),
         Letter::Raise { limit, value } => (format!("raise {limit} to {value}"), None),
     };

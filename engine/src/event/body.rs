@@ -44,7 +44,7 @@ pub struct Opened {
     pub images: Vec<Image>,
     /// It is no directive that runs, but this call of the thread above, which did not wait for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub call: Option<ToolCall>,
+    pub call: Option<Box<ToolCall>>,
 }
 
 impl Opened {
@@ -426,8 +426,12 @@ pub enum Letter {
     Steer { text: String },
     /// When the model would stop.
     FollowUp { text: String },
-    /// The answer to what the thread asks.
-    Approve { yes: bool },
+    /// The answer to what the thread asks; with the number of its `approval_asked`, to that question and to no other.
+    Approve {
+        yes: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        question: Option<u64>,
+    },
     /// Go on in another thread, as if the context were full.
     Handoff,
     /// A higher limit, in its own unit (nano-dollars for spend).

@@ -9,9 +9,9 @@ use super::state::{Attempt, CallState, Owed, Phase, State};
 use super::step::{INTERRUPTED, answer_event, settlement};
 use super::walk::{Decision, standing};
 use crate::event::{
-    Approval, ApprovalAsked, ApprovalGiven, AttemptFailed, Checkpoint, ChildEnded, ChildSpawned, Classification,
-    CognitionOut, Compacted, EventBody, HookAnswer, HookPointRun, HookVerdict, Letter, Mail, PlanBound, Recovered,
-    Reserved, ResultKind, Settled, ToolCallResult,
+    Approval, ApprovalGiven, AttemptFailed, Checkpoint, ChildEnded, ChildSpawned, Classification, CognitionOut,
+    Compacted, EventBody, HookAnswer, HookPointRun, HookVerdict, Letter, Mail, PlanBound, Recovered, Reserved,
+    ResultKind, Settled, ToolCallResult,
 };
 use crate::message::{Message, text_of};
 use crate::provider::{CallError, FailedStage, Reply, Usage};
@@ -84,18 +84,22 @@ fn told(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBody> {
             events.push(EventBody::HookPoint(Box::new(run)));
             events
         }
-        Fact::Answered(answer) => answered(plan, state, answer, at),
+        Fact::Answered(answer) => answered(plan, state, answer, None, at),
         Fact::Mail { id, letter } => mail(plan, state, id, letter, at),
     }
 }
 
-/// The answer to what the thread asks, if it asks anything.
-fn answered(plan: &Plan, state: &State, answer: Approval, at: i64) -> Vec<EventBody> {
+/// The answer to what the thread asks, if it asks anything; to this question, where its number is known. Of several that come
+/// the first is the answer: after it nothing is asked, or something else.
+fn answered(plan: &Plan, state: &State, answer: Approval, question: Option<u64>, at: i64) -> Vec<EventBody> {
+    let open = state.question.as_ref().map(|question| question.seq);
+    if question.is_some() && question != open {
+        return Vec::new();
+    }
     match standing(plan, state, at).decision {
-        Decision::Do(super::Effect::Ask { asked, what }) => vec![
-            EventBody::ApprovalAsked(ApprovalAsked { asked, what }),
-            EventBody::ApprovalGiven(ApprovalGiven { asked, answer }),
-        ],
+        Decision::Do(super::Effect::Ask { asked, .. }) => {
+            vec![EventBody::ApprovalGiven(ApprovalGiven { asked, answer })]
+        }
         Decision::Do(_) | Decision::Write(_) | Decision::Gives(_) => Vec::new(),
     }
 }
@@ -313,8 +317,10 @@ fn mail(plan: &Plan, state: &State, id: String, letter: Letter, at: i64) -> Vec<
         return Vec::new();
     }
     let answer = match letter {
-        Letter::Approve { yes: true } => answered(plan, state, Approval::Approved, at),
-        Letter::Approve { yes: false } => answered(plan, state, Approval::Refused, at),
+        Letter::Approve { yes, question } => {
+            let answer = if yes { Approval::Approved } else { Approval::Refused };
+            answered(plan, state, answer, question, at)
+        }
         Letter::Cancel
         | Letter::Kill
         | Letter::Handoff

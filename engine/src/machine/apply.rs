@@ -6,12 +6,12 @@ use std::sync::Arc;
 use rye_compiler::plan::{Asked, Node, Outcome, PlanLimits};
 
 use super::state::{
-    Attempt, CallResult, CallState, Calls, Child, Measured, Owed, Phase, Position, Returned, State, Stop,
+    Attempt, CallResult, CallState, Calls, Child, Measured, Owed, Phase, Position, Question, Returned, State, Stop,
 };
 use super::{keep, request};
 use crate::event::{
-    Approval, ApprovalGiven, AttemptFailed, AttemptIntended, CognitionIn, CognitionOut, Compacted, Event, EventBody,
-    Letter, LimitHit, Opened, ResultKind, Settled, Source, ToolCallResult,
+    Approval, ApprovalAsked, ApprovalGiven, AttemptFailed, AttemptIntended, CognitionIn, CognitionOut, Compacted,
+    Event, EventBody, Letter, LimitHit, Opened, ResultKind, Settled, Source, ToolCallResult,
 };
 use crate::message::{Block, Message, text_of};
 use crate::provider::StopReason;
@@ -91,6 +91,9 @@ pub fn apply(state: &mut State, event: &Event) {
             letter(state, &mail.letter);
         }
         EventBody::Limit(hit) => limit(state, hit),
+        EventBody::ApprovalAsked(ApprovalAsked { asked, what }) => {
+            state.question = Some(Question { seq: event.seq, asked: *asked, what: what.clone() });
+        }
         EventBody::ApprovalGiven(given) => approved(state, given),
         EventBody::StateSet(set) => {
             keep::write(Arc::make_mut(&mut state.store), set);
@@ -101,9 +104,12 @@ pub fn apply(state: &mut State, event: &Event) {
             wake(state);
         }
         EventBody::Compacted(compacted) => summarised(state, compacted),
-        EventBody::Ended(ended) => state.ended = Some(ended.clone()),
+        EventBody::Ended(ended) => {
+            state.question.take_if(|_| ended.status != Status::Suspended);
+            state.ended = Some(ended.clone());
+        }
         EventBody::Checkpoint(checkpoint) => state.sealed = checkpoint.turn,
-        EventBody::ContextInjected(_) | EventBody::ApprovalAsked(_) | EventBody::ArtifactStored(_) => {}
+        EventBody::ContextInjected(_) | EventBody::ArtifactStored(_) => {}
     }
     state.events += 1;
 }
@@ -116,7 +122,7 @@ fn open(state: &mut State, opened: &Opened) {
     if let Some(call) = &opened.call {
         // Nobody is spoken to: what there is to do is this call.
         state.talk.prompted = true;
-        state.calls.list = vec![CallState::new(call.clone())];
+        state.calls.list = vec![CallState::new((**call).clone())];
     }
     state.launch = Some(Box::new(opened.clone()));
 }
@@ -259,6 +265,7 @@ fn attempt(state: &mut State, intended: &AttemptIntended) {
 }
 
 fn approved(state: &mut State, given: &ApprovalGiven) {
+    state.question.take_if(|_| given.answer != Approval::Suspended);
     let outcome = match given.answer {
         Approval::Approved => Outcome::Approved,
         Approval::Refused => Outcome::Refused,
@@ -295,6 +302,8 @@ fn enter_group(state: &mut State, index: usize, group_end: usize) {
 }
 
 fn answered(state: &mut State, result: &ToolCallResult) {
+    // A call that is answered is not asked about any more.
+    state.question.take_if(|question| question.asked == Asked::Call);
     enter_group(state, result.index, result.group_end);
     let Some(call) = state.calls.list.get_mut(result.index) else { return };
     if call.phase == Phase::Answered {

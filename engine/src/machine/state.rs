@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use rye_compiler::hook::HookPoint;
-use rye_compiler::plan::{Node, Outcome, Plan, PlanLimits, PlannedModel};
+use rye_compiler::plan::{Asked, Node, Outcome, Plan, PlanLimits, PlannedModel};
 use serde_json::{Map, Value};
 
 use crate::event::{AttemptFailed, ContextOperation, Continues, Ended, LimitHit, Opened, Settled, Source};
@@ -55,6 +55,8 @@ pub struct State {
     /// Attempts of this turn that an `error` hook has asked for.
     pub hook_retries: u32,
     pub mail: Mailbox,
+    /// What a person is asked and has not answered; a thread that is suspended waits with it.
+    pub question: Option<Question>,
     /// The limit that stands in the way.
     pub limit: Option<LimitHit>,
     pub stop: Option<Stop>,
@@ -230,6 +232,15 @@ pub struct Mailbox {
     pub handoff: bool,
 }
 
+/// A question that is open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// The number of its event.
+    pub seq: u64,
+    pub asked: Asked,
+    pub what: String,
+}
+
 /// Why the thread ends before its model says so.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stop {
@@ -282,6 +293,7 @@ impl State {
             hook_points: 0,
             hook_retries: 0,
             mail: Mailbox::default(),
+            question: None,
             limit: None,
             stop: None,
             returned: None,

@@ -10,7 +10,7 @@ use super::facts;
 use super::gate::left_ms;
 use super::state::{Phase, State};
 use super::walk::{Decision, Walk};
-use crate::event::{CognitionIn, EventBody, HookAnswer, ResultKind, Settled, Source, ToolCallResult};
+use crate::event::{ApprovalAsked, CognitionIn, EventBody, HookAnswer, ResultKind, Settled, Source, ToolCallResult};
 use crate::message::Message;
 use crate::provider::Usage;
 
@@ -217,7 +217,11 @@ fn ask(walk: &Walk<'_>, asked: Asked) -> Decision {
         ),
         Asked::Call => calls::asked(walk),
     };
-    Decision::Do(Effect::Ask { asked, what })
+    match &walk.state.question {
+        Some(open) if open.asked == asked && open.what == what => Decision::Do(Effect::Ask { asked, what }),
+        // Others have to find the question while it is asked, and whoever takes the thread up asks it again.
+        Some(_) | None => Decision::Write(vec![EventBody::ApprovalAsked(ApprovalAsked { asked, what })]),
+    }
 }
 
 /// What the hooks of a point came to, as an outcome of their step.

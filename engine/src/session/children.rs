@@ -76,7 +76,7 @@ pub(super) struct Planned {
     /// Nano-dollars that are asked for by name.
     pub named_spend: Option<u64>,
     /// Where it is a tool.
-    pub call: Option<ToolCall>,
+    pub call: Option<Box<ToolCall>>,
 }
 
 /// A child whose plan is there and whose name is taken.
@@ -334,7 +334,7 @@ impl Inner {
         let plan = parent.plan.of_call();
         let plan_id = plan.id().map_err(|error| error.to_string())?;
         let plan = self.plans.share(&plan_id, || plan);
-        Ok(Planned { plan, plan_id, named_spend: Some(0), call: Some(call.clone()) })
+        Ok(Planned { plan, plan_id, named_spend: Some(0), call: Some(Box::new(call.clone())) })
     }
 
     /// The plans of directives, from one look at the world.
@@ -425,7 +425,7 @@ impl Inner {
         let plan = self.plans.share(&plan_id, || plan);
         let spend = account.map_or(0, |account| account.reserved().to_u64());
         let link = ParentLink { thread_id: parent.to_string(), spawn };
-        let planned = Planned { plan, plan_id, named_spend: None, call };
+        let planned = Planned { plan, plan_id, named_spend: None, call: call.map(Box::new) };
         let beginning = below(&launch, link, planned, spend, &[], outlet)?;
         self.begin(id, beginning, Rows::There).await.map(Some)
     }

@@ -30,7 +30,7 @@ impl Inner {
         let thread = &row.id;
         if row.status == Status::Continued && letters.is_empty() {
             // What was to go on from it is not in the registry, which was rebuilt.
-            return self.go_on_from(thread, Place::Handoff, crate::engine::Said::default(), None).await;
+            return Box::pin(self.go_on_from(thread, Place::Handoff, crate::engine::Said::default(), None)).await;
         }
         if row.status.is_over() && row.status != Status::Suspended {
             return Err(EngineError::Over { thread: thread.to_string() });
@@ -209,9 +209,9 @@ impl Inner {
                 let row = self.read(move |registry| registry.thread(&of)).await?;
                 let handed =
                     row.is_some_and(|row| row.status == Status::Continued && row.continued_by.as_ref() == Some(thread));
-                if handed { Some(self.hand_over(&before, thread, outlet).await?) } else { None }
+                if handed { Some(Box::pin(self.hand_over(&before, thread, outlet)).await?) } else { None }
             }
-            Some(row) => self.child_again(row, outlet).await?,
+            Some(row) => Box::pin(self.child_again(row, outlet)).await?,
             None => None,
         };
         let Some(running) = running else {

@@ -17,6 +17,7 @@ use rye_engine::provider::BoxFuture;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::trust::Trust;
 use tokio::sync::Mutex;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::args::Format;
 use crate::report::printable;
@@ -75,7 +76,8 @@ pub fn asker(
 ) -> Option<Arc<dyn Asker>> {
     let given: BTreeSet<Grant> = given.into_iter().collect();
     if is_attended(format) {
-        return Some(Arc::new(Terminal { asking: Arc::new(Mutex::new(given)), trust: spaces.trust() }));
+        let desk = Mutex::new(Desk { given, lines: Lines::new(Arc::new(typed)) });
+        return Some(Arc::new(Terminal { desk, trust: spaces.trust() }));
     }
     let otherwise = match unattended {
         Unattended::Queue => Approval::Suspended,
@@ -115,12 +117,18 @@ fn is_given(given: &BTreeSet<Grant>, trust: &Trust, grant: &Grant) -> bool {
     given.contains(grant) || trust.now().is_ok_and(|now| now.allows(&grant.capability))
 }
 
-/// Asks one question at a time.
+/// Asks one question at a time. One that is let go, because the answer came from elsewhere, is told as such, and what is
+/// typed afterwards answers the next.
 struct Terminal {
-    /// What was allowed for the rest of a thread.
-    asking: Arc<Mutex<BTreeSet<Grant>>>,
+    desk: Mutex<Desk>,
     /// What was allowed for the project is remembered there.
     trust: Trust,
+}
+
+struct Desk {
+    /// What was allowed for the rest of a thread.
+    given: BTreeSet<Grant>,
+    lines: Lines,
 }
 
 /// A capability that a thread was given by hand.
@@ -145,31 +153,99 @@ impl Asker for Terminal {
             Asked::Limit => format!("{thread} is at a limit: {what}. Go on?"),
         };
         let grant = Grant::asked(thread, what).filter(|_| asked == Asked::Call);
-        let (turn, trust) = (Arc::clone(&self.asking), self.trust.clone());
         Box::pin(async move {
-            // Whoever waits for the terminal holds no thread meanwhile.
-            let mut given = turn.lock_owned().await;
-            let answer = tokio::task::spawn_blocking(move || {
-                let Some(grant) = grant else { return put(&question, "[y/N]").approval() };
-                if is_given(&given, &trust, &grant) {
-                    return Approval::Approved;
+            let mut desk = self.desk.lock().await;
+            if let Some(grant) = &grant
+                && is_given(&desk.given, &self.trust, grant)
+            {
+                return Approval::Approved;
+            }
+            let answers = if grant.is_some() { "[y/N; t: in this thread, p: in this project]" } else { "[y/N]" };
+            let put = || {
+                write!(anstream::stderr().lock(), "{} {answers} ", printable(&question)).ok();
+            };
+            let open = Open(true);
+            let line = desk.lines.next(put).await;
+            open.close();
+            let answer = line.map_or(Answer::Nobody, |line| Answer::of(&line));
+            match (answer, grant) {
+                (Answer::Thread, Some(grant)) => {
+                    desk.given.insert(grant);
                 }
-                let answer = put(&question, "[y/N; t: in this thread, p: in this project]");
-                match answer {
-                    Answer::Thread => {
-                        given.insert(grant);
+                (Answer::Project, Some(grant)) => {
+                    if let Err(error) = self.trust.remember(&grant.capability) {
+                        writeln!(anstream::stderr().lock(), "not remembered: {error}").ok();
                     }
-                    Answer::Project => {
-                        if let Err(error) = trust.remember(&grant.capability) {
-                            writeln!(anstream::stderr().lock(), "not remembered: {error}").ok();
-                        }
-                    }
-                    Answer::Once | Answer::No | Answer::Nobody => {}
                 }
-                answer.approval()
-            });
-            answer.await.unwrap_or(Approval::Suspended)
+                (Answer::Once | Answer::Thread | Answer::Project | Answer::No | Answer::Nobody, _) => {}
+            }
+            answer.approval()
         })
+    }
+}
+
+/// A question that was put and not answered here.
+struct Open(bool);
+
+impl Open {
+    fn close(mut self) {
+        self.0 = false;
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if self.0 {
+            writeln!(anstream::stderr().lock(), "\nno answer is needed here any more: the thread heard from elsewhere")
+                .ok();
+        }
+    }
+}
+
+/// Where a line comes from; `None` when there are no more.
+type Read = dyn Fn() -> Option<String> + Send + Sync;
+
+/// Lines of the terminal, each read only when somebody waits for it.
+struct Lines {
+    read: Arc<Read>,
+    sender: UnboundedSender<Option<String>>,
+    receiver: UnboundedReceiver<Option<String>>,
+    /// A line is being read: a question that was let go had asked for it.
+    reading: bool,
+}
+
+impl Lines {
+    fn new(read: Arc<Read>) -> Self {
+        let (sender, receiver) = unbounded_channel();
+        Self { read, sender, receiver, reading: false }
+    }
+
+    /// Puts a question and waits for the line that follows it: what was typed before is no answer.
+    async fn next(&mut self, put: impl FnOnce()) -> Option<String> {
+        while self.receiver.try_recv().is_ok() {
+            self.reading = false;
+        }
+        put();
+        if !std::mem::replace(&mut self.reading, true) {
+            let (read, sender) = (Arc::clone(&self.read), self.sender.clone());
+            // Nobody can take a read of a terminal back; the process does not wait for this thread at its end.
+            std::thread::spawn(move || {
+                // Whoever asked may be gone.
+                let _ = sender.send(read());
+            });
+        }
+        let line = self.receiver.recv().await.flatten();
+        self.reading = false;
+        line
+    }
+}
+
+/// The next line of the standard input.
+fn typed() -> Option<String> {
+    let mut line = String::new();
+    match std::io::stdin().read_line(&mut line) {
+        Ok(0) | Err(_) => None,
+        Ok(_) => Some(line),
     }
 }
 
@@ -204,18 +280,11 @@ impl Answer {
     }
 }
 
-fn put(question: &str, answers: &str) -> Answer {
-    let mut line = String::new();
-    write!(anstream::stderr().lock(), "{} {answers} ", printable(question)).ok();
-    match std::io::stdin().read_line(&mut line) {
-        Ok(0) | Err(_) => Answer::Nobody,
-        Ok(_) => Answer::of(&line),
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     /// A project without anything in it.
@@ -243,6 +312,42 @@ mod tests {
             assert_eq!(ask(&thread, Asked::Call, "rye.execute.directive.worker with {}"), Approval::Approved);
         }
         assert!(asker(Format::Json, &nowhere(), Unattended::Allow, []).is_none());
+    }
+
+    #[test]
+    fn what_is_typed_answers_the_question_before_it_and_no_earlier_one() {
+        let (typist, line) = std::sync::mpsc::channel::<String>();
+        let (line, reads) = (std::sync::Mutex::new(line), Arc::new(AtomicUsize::new(0)));
+        let counted = Arc::clone(&reads);
+        let read = move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            line.lock().unwrap().recv().ok()
+        };
+        let mut lines = Lines::new(Arc::new(read));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            // The first question is let go before anybody has typed anything.
+            {
+                let first = lines.next(|| {});
+                let mut first = std::pin::pin!(first);
+                std::future::poll_fn(|context| {
+                    assert!(first.as_mut().poll(context).is_pending());
+                    std::task::Poll::Ready(())
+                })
+                .await;
+            }
+            // The read it had asked for is the next question's.
+            let asked = std::cell::Cell::new(false);
+            let put = || {
+                asked.set(true);
+                typist.send("y".into()).unwrap();
+            };
+            assert_eq!(lines.next(put).await.as_deref(), Some("y"));
+            assert!(asked.get());
+            assert_eq!(reads.load(Ordering::SeqCst), 1, "one line was read for the two of them");
+            drop(typist);
+            assert_eq!(lines.next(|| {}).await, None, "the terminal is gone");
+        });
     }
 
     #[test]

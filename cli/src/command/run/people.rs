@@ -18,6 +18,7 @@ use rye_engine::thread::{PrintedCost, RunResult, Status};
 use rye_engine::thread_id::ThreadId;
 use serde_json::Value;
 
+use super::ask::is_attended;
 use super::screen::Show;
 use super::stdout::Stdout;
 use crate::args::Format;
@@ -134,9 +135,13 @@ impl People {
                     self.say(thread, DIM, &shown(event).line);
                 }
             }
-            EventBody::ApprovalAsked(asked) => self.say(thread, BOLD, &format!("asks: {}", asked.what)),
+            // The question itself stands there where somebody can be asked.
+            EventBody::ApprovalAsked(asked) if !is_attended(self.format) => {
+                self.say(thread, BOLD, &format!("asks: {}", asked.what));
+            }
             EventBody::ApprovalGiven(_) => self.say(thread, DIM, &shown(event).line),
-            EventBody::Opened(_)
+            EventBody::ApprovalAsked(_)
+            | EventBody::Opened(_)
             | EventBody::PlanBound(_)
             | EventBody::SystemPrompt(_)
             | EventBody::ContextInjected(_)

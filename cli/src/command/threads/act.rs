@@ -189,10 +189,9 @@ pub fn show(entries: &[Entry], report: &Report) -> Result<Exit, Failure> {
 }
 
 impl Book {
-    /// Writes to a thread, whichever process runs it.
-    pub fn send(&self, thread: &ThreadId, letter: &Letter) -> Result<(), Failure> {
+    /// Writes to a thread, whichever process runs it; answers the id of the letter.
+    pub fn send(&self, thread: &ThreadId, letter: &Letter) -> Result<String, Failure> {
         let body = serde_json::to_value(letter).map_err(std::io::Error::other)?;
-        mailbox::send(self.disk(), thread, &body, now())?;
-        Ok(())
+        Ok(mailbox::send(self.disk(), thread, &body, now())?)
     }
 }

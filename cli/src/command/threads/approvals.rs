@@ -2,8 +2,9 @@
 
 use clap::Args;
 use rye_compiler::plan::Asked;
-use rye_engine::event::{ApprovalAsked, Event, EventBody};
+use rye_engine::store::ThreadRow;
 use rye_engine::thread::Status;
+use rye_engine::threads::open_question;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -39,16 +40,10 @@ pub struct ApprovalOutput {
     pub what: String,
     /// Date and time in UTC.
     pub since: String,
+    /// Its process asks at its own terminal meanwhile: the first answer counts.
+    pub asked_there: bool,
     /// The command that says yes.
     pub approve: String,
-}
-
-/// What a thread asked for last.
-pub fn last_asked(events: &[Event]) -> Option<&ApprovalAsked> {
-    events
-        .iter()
-        .rev()
-        .find_map(|event| if let EventBody::ApprovalAsked(asked) = &event.body { Some(asked) } else { None })
 }
 
 pub fn run(_: &ApprovalsArgs, book: &Book, report: &Report) -> Result<Exit, Failure> {
@@ -56,26 +51,37 @@ pub fn run(_: &ApprovalsArgs, book: &Book, report: &Report) -> Result<Exit, Fail
     for error in &unreadable {
         report.note(&format!("left out: {error}"));
     }
-    entries.retain(|entry| entry.row.status == Status::Suspended && entry.row.continued_by.is_none());
-    entries.sort_by(|a, b| (a.row.updated_at, &a.row.id).cmp(&(b.row.updated_at, &b.row.id)));
+    let may_ask = |row: &ThreadRow| !row.status.is_over() || row.status == Status::Suspended;
+    entries.retain(|entry| may_ask(&entry.row) && entry.row.continued_by.is_none());
+    let mut waiting = Vec::new();
+    for entry in entries {
+        let record = match book.record(entry.row.id.as_str()) {
+            // One that has just begun has nothing to ask yet.
+            Err(_) if entry.row.status != Status::Suspended => continue,
+            record => record?,
+        };
+        let Some(question) = open_question(&record.events) else { continue };
+        let at = record.events.iter().find(|event| event.seq == question.seq).map_or(0, |event| event.ts);
+        waiting.push((at, entry, question));
+    }
+    waiting.sort_by(|(a, one, _), (b, other, _)| (a, &one.row.id).cmp(&(b, &other.row.id)));
     let mut approvals = Vec::new();
     let mut since = Vec::new();
-    for entry in &entries {
+    for (at, entry, asked) in waiting {
         let row = &entry.row;
-        let record = book.record(row.id.as_str())?;
-        let Some(asked) = last_asked(&record.events) else { continue };
         let (word, how) = match asked.asked {
             Asked::Call => ("call", ""),
             Asked::Limit => ("limit", " --raise NAME=VALUE"),
         };
-        since.push(row.updated_at);
+        since.push(at);
         approvals.push(ApprovalOutput {
             thread_id: row.id.to_string(),
             directive: row.directive.clone(),
             parent: row.parent.as_ref().map(ToString::to_string),
             asked: word,
-            what: asked.what.clone(),
-            since: date(row.updated_at),
+            what: asked.what,
+            since: date(at),
+            asked_there: !row.status.is_over() && !entry.orphaned,
             approve: format!("rye threads approve {}{how}", row.id),
         });
     }

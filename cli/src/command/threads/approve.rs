@@ -1,15 +1,19 @@
 //! `rye threads approve`: the answer that a thread waits for. One that is suspended goes on here and now.
 
+use std::time::{Duration, Instant};
+
 use clap::{Args, ValueEnum};
 use rye_compiler::approvals::Unattended;
 use rye_compiler::plan::Asked;
 use rye_compiler::semantics::limits::{LimitName, Written, amount};
-use rye_engine::event::Letter;
+use rye_engine::event::{Approval, Event, EventBody, Letter};
+use rye_engine::machine::state::Question;
 use rye_engine::store::registry::Liveness;
 use rye_engine::thread::Status;
+use rye_engine::thread_id::ThreadId;
+use rye_engine::threads::open_question;
 
 use super::act::speaks;
-use super::approvals;
 use super::book::Book;
 use crate::Failure;
 use crate::command::run::ask::Grant;
@@ -40,6 +44,10 @@ pub struct ApproveArgs {
     detached: bool,
 }
 
+/// How long a thread has to look at its answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(50);
+
 /// What an answer is remembered for; never "always".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 enum Scope {
@@ -55,7 +63,6 @@ enum Scope {
 pub fn run(args: &ApproveArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
     let raises: Result<Vec<Letter>, Failure> = args.raise.iter().map(|text| raise(text)).collect();
     let mut letters = raises?;
-    letters.push(Letter::Approve { yes: !args.deny });
     let record = book.record(&args.thread)?;
     let row = &record.entry.row;
     let id = &row.id;
@@ -64,25 +71,39 @@ pub fn run(args: &ApproveArgs, book: &Book, spaces: &Spaces, report: &Report) ->
     if row.status.is_over() && !suspended {
         return Err(Failure::usage(format!("the thread `{id}` is over: {}", row.status.word())));
     }
-    let last = approvals::last_asked(&record.events);
-    let asked = last.map(|last| last.asked);
-    let grant = last.filter(|last| last.asked == Asked::Call).and_then(|last| Grant::asked(id, &last.what));
+    let open = open_question(&record.events);
+    let asked = open.as_ref().map(|open| open.asked);
+    let grant = open.as_ref().filter(|open| open.asked == Asked::Call).and_then(|open| Grant::asked(id, &open.what));
+    let alive = book.liveness(row)? == Liveness::Alive;
+    if open.is_none() && letters.is_empty() {
+        return Err(Failure::usage(format!("the thread `{id}` asks nothing now"))
+            .help("`rye threads approvals` lists those that do"));
+    }
     if let (Scope::Project, Some(grant)) = (args.scope, &grant) {
         spaces.trust().remember(&grant.capability)?;
         report
             .note(&format!("threads of this project may use {}; `rye trust --revoke` takes it back", grant.capability));
     }
-    if suspended && asked == Some(Asked::Limit) && args.raise.is_empty() && !args.deny {
+    if asked == Some(Asked::Limit) && args.raise.is_empty() && !args.deny {
         return Err(Failure::usage(format!("the thread `{id}` is at a limit, which approval alone does not move"))
             .help("say how far it may go with `--raise turns=20`, or `--deny`"));
     }
-    if book.liveness(row)? == Liveness::Alive {
+    let answer = open.as_ref().map(|open| Letter::Approve { yes: !args.deny, question: Some(open.seq) });
+    if alive {
+        if args.scope == Scope::Thread {
+            report.note(&format!("another process runs `{id}`: the word counts for this call, not for the rest of it"));
+        }
         for letter in &letters {
             book.send(id, letter)?;
         }
-        report.note(&format!("`{id}` has the answer"));
-        return Ok(Exit::Fine);
+        let Some((open, answer)) = open.as_ref().zip(answer) else {
+            report.note(&format!("`{id}` asks nothing now; it has the higher limit"));
+            return Ok(Exit::Fine);
+        };
+        let letter = book.send(id, &answer)?;
+        return told(id, open, &letter, book, report);
     }
+    letters.extend(answer);
     if args.detach {
         return detach::leave(false, report);
     }
@@ -91,6 +112,45 @@ pub fn run(args: &ApproveArgs, book: &Book, spaces: &Spaces, report: &Report) ->
     let unattended = asked.filter(|asked| *asked == Asked::Call).map(|_| Unattended::Queue);
     let how = How { detached: args.detached, given, unattended, ..How::default() };
     drive(Start::TakeUp { thread: id.clone(), letters }, how, spaces, report)
+}
+
+/// Waits until the thread has taken the answer, and says whether that was the first.
+fn told(id: &ThreadId, open: &Question, letter: &str, book: &Book, report: &Report) -> Result<Exit, Failure> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let record = book.record(id.as_str())?;
+        let taken = |event: &Event| matches!(&event.body, EventBody::Mail(mail) if mail.id == letter);
+        // What a letter answers is written with it.
+        if let Some(at) = record.events.iter().position(taken) {
+            let next = record.events.get(at + 1).map(|event| &event.body);
+            if matches!(next, Some(EventBody::ApprovalGiven(_))) {
+                report.note(&format!("`{id}` has the answer"));
+                return Ok(Exit::Fine);
+            }
+            return Err(late(id, open, &record.events));
+        }
+        if record.entry.row.status.is_over() {
+            return Err(late(id, open, &record.events));
+        }
+        if Instant::now() >= until {
+            report.note(&format!("`{id}` has not looked at the answer yet; it lies in its inbox"));
+            return Ok(Exit::Fine);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Somebody else was first.
+fn late(id: &ThreadId, open: &Question, events: &[Event]) -> Failure {
+    let answer =
+        |event: &Event| if let EventBody::ApprovalGiven(given) = &event.body { Some(given.answer) } else { None };
+    let given = events.iter().filter(|event| event.seq > open.seq).find_map(answer);
+    let how = match given {
+        Some(Approval::Approved) => "it was approved already",
+        Some(Approval::Refused) => "it was refused already",
+        Some(Approval::Suspended) | None => "it is not asked any more",
+    };
+    Failure::failed(format!("the answer to `{id}` came too late: {how}"))
 }
 
 fn raise(text: &str) -> Result<Letter, Failure> {

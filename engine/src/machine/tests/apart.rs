@@ -27,7 +27,7 @@ fn run_of(item: &str, change: impl FnOnce(&mut Play)) -> Play {
     let input = json!({"item_type": "tool", "item_id": item, "parameters": {"x": 1}});
     let mut play = Play::new(plan().of_call(), Vec::new());
     let mut launch = play.opened();
-    launch.call = Some(ToolCall { id: "c0".into(), name: "rye_execute".into(), input });
+    launch.call = Some(Box::new(ToolCall { id: "c0".into(), name: "rye_execute".into(), input }));
     change(&mut play);
     play.signal(Fact::Opened { launch: Box::new(launch), plan_id: "p".into(), continues: None });
     while play.step() {}
@@ -153,7 +153,7 @@ fn one_that_had_begun_when_its_process_died_runs_again_only_if_it_may() {
         let mut play = Play::new(plan().of_call(), Vec::new());
         let mut launch = play.opened();
         let input = json!({"item_type": "tool", "item_id": item, "parameters": {}});
-        launch.call = Some(ToolCall { id: "c0".into(), name: "rye_execute".into(), input });
+        launch.call = Some(Box::new(ToolCall { id: "c0".into(), name: "rye_execute".into(), input }));
         play.signal(Fact::Opened { launch: Box::new(launch), plan_id: "p".into(), continues: None });
         while !play.names().contains(&"tool_started") {
             assert!(play.step());

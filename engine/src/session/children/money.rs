@@ -9,7 +9,6 @@ use super::{Made, Named, Refused, Terms};
 use crate::driver::DriveError;
 use crate::driver::embedded::Embedded;
 use crate::engine::Inner;
-use crate::message::ToolCall;
 use crate::store::registry::Step;
 use crate::store::{Answered, Change, LedgerStep, ThreadRow};
 use crate::thread::Status;
@@ -45,7 +44,7 @@ impl Inner {
             row.owner = Some(self.owner.id().clone());
             row.root = root.clone();
             row.plan_id = Some(child.planned.plan_id.clone());
-            row.tool = child.planned.call.as_ref().and_then(ToolCall::item_id).map(str::to_owned);
+            row.tool = child.planned.call.as_ref().and_then(|call| call.item_id()).map(str::to_owned);
             row.spawns = Some(plan.limits.spawns);
             let spawn = child.spawn;
             let mut list = Vec::new();

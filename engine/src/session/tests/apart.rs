@@ -64,16 +64,30 @@ const WAITS: &str = "version: 1.0.0\ncategory: test\ndescription: It waits.\nkin
 const ALL: &str = "<permissions><execute><tool>test.*</tool><tool>rye.agent.*</tool><tool>rye.file-system.*</tool></execute>\
                    </permissions>";
 
+/// A tool with more to say than a conversation takes, a key among it.
+struct Long;
+
+const KEY: &str = "sk-ant-a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8";
+
+impl Tool for Long {
+    fn run(&self, _: Invocation) -> BoxFuture<'_, ToolOutcome> {
+        let lines: String = (0..4_000).map(|n| format!("line {n} of many\n")).collect();
+        Box::pin(std::future::ready(ToolOutcome::ok(format!("{KEY}\n{lines}"))))
+    }
+}
+
 /// A project with such a tool, and a parent that says this at each turn.
 fn lab(says: impl Fn(&crate::provider::Request, u32) -> Result<Vec<Block>, CallError> + Send + Sync + 'static) -> Lab {
     let lab = Lab::new(move |request| says(request, request.cue.turn.unwrap()));
     lab.write(".ai/tools/test/waits.yaml", WAITS);
+    lab.write(".ai/tools/test/long.yaml", &WAITS.replace("test_waits", "test_long"));
     lab.directive("parent", &format!("<limits spawns=\"4\" depth=\"0\"/>{ALL}"), "");
     lab
 }
 
 fn engine(lab: &Lab, gate: &Arc<Gate>) -> Engine {
     let (mut options, gate) = (lab.options(), Arc::clone(gate));
+    options.tools.add("test_long", |_| Arc::new(Long));
     options.tools.add("test_waits", move |_| Arc::new(Waits(Arc::clone(&gate))));
     Engine::open(&lab.path(), options).unwrap()
 }
@@ -247,13 +261,11 @@ async fn a_long_answer_is_kept_from_the_record_and_whole_for_who_waits() {
     let gate = Arc::new(Gate::default());
     let lab = lab(move |request, turn| {
         Ok(match turn {
-            0 => calls(&[apart("rye/file-system/read", &json!({"path": "big.txt"}))]),
+            0 => calls(&[apart("test/long", &json!({}))]),
             1 => calls(&[ask("wait_threads", json!({"thread_id": ids(request)[0]}))]),
             _ => say("done"),
         })
     });
-    let text: String = (0..4_000).map(|n| format!("line {n} of many\n")).collect();
-    lab.write("big.txt", &format!("{KEY}\n{text}"));
     let engine = engine(&lab, &gate);
     let result = lab.run(&engine, "parent").await;
     quiet(&engine).await;

@@ -1,15 +1,20 @@
 //! Threads that stop, wait, and go on: limits that a person moves, summaries in place, forks, letters.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use rye_compiler::plan::Asked;
 use serde_json::json;
 
 use super::{Lab, calls, names, permit, say, thread};
-use crate::engine::Engine;
-use crate::event::Letter;
+use crate::engine::{Asker, Engine};
+use crate::event::{Approval, Letter};
+use crate::provider::BoxFuture;
 use crate::store::mailbox;
 use crate::thread::{RunResult, Status};
+use crate::thread_id::ThreadId;
+use crate::threads::open_question;
 
 const ESCALATE: &str = "hooks:\n  - { id: ask, event: limit, action: { escalate: {} } }\n";
 
@@ -45,7 +50,7 @@ async fn a_limit_that_is_escalated_suspends_until_somebody_raises_it() {
     // Another process, with the answer in the inbox.
     let engine = lab.engine();
     letter(&engine, &result, &raise("turns", 20));
-    letter(&engine, &result, &Letter::Approve { yes: true });
+    letter(&engine, &result, &Letter::Approve { yes: true, question: None });
     let handle = engine.recover(&thread(&result)).await.unwrap();
     let result = handle.join().await;
     assert_eq!((result.status, result.cost.turns), (Status::Completed, 6), "{result:?}");
@@ -64,7 +69,7 @@ async fn an_answer_that_refuses_ends_the_thread_at_its_limit() {
     lab.directive("reader", &format!("<limits turns=\"3\"/>{}", permit(&["rye.file-system.read"])), "");
     let engine = lab.engine();
     let result = lab.run(&engine, "reader").await;
-    let handle = engine.take_up(&thread(&result), vec![Letter::Approve { yes: false }]).await.unwrap();
+    let handle = engine.take_up(&thread(&result), vec![Letter::Approve { yes: false, question: None }]).await.unwrap();
     let result = handle.join().await;
     assert_eq!((result.status, result.error.unwrap().code.as_str()), (Status::Error, "turns_exceeded"));
 }
@@ -81,7 +86,7 @@ async fn money_that_is_raised_is_raised_in_the_ledger() {
     let engine = lab.engine();
     let first = lab.run(&engine, "reader").await;
     assert_eq!(first.status, Status::Suspended, "{first:?}");
-    let letters = vec![raise("spend", 2_000_000_000), Letter::Approve { yes: true }];
+    let letters = vec![raise("spend", 2_000_000_000), Letter::Approve { yes: true, question: None }];
     let result = engine.take_up(&thread(&first), letters).await.unwrap().join().await;
     assert_eq!(result.status, Status::Completed, "{result:?}");
     let account = engine.account(&thread(&result)).unwrap().unwrap();
@@ -159,4 +164,99 @@ async fn a_thread_that_is_told_to_hands_over_after_its_turn() {
     assert_eq!(chain, [handle.thread_id.clone(), thread(&result)]);
     let found = engine.threads().search(&handle.thread_id, &regex::Regex::new("^done$").unwrap(), 9).unwrap();
     assert!(found.iter().all(|one| one.thread_id == result.thread_id) && !found.is_empty());
+}
+
+/// Somebody at a terminal who does not answer; counts how often a question was put, and how often one was let go.
+#[derive(Default)]
+struct Silent {
+    put: AtomicUsize,
+    gone: AtomicUsize,
+}
+
+impl Asker for Silent {
+    fn ask<'a>(&'a self, _: &'a ThreadId, _: Asked, _: &'a str) -> BoxFuture<'a, Approval> {
+        struct Gone<'a>(&'a Silent);
+        impl Drop for Gone<'_> {
+            fn drop(&mut self) {
+                self.0.gone.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        Box::pin(async move {
+            self.put.fetch_add(1, Ordering::SeqCst);
+            let _gone = Gone(self);
+            std::future::pending().await
+        })
+    }
+}
+
+/// A thread that waits before its limit for somebody at the terminal.
+fn silent(lab: &Lab) -> (Engine, Arc<Silent>) {
+    let asker = Arc::new(Silent::default());
+    let mut options = lab.options();
+    options.asker = Some(Arc::clone(&asker) as Arc<dyn Asker>);
+    (Engine::open(&lab.path(), options).unwrap(), asker)
+}
+
+fn escalates() -> Lab {
+    let lab = reader(5);
+    lab.write(".ai/config/agent/hooks.yaml", ESCALATE);
+    lab.directive("reader", &format!("<limits turns=\"3\"/>{}", permit(&["rye.file-system.read"])), "");
+    lab
+}
+
+async fn put(asker: &Silent, times: usize) {
+    while asker.put.load(Ordering::SeqCst) < times {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn an_open_question_is_seen_and_answered_from_elsewhere_and_the_terminal_is_let_go() {
+    let lab = escalates();
+    let (engine, asker) = silent(&lab);
+    let handle = lab.start(&engine, "reader").await;
+    put(&asker, 1).await;
+    // As another process finds it: on the disk, and before anybody has answered.
+    let elsewhere = crate::threads::Threads::open(&lab.path()).unwrap();
+    let seen = open_question(&elsewhere.transcript(&handle.thread_id).unwrap()).unwrap();
+    assert_eq!((seen.asked, seen.what.as_str()), (Asked::Limit, "go on beyond turns_exceeded: 3 of 3"));
+    // A message interrupts the wait, and the question is put again, not recorded again.
+    handle.send(raise("turns", 20));
+    put(&asker, 2).await;
+    assert_eq!(asker.gone.load(Ordering::SeqCst), 1);
+    let approve = |yes| Letter::Approve { yes, question: Some(seen.seq) };
+    let first = RunResult { thread_id: handle.thread_id.to_string(), ..RunResult::lost("") };
+    letter(&engine, &first, &approve(true));
+    let result = handle.join().await;
+    assert_eq!((result.status, result.cost.turns), (Status::Completed, 6), "{result:?}");
+    assert_eq!(asker.gone.load(Ordering::SeqCst), 2, "whoever was asked is let go");
+    let events = engine.threads().transcript(&thread(&result)).unwrap();
+    let count = |name: &str| names(&events).iter().filter(|n| **n == name).count();
+    assert_eq!((count("approval_asked"), count("approval_given"), count("mail")), (1, 1, 2));
+}
+
+#[test]
+fn a_question_that_a_process_died_with_is_asked_again() {
+    let lab = escalates();
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let id = {
+        let ((engine, asker), runtime) = (silent(&lab), runtime());
+        runtime.block_on(async {
+            let handle = lab.start(&engine, "reader").await;
+            put(&asker, 1).await;
+            handle.thread_id.clone()
+        })
+    };
+    let (engine, asker) = silent(&lab);
+    runtime().block_on(async {
+        let handle = engine.recover(&id).await.unwrap();
+        put(&asker, 1).await;
+        let asked = open_question(&engine.threads().transcript(&id).unwrap()).unwrap();
+        handle.send(raise("turns", 20));
+        handle.send(Letter::Approve { yes: true, question: Some(asked.seq) });
+        let result = handle.join().await;
+        assert_eq!(result.status, Status::Completed, "{result:?}");
+        let events = engine.threads().transcript(&id).unwrap();
+        assert_eq!(names(&events).iter().filter(|name| **name == "approval_asked").count(), 1);
+    });
 }

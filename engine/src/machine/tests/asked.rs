@@ -1,0 +1,135 @@
+//! Questions to a person: on record before they are asked, answered once, asked again by whoever takes the thread up.
+
+use rye_compiler::plan::graph::{Needs, Part, build};
+use rye_compiler::plan::{Asked, Plan};
+use serde_json::json;
+
+use super::super::fixture::{Play, call, calls, plan, text};
+use super::super::{Effect, Fact, next};
+use crate::event::{Approval, EventBody, Letter, ResultKind};
+use crate::thread::Status;
+use crate::threads::open_question;
+
+/// A plan whose risks want a word before `a/look`.
+fn careful() -> Plan {
+    let mut plan = plan();
+    let table = json!({"risk_levels": {"elevated": {"policy": "acknowledge_required"}, "safe": {"policy": "allow"}},
+        "classifications": [{"risk": "safe", "patterns": ["rye.*"]},
+                            {"risk": "elevated", "patterns": ["rye.execute.tool.a.look"]}]});
+    plan.settings.insert("capability_risk".into(), table);
+    plan.graph = build(&Needs { parts: [Part::Tools, Part::Ask].into(), ..Needs::default() });
+    plan
+}
+
+/// A thread that stands before its question, which is on record; with its number.
+fn asking(inputs: &[i64]) -> (Play, u64) {
+    let turns = inputs.iter().map(|n| calls(&[call("a_look", json!({"x": n}))]));
+    let mut play = Play::new(careful(), turns.chain([text("done")]).collect());
+    play.says = Approval::Approved;
+    play.start();
+    let seq = to_the_question(&mut play);
+    (play, seq)
+}
+
+fn to_the_question(play: &mut Play) -> u64 {
+    while !matches!(next(&play.plan, &play.state), Effect::Ask { .. }) {
+        assert!(play.step());
+    }
+    open_question(&play.events).unwrap().seq
+}
+
+fn approve(play: &mut Play, id: &str, yes: bool, question: Option<u64>) -> usize {
+    play.signal(Fact::Mail { id: id.into(), letter: Letter::Approve { yes, question } })
+}
+
+fn count(play: &Play, name: &str) -> usize {
+    play.names().iter().filter(|found| **found == name).count()
+}
+
+#[test]
+fn it_is_on_record_before_anybody_is_asked() {
+    let (play, seq) = asking(&[1]);
+    assert_eq!(play.names().last(), Some(&"approval_asked"));
+    let effect = next(&play.plan, &play.state);
+    assert!(effect.has_side_effects(), "the record is synced before it");
+    let open = open_question(&play.events).unwrap();
+    assert_eq!(
+        (open.asked, open.what.as_str(), open.seq),
+        (Asked::Call, "rye.execute.tool.a.look with {\"x\":1}", seq)
+    );
+    assert_eq!(effect, Effect::Ask { asked: open.asked, what: open.what });
+}
+
+#[test]
+fn the_first_answer_counts_and_later_ones_answer_nothing() {
+    for (first, ran) in [(true, 1), (false, 0)] {
+        let (mut play, seq) = asking(&[1]);
+        assert_eq!(approve(&mut play, "one", first, Some(seq)), 2, "the letter, and with it the answer");
+        assert!(open_question(&play.events).is_none());
+        assert_eq!(approve(&mut play, "two", !first, Some(seq)), 1, "the letter alone");
+        assert_eq!(play.signal(Fact::Answered(Approval::Refused)), 0);
+        while play.step() {}
+        assert_eq!((play.dispatched.len(), count(&play, "approval_given")), (ran, 1));
+    }
+}
+
+#[test]
+fn an_answer_to_one_question_is_none_to_the_next() {
+    let (mut play, first) = asking(&[1, 2]);
+    assert_eq!(play.signal(Fact::Answered(Approval::Refused)), 1);
+    let second = to_the_question(&mut play);
+    assert_ne!(first, second);
+    assert_eq!(approve(&mut play, "late", true, Some(first)), 1);
+    assert!(matches!(next(&play.plan, &play.state), Effect::Ask { .. }), "it is still asked");
+    assert_eq!(approve(&mut play, "right", true, Some(second)), 2);
+    while play.step() {}
+    assert_eq!(play.dispatched.len(), 1);
+    assert_eq!(count(&play, "approval_asked"), 2);
+}
+
+#[test]
+fn who_takes_the_thread_up_asks_the_same_question_again() {
+    let (mut play, seq) = asking(&[1]);
+    play.signal(Fact::Recovered { owner: "o".into(), cut_bytes: 0 });
+    assert!(matches!(next(&play.plan, &play.state), Effect::Ask { .. }));
+    assert_eq!(open_question(&play.events).unwrap().seq, seq, "it is the same one");
+    assert_eq!(approve(&mut play, "one", true, Some(seq)), 2);
+    while play.step() {}
+    assert_eq!((play.dispatched.len(), count(&play, "approval_asked")), (1, 1));
+}
+
+#[test]
+fn one_that_is_suspended_waits_with_its_question() {
+    let (mut play, seq) = asking(&[1]);
+    assert_eq!(play.signal(Fact::Answered(Approval::Suspended)), 1);
+    while play.step() {}
+    assert_eq!(play.ended().status, Status::Suspended);
+    assert_eq!(open_question(&play.events).unwrap().seq, seq);
+    play.signal(Fact::Recovered { owner: "o".into(), cut_bytes: 0 });
+    assert_eq!(approve(&mut play, "one", true, Some(seq)), 2);
+    assert!(open_question(&play.events).is_none());
+    while play.step() {}
+    assert_eq!((play.ended().status, play.dispatched.len()), (Status::Completed, 1));
+}
+
+#[test]
+fn a_message_that_comes_first_takes_the_question_back() {
+    let (mut play, seq) = asking(&[1, 1]);
+    play.signal(Fact::Mail { id: "m".into(), letter: Letter::Steer { text: "rather not".into() } });
+    assert!(!matches!(next(&play.plan, &play.state), Effect::Ask { .. }));
+    // The same call again is another question.
+    let second = to_the_question(&mut play);
+    assert_eq!(play.results()[0].0, ResultKind::Skipped);
+    assert_ne!(seq, second);
+    while play.step() {}
+    assert_eq!(play.dispatched.len(), 1);
+}
+
+#[test]
+fn a_record_of_an_earlier_version_is_read() {
+    let letter: Letter = serde_json::from_value(json!({"kind": "approve", "yes": true})).unwrap();
+    assert_eq!(letter, Letter::Approve { yes: true, question: None });
+    let (mut play, _) = asking(&[1]);
+    assert_eq!(approve(&mut play, "one", true, None), 2);
+    assert!(matches!(play.events.last().unwrap().body, EventBody::ApprovalGiven(_)));
+}
