@@ -214,3 +214,98 @@ fn a_wait_in_another_process_follows_a_thread_that_hands_over() {
     assert_eq!(process.end().1["thread_id"], result["result"]["thread_id"]);
     assert_eq!(place.fine(&["threads", "chain", &first]).lines().count(), 2);
 }
+
+/// A shell command that nobody waits for: it begins, writes its process, and goes on until it is let go.
+fn apart() -> Place {
+    let command = "echo $$ > out/pid; touch out/begun; while [ ! -e out/go ]; do sleep 0.05; done; echo let go";
+    let input =
+        json!({"item_type": "tool", "item_id": "rye/bash/bash", "parameters": {"command": command}, "async": true});
+    place(&format!(
+        "threads:\n  shell:\n    - tool_calls: [{{ name: rye_execute, input: {input} }}]\n    - shell is done\n"
+    ))
+}
+
+/// Its process runs it, and the thread that called it is over.
+fn begun(place: &Place) -> (String, String) {
+    wait_until("the tool", || place.project().join("out/begun").exists() && place.read("out/pid").ends_with('\n'));
+    let rows = || place.json(&["threads", "list"]).1["threads"].as_array().unwrap().clone();
+    let root = || rows().into_iter().find(|row| row["tool"].is_null()).unwrap();
+    wait_until("its caller", || root()["status"] == "completed");
+    let run = rows().into_iter().find(|row| row["tool"] == "rye/bash/bash").unwrap();
+    let root = root();
+    assert_eq!(
+        (&run["status"], &run["orphaned"], &run["parent"], &run["directive"]),
+        (&json!("running"), &json!(false), &root["thread_id"], &json!("shell"))
+    );
+    (root["thread_id"].as_str().unwrap().to_owned(), run["thread_id"].as_str().unwrap().to_owned())
+}
+
+fn is_alive(place: &Place) -> bool {
+    std::path::Path::new("/proc").join(place.read("out/pid").trim()).exists()
+}
+
+#[test]
+fn a_tool_that_nobody_waits_for_is_listed_and_waited_for_and_its_process_stays() {
+    let place = apart();
+    let mut process = Running::start(&place, &["run", "shell"]);
+    let (root, run) = begun(&place);
+    let (code, early) = place.json(&["threads", "wait", &run, "--timeout", "0"]);
+    assert_eq!((code, &early["threads"][0]["standing"]), (Some(1), &json!("running")), "{early}");
+    assert!(process.0.try_wait().unwrap().is_none(), "the process stays for it");
+    for words in [
+        vec!["threads", "steer", &run, "hello"],
+        vec!["threads", "handoff", &run],
+        vec!["threads", "approve", &run],
+        vec!["threads", "prove", &run],
+        vec!["run", "--resume", &run, "--message", "hello"],
+    ] {
+        let done = place.rye(&words);
+        assert_eq!(done.code, Some(2), "{words:?} {}", done.stderr);
+        assert!(done.stderr.contains("is a run of the tool `rye/bash/bash`"), "{words:?} {}", done.stderr);
+    }
+    place.write("out/go", "");
+    let (code, waited) = place.json(&["threads", "wait", &run]);
+    let result = &waited["threads"][0]["result"];
+    assert_eq!((code, &result["status"], &result["tool"]), (Some(0), &json!("completed"), &json!("rye/bash/bash")));
+    assert!(result["result"].as_str().unwrap().contains("let go"), "{waited}");
+    let (code, ended) = process.end();
+    assert_eq!((code, &ended["result"]), (Some(0), &json!("shell is done")), "{ended}");
+    let shown = place.fine(&["threads", "show", &run]);
+    assert!(shown.contains("rye/bash/bash") && shown.contains("let go"), "{shown}");
+    let record = place.record(&run);
+    let kinds: Vec<&str> = record.iter().map(|line| line["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["opened", "plan_bound", "tool_started", "tool_call_result", "ended"]);
+    place.fine(&["threads", "verify"]);
+    // It asked no model: the script of its caller is all there is.
+    let script: Value = serde_json::from_str(&place.fine(&["threads", "export", &root, "--script"])).unwrap();
+    assert!(script["threads"].as_object().is_none_or(serde_json::Map::is_empty), "{script:#}");
+}
+
+#[test]
+fn a_tool_that_nobody_waits_for_is_stopped_from_another_process_with_all_it_started() {
+    for (how, status) in [("cancel", "cancelled"), ("kill", "killed")] {
+        let place = apart();
+        let process = Running::start(&place, &["run", "shell"]);
+        let (_, run) = begun(&place);
+        place.fine(&["threads", how, &run]);
+        let (_, waited) = place.json(&["threads", "wait", &run]);
+        assert_eq!(waited["threads"][0]["result"]["status"], status, "{waited}");
+        let (code, ended) = process.end();
+        assert_eq!((code, &ended["status"]), (Some(0), &json!("completed")), "{ended}");
+        wait_until("its shell", || !is_alive(&place));
+    }
+}
+
+#[test]
+fn a_tool_that_nobody_waits_for_is_interrupted_by_the_end_of_its_process() {
+    let place = apart();
+    let process = Running::start(&place, &["run", "shell"]);
+    let (_, run) = begun(&place);
+    drop(process);
+    wait_until("its shell", || !is_alive(&place));
+    let (_, listed) = place.json(&["threads", "list", "--active"]);
+    assert_eq!((&listed["threads"][0]["thread_id"], &listed["threads"][0]["orphaned"]), (&json!(run), &json!(true)));
+    let (code, ended) = place.json(&["run", "--resume", &run]);
+    assert_eq!((code, &ended["error"]["code"]), (Some(1), &json!("interrupted")), "{ended}");
+    assert!(!place.project().join("out/go").exists());
+}

@@ -5,6 +5,10 @@
 #[path = "support/rye.rs"]
 mod rye;
 
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
 use rye::Place;
 use serde_json::json;
 
@@ -162,4 +166,52 @@ fn children_and_trusted_tools_need_nobodys_further_word() {
     let waiting = queue["approvals"].as_array().unwrap();
     assert!(waiting.iter().any(|one| one["directive"] == "below"), "{queue}\n{}", ran.stderr);
     assert_eq!(log(&place), "");
+}
+
+/// What waits for somebody's word, once there is something.
+fn question(place: &Place) -> serde_json::Value {
+    let patience = Instant::now() + Duration::from_secs(30);
+    loop {
+        let first = place.json(&["threads", "approvals"]).1["approvals"][0].clone();
+        if !first.is_null() {
+            return first;
+        }
+        assert!(Instant::now() < patience, "nobody ever asked");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_question_at_a_terminal_is_seen_and_answered_from_another_process() {
+    let place = place();
+    // A terminal of its own, at which nobody types.
+    let run = format!("{} run shell --model scripted/fast", env!("CARGO_BIN_EXE_rye"));
+    let mut terminal = Command::new("script");
+    terminal.args(["-qefc", &run, "/dev/null"]).current_dir(place.project()).env("RYE_USER_SPACE", place.user());
+    let mut terminal = terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let first = question(&place);
+    assert!(first["what"].as_str().unwrap().contains("echo one"), "{first}");
+    assert_eq!((&first["asked"], &first["asked_there"], log(&place).as_str()), (&json!("call"), &json!(true), ""));
+    let thread = first["thread_id"].as_str().unwrap();
+    let yes = place.rye(&["threads", "approve", thread]);
+    assert_eq!(yes.code, Some(0), "{}", yes.stderr);
+    assert!(yes.stderr.contains("has the answer"), "{}", yes.stderr);
+    // The next call is another question.
+    let second = question(&place);
+    assert!(second["what"].as_str().unwrap().contains("echo two"), "{second}");
+    assert_eq!(log(&place), "one\n");
+    assert_eq!(place.rye(&["threads", "approve", thread, "--deny"]).code, Some(0));
+    let ended = terminal.wait().unwrap();
+    let mut shown = String::new();
+    terminal.stdout.take().unwrap().read_to_string(&mut shown).unwrap();
+    assert!(ended.success(), "{shown}");
+    assert_eq!(shown.matches("Allow it?").count(), 2, "{shown}");
+    assert_eq!(shown.matches("no answer is needed here any more").count(), 2, "{shown}");
+    assert_eq!(log(&place), "one\n");
+    let late = place.rye(&["threads", "approve", thread]);
+    assert_eq!(late.code, Some(2), "{}", late.stderr);
+    assert!(late.stderr.contains("is over: completed"), "{}", late.stderr);
+    let record = place.record(thread);
+    let at = |kind: &str| record.iter().position(|line| line["type"] == kind).unwrap();
+    assert!(at("approval_asked") < at("mail") && at("mail") + 1 == at("approval_given"), "{record:#?}");
 }

@@ -52,6 +52,15 @@ const RESUMED: Run = Run {
     threads: 3,
 };
 
+/// Tools that nobody waits for: they may outlive the thread that called them.
+const APART: Run = Run {
+    script: "steps:\n  - { USAGE, tool_calls: [READ, READ] }\n  - { USAGE, tool_calls: [LOOK] }\n  - { USAGE, text: the end }\n",
+    resumes: &[],
+    threads: 3,
+};
+
+const READ: &str = "{ name: rye_execute, input: { item_type: tool, item_id: rye/file-system/read, parameters: { path: a.txt }, async: true } }";
+
 fn place(run: &Run) -> Place {
     let place = Place::new();
     for (name, spend) in [("root", "1"), ("child", "0.1")] {
@@ -62,7 +71,7 @@ fn place(run: &Run) -> Place {
         );
         place.write(&format!(".ai/directives/{name}.md"), &text);
     }
-    place.write("script.yaml", &run.script.replace("USAGE", USAGE).replace("LOOK", LOOK));
+    place.write("script.yaml", &run.script.replace("USAGE", USAGE).replace("LOOK", LOOK).replace("READ", READ));
     place.write("a.txt", "a\n");
     place
 }
@@ -85,14 +94,17 @@ fn next(place: &Place, run: &Run) -> Option<Vec<String>> {
     let threads = listed(place);
     let words = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
     let id = |thread: &Value| thread["thread_id"].as_str().unwrap().to_owned();
-    let roots: Vec<&Value> = threads.iter().filter(|thread| thread["directive"] == "root").collect();
+    let roots: Vec<&Value> =
+        threads.iter().filter(|thread| thread["directive"] == "root" && thread["parent"].is_null()).collect();
     // One that died before its first line is over without ever having been.
     let began = |thread: &&&Value| {
         thread["status"] != "error"
             || place.project().join(".ai/state/threads").join(id(thread)).join("transcript.jsonl").exists()
     };
     let roots: Vec<&&Value> = roots.iter().filter(began).collect();
-    if let Some(orphan) = roots.iter().find(|thread| thread["orphaned"] == true) {
+    // What outlived its root is taken up when the root is over.
+    let all = roots.iter().map(|thread| **thread).chain(&threads);
+    if let Some(orphan) = all.into_iter().find(|thread| thread["orphaned"] == true) {
         return words(&["run", "--resume", &id(orphan)]);
     }
     let Some(first) = roots.iter().find(|thread| thread["continues"].is_null()) else { return words(&["run", "root"]) };
@@ -176,7 +188,7 @@ fn picture(place: &Place, what: &str) -> Vec<Value> {
         let (_, shown) = place.json(&["threads", "show", id]);
         let standing = shown["ledger"].as_array().unwrap().iter().find(|held| held["thread_id"] == id);
         assert_eq!(standing.unwrap()["standing"], "released", "{what}: {shown}");
-        threads.push(json!([thread["directive"], told, results, spent]));
+        threads.push(json!([thread["directive"], thread["tool"], told, results, spent]));
     }
     threads.sort_by_key(ToString::to_string);
     place.fine(&["threads", "verify"]);
@@ -216,6 +228,11 @@ fn calls_that_run_together() {
 #[test]
 fn children() {
     killed_at_every_event(&CHILDREN);
+}
+
+#[test]
+fn tools_that_nobody_waits_for() {
+    killed_at_every_event(&APART);
 }
 
 #[test]
