@@ -169,7 +169,12 @@ fn told(kind: &str) -> Vec<Move> {
     let event = format!(
         "event: error\ndata: {{\"type\":\"error\",\"error\":{{\"type\":\"{kind}\",\"message\":\"told\"}}}}\n\n"
     );
-    vec![chunked(), chunk(event.as_bytes()), last_chunk()]
+    vec![closing(), chunk(event.as_bytes()), last_chunk()]
+}
+
+/// The head of a stream whose server says that it closes the connection behind it, as this one does: nobody asks on it again.
+fn closing() -> Move {
+    head("200 OK", "text/event-stream", "transfer-encoding: chunked\r\nconnection: close\r\n")
 }
 
 /// What is expected of the first attempt's failure.
@@ -255,10 +260,10 @@ fn rows() -> Vec<Row> {
         rows.push(Row::new(format!("an error event `{kind}`"), told(kind), FailedStage::StreamError, class));
     }
     let cut = STREAM.find("event: message_delta").unwrap();
-    let early = vec![chunked(), chunk(&STREAM.as_bytes()[..cut]), last_chunk()];
+    let early = vec![closing(), chunk(&STREAM.as_bytes()[..cut]), last_chunk()];
     let truncated = ("truncated", "transient");
     rows.push(Row::new("a stream without its final event", early, FailedStage::Truncated, truncated).counted());
-    let nothing = vec![chunked(), last_chunk()];
+    let nothing = vec![closing(), last_chunk()];
     rows.push(Row::new("a stream without any event", nothing, FailedStage::Truncated, truncated));
     let torn = vec![chunked(), send(format!("ffff\r\n{}", &STREAM[..cut]))];
     rows.push(Row::new("a connection cut within a piece", torn, FailedStage::Truncated, truncated).counted());
