@@ -62,3 +62,9 @@ fn every_sentence_of_the_language_names_what_shows_it() {
     let missing = missing("docs/sentences.md", "# Every sentence", 130);
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
+
+#[test]
+fn every_line_about_the_world_names_what_shows_it() {
+    let missing = missing("docs/world.md", "# What reaches the world", 40);
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
