@@ -22,6 +22,8 @@ type Filled = (String, [u8; 32]);
 #[derive(Debug, Default)]
 pub(crate) struct Plans {
     known: Mutex<BTreeMap<String, Known>>,
+    /// Held by whoever stores one.
+    storing: Mutex<()>,
     hooks: Mutex<BTreeMap<Filled, Weak<HookTable>>>,
 }
 
@@ -85,6 +87,8 @@ impl Plans {
 
     /// Stores a plan unless this process has done so; answers whether it did so now. Blocks.
     pub fn store(&self, plan_id: &str, plan: &Plan, objects: &Objects) -> Result<bool, DriveError> {
+        // Who begins with the same plan meanwhile waits until it is durable, and does not write it beside.
+        let _alone = self.storing.lock().unwrap_or_else(PoisonError::into_inner);
         let is_stored = |known: &BTreeMap<String, Known>| known.get(plan_id).is_some_and(|known| known.stored);
         if is_stored(&self.known.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(false);
