@@ -58,7 +58,7 @@ pub fn cancel(args: &StopArgs, book: &Book, spaces: &Spaces, report: &Report) ->
                 book.send(&entry.row.id, &Letter::Cancel)?;
                 report.note(&format!("`{}` stops after the step under way", entry.row.id));
             }
-            Liveness::Over | Liveness::Orphaned => bury(&entry, Letter::Cancel, spaces, report)?,
+            Liveness::Over | Liveness::Orphaned => bury(&entry, Letter::Cancel, book, spaces, report)?,
         }
     }
     tell(&args.threads, book, report)
@@ -75,7 +75,7 @@ pub fn kill(args: &StopArgs, book: &Book, spaces: &Spaces, report: &Report) -> R
                     exit = Exit::Failed;
                 }
             }
-            Liveness::Over | Liveness::Orphaned => bury(&entry, Letter::Kill, spaces, report)?,
+            Liveness::Over | Liveness::Orphaned => bury(&entry, Letter::Kill, book, spaces, report)?,
         }
     }
     let told = tell(&args.threads, book, report)?;
@@ -144,7 +144,7 @@ fn end_living(entry: &Entry, book: &Book, spaces: &Spaces, report: &Report) -> R
         }
     }
     if book.liveness(&book.last(id.as_str())?.row)? == Liveness::Orphaned {
-        bury(&book.last(id.as_str())?, Letter::Kill, spaces, report)?;
+        bury(&book.last(id.as_str())?, Letter::Kill, book, spaces, report)?;
         return Ok(true);
     }
     Ok(false)
@@ -164,9 +164,15 @@ fn ended(id: &ThreadId, book: &Book) -> Result<bool, Failure> {
 }
 
 /// Takes up a thread that nobody runs, with the word that ends it.
-fn bury(entry: &Entry, letter: Letter, spaces: &Spaces, report: &Report) -> Result<(), Failure> {
+fn bury(entry: &Entry, letter: Letter, book: &Book, spaces: &Spaces, report: &Report) -> Result<(), Failure> {
     let start = Start::TakeUp { thread: entry.row.id.clone(), letters: vec![letter] };
-    drive(start, How { silent: true, ..How::default() }, spaces, report)?;
+    let Err(failure) = drive(start, How { silent: true, ..How::default() }, spaces, report) else { return Ok(()) };
+    let row = book.find(entry.row.id.as_str())?.row;
+    if row.status == Status::Suspended || !row.status.is_over() {
+        return Err(failure);
+    }
+    // It is over for all that: one that died before its first record is buried without being taken up.
+    report.note(&failure.message);
     Ok(())
 }
 
