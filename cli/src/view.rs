@@ -6,7 +6,7 @@ pub mod table;
 
 use anstyle::{AnsiColor, Style};
 use jiff::Timestamp;
-use rye_compiler::diagnostics::steers;
+use rye_compiler::diagnostics::leaves_line;
 use rye_compiler::semantics::money::Nanos;
 use rye_engine::thread::Status;
 
@@ -79,11 +79,7 @@ pub fn short(text: &str, limit: usize) -> String {
             line.push('…');
             break;
         }
-        line.push(match c {
-            '\n' | '\t' => ' ',
-            c if steers(c) => ' ',
-            c => c,
-        });
+        line.push(if leaves_line(c) { ' ' } else { c });
     }
     line
 }

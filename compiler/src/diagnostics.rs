@@ -37,7 +37,7 @@ pub use palette::PaletteError;
 pub use plan::PlanError;
 pub use report::Report;
 pub(crate) use report::clean;
-pub use report::steers;
+pub use report::{leaves_line, steers};
 pub use spawn::SpawnError;
 pub use suggest::closest;
 

@@ -40,24 +40,14 @@ pub struct ToolSpec {
     pub category: Option<String>,
 }
 
-/// The tools that the engine has, by the names that tool files use: `builtin: read`. A test of the engine holds its own
-/// list to this one.
-pub const BUILTINS: [&str; 14] = [
-    "bash",
-    "edit",
-    "git_diff",
-    "git_log",
-    "git_show",
-    "git_status",
-    "glob",
-    "grep",
-    "knowledge_write",
-    "ls",
-    "orchestrator",
-    "read",
-    "web_fetch",
-    "write",
-];
+/// The tools that the engine has, by the names that tool files use (`builtin: read`), sorted. A test of the engine holds its
+/// own list to this one.
+pub fn builtins() -> Vec<&'static str> {
+    // The orchestrator is added by a running engine: it touches nothing of the machine, and needs no wall.
+    let mut names: Vec<&str> = crate::wall::compiled_in().chain(["orchestrator"]).collect();
+    names.sort_unstable();
+    names
+}
 
 /// What a thread does itself for one item each, `rye/agent/threads/NAME`, and for no other.
 pub const OF_THREADS: [&str; 2] = ["state", "thread_directive"];

@@ -31,6 +31,11 @@ const BUILT_IN: [(&str, &str, WallKind); 13] = [
 /// Those that only look at files of the project: they are what they are under any name.
 const LOOKING: [&str; 4] = ["read", "ls", "glob", "grep"];
 
+/// The names of the tools that are compiled in.
+pub fn compiled_in() -> impl Iterator<Item = &'static str> {
+    BUILT_IN.iter().map(|(name, ..)| *name)
+}
+
 /// The wall of one tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ToolWall {

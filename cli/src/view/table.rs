@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use anstyle::Style;
-use rye_compiler::diagnostics::steers;
+use rye_compiler::diagnostics::leaves_line;
 
 use crate::args::Format;
 
@@ -30,7 +30,7 @@ impl Cell {
 impl From<String> for Cell {
     /// A cell is one line whatever it is made of.
     fn from(text: String) -> Self {
-        let text = text.chars().map(|c| if c == '\n' || c == '\t' || steers(c) { '\u{FFFD}' } else { c }).collect();
+        let text = text.chars().map(|c| if leaves_line(c) { '\u{FFFD}' } else { c }).collect();
         Self { text, style: Style::new() }
     }
 }

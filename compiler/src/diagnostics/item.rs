@@ -143,7 +143,7 @@ impl Problem for ItemError {
                 Some(format!("a thread does this for `{item}` alone: call that, or name another built-in tool"))
             }
             Self::UnknownBuiltin { suggestion, own_item: None, .. } => did_you_mean(suggestion.as_ref(), || {
-                let known: Vec<String> = crate::tool_spec::BUILTINS.map(str::to_owned).to_vec();
+                let known: Vec<String> = crate::tool_spec::builtins().into_iter().map(str::to_owned).collect();
                 Some(format!("every call of it will fail; there are {}", super::list(&known)))
             }),
             Self::Shadows { tokens: (over, under), .. } => {

@@ -10,8 +10,8 @@ use rye_grammar::Sources;
 
 use super::{Diagnostic, Severity};
 pub(crate) use view::clean;
-pub use view::steers;
 use view::{View, shorten};
+pub use view::{leaves_line, steers};
 
 /// The most lines one underlining covers; what is longer is shown by its beginning.
 const MOST_LINES: usize = 8;

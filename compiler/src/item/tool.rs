@@ -6,7 +6,7 @@ use rye_grammar::tool_header::{self, ScriptReader, ToolLanguage, ToolTree};
 
 use super::FileRef;
 use crate::diagnostics::{Diagnostics, ItemError, closest};
-use crate::tool_spec::{BUILTINS, OF_THREADS, ToolFaultCode, ToolSpec};
+use crate::tool_spec::{OF_THREADS, ToolFaultCode, ToolSpec, builtins};
 
 #[derive(Debug, Clone)]
 pub struct Tool {
@@ -48,12 +48,12 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
 fn unknown_builtin(file: &FileRef, tree: &ToolTree) -> Option<ItemError> {
     tree.metadata.get("kind").filter(|kind| kind.as_str() == Some("builtin"))?;
     let named = tree.metadata.get("builtin")?;
-    let name = named.as_str().filter(|name| !BUILTINS.contains(name))?;
+    let name = named.as_str().filter(|name| !builtins().contains(name))?;
     let own_item = OF_THREADS.contains(&name).then(|| format!("rye/agent/threads/{name}"));
     if own_item.as_deref() == Some(file.id.as_str()) {
         return None;
     }
-    let suggestion = closest(name, BUILTINS);
+    let suggestion = closest(name, builtins());
     Some(ItemError::UnknownBuiltin { name: name.to_owned(), own_item, suggestion, span: named.span })
 }
 

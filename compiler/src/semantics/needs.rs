@@ -10,12 +10,23 @@ pub fn is_folder_inside(inner: &str, outer: &str) -> bool {
     !inner.iter().any(|part| part == "..") && inner.starts_with(&outer)
 }
 
+/// Whether a name is one that tools only read, whatever lies below it, wherever in a project it stands. The name is
+/// [`folded`].
+pub fn is_law(name: &str) -> bool {
+    name == ".git" || name.starts_with(".env")
+}
+
+/// Lower case, and the letter that a folding file system takes for an ASCII one.
+pub fn folded(name: &str) -> String {
+    name.chars().map(|c| if c == 'ſ' { 's' } else { c }).flat_map(char::to_lowercase).collect()
+}
+
 /// Why a path of a grant opens no folder of the project to anybody; `None` where it names one.
 pub fn opens_nothing(path: &str) -> Option<&'static str> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     let law = |(at, part): (usize, &&str)| {
-        let name = part.to_lowercase();
-        name == ".git" || name.starts_with(".env") || (name == ".ai" && parts.get(at + 1) != Some(&"data"))
+        let name = folded(part);
+        is_law(&name) || (name == ".ai" && parts.get(at + 1) != Some(&"data"))
     };
     if path.trim().is_empty() {
         Some("it names nothing")

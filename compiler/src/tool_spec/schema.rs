@@ -9,11 +9,12 @@ use super::read::{Reader, did_you_mean};
 const TYPES: [&str; 7] = ["string", "integer", "number", "boolean", "array", "object", "null"];
 
 /// Keywords beside which no `properties` are needed, and those that say nothing of them.
-const KEYWORDS: [&str; 24] = [
+const KEYWORDS: [&str; 27] = [
     "$id",
     "$schema",
     "$comment",
     "$defs",
+    "definitions",
     "$ref",
     "type",
     "title",
@@ -32,6 +33,8 @@ const KEYWORDS: [&str; 24] = [
     "oneOf",
     "not",
     "if",
+    "then",
+    "else",
     "default",
     "examples",
 ];
@@ -54,7 +57,7 @@ pub(super) fn check(r: &mut Reader, parameters: &Node) {
 }
 
 fn is_keyword(key: &str) -> bool {
-    KEYWORDS.contains(&key) || matches!(key, "then" | "else" | "definitions") || key.starts_with("x-")
+    KEYWORDS.contains(&key) || key.starts_with("x-")
 }
 
 fn schema(r: &mut Reader, node: &Node) {

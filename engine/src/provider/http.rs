@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, Url, redirect};
-use rye_compiler::diagnostics::steers;
+use rye_compiler::diagnostics::leaves_line;
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -396,7 +396,7 @@ fn is_markup(text: &str) -> bool {
 
 /// `text` cut to `limit` characters, control characters made spaces.
 fn printable(text: &str, limit: usize) -> String {
-    let clean = |c: char| if c == '\n' || c == '\t' || steers(c) { ' ' } else { c };
+    let clean = |c: char| if leaves_line(c) { ' ' } else { c };
     let mut shown: String = text.trim().chars().take(limit).map(clean).collect();
     if text.trim().chars().nth(limit).is_some() {
         shown.push('…');

@@ -104,6 +104,11 @@ impl View {
     }
 }
 
+/// The same for what has to stay on one line.
+pub fn leaves_line(c: char) -> bool {
+    steers(c) || matches!(c, '\n' | '\t')
+}
+
 /// Whether a character could move the cursor, recolour the screen, break the line or reverse what is read.
 pub fn steers(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\t'))

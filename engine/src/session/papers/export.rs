@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use rye_compiler::diagnostics::steers;
+use rye_compiler::diagnostics::leaves_line;
 
 use crate::driver::Thread;
 use crate::event::Ended;
@@ -147,7 +147,7 @@ fn fenced(text: &str, language: &str) -> String {
 }
 
 fn one_line(text: &str) -> String {
-    text.chars().map(|c| if steers(c) || matches!(c, '`' | '\n' | '\t') { ' ' } else { c }).take(200).collect()
+    text.chars().map(|c| if leaves_line(c) || c == '`' { ' ' } else { c }).take(200).collect()
 }
 
 /// The first bytes of a text, whole characters.

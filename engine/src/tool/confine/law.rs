@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 
+use rye_compiler::semantics::needs::{folded, is_law};
 use rye_compiler::world::ItemKind;
 use rye_grammar::ItemId;
 
@@ -23,8 +24,8 @@ pub enum Zone {
 /// The zone of a real path, given by its segments from the project's root. `.ai`, `.git` and `.env*` count at every
 /// depth, because a folder of a project can be a project of its own, and in every spelling a file system may fold.
 pub fn zone(segments: &[OsString]) -> Zone {
-    let names: Vec<String> = segments.iter().map(|s| fold(&s.to_string_lossy())).collect();
-    let Some(at) = names.iter().position(|n| n == ".ai" || is_read_only(n)) else { return Zone::Ordinary };
+    let names: Vec<String> = segments.iter().map(|s| folded(&s.to_string_lossy())).collect();
+    let Some(at) = names.iter().position(|n| n == ".ai" || is_law(n)) else { return Zone::Ordinary };
     let inside = names.get(at + 1..).unwrap_or_default();
     if names.get(at).is_some_and(|n| n != ".ai") {
         return Zone::ReadOnly;
@@ -37,16 +38,6 @@ pub fn zone(segments: &[OsString]) -> Zone {
         Some("tools") => item(ItemKind::Tool, segments, at),
         Some(_) | None => Zone::ReadOnly,
     }
-}
-
-/// Whether a name of a folder is one that tools only read, whatever lies below it.
-fn is_read_only(folded: &str) -> bool {
-    folded == ".git" || folded.starts_with(".env")
-}
-
-/// Lower case, and the two letters that a folding file system takes for ASCII ones.
-fn fold(name: &str) -> String {
-    name.chars().map(|c| if c == 'ſ' { 's' } else { c }).flat_map(char::to_lowercase).collect()
 }
 
 fn item(kind: ItemKind, segments: &[OsString], at: usize) -> Zone {

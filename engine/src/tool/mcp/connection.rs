@@ -16,7 +16,7 @@ use rmcp::service::{NotificationContext, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{ClientHandler, RoleClient, ServiceError, ServiceExt};
-use rye_compiler::diagnostics::steers;
+use rye_compiler::diagnostics::leaves_line;
 use rye_compiler::tool_spec::ServerWall;
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -319,7 +319,6 @@ fn http(
 
 /// A server's own words, on one line and no longer than one reads.
 fn cut(text: &str) -> String {
-    let line: String =
-        text.chars().map(|c| if c == '\n' || c == '\t' || steers(c) { ' ' } else { c }).take(MAX_WORDS).collect();
+    let line: String = text.chars().map(|c| if leaves_line(c) { ' ' } else { c }).take(MAX_WORDS).collect();
     line.trim().to_owned()
 }

@@ -154,5 +154,5 @@ fn the_names_that_check_knows_are_the_names_there_are() {
     let mut names: Vec<String> = Registry::standard().builtins.into_keys().collect();
     names.push("orchestrator".into());
     names.sort();
-    assert_eq!(names, rye_compiler::tool_spec::BUILTINS);
+    assert_eq!(names, rye_compiler::tool_spec::builtins());
 }
