@@ -13,7 +13,9 @@ mod hook_value;
 mod interface;
 mod knowledge_use;
 mod limit;
+mod lookalike;
 mod memory;
+mod model;
 mod prefix;
 mod selection;
 pub mod settings;
@@ -39,6 +41,7 @@ use crate::lower::shared::{FROZEN, Shared};
 use crate::model::ModelOverride;
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::condition::Effort;
+use crate::semantics::risk;
 use crate::world::{ItemKind, Space, World};
 pub use memory::Memory;
 use memory::{Known, Share};
@@ -183,6 +186,12 @@ fn project_ids(items: &Items<'_>, kind: ItemKind) -> Vec<ItemId> {
     items.list(kind).iter().filter(|e| e.space == Space::Project).map(|e| e.id.clone()).collect()
 }
 
+/// Whether a place is in a file of the project: those of the other spaces are named after their space.
+fn is_of_project(items: &Items<'_>, span: Span) -> bool {
+    let sources = items.sources();
+    sources.get(span.source).is_some_and(|s| !s.path.starts_with("user:") && !s.path.starts_with("system:"))
+}
+
 /// What the project or the user wrote: the standard library is checked where it is made.
 fn written_ids(items: &Items<'_>, kind: ItemKind) -> Vec<ItemId> {
     let mut ids: Vec<ItemId> =
@@ -255,6 +264,10 @@ impl<'i, 'w> Check<'i, 'w> {
             }
         }
         self.lowering.tiers(&mut self.found);
+        // What a user's own table is about may be in another project, and the one that is built in names what may come.
+        let rated = self.settings.patterns.iter().map(|(pattern, span)| (pattern, *span));
+        let own = rated.filter(|(pattern, span)| !risk::is_built_in(pattern) && is_of_project(self.items, *span));
+        self.capabilities.patterns(self.items, own, &mut self.found);
         settings::unread(self.items, &mut self.found);
     }
 
@@ -278,6 +291,7 @@ impl<'i, 'w> Check<'i, 'w> {
                 }
             }
             self.capabilities.against_base(composed, found);
+            model::fallback(self.lowering.catalog(), composed, found);
             // A world without any provider plans nothing.
             let audit = self.lowering.catalog().has_any().then(|| audit(&self.lowering, composed, found));
             let audit = audit.flatten();
@@ -288,6 +302,7 @@ impl<'i, 'w> Check<'i, 'w> {
                 share.prefixes.add(composed, &audit.model);
             }
             interface::holes(composed, found);
+            lookalike::check(composed, found);
             share.interface.add(self.items, composed, &mut self.of_hooks);
             share.hooks.add(composed, &launch, &mut effort);
             share.knowledge.add(composed);
@@ -307,8 +322,10 @@ impl<'i, 'w> Check<'i, 'w> {
     /// author's files.
     fn other_items(&mut self) {
         for id in project_ids(self.items, ItemKind::Knowledge) {
-            if !id.as_str().starts_with(EXPORTS) {
-                self.items.knowledge(&id);
+            if !id.as_str().starts_with(EXPORTS)
+                && let Some(knowledge) = self.items.knowledge(&id)
+            {
+                knowledge_use::dangling(self.items, &knowledge, &mut self.found);
             }
         }
         for id in project_ids(self.items, ItemKind::Tool) {

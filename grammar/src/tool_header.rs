@@ -10,7 +10,7 @@ use crate::signature::{self, SignatureLine};
 use crate::span::{SourceId, Span, Spanned};
 use crate::yaml;
 
-pub use script::{Constant, Script, ScriptReader, Unread};
+pub use script::{Constant, Script, ScriptReader, Unread, declaring};
 
 /// The metadata of a tool as one mapping, whatever the language of its file; keys as in YAML tools.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +27,8 @@ pub struct ScriptShape {
     pub language: ToolLanguage,
     /// Names another file can call: top-level ones of Python, exported ones of JavaScript; none in a shell script.
     pub names: Vec<String>,
+    /// Constants that look as if they declared something, `__so__` or `CONFIG_SO`, and are none of [`declaring`].
+    pub others: Vec<Spanned<String>>,
 }
 
 /// The language a tool is written in.
@@ -78,6 +80,7 @@ pub fn parse(source: SourceId, text: &str, language: ToolLanguage, scripts: &dyn
     let start = signature::content_start(signature.as_ref());
     let empty = |at: usize| Node::new(Kind::Map(Vec::new()), Span::new(source, at, at));
     let mut names = Vec::new();
+    let mut others = Vec::new();
     let metadata = match language {
         ToolLanguage::Yaml => yaml::parse_at(source, text.get(start..).unwrap_or_default(), start),
         ToolLanguage::Shell => match shell_header(text, start) {
@@ -87,6 +90,7 @@ pub fn parse(source: SourceId, text: &str, language: ToolLanguage, scripts: &dyn
         ToolLanguage::Python | ToolLanguage::JavaScript | ToolLanguage::TypeScript => {
             let read = scripts.read(source, text, language);
             names = read.tree.names;
+            others = script::others(&read.tree.constants);
             let (node, mut errors) = script::metadata(read.tree.constants, &empty(start));
             errors.splice(0..0, read.errors);
             Parsed { tree: node, errors }
@@ -95,7 +99,7 @@ pub fn parse(source: SourceId, text: &str, language: ToolLanguage, scripts: &dyn
     let script = match language {
         ToolLanguage::Yaml => None,
         ToolLanguage::Shell | ToolLanguage::Python | ToolLanguage::JavaScript | ToolLanguage::TypeScript => {
-            Some(ScriptShape { language, names })
+            Some(ScriptShape { language, names, others })
         }
     };
     let mut errors = metadata.errors;

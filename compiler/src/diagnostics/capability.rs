@@ -16,6 +16,9 @@ pub enum CapabilityError {
     TooComplex { pattern: String, span: Span, base_span: Span },
     #[error("`{pattern}` is a grant of risk `{tier}` that nobody acknowledged")]
     Unacknowledged { pattern: String, tier: String, span: Span },
+    /// No grant beside it is of this tier.
+    #[error("nothing that is granted here is of risk `{tier}`")]
+    AcknowledgesNothing { tier: String, span: Span },
     #[error("`{pattern}` is blocked: its risk is `{tier}`")]
     Blocked { pattern: String, tier: String, span: Span },
     /// A body tells the model to do what the directive may not do.
@@ -40,6 +43,7 @@ impl Problem for CapabilityError {
             Self::ExceedsBase { .. } => "capability::exceeds-base",
             Self::TooComplex { .. } => "capability::too-complex",
             Self::Unacknowledged { .. } => "capability::unacknowledged",
+            Self::AcknowledgesNothing { .. } => "capability::acknowledges-nothing",
             Self::Blocked { .. } => "capability::blocked",
             Self::UngrantedCall { .. } => "capability::ungranted-call",
             Self::OpensNothing { .. } => "capability::opens-nothing",
@@ -55,6 +59,7 @@ impl Problem for CapabilityError {
             | Self::ExceedsBase { .. }
             | Self::TooComplex { .. }
             | Self::Unacknowledged { .. }
+            | Self::AcknowledgesNothing { .. }
             | Self::UngrantedCall { .. }
             | Self::OpensNothing { .. } => Severity::Warning,
             Self::WholeNetwork { .. } | Self::OnlyWhatIsThere { .. } => Severity::Advice,
@@ -69,6 +74,9 @@ impl Problem for CapabilityError {
             Self::ExceedsBase { base, .. } => Some(format!("narrow the pattern, or grant it in `{base}` too")),
             Self::UngrantedCall { capability, .. } => {
                 Some(format!("grant `{capability}` in `<permissions>`, or do not ask for it: the call will be denied"))
+            }
+            Self::AcknowledgesNothing { .. } => {
+                Some("remove it: what is granted later would pass without a second look".into())
             }
             Self::OpensNothing { .. } => {
                 Some("name folders from the project's own: `write=\"src/,target/\"`; nothing outside can be granted".into())
@@ -98,6 +106,7 @@ impl Problem for CapabilityError {
             Self::UngrantedCall { span, granted, .. } => {
                 vec![label(*span, "will be denied"), label(*granted, "these are the grants")]
             }
+            Self::AcknowledgesNothing { span, .. } => vec![label(*span, "acknowledges nothing")],
             Self::OpensNothing { span, .. } => vec![label(*span, "granted here")],
             Self::WholeNetwork { span, .. } => vec![label(*span, "more than it says")],
             Self::OnlyWhatIsThere { span, .. } => vec![label(*span, "less than it says")],

@@ -23,19 +23,19 @@ macro_rules! codes {
 }
 
 codes! {
-    "compiler" "capability": "blocked" "exceeds-base" "matches-nothing" "only-what-is-there" "opens-nothing"
-        "too-complex" "unacknowledged" "ungranted-call" "whole-network";
+    "compiler" "capability": "acknowledges-nothing" "blocked" "exceeds-base" "matches-nothing" "only-what-is-there"
+        "opens-nothing" "too-complex" "unacknowledged" "ungranted-call" "whole-network";
     "compiler" "config": "changes-nothing" "invalid" "unknown-file";
     "compiler" "context": "duplicate" "not-restored" "resume-ceiling" "suppressed-and-declared" "suppresses-nothing"
         "unknown-item" "unreached" "volatile-prefix";
     "compiler" "extends": "cycle" "too-deep" "unknown";
     "compiler" "hook": "always" "duplicate-id" "never" "removes-nothing" "shadowed" "ungranted" "unknown-call"
-        "unknown-event" "unknown-fact" "untrusted-parameter" "wrong-action";
+        "unknown-event" "unknown-fact" "unknown-value" "untrusted-parameter" "wrong-action";
     "compiler" "interface": "missing-input" "type" "unknown-input" "unknown-output" "unused-input";
     "compiler" "item": "ambiguous" "escapes-space" "invalid-value" "missing" "name-mismatch" "repeated" "shadows"
         "signature" "stray" "unknown" "unknown-builtin" "unknown-call" "unknown-key" "unreadable";
     "compiler" "limit": "cannot-afford-one-turn" "invalid" "never-binds" "unknown" "unpriced";
-    "compiler" "model": "unknown" "unpriced";
+    "compiler" "model": "same-fallback" "unknown" "unpriced";
     "compiler" "palette": "collision" "describes-ungranted" "dropped" "name" "undescribed";
     "compiler" "plan": "not-total" "unbounded" "ungated" "unreachable";
     "compiler" "spawn": "cycle" "exceeds-parent" "no-budget" "no-children" "unknown-output";

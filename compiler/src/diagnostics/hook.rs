@@ -10,6 +10,20 @@ pub enum HookError {
     /// A condition compares a fact of calls with an item or a tool that there is not.
     #[error("`{fact}` is never `{value}`: {}", if *fact == "call.name" { "no tool is called so" } else { "no item has this id" })]
     UnknownCall { id: String, fact: &'static str, value: String, suggestion: Option<String>, span: Span },
+    /// A condition compares `directive` or `model` with an id that none has; `is_tier`: it is a tier that stands for a model.
+    #[error("`{fact}` is never `{value}`: {}", match (*fact, *is_tier) {
+        ("model", true) => "it is the id of the model, and this is the name of a tier",
+        ("model", false) => "no provider has such a model",
+        _ => "no directive has this id",
+    })]
+    UnknownValue {
+        id: String,
+        fact: &'static str,
+        value: String,
+        is_tier: bool,
+        suggestion: Option<String>,
+        span: Span,
+    },
     /// `enabled: false` and nothing else, for an id that no hook has.
     #[error("there is no hook `{id}` to take out")]
     RemovesNothing { id: String, suggestion: Option<String>, span: Span },
@@ -58,6 +72,7 @@ impl Problem for HookError {
             Self::UnknownFact { .. } => "hook::unknown-fact",
             Self::WrongAction { .. } => "hook::wrong-action",
             Self::UnknownCall { .. } => "hook::unknown-call",
+            Self::UnknownValue { .. } => "hook::unknown-value",
             Self::RemovesNothing { .. } => "hook::removes-nothing",
             Self::Never { .. } => "hook::never",
             Self::Always { .. } => "hook::always",
@@ -77,6 +92,7 @@ impl Problem for HookError {
             | Self::UntrustedParameter { .. } => Severity::Error,
             Self::Never { .. }
             | Self::UnknownCall { .. }
+            | Self::UnknownValue { .. }
             | Self::RemovesNothing { .. }
             | Self::Shadowed { .. }
             | Self::Ungranted { .. }
@@ -112,6 +128,12 @@ impl Problem for HookError {
                     _ => "write the id of an item, `rye/bash/bash`; for several, `call.item_id in [\"a/b\", \"a/c\"]` or `call.item_id matches \"^a/\"`".into(),
                 })
             }),
+            Self::UnknownValue { fact, suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
+                Some(match *fact {
+                    "model" => "`rye providers` lists the models; part of an id is compared with `model contains \"…\"`".into(),
+                    _ => "write the whole id; for several, `directive in [\"a/b\", \"a/c\"]` or `directive matches \"^a/\"`".into(),
+                })
+            }),
             Self::RemovesNothing { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some("remove the entry; a hook of a directive is taken out by `<suppress>`".into())
             }),
@@ -142,6 +164,7 @@ impl Problem for HookError {
             Self::UnknownFact { event, span, .. } => vec![label(*span, format!("nothing at `{event}` is called this"))],
             Self::WrongAction { event, span, .. } => vec![label(*span, format!("no action of `{event}`"))],
             Self::UnknownCall { fact, span, .. } => vec![label(*span, format!("no call has this `{fact}`"))],
+            Self::UnknownValue { fact, span, .. } => vec![label(*span, format!("no `{fact}` is called this"))],
             Self::RemovesNothing { span, .. } => vec![label(*span, "no hook has this id")],
             Self::Never { span, .. } => vec![label(*span, "never true")],
             Self::Always { span, .. } => vec![label(*span, "never false")],

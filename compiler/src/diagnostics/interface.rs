@@ -16,6 +16,9 @@ pub enum InterfaceError {
         suggestion: Option<String>,
         declared: Vec<String>,
     },
+    /// In a body; `input` is the declared one that was probably meant.
+    #[error("`{text}` is text: nothing fills it in")]
+    Lookalike { text: String, input: Option<String>, span: Span },
     /// A hook calls a tool with a parameter that its schema does not let in.
     #[error("the tool `{tool}` has no parameter `{name}`")]
     UnknownParameter { name: String, tool: String, span: Span, suggestion: Option<String>, known: Vec<String> },
@@ -44,7 +47,9 @@ pub enum InterfaceError {
 impl Problem for InterfaceError {
     fn code(&self) -> &'static str {
         match self {
-            Self::UnknownInput { .. } | Self::UnknownParameter { .. } => "interface::unknown-input",
+            Self::UnknownInput { .. } | Self::UnknownParameter { .. } | Self::Lookalike { .. } => {
+                "interface::unknown-input"
+            }
             Self::UnusedInput { .. } => "interface::unused-input",
             Self::MissingInput { .. } | Self::MissingParameter { .. } => "interface::missing-input",
             Self::UnknownOutput { .. } => "interface::unknown-output",
@@ -54,7 +59,7 @@ impl Problem for InterfaceError {
 
     fn severity(&self) -> Severity {
         match self {
-            Self::UnusedInput { .. } => Severity::Warning,
+            Self::UnusedInput { .. } | Self::Lookalike { .. } => Severity::Warning,
             Self::UnknownInput { .. }
             | Self::UnknownParameter { .. }
             | Self::MissingInput { .. }
@@ -73,6 +78,10 @@ impl Problem for InterfaceError {
                     format!("declared: {}", list(declared))
                 })
             }),
+            Self::Lookalike { input: Some(name), .. } => Some(format!("an input is written `{{input:{name}}}`")),
+            Self::Lookalike { input: None, .. } => Some(
+                "inputs alone are filled in, as `{input:name}`: declare one and give it with `--input`; code stands in backticks".into(),
+            ),
             Self::UnknownParameter { suggestion, known, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(if known.is_empty() { "it takes none".into() } else { format!("parameters: {}", list(known)) })
             }),
@@ -97,6 +106,7 @@ impl Problem for InterfaceError {
     fn labels(&self) -> Vec<Label> {
         match self {
             Self::UnknownInput { span, .. } => span.iter().map(|s| label(*s, "no such input is declared")).collect(),
+            Self::Lookalike { span, .. } => vec![label(*span, "sent as it stands")],
             Self::UnknownOutput { span, .. } => vec![label(*span, "no such output is declared")],
             Self::UnknownParameter { tool, span, .. } => vec![label(*span, format!("no parameter of `{tool}`"))],
             Self::MissingParameter { tool, span, .. } => vec![label(*span, format!("`{tool}` cannot do without it"))],

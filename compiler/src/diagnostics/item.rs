@@ -57,6 +57,15 @@ pub enum ItemError {
     /// A file or folder under `.ai/` that nothing reads; `reason` says why, as a clause.
     #[error("nothing reads `{path}`: {reason}")]
     Stray { path: String, reason: String, suggestion: Option<String> },
+    /// Front matter where nothing reads any; `because` says what becomes of it, as a sentence.
+    #[error("nothing reads the `{mark}` front matter of this {}", kind.word())]
+    FrontMatter { mark: &'static str, kind: ItemKind, because: &'static str, help: &'static str, span: Span },
+    /// What knowledge says it builds on or is used by; `key` is `extends` or `used_by`.
+    #[error("there is no {what} `{id}`, which `{key}` names")]
+    Dangling { key: &'static str, what: &'static str, id: String, suggestion: Option<String>, span: Span },
+    /// A constant of a script that is nearly one that is read.
+    #[error("nothing reads the constant `{name}`")]
+    NearConstant { name: String, suggestion: String, span: Span },
     /// A body tells the model to use an item that does not exist; `what` is its kind.
     #[error("the body names the {what} `{id}`, which does not exist")]
     UnknownCall { what: &'static str, id: String, span: Span, suggestion: Option<String> },
@@ -68,8 +77,8 @@ pub enum ItemError {
 impl Problem for ItemError {
     fn code(&self) -> &'static str {
         match self {
-            Self::Unknown { .. } => "item::unknown",
-            Self::UnknownKey { .. } | Self::ToolKey { .. } => "item::unknown-key",
+            Self::Unknown { .. } | Self::Dangling { .. } => "item::unknown",
+            Self::UnknownKey { .. } | Self::ToolKey { .. } | Self::NearConstant { .. } => "item::unknown-key",
             Self::NameMismatch { .. } => "item::name-mismatch",
             Self::EscapesSpace { .. } => "item::escapes-space",
             Self::InvalidValue { .. } | Self::ToolValue { .. } => "item::invalid-value",
@@ -78,7 +87,7 @@ impl Problem for ItemError {
             Self::Unreadable { .. } => "item::unreadable",
             Self::Ambiguous { .. } => "item::ambiguous",
             Self::Signature { .. } | Self::LateSignature { .. } => "item::signature",
-            Self::Stray { .. } => "item::stray",
+            Self::Stray { .. } | Self::FrontMatter { .. } => "item::stray",
             Self::UnknownCall { .. } => "item::unknown-call",
             Self::UnknownBuiltin { .. } => "item::unknown-builtin",
             Self::Shadows { .. } => "item::shadows",
@@ -88,6 +97,9 @@ impl Problem for ItemError {
     fn severity(&self) -> Severity {
         match self {
             Self::Stray { .. }
+            | Self::FrontMatter { .. }
+            | Self::Dangling { .. }
+            | Self::NearConstant { .. }
             | Self::UnknownCall { .. }
             | Self::UnknownBuiltin { .. }
             | Self::LateSignature { .. } => Severity::Warning,
@@ -136,6 +148,11 @@ impl Problem for ItemError {
             Self::Stray { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some("move it to `.ai/data/`, where tools keep what they like, or out of `.ai/`".into())
             }),
+            Self::FrontMatter { help, .. } => Some((*help).to_owned()),
+            Self::Dangling { suggestion, .. } => {
+                did_you_mean(suggestion.as_ref(), || Some("correct the id, or remove it".into()))
+            }
+            Self::NearConstant { suggestion, .. } => Some(format!("did you mean `{suggestion}`?")),
             Self::UnknownCall { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some("the model will try it and be told that there is no such item: correct the id, or create the item".into())
             }),
@@ -170,6 +187,9 @@ impl Problem for ItemError {
                 span.iter().map(|s| label(*s, format!("no {} has this id", kind.word()))).collect()
             }
             Self::UnknownCall { what, span, .. } => vec![label(*span, format!("no {what} has this name"))],
+            Self::FrontMatter { because, span, .. } => vec![label(*span, *because)],
+            Self::Dangling { what, span, .. } => vec![label(*span, format!("no {what} has this id"))],
+            Self::NearConstant { span, .. } => vec![label(*span, "declares nothing")],
             Self::UnknownBuiltin { span, .. } => vec![label(*span, "no tool of the engine")],
             Self::Shadows { span, .. } => vec![label(*span, "read instead of the standard library's")],
             Self::UnknownKey { what, of, span, .. } => vec![label(*span, format!("no {what} of {of}"))],

@@ -17,6 +17,9 @@ pub enum ModelError {
     /// A tier that the settings name and no provider has.
     #[error("no provider has a tier `{requested}`")]
     NoTier { requested: String, span: Span, suggestion: Option<String>, known: Vec<String> },
+    /// What `fallback` names is `model`, which it stands behind.
+    #[error("the fallback `{fallback}` is the model itself: `{model}`")]
+    SameFallback { fallback: String, model: String, span: Span },
     #[error("nobody says what `{model}` costs: its tokens are counted and no money")]
     Unpriced { model: String, provider: String, span: Option<Span> },
 }
@@ -25,6 +28,7 @@ impl Problem for ModelError {
     fn code(&self) -> &'static str {
         match self {
             Self::Unknown { .. } | Self::NoProvider { .. } | Self::NoTier { .. } => "model::unknown",
+            Self::SameFallback { .. } => "model::same-fallback",
             Self::Unpriced { .. } => "model::unpriced",
         }
     }
@@ -32,7 +36,7 @@ impl Problem for ModelError {
     fn severity(&self) -> Severity {
         match self {
             Self::Unknown { .. } | Self::NoProvider { .. } | Self::NoTier { .. } => Severity::Error,
-            Self::Unpriced { .. } => Severity::Warning,
+            Self::SameFallback { .. } | Self::Unpriced { .. } => Severity::Warning,
         }
     }
 
@@ -42,6 +46,9 @@ impl Problem for ModelError {
             | Self::NoProvider { suggestion, known, .. }
             | Self::NoTier { suggestion, known, .. } => {
                 did_you_mean(suggestion.as_ref(), || (!known.is_empty()).then(|| format!("known: {}", list(known))))
+            }
+            Self::SameFallback { .. } => {
+                Some("name a tier or a model that is another one, or leave `fallback` out".into())
             }
             Self::Unpriced { model, provider, .. } => Some(format!(
                 "write the `prices` of `{model}` into `agent/providers/{provider}`, or `prices: none` where it costs nothing"
@@ -56,6 +63,7 @@ impl Problem for ModelError {
                 span.iter().map(|s| label(*s, "no file in `agent/providers/` has this name")).collect()
             }
             Self::NoTier { span, .. } => vec![label(*span, "named here")],
+            Self::SameFallback { span, .. } => vec![label(*span, "nothing else would be asked")],
             Self::Unpriced { span, .. } => span.iter().map(|s| label(*s, "gets a model without a price")).collect(),
         }
     }

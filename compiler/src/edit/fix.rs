@@ -39,7 +39,10 @@ fn replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
             }
             ItemError::NameMismatch { written, expected, span, .. } => Some((written, *span, expected)),
             ItemError::UnknownBuiltin { name, span, suggestion, .. } => Some((name, *span, suggestion.as_deref()?)),
+            ItemError::NearConstant { name, span, suggestion } => Some((name, *span, suggestion)),
             ItemError::UnknownKey { .. }
+            | ItemError::Dangling { .. }
+            | ItemError::FrontMatter { .. }
             | ItemError::Unknown { .. }
             | ItemError::EscapesSpace { .. }
             | ItemError::InvalidValue { .. }

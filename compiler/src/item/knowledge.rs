@@ -36,6 +36,8 @@ pub struct Knowledge {
     pub tags: Vec<String>,
     /// Everything declared, `extends` and `used_by` included.
     pub metadata: Map<String, Value>,
+    /// What `extends` and `used_by` name, with the key.
+    pub names: Vec<(&'static str, Spanned<String>)>,
     /// Without signature and metadata.
     pub body: Spanned<String>,
 }
@@ -78,11 +80,25 @@ pub fn read(file: FileRef, tree: KnowledgeTree, found: &mut Diagnostics) -> Know
         Some(Kind::String(one)) => one.split(',').map(|t| t.trim().to_owned()).collect(),
         Some(Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::Map(_)) | None => Vec::new(),
     };
+    let names = if file.path.ends_with(".md") { names(&get) } else { Vec::new() };
     let metadata = match metadata.as_ref().map(Node::to_value) {
         Some(Value::Object(map)) => map,
         Some(_) | None => Map::new(),
     };
-    Knowledge { file, name, title, description, category, tags, metadata, body: tree.body }
+    Knowledge { file, name, title, description, category, tags, metadata, names, body: tree.body }
+}
+
+/// The ids that the metadata names, each a text or one of a list; whatever else stands there is for readers.
+fn names<'n>(get: &dyn Fn(&str) -> Option<&'n Node>) -> Vec<(&'static str, Spanned<String>)> {
+    let mut all = Vec::new();
+    for key in ["extends", "used_by"] {
+        let Some(node) = get(key) else { continue };
+        let lone = std::iter::once(node).filter(|node| node.as_str().is_some());
+        for one in lone.chain(node.items()) {
+            all.extend(one.as_str().map(|text| (key, Spanned::new(text.to_owned(), one.span))));
+        }
+    }
+    all
 }
 
 /// What can stand between `<` and `>` without breaking out of it.

@@ -24,6 +24,7 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
         return None;
     }
     found.extend(unknown_builtin(&file, &parsed.tree));
+    found.extend(near_constants(&parsed.tree));
     match ToolSpec::read(&parsed.tree) {
         Ok(spec) => Some(Tool { file, spec: Arc::new(spec) }),
         Err(faults) => {
@@ -55,6 +56,18 @@ fn unknown_builtin(file: &FileRef, tree: &ToolTree) -> Option<ItemError> {
     }
     let suggestion = closest(name, builtins());
     Some(ItemError::UnknownBuiltin { name: name.to_owned(), own_item, suggestion, span: named.span })
+}
+
+/// Constants that are nearly one that is read. `__tool_type__` is what older tools call themselves.
+fn near_constants(tree: &ToolTree) -> Vec<ItemError> {
+    const OWN: [&str; 6] = ["__tool_type__", "__all__", "__name__", "__title__", "__file__", "__date__"];
+    let others = tree.script.iter().flat_map(|script| &script.others);
+    let others = others.filter(|name| !OWN.contains(&name.node.as_str()));
+    let near = others.filter_map(|name| {
+        let suggestion = closest(&name.node, tool_header::declaring())?;
+        Some(ItemError::NearConstant { name: name.node.clone(), suggestion, span: name.span })
+    });
+    near.collect()
 }
 
 /// A module beside a tool: it declares nothing, and nothing in it could be called as one.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use rye_grammar::capability::normalise;
+use rye_grammar::capability::{Pattern, normalise};
 
 use super::capability::{ItemType, Primary};
 use super::glob::Glob;
@@ -123,6 +123,11 @@ const BUILT_IN: [(Tier, &[&str]); 4] = [
         ],
     ),
 ];
+
+/// Whether the table that holds where there is no other has the very pattern.
+pub fn is_built_in(pattern: &Pattern) -> bool {
+    BUILT_IN.iter().any(|(_, patterns)| patterns.contains(&pattern.0.as_str()))
+}
 
 impl Default for RiskTable {
     fn default() -> Self {

@@ -34,7 +34,7 @@ fn yaml(value: &Value) -> ToolTree {
 }
 
 fn script(language: ToolLanguage, names: &[&str]) -> ScriptShape {
-    ScriptShape { language, names: names.iter().map(|n| (*n).to_owned()).collect() }
+    ScriptShape { language, names: names.iter().map(|n| (*n).to_owned()).collect(), others: Vec::new() }
 }
 
 fn faults(value: &Value) -> Vec<(ToolFaultCode, String)> {

@@ -14,7 +14,7 @@ use crate::lower::shared::Shared;
 use crate::semantics::capability::{ItemType, Primary};
 use crate::semantics::glob::{Coverage, Glob, covers};
 use crate::semantics::needs::opens_nothing;
-use crate::semantics::risk::Policy;
+use crate::semantics::risk::{Policy, Tier};
 use crate::wall::WallKind;
 
 /// What patterns reach, remembered.
@@ -49,6 +49,7 @@ impl Reach {
             risk(shared, &grant.pattern.0, grant.span, permissions, found);
             openings(shared.items, grant, found);
         }
+        acknowledged(shared, permissions, found);
     }
 
     /// Patterns that match no item of any space.
@@ -180,12 +181,12 @@ impl Reach {
         })
     }
 
-    /// What the group grants whose name stands where an item's should.
+    /// What the group has whose name stands where an item's should: the first of its patterns that reaches something.
     fn group(&mut self, items: &Items<'_>, pattern: &str) -> Option<String> {
         let name = pattern.splitn(4, '.').nth(3)?;
         let groups = self.groups.get_or_insert_with(|| groups::all(items));
-        let patterns = &groups::named(groups, name.strip_suffix(".*").unwrap_or(name))?.patterns;
-        patterns.iter().find(|p| *p != pattern).cloned()
+        let patterns = groups::named(groups, name.strip_suffix(".*").unwrap_or(name))?.patterns.clone();
+        patterns.into_iter().find(|p| p != pattern && self.matches(items, p))
     }
 
     /// The pattern with its literal part replaced by the nearest id or folder that exists.
@@ -224,6 +225,18 @@ fn risk(shared: &Shared<'_, '_>, pattern: &str, span: Span, permissions: &Permis
         Policy::Allow => {}
         Policy::AcknowledgeRequired => found.push(CapabilityError::Unacknowledged { pattern, tier, span }),
         Policy::Block => found.push(CapabilityError::Blocked { pattern, tier, span }),
+    }
+}
+
+/// Acknowledgements of a risk that no grant beside them has.
+fn acknowledged(shared: &Shared<'_, '_>, permissions: &Permissions, found: &mut Diagnostics) {
+    for one in &permissions.acknowledged {
+        let tier = &one.risk;
+        // Whether its policy asks for a word may be another in another's table.
+        let is_granted = |grant: &GrantDecl| shared.risk_of(&grant.pattern.0).tier.as_str() == tier.node;
+        if Tier::parse(&tier.node).is_some() && !permissions.grants.iter().any(is_granted) {
+            found.push(CapabilityError::AcknowledgesNothing { tier: tier.node.clone(), span: tier.span });
+        }
     }
 }
 

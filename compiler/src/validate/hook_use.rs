@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rye_grammar::{ItemId, Span};
 
 use crate::compose::Composed;
-use crate::diagnostics::{Diagnostics, HookError};
+use crate::diagnostics::{Diagnostic, Diagnostics, HookError};
 use crate::hook::{HookAction, HookPoint, HookSource, PlanVerdict};
 use crate::item::{HookDecl, HookFiles, Items};
 use crate::resolve::{Known, Launch};
@@ -91,7 +91,8 @@ impl HookUses {
                 self.uses.entry(hook.span).or_insert_with(|| (hook.clone(), false));
             }
         }
-        let errors = found.iter().filter(|d| d.is_error());
+        let is_cause = |d: &&Diagnostic| d.is_error() || matches!(d, Diagnostic::Hook(HookError::UnknownValue { .. }));
+        let errors = found.iter().filter(is_cause);
         let faulty: BTreeSet<Span> = errors.filter_map(|d| d.labels().first().map(|l| l.span)).collect();
         let mut effort = Effort::default();
         for (hook, fires) in self.uses.into_values() {

@@ -1,31 +1,49 @@
-//! What a hook compares the facts of a call with: an item or a tool that there is not makes a rule that looks like one and
-//! holds back nothing (`language.md` 7). Also hooks that only take another out, and there is no other.
+//! What a hook compares facts with that have names for values: an item, a tool, a directive or a model that there is not
+//! makes a rule that looks like one and does nothing (`language.md` 7). Also hooks that only take another out, and there
+//! is no other.
 
 use rye_grammar::condition::{CompareOp, Expr, ExprKind, Path, Segment};
 use rye_grammar::{ItemId, Span};
 use serde_json::Value;
 
 use crate::diagnostics::{Diagnostics, HookError, closest};
+use crate::hook::HookSource;
 use crate::item::{HookDecl, HookFiles, Items};
 use crate::palette::flatten;
 use crate::primary::{DIRECTIVE_RETURN, Primary};
 use crate::semantics::capability::ItemType;
 use crate::world::ItemKind;
 
-/// Checks what the condition of a hook compares `call.item_id` and `call.name` with.
+use super::model::Ids;
+
+/// Checks what the condition of a hook compares `call.item_id`, `call.name`, `directive` and `model` with.
 pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(condition) = hook.condition.as_ref().filter(|_| hook.enabled) else { return };
     let mut compared = Vec::new();
     walk(&condition.node, &mut compared);
+    // A user's own hooks stand in every project, and what they are about may be in another one.
+    let everywhere = hook.source == HookSource::User;
+    let mut models = None;
     for (fact, text, span) in compared {
         let answer = match fact {
             Fact::ItemId => item(items, text),
             Fact::Name => name(items, text),
+            Fact::Directive | Fact::Model if everywhere => Answer::There,
+            Fact::Directive => directive(items, text),
+            Fact::Model => {
+                let ids = models.get_or_insert_with(|| Ids::read(items));
+                if ids.has(text) { Answer::There } else { Answer::Nothing { suggestion: ids.meant(text) } }
+            }
         };
-        if let Answer::Nothing { suggestion } = answer {
-            let (id, value) = (hook.id.node.clone(), text.to_owned());
-            found.push(HookError::UnknownCall { id, fact: fact.word(), value, suggestion, span });
-        }
+        let Answer::Nothing { suggestion } = answer else { continue };
+        let (id, value) = (hook.id.node.clone(), text.to_owned());
+        found.push(match fact {
+            Fact::ItemId | Fact::Name => HookError::UnknownCall { id, fact: fact.word(), value, suggestion, span },
+            Fact::Directive | Fact::Model => {
+                let is_tier = models.as_ref().is_some_and(|ids: &Ids| ids.is_tier(text));
+                HookError::UnknownValue { id, fact: fact.word(), value, is_tier, suggestion, span }
+            }
+        });
     }
 }
 
@@ -52,6 +70,8 @@ enum Answer {
 enum Fact {
     ItemId,
     Name,
+    Directive,
+    Model,
 }
 
 impl Fact {
@@ -62,6 +82,11 @@ impl Fact {
                 "name" => Some(Self::Name),
                 _ => None,
             },
+            [Segment::Name(only)] => match only.as_str() {
+                "directive" => Some(Self::Directive),
+                "model" => Some(Self::Model),
+                _ => None,
+            },
             _ => None,
         }
     }
@@ -70,6 +95,8 @@ impl Fact {
         match self {
             Self::ItemId => "call.item_id",
             Self::Name => "call.name",
+            Self::Directive => "directive",
+            Self::Model => "model",
         }
     }
 }
@@ -137,6 +164,14 @@ fn item(items: &Items<'_>, text: &str) -> Answer {
     let spelled = list.iter().find(|entry| flatten(&entry.id) == text || entry.id.dotted() == text);
     let suggestion = spelled.map(|entry| entry.id.to_string()).or_else(|| items.nearest(ItemKind::Tool, text));
     Answer::Nothing { suggestion }
+}
+
+/// Whether some directive has the id.
+fn directive(items: &Items<'_>, text: &str) -> Answer {
+    if ItemId::parse(text).is_ok_and(|id| items.exists(ItemKind::Directive, &id)) {
+        return Answer::There;
+    }
+    Answer::Nothing { suggestion: items.nearest(ItemKind::Directive, text) }
 }
 
 /// Whether some tool is called so.

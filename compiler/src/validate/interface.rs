@@ -17,6 +17,8 @@ use crate::semantics::template;
 use crate::tool_spec::RESOLVED_CONFIG;
 use crate::world::{ItemKind, Space};
 
+use super::lookalike;
+
 /// By the span of the declaration: the name, and whether any directive that has it uses it.
 #[derive(Default)]
 pub struct InputUses {
@@ -75,6 +77,8 @@ impl InputUses {
             // Of a file with errors nobody knows what it would have used.
             let used = items.is_broken(leaf.file.source)
                 || template::input_holes(&leaf.body_template).any(|h| h.name == *name)
+                // One that looks as if it were used says so itself.
+                || lookalike::all(leaf, &|input| input == name).iter().any(|l| l.input.is_some())
                 || hooks.get_or_insert_with(|| of_hooks.of(items, composed)).iter().any(|h| h.has(name));
             let (_, ever) = self.uses.entry(field.value.span).or_insert_with(|| (name.clone(), false));
             *ever |= used;

@@ -7,8 +7,8 @@ use rye_grammar::capability::is_plain;
 use rye_grammar::{ItemId, Span};
 
 use crate::compose::Composed;
-use crate::diagnostics::{ContextError, Diagnostics};
-use crate::item::{Directive, HookDecl, Items, Permissions};
+use crate::diagnostics::{ContextError, Diagnostics, ItemError};
+use crate::item::{Directive, HookDecl, Items, Knowledge, Permissions};
 use crate::semantics::glob::Glob;
 use crate::world::{ItemKind, Space};
 
@@ -137,6 +137,22 @@ impl KnowledgeUses {
             let span = knowledge.name.as_ref().map_or(Span::new(knowledge.file.source, 0, 0), |name| name.span);
             found.push(ContextError::Unreached { id: id.to_owned(), span });
         }
+    }
+}
+
+/// Ids that the metadata of knowledge names and no item has. A text that is no id is a remark for readers.
+pub fn dangling(items: &Items<'_>, knowledge: &Knowledge, found: &mut Diagnostics) {
+    for (key, name) in &knowledge.names {
+        let Ok(id) = ItemId::parse(&name.node) else { continue };
+        let (what, kinds): (_, &[ItemKind]) = match *key {
+            "extends" => ("knowledge", &[ItemKind::Knowledge]),
+            _ => ("item", &[ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool]),
+        };
+        if kinds.iter().any(|kind| items.exists(*kind, &id)) {
+            continue;
+        }
+        let suggestion = kinds.iter().find_map(|kind| items.nearest(*kind, id.as_str()));
+        found.push(ItemError::Dangling { key, what, id: id.to_string(), suggestion, span: name.span });
     }
 }
 

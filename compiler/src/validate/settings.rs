@@ -6,6 +6,7 @@ pub mod schema;
 
 use std::collections::BTreeSet;
 
+use rye_grammar::capability::Pattern;
 use rye_grammar::condition::{self, Path, Segment};
 use rye_grammar::data::{Kind, Node};
 use rye_grammar::{ItemId, Span, capability};
@@ -25,6 +26,8 @@ use schema::{FILES, Field, Shape};
 pub struct Told {
     spans: BTreeSet<Span>,
     files: BTreeSet<String>,
+    /// Patterns of the table of risks, with their places. A group describes, grants nothing, and may name what is not there yet.
+    pub patterns: Vec<(Pattern, Span)>,
 }
 
 impl Told {
@@ -47,7 +50,7 @@ pub fn file(items: &Items<'_>, id: &ItemId, told: &mut Told, found: &mut Diagnos
         return;
     }
     let Some(node) = items.config(id) else { return };
-    let mut walk = Walk { file: id.as_str(), found: Diagnostics::new() };
+    let mut walk = Walk { file: id.as_str(), found: Diagnostics::new(), patterns: Vec::new() };
     walk.value(&node, &file.shape, "");
     if id.as_str().starts_with(PROVIDERS) {
         provider::check(id.as_str(), &node, &mut walk.found);
@@ -55,6 +58,9 @@ pub fn file(items: &Items<'_>, id: &ItemId, told: &mut Told, found: &mut Diagnos
     if walk.found.has_errors() {
         told.files.insert(id.as_str().to_owned());
         told.spans.extend(walk.found.iter().filter_map(|d| d.labels().into_iter().next()).map(|l| l.span));
+    }
+    if id.as_str() == "agent/capability_risk" {
+        told.patterns.append(&mut walk.patterns);
     }
     found.append(walk.found);
 }
@@ -112,6 +118,7 @@ pub(super) fn meant(id: &str) -> Option<String> {
 struct Walk<'f> {
     file: &'f str,
     found: Diagnostics,
+    patterns: Vec<(Pattern, Span)>,
 }
 
 impl Walk<'_> {
@@ -172,8 +179,9 @@ impl Walk<'_> {
             Shape::Failure => self.failure(node, key),
             Shape::Pattern => {
                 let Some(text) = node.as_str() else { return self.wrong(key, node, shape) };
-                if let Err(error) = capability::parse(node.span.source, text, node.content_start()) {
-                    self.found.push(if node.is_verbatim() { error } else { error.within(node.span) });
+                match capability::parse(node.span.source, text, node.content_start()) {
+                    Ok(pattern) => self.patterns.push((pattern, node.span)),
+                    Err(error) => self.found.push(if node.is_verbatim() { error } else { error.within(node.span) }),
                 }
             }
         }

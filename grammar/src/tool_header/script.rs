@@ -63,6 +63,18 @@ const NAMES: [(&str, &str); 15] = [
     ("__tool_name__", "name"),
 ];
 
+/// The names of the constants by which a script declares itself.
+pub fn declaring() -> impl Iterator<Item = &'static str> {
+    NAMES.iter().map(|(name, _)| *name)
+}
+
+/// Names in the manner of those that declare something, and none of them.
+pub(super) fn others(constants: &[Constant]) -> Vec<Spanned<String>> {
+    let is_like = |name: &str| (name.starts_with("__") && name.ends_with("__")) || name.starts_with("CONFIG");
+    let names = constants.iter().map(|constant| &constant.name);
+    names.filter(|name| is_like(&name.node) && !declaring().any(|known| known == name.node)).cloned().collect()
+}
+
 /// The declaring constants as one mapping; a program's other names are its own.
 pub(super) fn metadata(constants: Vec<Constant>, empty: &Node) -> (Node, Vec<SyntaxError>) {
     let mut entries: Vec<Entry> = Vec::new();

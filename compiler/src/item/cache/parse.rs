@@ -15,6 +15,7 @@ use crate::world::{ItemKind, Space, WorldError};
 
 pub(super) fn parse_directive(file: FileRef, text: &str, found: &mut Diagnostics) -> Option<Directive> {
     let mut debris = Diagnostics::new();
+    found.extend(front_matter(&file, text, &["---", "+++"], ItemKind::Directive));
     let parsed = rye_grammar::directive::parse(file.source, text);
     // Where the XML is broken, what was read of it would give rise to complaints about its own debris.
     let broken = parsed.errors.iter().any(|e| e.kind == SyntaxKind::Xml);
@@ -29,9 +30,43 @@ pub(super) fn parse_directive(file: FileRef, text: &str, found: &mut Diagnostics
 
 pub(super) fn parse_knowledge(file: FileRef, text: &str, found: &mut Diagnostics) -> Knowledge {
     let format = if file.path.ends_with(".md") { KnowledgeFormat::Markdown } else { KnowledgeFormat::Yaml };
+    if format == KnowledgeFormat::Markdown {
+        found.extend(front_matter(&file, text, &["+++"], ItemKind::Knowledge));
+    }
     let parsed = rye_grammar::knowledge::parse(file.source, text, format);
     found.syntax(parsed.errors);
     knowledge::read(file, parsed.tree, found)
+}
+
+/// Front matter between two lines of a mark at the beginning of a file whose kind has none of the sort: keys with values
+/// that nobody reads.
+fn front_matter(file: &FileRef, text: &str, marks: &[&'static str], kind: ItemKind) -> Option<ItemError> {
+    let start = rye_grammar::signature::parse(file.source, text).map_or(0, |line| line.node.content_start);
+    let content = text.get(start..)?;
+    let trimmed = content.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']);
+    let at = start + content.len() - trimmed.len();
+    let mark = marks.iter().find(|mark| trimmed.lines().next().is_some_and(|line| line.trim_end() == **mark))?;
+    let inside: Vec<&str> = trimmed.lines().skip(1).take_while(|line| line.trim_end() != *mark).collect();
+    let closed = trimmed.lines().nth(inside.len() + 1).is_some();
+    let says = |line: &&str| {
+        let key = line.split([':', '=']).next().unwrap_or_default();
+        key.len() < line.len()
+            && !key.is_empty()
+            && key.trim().chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
+    };
+    if !closed || !inside.iter().any(says) {
+        return None;
+    }
+    let (because, help) = match kind {
+        ItemKind::Knowledge => {
+            ("sent as text, with all that stands in it", "write it as YAML, between two lines of `---`")
+        }
+        ItemKind::Directive | ItemKind::Tool | ItemKind::Config => (
+            "for readers, like all that stands before the fence",
+            "what a directive says of itself stands in its `xml` fence: `<metadata><model tier=\"…\"/></metadata>`",
+        ),
+    };
+    Some(ItemError::FrontMatter { mark, kind, because, help, span: Span::new(file.source, at, at + mark.len()) })
 }
 
 pub(super) fn read_hook_file(node: &Node, space: Space, files: &mut HookFiles, found: &mut Diagnostics) {

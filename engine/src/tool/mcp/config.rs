@@ -284,6 +284,7 @@ fn one(node: &Node, name: String, origin: &str) -> Result<Server, String> {
     let transport = match (node.get("command"), node.get("url").and_then(Node::as_str)) {
         (Some(_), Some(_)) => return Err("has a `command` and a `url`; keep one".into()),
         (Some(command), None) => {
+            one_program(command)?;
             let mut all = strings(command, "command")?;
             if let Some(args) = node.get("args") {
                 all.extend(strings(args, "args")?);
@@ -321,6 +322,18 @@ fn one(node: &Node, name: String, origin: &str) -> Result<Server, String> {
         (None, None) => return Err("has neither a `command` nor a `url`".into()),
     };
     Ok(Server { name, transport, timeout, origin: origin.to_owned(), of_project: true, keys: Vec::new() })
+}
+
+/// A whole command line where one program is wanted: no program is called `npx -y server`. A path may hold a blank.
+fn one_program(command: &Node) -> Result<(), String> {
+    let Some((program, rest)) = command.as_str().and_then(|text| text.trim().split_once(char::is_whitespace)) else {
+        return Ok(());
+    };
+    if program.contains(['/', '\\']) {
+        return Ok(());
+    }
+    let args: Vec<String> = rest.split_whitespace().map(|part| format!("\"{part}\"")).collect();
+    Err(format!("`command` is one program: write `command: {program}` and `args: [{}]`", args.join(", ")))
 }
 
 /// `wall: none`, or `needs: { write: [out/], net: [example.com] }` in the wall.

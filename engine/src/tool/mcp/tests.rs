@@ -243,10 +243,17 @@ fn settings_of_both_files() {
         (None, Some("server: {}"), "no key `server`"),
         (None, Some("servers: { a: { comand: x } }"), "unknown key `comand`"),
         (None, Some("servers: { a: { command: [] } }"), "names no program"),
+        (
+            Some(r#"{"mcpServers": {"a": {"command": "npx -y server"}}}"#),
+            None,
+            "write `command: npx` and `args: [\"-y\", \"server\"]`",
+        ),
     ] {
         let error = configured(json, yaml).unwrap_err();
         assert!(error.contains(said), "{error}");
     }
+    let blank = configured(None, Some("servers: { a: { command: /opt/my tools/server } }")).unwrap();
+    assert_eq!(blank["a"].describe(), "\"/opt/my tools/server\"");
     assert_eq!(config::expand("a${NOT_SET_HERE:-b}c").unwrap(), "abc");
     let json = r#"{"mcpServers": {"a": {"command": "node", "args": ["--require=./a.js", "s.js"], "env": {"NODE_OPTIONS": "-r ./b.js"}},
         "b": {"url": "https://\u0430pi.example/mcp"}}}"#;

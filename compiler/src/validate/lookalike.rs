@@ -1,0 +1,105 @@
+//! What looks like a hole in a body and is text: another word before the colon, or the braces of another template
+//! language round the name of an input (`language.md` 6: only `{input:…}` is filled in). Code is left alone.
+
+use crate::compose::Composed;
+use crate::diagnostics::{Diagnostics, InterfaceError};
+use crate::item::Directive;
+use rye_grammar::Span;
+
+/// Words that other systems write before the colon.
+const WORDS: [&str; 12] =
+    ["env", "input", "inputs", "output", "outputs", "param", "params", "arg", "args", "var", "secret", "secrets"];
+
+/// Something in braces that nothing fills in.
+pub struct Lookalike<'t> {
+    /// As it is written, braces and all.
+    pub text: &'t str,
+    /// Where it begins in the text.
+    at: usize,
+    /// The input that was probably meant.
+    pub input: Option<&'t str>,
+}
+
+/// Tells about those of the leaf's own body.
+pub fn check(composed: &Composed, found: &mut Diagnostics) {
+    let Some(leaf) = composed.leaf() else { return };
+    for one in all(leaf, &|name| composed.inputs.contains_key(name)) {
+        let body = leaf.body.span;
+        // The text of a `<process>` is put before the body, and its places are not the file's.
+        let verbatim = body.len() == leaf.body.node.len();
+        let start = body.start as usize + one.at;
+        let span = if verbatim { Span::new(body.source, start, start + one.text.len()) } else { body };
+        found.push(InterfaceError::Lookalike { text: one.text.to_owned(), input: one.input.map(str::to_owned), span });
+    }
+}
+
+/// Every lookalike of a body; `is_input` says which names are declared.
+pub fn all<'t>(directive: &'t Directive, is_input: &dyn Fn(&str) -> bool) -> Vec<Lookalike<'t>> {
+    let text = directive.body.node.as_str();
+    if !text.contains('{') {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut fence: Option<&str> = None;
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        let mark = ["```", "~~~"].into_iter().find(|mark| line.trim_start().starts_with(mark));
+        match (fence, mark) {
+            (None, Some(mark)) => fence = Some(mark),
+            (Some(open), Some(mark)) if open == mark => fence = None,
+            (Some(_), _) => {}
+            (None, None) => of_line(line, start, is_input, &mut found),
+        }
+        start += line.len();
+    }
+    found
+}
+
+fn of_line<'t>(line: &'t str, start: usize, is_input: &dyn Fn(&str) -> bool, found: &mut Vec<Lookalike<'t>>) {
+    let mut at = 0;
+    while let Some(open) = line.get(at..).and_then(|rest| rest.find('{')).map(|i| at + i) {
+        at = open + 1;
+        let (before, rest) = line.split_at(open);
+        if before.ends_with('\\') || before.matches('`').count() % 2 == 1 {
+            continue;
+        }
+        let double = rest.starts_with("{{");
+        let dollar = before.ends_with('$');
+        let Some(close) = rest.find('}') else { return };
+        let inside = rest.get(if double { 2 } else { 1 }..close).unwrap_or_default();
+        let end = close + if double && rest.get(close..).is_some_and(|r| r.starts_with("}}")) { 2 } else { 1 };
+        // `${{ … }}` is of a workflow.
+        if double && dollar {
+            at = open + end;
+            continue;
+        }
+        let Some(input) = meant(inside, double, dollar, is_input) else { continue };
+        let from = if dollar { open - 1 } else { open };
+        if let Some(text) = line.get(from..open + end) {
+            found.push(Lookalike { text, at: start + from, input: input.0 });
+        }
+        at = open + end;
+    }
+}
+
+/// What braces round this were to bring; `None` where they are text like any other.
+fn meant<'t>(
+    inside: &'t str,
+    double: bool,
+    dollar: bool,
+    is_input: &dyn Fn(&str) -> bool,
+) -> Option<(Option<&'t str>,)> {
+    let inside = inside.trim();
+    let declared = |name: &'t str| is_input(name).then_some(name);
+    if let Some((word, name)) = inside.split_once(':').filter(|_| !dollar) {
+        let exact = word == "input" && !double;
+        let known = WORDS.contains(&word.to_ascii_lowercase().as_str());
+        return (known && !exact && is_name(name)).then(|| (declared(name),));
+    }
+    let name = inside.strip_prefix("inputs.").or_else(|| inside.strip_prefix("input.")).unwrap_or(inside);
+    declared(name).map(|name| (Some(name),))
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}

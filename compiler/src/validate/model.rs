@@ -1,0 +1,78 @@
+//! What a directive's own `<model>` says in vain, and what the ids of models are that conditions compare with.
+
+use rye_grammar::data::Node;
+
+use crate::compose::Composed;
+use crate::diagnostics::{Diagnostics, ModelError, closest};
+use crate::item::Items;
+use crate::lower::shared::PROVIDERS;
+use crate::model::{Catalog, ModelOverride};
+use crate::world::ItemKind;
+
+/// A fallback that is the model itself: there is nothing else to ask where the model cannot be had.
+pub fn fallback(catalog: &Catalog<'_>, composed: &Composed, found: &mut Diagnostics) {
+    let Some(asked) = composed.leaf().and_then(|leaf| leaf.model.as_ref()) else { return };
+    let Some(fallback) = &asked.fallback else { return };
+    // A model that nobody has, or a fallback, is told where it is looked for.
+    let Ok(model) = catalog.resolve(Some(asked), &ModelOverride::default()) else { return };
+    if model.fallback.is_none() {
+        let (fallback, span) = (fallback.node.clone(), fallback.span);
+        found.push(ModelError::SameFallback { fallback, model: model.id, span });
+    }
+}
+
+/// What a condition can find in `model`: the ids of every provider file.
+pub struct Ids {
+    ids: Vec<String>,
+    /// Tier or alias, and the id that it stands for with the first provider that has it.
+    names: Vec<(String, String)>,
+}
+
+impl Ids {
+    pub fn read(items: &Items<'_>) -> Self {
+        let mut all = Self { ids: Vec::new(), names: Vec::new() };
+        let text = |node: &Node| node.as_str().map(str::to_owned);
+        let settings = items.config_named("agent/models");
+        let default = settings.as_ref().and_then(|node| text(node.get("default_provider")?));
+        let default = default.map(|name| format!("{PROVIDERS}{name}"));
+        let list = items.list(ItemKind::Config);
+        let mut files: Vec<_> = list.iter().filter(|e| e.id.as_str().starts_with(PROVIDERS)).map(|e| &e.id).collect();
+        files.dedup();
+        files.sort_by_key(|id| default.as_deref() != Some(id.as_str()));
+        for node in files.into_iter().filter_map(|id| items.config(id)) {
+            for model in node.get("models").map(Node::items).unwrap_or_default() {
+                all.ids.extend(model.get("id").and_then(text));
+            }
+            for tier in node.get("tiers").map(Node::entries).unwrap_or_default() {
+                if let Some(id) = text(&tier.value) {
+                    all.ids.push(id.clone());
+                    all.names.push((tier.key.node.clone(), id));
+                }
+            }
+        }
+        for alias in settings.iter().filter_map(|node| node.get("aliases")).flat_map(Node::entries) {
+            let meant = alias.value.as_str().and_then(|tier| all.stands_for(tier)).map(str::to_owned);
+            all.names.extend(meant.map(|id| (alias.key.node.clone(), id)));
+        }
+        all
+    }
+
+    pub fn has(&self, text: &str) -> bool {
+        self.ids.iter().any(|id| id == text)
+    }
+
+    /// What was probably meant by a text that is no id.
+    pub fn meant(&self, text: &str) -> Option<String> {
+        let of_tier = self.stands_for(text).map(str::to_owned);
+        of_tier.or_else(|| closest(text, self.ids.iter().map(String::as_str)))
+    }
+
+    /// Whether a text names a tier, or another name of one.
+    pub fn is_tier(&self, text: &str) -> bool {
+        self.stands_for(text).is_some()
+    }
+
+    fn stands_for(&self, name: &str) -> Option<&str> {
+        self.names.iter().find(|(known, _)| known == name).map(|(_, id)| id.as_str())
+    }
+}
