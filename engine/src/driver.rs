@@ -89,6 +89,33 @@ pub enum DriveError {
     Trust(#[from] TrustError),
 }
 
+impl DriveError {
+    /// Whether it lies in what a record says, or in what belongs to it: trying again comes to the same until somebody has
+    /// mended that, while everything else may go on.
+    pub fn is_of_the_record(&self) -> bool {
+        match self {
+            Self::Store(error) => match error {
+                StoreError::Damaged { .. }
+                | StoreError::Altered { .. }
+                | StoreError::Newer { .. }
+                | StoreError::UnknownThread { .. }
+                | StoreError::InvalidId { .. } => true,
+                StoreError::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
+                StoreError::LineTooLong { .. }
+                | StoreError::NoEvent
+                | StoreError::Poisoned { .. }
+                | StoreError::Owned { .. }
+                | StoreError::Busy { .. }
+                | StoreError::Registry { .. }
+                | StoreError::RegistryLost { .. }
+                | StoreError::InUse { .. } => false,
+            },
+            Self::Plan(_) | Self::Untrusted { .. } | Self::Changed { .. } => true,
+            Self::Stalled { .. } | Self::Lost(_) | Self::Trust(_) => false,
+        }
+    }
+}
+
 /// A thread in the hands of a driver.
 #[derive(Debug)]
 pub struct Thread {
@@ -174,6 +201,17 @@ pub async fn drive(thread: &mut Thread, driver: &Arc<dyn Driver>, control: &mut 
     }
 }
 
+/// How long an effect is under way, whatever comes meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// A wait ends with any letter.
+    AnyLetter,
+    /// A call ends with a kill alone.
+    Killed,
+    /// Children that are being made are all made or none is: who is killed ends them afterwards.
+    Done,
+}
+
 /// Performs an effect, and records mail that comes meanwhile.
 async fn perform(
     thread: &mut Thread,
@@ -182,8 +220,17 @@ async fn perform(
     effect: Effect,
     settled: &mut Vec<String>,
 ) -> Result<(), DriveError> {
-    // A wait ends with any letter; a call ends with a kill alone.
-    let interruptible = matches!(effect, Effect::Sleep { .. } | Effect::Ask { .. });
+    let until = match effect {
+        Effect::Sleep { .. } | Effect::Ask { .. } => Until::AnyLetter,
+        Effect::Spawn(_) => Until::Done,
+        Effect::Record
+        | Effect::Reserve(_)
+        | Effect::CallModel { .. }
+        | Effect::RunTools(_)
+        | Effect::RunHooks(_)
+        | Effect::Await(_)
+        | Effect::Done { .. } => Until::Killed,
+    };
     let halt = driver.halt();
     let mut parts = split(effect);
     if parts.len() == 1
@@ -191,7 +238,7 @@ async fn perform(
     {
         // One alone needs no task of its own.
         let performed = driver.perform(thread.step(part, halt));
-        return alone(thread, driver, control, performed, interruptible, settled).await;
+        return alone(thread, driver, control, performed, until, settled).await;
     }
     let mut running = JoinSet::new();
     for part in parts {
@@ -208,7 +255,7 @@ async fn perform(
                 }
             }
             Some(post) = control.next() => {
-                if interrupts(thread, driver, post, interruptible, settled).await? {
+                if interrupts(thread, driver, post, until, settled).await? {
                     running.shutdown().await;
                     return Ok(());
                 }
@@ -224,7 +271,7 @@ async fn alone(
     driver: &Arc<dyn Driver>,
     control: &mut Control,
     mut performed: BoxFuture<'_, Result<Signal, DriveError>>,
-    interruptible: bool,
+    until: Until,
     settled: &mut Vec<String>,
 ) -> Result<(), DriveError> {
     loop {
@@ -234,7 +281,7 @@ async fn alone(
                 return Ok(());
             }
             Some(post) = control.next() => {
-                if interrupts(thread, driver, post, interruptible, settled).await? {
+                if interrupts(thread, driver, post, until, settled).await? {
                     return Ok(());
                 }
             }
@@ -247,14 +294,18 @@ async fn interrupts(
     thread: &mut Thread,
     driver: &Arc<dyn Driver>,
     post: Post,
-    interruptible: bool,
+    until: Until,
     settled: &mut Vec<String>,
 ) -> Result<bool, DriveError> {
     let letter = if let Post::Letter { letter, .. } = &post { Some(letter.clone()) } else { None };
     settled.extend(receive(thread, driver, post));
     thread.journal.flush(true).await?;
     discard(driver, settled).await;
-    Ok(letter == Some(Letter::Kill) || (interruptible && letter.is_some()))
+    Ok(match until {
+        Until::AnyLetter => letter.is_some(),
+        Until::Killed => letter == Some(Letter::Kill),
+        Until::Done => false,
+    })
 }
 
 /// Records a letter and hands it on to living children; answers the id of a file that can go once this is durable.

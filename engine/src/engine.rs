@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rye_compiler::compile::{Compilation, Request, compile};
 use rye_compiler::diagnostics::{Checked, Diagnostics};
@@ -35,13 +34,17 @@ use crate::session::below::ParentThread;
 use crate::session::papers::Papers;
 use crate::session::plans::Plans;
 use crate::store::{
-    Disk, Gathering, Objects, OwnerLock, RealDisk, Registry, RegistryWriter, StoreError, ThreadIds, layout, mailbox,
+    Disk, Gathering, Objects, OwnerLock, RealDisk, Registry, RegistryWriter, StoreError, ThreadIds, layout,
 };
 use crate::thread::RunResult;
 use crate::thread_id::ThreadId;
 use crate::threads::Threads;
 use crate::tool::registry::Registry as Tools;
 use crate::trust::Trust;
+
+mod living;
+
+use living::Live;
 
 /// Opens the world as it is now: what is compiled or fetched later sees later files.
 pub type OpenWorld = Arc<dyn Fn() -> Result<Box<dyn World>, String> + Send + Sync>;
@@ -107,6 +110,9 @@ pub enum EngineError {
     TooDeep { parent: String },
     #[error("nothing can be set aside for a child of `{parent}`: {refusal}")]
     NothingSetAside { parent: String, refusal: String },
+    /// It was to end, and its record does not let it be taken up for that.
+    #[error("the thread `{thread}` is closed without being taken up: {why}")]
+    Closed { thread: String, why: String },
     #[error(transparent)]
     Images(#[from] NotAccepted),
 }
@@ -164,26 +170,6 @@ pub(crate) struct Inner {
     live: Mutex<Live>,
     /// Told whenever a thread of this process is over.
     gone: Notify,
-}
-
-/// The threads that run in this process.
-#[derive(Debug, Default)]
-struct Live {
-    threads: BTreeMap<ThreadId, Running>,
-    /// Somebody looks at their inboxes.
-    watched: bool,
-    /// Children that somebody waits for on behalf of a parent, and may first have to take up.
-    attended: usize,
-}
-
-/// While it is there, a child of this process is waited for.
-pub(crate) struct Attending(Arc<Inner>);
-
-impl Drop for Attending {
-    fn drop(&mut self) {
-        self.0.live().attended -= 1;
-        self.0.gone.notify_waiters();
-    }
 }
 
 /// A thread of this process.
@@ -451,97 +437,6 @@ impl Inner {
         let open = Arc::clone(&self.world);
         let done = tokio::task::spawn_blocking(move || open().and_then(|world| work(&*world)));
         done.await.map_err(|lost| DriveError::Lost(lost.to_string()))
-    }
-
-    /// A letter to a thread of this process; false if it runs elsewhere or not at all.
-    pub fn post(&self, thread: &ThreadId, letter: Letter) -> bool {
-        self.running(thread).is_some_and(|running| running.control.send(letter))
-    }
-
-    pub fn running(&self, thread: &ThreadId) -> Option<Running> {
-        self.live().threads.get(thread).cloned()
-    }
-
-    /// Takes a thread into the list, and watches the inboxes while the list is not empty.
-    pub fn enlist(self: &Arc<Self>, thread: &ThreadId, running: Running) {
-        let mut live = self.live();
-        live.threads.insert(thread.clone(), running);
-        self.counted(&live);
-        if !std::mem::replace(&mut live.watched, true) {
-            tokio::spawn(watch_inboxes(Arc::downgrade(self)));
-        }
-    }
-
-    /// Keeps the process from being idle until a child is waited for no longer.
-    pub fn attending(self: &Arc<Self>) -> Attending {
-        self.live().attended += 1;
-        Attending(Arc::clone(self))
-    }
-
-    fn is_idle(&self) -> bool {
-        let live = self.live();
-        live.threads.is_empty() && live.attended == 0
-    }
-
-    pub fn dismiss(&self, thread: &ThreadId) {
-        let mut live = self.live();
-        live.threads.remove(thread);
-        self.counted(&live);
-        drop(live);
-        self.gone.notify_waiters();
-    }
-
-    /// Tells those who wait for others how many there are.
-    fn counted(&self, live: &Live) {
-        self.crew.count(live.threads.len());
-        self.writer.expect(live.threads.len());
-    }
-
-    /// Every thread that could have mail. Where there is none, the watcher is let go.
-    fn all_running(&self) -> Vec<(ThreadId, Sender)> {
-        let mut live = self.live();
-        live.watched = !live.threads.is_empty();
-        live.threads.iter().map(|(id, running)| (id.clone(), running.control.clone())).collect()
-    }
-
-    fn live(&self) -> MutexGuard<'_, Live> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// How often the inboxes of running threads are looked at.
-const WATCH: Duration = Duration::from_millis(500);
-
-/// One watcher for the process. A letter that is delivered again before its file is gone is known by its id.
-async fn watch_inboxes(engine: Weak<Inner>) {
-    loop {
-        tokio::time::sleep(WATCH).await;
-        let Some(engine) = engine.upgrade() else { return };
-        let running = engine.all_running();
-        if running.is_empty() {
-            return;
-        }
-        let disk = Arc::clone(&engine.disk);
-        let look = move || {
-            for (thread, control) in running {
-                match mailbox::list(&*disk, &thread) {
-                    Ok(mails) => {
-                        for mail in mails {
-                            match serde_json::from_value(mail.body) {
-                                Ok(letter) => {
-                                    control.deliver(mail.id, letter);
-                                }
-                                Err(error) => tracing::warn!(%thread, %error, "a letter that cannot be read"),
-                            }
-                        }
-                    }
-                    Err(error) => tracing::warn!(%thread, %error, "an inbox that cannot be read"),
-                }
-            }
-        };
-        if let Err(error) = tokio::task::spawn_blocking(look).await {
-            tracing::warn!(%error, "the inboxes could not be looked at");
-        }
     }
 }
 

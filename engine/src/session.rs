@@ -22,6 +22,7 @@ use crate::thread_id::ThreadId;
 mod attend;
 pub mod below;
 pub(crate) mod children;
+mod claim;
 mod go_on;
 pub(crate) mod papers;
 pub(crate) mod plans;
@@ -128,8 +129,29 @@ impl Inner {
         Ok(self.crew.wait(move || look(&registry)).await??)
     }
 
-    /// Writes the beginning of a thread and sets it going.
+    /// Writes the beginning of a thread and sets it going. One that cannot begin is nobody's then: a root is over, and what a
+    /// thread above counts on can be taken up.
     pub(crate) async fn begin(
+        self: &Arc<Self>,
+        id: ThreadId,
+        beginning: Beginning,
+        rows: Rows,
+    ) -> Result<Running, DriveError> {
+        let begun = Box::pin(self.write_beginning(id.clone(), beginning, rows)).await;
+        if let Err(error) = &begun {
+            match rows {
+                Rows::Root | Rows::Linked => {
+                    if let Err(second) = self.bury(&id, Status::Error).await {
+                        tracing::debug!(thread = %id, %error, %second, "its row stays");
+                    }
+                }
+                Rows::There => self.give_up(&id, None).await,
+            }
+        }
+        begun
+    }
+
+    async fn write_beginning(
         self: &Arc<Self>,
         id: ThreadId,
         beginning: Beginning,
@@ -234,7 +256,12 @@ impl Inner {
         });
         tokio::spawn(async move {
             // One thread that breaks down takes no other with it.
-            let result = work.await.unwrap_or(lost);
+            let result = if let Ok(result) = work.await {
+                result
+            } else {
+                engine.give_up(&id, None).await;
+                lost
+            };
             engine.dismiss(&id);
             // Nobody may be waiting.
             let _ = tell.send(Some(result));
@@ -254,7 +281,11 @@ impl Inner {
         let ended = drive(&mut thread, &driver, &mut control).await;
         let ended = match ended {
             Ok(ended) => ended,
-            Err(error) => return failed(&thread, &error),
+            Err(error) => {
+                // It is not over, and nobody in this process goes on with it.
+                self.give_up(&thread.id, None).await;
+                return failed(&thread, &error);
+            }
         };
         if ended.status == Status::Continued {
             return match self.go_on_after(&thread.id, outlet).await {

@@ -16,6 +16,7 @@ use crate::image;
 use crate::machine::{Effect, Fact, Signal};
 use crate::provider::{BoxFuture, CallError, Delta, FailedStage, Provider, Request, text_tools};
 use crate::store::mailbox;
+use crate::thread::Status;
 use crate::thread_id::ThreadId;
 use crate::tool::registry::Prepared;
 use crate::tool::stop::{Halt, Halting};
@@ -181,8 +182,9 @@ impl Driver for Embedded {
                     if cancel.is_some() {
                         Box::pin(self.cascade(ended.status)).await?;
                     }
+                    let letter = if ended.status == Status::Killed { Letter::Kill } else { Letter::Cancel };
                     let done = Box::pin(self.finish(&settle, &ended, synced, leaves)).await?;
-                    self.pass_on(&cancel.unwrap_or_default(), &Letter::Cancel);
+                    self.pass_on(&cancel.unwrap_or_default(), &letter);
                     done
                 }
             };

@@ -2,14 +2,21 @@
 //! process runs is taken up here first.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::blocking;
 use crate::driver::{DriveError, Outlet};
 use crate::engine::Inner;
 use crate::machine::State;
+use crate::store::StoreError;
 use crate::thread::{Cost, RunResult};
 use crate::thread_id::ThreadId;
-use crate::threads::result_of;
+use crate::threads::{Waited, result_of};
+
+/// How long somebody else's thread is waited for before its owner is looked at again.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// The children that a thread had when it was cut off and that none of its calls waits for.
 pub(super) fn unattended(state: &State) -> Vec<(u64, ThreadId)> {
@@ -25,13 +32,10 @@ impl Inner {
         let attending = self.attending();
         tokio::spawn(async move {
             let _attending = attending;
-            match engine.result_of_child(&child, &outlet).await {
-                Ok((result, cost)) => {
-                    if let Some(running) = engine.running(&parent) {
-                        running.control.child_ended(spawn, result.thread_id, result.status, cost);
-                    }
-                }
-                Err(error) => tracing::warn!(%child, %error, "a child cannot be gone on with"),
+            let ended = engine.result_of_child(&child, &outlet).await;
+            let (result, cost) = ended.unwrap_or_else(|error| (Self::stuck(&child, &error), Cost::default()));
+            if let Some(running) = engine.running(&parent) {
+                running.control.child_ended(spawn, result.thread_id, result.status, cost);
             }
         });
     }
@@ -46,29 +50,52 @@ impl Inner {
         self.with_cost(thread, result).await
     }
 
+    /// The result of a child that cannot be gone on with, for the thread that waits for it. The child is not over: it was given
+    /// back, and whoever has mended what is wrong can go on with it.
+    pub(super) fn stuck(child: &ThreadId, why: &DriveError) -> RunResult {
+        tracing::warn!(%child, error = %why, "a child cannot be gone on with");
+        let lost = RunResult::lost(&format!("`{child}` cannot be gone on with: {why}"));
+        RunResult { thread_id: child.to_string(), ..lost }
+    }
+
     /// The result of the last thread that goes on from this one.
     async fn result_of_chain(
         self: &Arc<Self>,
         thread: &ThreadId,
         outlet: &Arc<Outlet>,
     ) -> Result<RunResult, DriveError> {
-        if let Some(running) = self.running(thread) {
-            return Ok(running.result().await);
-        }
-        let id = thread.clone();
-        let row = self.read(move |registry| registry.thread(&id)).await?;
-        if row.as_ref().is_some_and(|row| row.status.is_over()) {
-            if let Some(next) = row.and_then(|row| row.continued_by) {
-                return Box::pin(self.result_of_chain(&next, outlet)).await;
+        loop {
+            if let Some(running) = self.running(thread) {
+                return Ok(running.result().await);
             }
-            let (threads, id) = (self.threads(), thread.clone());
-            let events = blocking(move || Ok(threads.transcript(&id)?)).await?;
-            return Ok(result_of(thread, &events).unwrap_or_else(|| Self::never_began(thread)));
+            let id = thread.clone();
+            let row = self.read(move |registry| registry.thread(&id)).await?;
+            if row.as_ref().is_some_and(|row| row.status.is_over()) {
+                if let Some(next) = row.and_then(|row| row.continued_by) {
+                    return Box::pin(self.result_of_chain(&next, outlet)).await;
+                }
+                let (threads, id) = (self.threads(), thread.clone());
+                return match blocking(move || Ok(threads.transcript(&id)?)).await {
+                    Err(DriveError::Store(StoreError::UnknownThread { .. })) => Ok(Self::never_began(thread)),
+                    events => Ok(result_of(thread, &events?).unwrap_or_else(|| Self::never_began(thread))),
+                };
+            }
+            // Whoever stops waiting meanwhile leaves no thread behind that is taken and not worked on.
+            let (engine, id, out) = (Arc::clone(self), thread.clone(), Arc::clone(outlet));
+            let taken = tokio::spawn(async move { Box::pin(engine.recover(&id, out, Vec::new())).await }).await;
+            match taken.map_err(|lost| DriveError::Lost(lost.to_string()))? {
+                Ok(Some(running)) => return Ok(running.result().await),
+                Ok(None) => return Ok(Self::never_began(thread)),
+                // Somebody else works on it, whose end is waited for.
+                Err(DriveError::Store(StoreError::Owned { .. })) => {
+                    let threads = Arc::new(self.threads());
+                    if let Waited::Over(result) = threads.wait(thread, Instant::now() + LOOK).await? {
+                        return Ok(*result);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
         }
-        if let Some(running) = Box::pin(self.recover(thread, Arc::clone(outlet), Vec::new())).await? {
-            return Ok(running.result().await);
-        }
-        Ok(Self::never_began(thread))
     }
 
     /// Cost as the rows of the child and of what went on from it say.

@@ -84,16 +84,18 @@ impl Inner {
         };
         image::accept(&beginning.plan.model, &beginning.images())?;
         let named = compilation.named_spend;
-        let (id, running) = self.begin_below(&parent, beginning, named).await?;
+        let (id, running) = self.begin_below(&parent, beginning, named, None).await?;
         Ok(Handle::new(id, events, running))
     }
 
-    /// Begins a thread below another: its row, and money from above, `named` or what is left of it.
+    /// Begins a thread below another: its row, and money from above, `named` or what is left of it; `linked` is the thread that it
+    /// goes on from and that says so. Nothing of it stays where it cannot begin.
     pub(super) async fn begin_below(
         self: &Arc<Self>,
         parent: &ParentThread,
         mut beginning: Beginning,
         named: Option<u64>,
+        linked: Option<&ThreadId>,
     ) -> Result<(ThreadId, Running), EngineError> {
         let ParentThread { id: above, launch, .. } = parent;
         let root = ThreadId::parse(&launch.root).map_err(|error| DriveError::Plan(error.reason))?;
@@ -106,11 +108,12 @@ impl Inner {
         row.status = Status::Running;
         row.spawns = Some(beginning.limits.spawns);
         row.continues = beginning.continues.as_ref().and_then(|c| ThreadId::parse(&c.thread).ok());
-        let changes = vec![
+        let mut changes = vec![
             Change::Room { parent: above.clone(), spawn },
             Change::Ledger(LedgerStep::child(above, spawn, &id, named, beginning.limits.spend)),
             Change::Spawn { parent: above.clone(), spawn, child: Box::new(row) },
         ];
+        changes.extend(linked.map(|before| self.link(before, &id)));
         for answer in self.writer.commit(changes).await.map_err(DriveError::from)? {
             let refused = |refusal: String| EngineError::NothingSetAside { parent: above.to_string(), refusal };
             match answer {
@@ -126,8 +129,14 @@ impl Inner {
         }
         let link = ParentLink { thread_id: above.to_string(), spawn };
         beginning.parent = Some(Above { link, root, limits: launch.limits });
-        let running = self.begin(id.clone(), beginning, Rows::There).await?;
-        Ok((id, running))
+        match self.begin(id.clone(), beginning, Rows::There).await {
+            Ok(running) => Ok((id, running)),
+            Err(error) => {
+                // Whoever asked for it hears of it, and nobody else counts on it.
+                self.bury(&id, Status::Error).await?;
+                Err(error.into())
+            }
+        }
     }
 }
 

@@ -26,7 +26,7 @@ use crate::machine::gate::{Allowed, ChildStart};
 use crate::machine::{Fact, HookChild, HookRun, Spawned};
 use crate::message::ToolCall;
 use crate::store::{StoreError, ThreadRow, layout};
-use crate::thread::RunResult;
+use crate::thread::{Cost, RunResult, Status};
 use crate::thread_id::ThreadId;
 use crate::tool::ToolOutcome;
 
@@ -60,6 +60,8 @@ pub(super) struct Terms {
 pub(super) struct Made {
     pub thread: ThreadId,
     pub spend: u64,
+    /// It has begun, or somebody else is just taking it up.
+    pub begun: bool,
 }
 
 /// Why there is no child, for the model.
@@ -83,6 +85,8 @@ pub(super) struct Planned {
 pub(super) struct Named {
     pub spawn: u64,
     pub id: ThreadId,
+    /// It was made before its parent's process died, and has not begun.
+    pub known: bool,
     pub planned: Planned,
 }
 
@@ -142,7 +146,7 @@ impl Inner {
         let detached: Vec<u64> = list.iter().filter(|one| one.start.detached).map(|one| one.spawn).collect();
         for (spawn, made) in self.make_children(parent, list, &terms).await? {
             spawned.push(match made {
-                Ok(Made { thread, spend }) => {
+                Ok(Made { thread, spend, .. }) => {
                     if detached.contains(&spawn) {
                         self.attend(&parent.id, spawn, &thread, &parent.outlet);
                     }
@@ -161,7 +165,7 @@ impl Inner {
         child: AwaitedChild,
     ) -> Result<Fact, DriveError> {
         let thread = ThreadId::parse(&child.thread_id).map_err(|e| DriveError::Plan(e.reason))?;
-        let (result, cost) = self.result_of_child(&thread, &parent.outlet).await?;
+        let (result, cost) = self.child_came_to(&thread, &parent.outlet).await?;
         let status = result.status;
         let outcome = ToolOutcome {
             is_error: !result.success,
@@ -170,6 +174,19 @@ impl Inner {
         };
         let answer = Some(Box::new(parent.guarded(outcome).await?));
         Ok(Fact::ChildEnded { spawn: child.spawn, thread_id: result.thread_id, status, cost, answer })
+    }
+
+    /// What a child came to, for the thread above it; a child whose own record is at fault is an error of that child and holds
+    /// nobody up.
+    async fn child_came_to(
+        self: &Arc<Self>,
+        child: &ThreadId,
+        outlet: &Arc<Outlet>,
+    ) -> Result<(RunResult, Cost), DriveError> {
+        match self.result_of_child(child, outlet).await {
+            Err(error) if error.is_of_the_record() => Ok((Self::stuck(child, &error), Cost::default())),
+            ended => ended,
+        }
     }
 
     /// Starts a directive for a hook and waits for it. The same run of the same hook finds the same child.
@@ -199,7 +216,7 @@ impl Inner {
             None => return Err("the child was not made".into()),
         };
         let _living = parent.living(&made.thread);
-        let ended = self.result_of_child(&made.thread, &parent.outlet).await;
+        let ended = self.child_came_to(&made.thread, &parent.outlet).await;
         let (result, cost) = ended.map_err(|error| error.to_string())?;
         let (thread_id, spend, status) = (made.thread.to_string(), made.spend, result.status);
         let child = Some(HookChild { spawn, thread_id, spend, status, cost });
@@ -223,28 +240,47 @@ impl Inner {
         let known = self.known_children(&parent.id, &spawns).await?;
         let mut results: Vec<(u64, Result<Made, Refused>)> = Vec::with_capacity(wanted.len());
         let (mut fresh, mut names) = (Vec::new(), Vec::new());
-        for (one, (name, made)) in wanted.into_iter().zip(known) {
-            if let Some(made) = made {
-                results.push((one.spawn, Ok(made)));
-            } else {
-                names.push(name);
-                fresh.push(one);
-            }
+        // While they are made again, nobody else in this process takes them up.
+        let mut taking = Vec::new();
+        for (one, known) in wanted.into_iter().zip(known) {
+            let name = match known {
+                Some(made) if made.begun => {
+                    results.push((one.spawn, Ok(made)));
+                    continue;
+                }
+                Some(made) => {
+                    let Some(mine) = self.taking(&made.thread) else {
+                        results.push((one.spawn, Ok(Made { begun: true, ..made })));
+                        continue;
+                    };
+                    taking.push(mine);
+                    Some(made.thread)
+                }
+                None => None,
+            };
+            names.push(name);
+            fresh.push(one);
         }
         let mut planned = Vec::with_capacity(fresh.len());
         for ((spawn, one), name) in self.plan_all(parent, fresh).await?.into_iter().zip(names) {
             match one {
                 Ok(one) => planned.push((spawn, one, name)),
-                Err(reason) => results.push((spawn, Err(reason.into()))),
+                Err(reason) => {
+                    // Its parent is told that there is none.
+                    if let Some(name) = &name {
+                        self.bury(name, Status::Error).await?;
+                    }
+                    results.push((spawn, Err(reason.into())));
+                }
             }
         }
         let children = self.name_all(planned).await?;
         let set_aside = self.set_aside(parent, &children, terms).await?;
         let mut begun: JoinSet<Result<(u64, Made), DriveError>> = JoinSet::new();
         for (child, answer) in children.into_iter().zip(set_aside) {
-            let Named { spawn, id, planned } = child;
+            let Named { spawn, id, known, planned } = child;
             match answer {
-                Ok(made) if made.thread == id => {
+                Ok(made) if made.thread == id && !made.begun => {
                     let beginning = beginning(parent, spawn, planned, made.spend, &terms.grants)?;
                     let engine = Arc::clone(self);
                     begun.spawn(async move {
@@ -255,45 +291,53 @@ impl Inner {
                 }
                 // Somebody was faster with the same spawn: that one is the child.
                 Ok(made) => {
-                    self.give_back(id).await?;
+                    if made.thread != id {
+                        self.give_back(id).await?;
+                    }
                     results.push((spawn, Ok(made)));
                 }
                 Err(refused) => {
-                    self.give_back(id).await?;
+                    if known {
+                        self.bury(&id, Status::Error).await?;
+                    } else {
+                        self.give_back(id).await?;
+                    }
                     results.push((spawn, Err(refused)));
                 }
             }
         }
+        // Each comes to its own end, also where another one could not begin.
+        let mut failed = None;
         while let Some(done) = begun.join_next().await {
-            let (spawn, made) = done.map_err(|lost| DriveError::Lost(lost.to_string()))??;
-            results.push((spawn, Ok(made)));
+            match done.map_err(|lost| DriveError::Lost(lost.to_string())).flatten() {
+                Ok((spawn, made)) => results.push((spawn, Ok(made))),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        if let Some(error) = failed {
+            return Err(error);
         }
         results.sort_by_key(|(spawn, _)| *spawn);
         Ok(results)
     }
 
-    /// The children of these spawns: their names if they have one, and themselves if they have begun.
+    /// The children that these spawns have made before.
     async fn known_children(
         self: &Arc<Self>,
         parent: &ThreadId,
         spawns: &[u64],
-    ) -> Result<Vec<(Option<ThreadId>, Option<Made>)>, DriveError> {
+    ) -> Result<Vec<Option<Made>>, DriveError> {
         let (engine, parent, spawns) = (Arc::clone(self), parent.clone(), spawns.to_vec());
         blocking(move || {
             let registry = engine.writer.registry();
-            let mut known = Vec::with_capacity(spawns.len());
-            for spawn in spawns {
-                let Some(thread) = registry.child(&parent, spawn)? else {
-                    known.push((None, None));
-                    continue;
-                };
+            let known = |spawn: u64| -> Result<Option<Made>, DriveError> {
+                let Some(thread) = registry.child(&parent, spawn)? else { return Ok(None) };
                 let path = layout::transcript(&thread);
                 let begun = engine.disk.exists(&path).map_err(StoreError::io("look for", &path))?;
                 let spend = registry.account(&thread)?.map_or(0, |account| account.reserved().to_u64());
-                let made = begun.then(|| Made { thread: thread.clone(), spend });
-                known.push((Some(thread), made));
-            }
-            Ok(known)
+                Ok(Some(Made { thread, spend, begun }))
+            };
+            spawns.into_iter().map(known).collect()
         })
         .await
     }
@@ -392,7 +436,8 @@ impl Inner {
             let after: Vec<Option<ItemId>> = nameless.map(|(_, planned, _)| of(planned)).collect();
             let mut ids = engine.ids.allocate_all(&after, engine.clock.now())?.into_iter();
             let named = |(spawn, planned, name): (u64, Planned, Option<ThreadId>)| {
-                name.or_else(|| ids.next()).map(|id| Named { spawn, id, planned })
+                let known = name.is_some();
+                name.or_else(|| ids.next()).map(|id| Named { spawn, id, known, planned })
             };
             Ok(planned.into_iter().filter_map(named).collect())
         };

@@ -52,7 +52,11 @@ impl Inner {
         let row = self.read(move |registry| registry.thread(&id)).await?;
         let next = row.and_then(|row| row.continued_by);
         let next = next.ok_or_else(|| DriveError::Plan(format!("nothing goes on from `{thread}`")))?;
-        self.hand_over(thread, &next, outlet).await
+        let begun = self.hand_over(thread, &next, outlet).await;
+        if begun.is_err() {
+            self.give_up(&next, None).await;
+        }
+        begun
     }
 
     /// Begins the continuation of a thread, from that thread's record.
@@ -73,6 +77,7 @@ impl Inner {
             | EngineError::OfTool { .. }
             | EngineError::TooDeep { .. }
             | EngineError::NothingSetAside { .. }
+            | EngineError::Closed { .. }
             | EngineError::Images(_)) => DriveError::Plan(other.to_string()),
         })?;
         let id = next.clone();
@@ -154,10 +159,7 @@ impl Inner {
         if let Some(parent) = parent {
             beginning.grants.extend(parent.launch.grants.iter().cloned());
             beginning.limits = parent.bound(beginning.limits)?;
-            let (id, running) = self.begin_below(&parent, beginning, None).await?;
-            if let Some(thread) = linked {
-                self.writer.commit(vec![self.link(thread, &id)]).await.map_err(DriveError::from)?;
-            }
+            let (id, running) = self.begin_below(&parent, beginning, None, linked).await?;
             return Ok(Handle::new(id, live, running));
         }
         let id = self.allocate(&beginning.plan).await?;

@@ -10,9 +10,7 @@ use crate::machine::trailing::{ceiling, trailing};
 use crate::machine::{Fact, Signal, State, apply};
 use crate::message::Message;
 use crate::store::uuid::uuid;
-use crate::store::{
-    self, Answered, Change, LedgerStep, RowUpdate, StoreError, ThreadRow, Transcript, layout, mailbox, transcript,
-};
+use crate::store::{self, StoreError, ThreadRow, Transcript, layout, mailbox, transcript};
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
@@ -36,9 +34,23 @@ impl Inner {
             return Err(EngineError::Over { thread: thread.to_string() });
         }
         let (outlet, events) = live::channel();
-        match self.recover(thread, Arc::new(outlet), letters).await? {
-            Some(running) => Ok(Handle::new(thread.clone(), events, running)),
-            None => Err(EngineError::NeverBegan { thread: thread.to_string() }),
+        let last_word = letters.iter().find_map(|letter| match letter {
+            Letter::Cancel => Some(Status::Cancelled),
+            Letter::Kill => Some(Status::Killed),
+            Letter::Steer { .. }
+            | Letter::FollowUp { .. }
+            | Letter::Approve { .. }
+            | Letter::Raise { .. }
+            | Letter::Handoff => None,
+        });
+        match (self.recover(thread, Arc::new(outlet), letters).await, last_word) {
+            (Ok(Some(running)), _) => Ok(Handle::new(thread.clone(), events, running)),
+            (Ok(None), _) => Err(EngineError::NeverBegan { thread: thread.to_string() }),
+            (Err(error), Some(status)) if error.is_of_the_record() => {
+                self.close(thread, status, &error).await?;
+                Err(EngineError::Closed { thread: thread.to_string(), why: error.to_string() })
+            }
+            (Err(error), _) => Err(error.into()),
         }
     }
 
@@ -57,31 +69,35 @@ impl Inner {
         Err(DriveError::Plan(format!("`{thread}` continues itself")))
     }
 
-    /// Takes a thread over and sets it going again; `None` if it has no record, and none can be begun.
+    /// Takes a thread over and sets it going again; `None` if it has no record, and none can be begun. One that cannot be gone on
+    /// with is given back as it was.
+    ///
+    /// # Errors
+    /// [`StoreError::Owned`]: somebody works on it, in another process or in this one.
     pub(crate) async fn recover(
         self: &Arc<Self>,
         thread: &ThreadId,
         outlet: Arc<Outlet>,
         letters: Vec<Letter>,
     ) -> Result<Option<Running>, DriveError> {
-        let now = self.clock.now();
-        let update = Box::new(RowUpdate { status: Some(Status::Running), ..RowUpdate::default() });
-        let own = vec![
-            Change::Own { thread: thread.clone(), owner: self.owner.id().clone(), now },
-            Change::Update { thread: thread.clone(), update, now },
-        ];
-        match self.writer.commit(own).await?.into_iter().next() {
-            Some(Answered::OwnedBy(owner)) => {
-                let disk = Arc::clone(&self.disk);
-                let info = blocking(move || Ok(crate::store::owner::info(&*disk, &owner)?)).await?;
-                let pid = info.map_or(0, |info| info.pid);
-                return Err(StoreError::Owned { thread: thread.to_string(), pid }.into());
-            }
-            Some(Answered::NoThread(_)) => {
-                return Err(StoreError::UnknownThread { thread: thread.to_string() }.into());
-            }
-            Some(_) | None => {}
+        let Some(_taking) = self.taking(thread) else {
+            return Err(StoreError::Owned { thread: thread.to_string(), pid: std::process::id() }.into());
+        };
+        let was = self.claim(thread).await?;
+        let taken = Box::pin(self.take_claimed(thread, outlet, letters)).await;
+        if taken.is_err() {
+            self.give_up(thread, Some(was)).await;
         }
+        taken
+    }
+
+    /// The same for a thread that is this process's already.
+    async fn take_claimed(
+        self: &Arc<Self>,
+        thread: &ThreadId,
+        outlet: Arc<Outlet>,
+        letters: Vec<Letter>,
+    ) -> Result<Option<Running>, DriveError> {
         let (engine, id, out) = (Arc::clone(self), thread.clone(), Arc::clone(&outlet));
         let fold = move || {
             // What streamed in when it was cut off counts no more.
@@ -215,27 +231,12 @@ impl Inner {
             None => None,
         };
         let Some(running) = running else {
-            self.bury(thread).await?;
+            self.bury(thread, Status::Error).await?;
             return Ok(None);
         };
         for letter in letters {
             running.control.send(letter);
         }
         Ok(Some(running))
-    }
-
-    /// Marks a thread as one that never began.
-    async fn bury(&self, thread: &ThreadId) -> Result<(), DriveError> {
-        let of = thread.clone();
-        let row = self.read(move |registry| registry.thread(&of)).await?;
-        let update = RowUpdate { status: Some(Status::Error), ..RowUpdate::default() };
-        let now = self.clock.now();
-        let buried = Change::Update { thread: thread.clone(), update: Box::new(update), now };
-        let mut lists = vec![vec![buried], vec![Change::Ledger(LedgerStep::end(thread))]];
-        if let Some(before) = row.and_then(|row| row.continues) {
-            lists.push(vec![Change::Unlink { thread: before, next: thread.clone(), now }]);
-        }
-        self.writer.commit_lists(lists).await?;
-        Ok(())
     }
 }

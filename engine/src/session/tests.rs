@@ -42,6 +42,7 @@ mod hooks;
 mod load;
 mod orchestra;
 mod papers;
+mod stuck;
 mod trees;
 mod turns;
 

@@ -103,10 +103,14 @@ impl Objects {
     /// An object's contents, held against its id.
     pub fn get(&self, id: &ObjectId) -> Result<Vec<u8>, StoreError> {
         let path = final_path(id);
-        let contents = match self.disk.read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.disk.read(&new_path(id)),
-            read => read,
-        };
+        let is_missing = |read: &io::Result<Vec<u8>>| read.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+        let mut contents = self.disk.read(&path);
+        // Whoever stores the same contents meanwhile gives the second name up for the first, which then stays.
+        for again in [new_path(id), path.clone()] {
+            if is_missing(&contents) {
+                contents = self.disk.read(&again);
+            }
+        }
         let contents = contents.map_err(StoreError::io("read", &path))?;
         if ObjectId::of(&contents) != *id {
             return Err(StoreError::Altered { path, reason: "its contents do not have its hash".to_string() });

@@ -61,6 +61,10 @@ impl Inner {
             list.push(Change::Room { parent: parent.id.clone(), spawn });
             list.push(Change::Ledger(LedgerStep::child(&parent.id, spawn, &child.id, named, share)));
             list.push(Change::Spawn { parent: parent.id.clone(), spawn, child: Box::new(row) });
+            if child.known {
+                let (thread, owner) = (child.id.clone(), self.owner.id().clone());
+                list.push(Change::Own { thread, owner, now: self.clock.now() });
+            }
             lists.push(list);
         }
         let mut committed = self.writer.commit_lists(lists).await?.into_iter().skip(1);
@@ -97,7 +101,8 @@ impl Inner {
 
 /// What the registry answered to the changes of one child.
 fn made(child: &Named, answers: Vec<Answered>) -> Result<Made, Refused> {
-    let mut made = Made { thread: child.id.clone(), spend: child.planned.plan.limits.spend };
+    let spend = child.planned.plan.limits.spend;
+    let mut made = Made { thread: child.id.clone(), spend, begun: false };
     for answer in answers {
         match answer {
             Answered::Ledger(LedgerAnswer::Reserved { amount }) => made.spend = amount.to_u64(),
@@ -106,8 +111,9 @@ fn made(child: &Named, answers: Vec<Answered>) -> Result<Made, Refused> {
             }
             Answered::TooMany { limit, .. } => return Err(Refused::limit("spawns_exceeded", limit, limit)),
             Answered::Child(thread) => made.thread = thread,
+            // Another process took it up before its parent was.
+            Answered::OwnedBy(_) => made.begun = true,
             Answered::Done
-            | Answered::OwnedBy(_)
             | Answered::NoThread(_)
             | Answered::Ledger(LedgerAnswer::Done | LedgerAnswer::Remaining { .. }) => {}
         }

@@ -18,26 +18,26 @@ use crate::tool::{Invocation, Tool, ToolOutcome};
 
 /// A tool that waits until it is let go or told to stop.
 #[derive(Default)]
-struct Gate {
+pub(super) struct Gate {
     open: AtomicBool,
     begun: AtomicBool,
     notify: tokio::sync::Notify,
 }
 
 impl Gate {
-    fn open(&self) {
+    pub fn open(&self) {
         self.open.store(true, Ordering::SeqCst);
         self.notify.notify_waiters();
     }
 
-    async fn begun(&self) {
+    pub async fn begun(&self) {
         while !self.begun.load(Ordering::SeqCst) {
             tokio::task::yield_now().await;
         }
     }
 }
 
-struct Waits(Arc<Gate>);
+pub(super) struct Waits(pub Arc<Gate>);
 
 impl Tool for Waits {
     fn run(&self, mut invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
@@ -58,7 +58,7 @@ impl Tool for Waits {
     }
 }
 
-const WAITS: &str = "version: 1.0.0\ncategory: test\ndescription: It waits.\nkind: builtin\nbuiltin: test_waits\n\
+pub(super) const WAITS: &str = "version: 1.0.0\ncategory: test\ndescription: It waits.\nkind: builtin\nbuiltin: test_waits\n\
                      parameters: { type: object, properties: { n: { type: integer } }, additionalProperties: false }\n";
 
 const ALL: &str = "<permissions><execute><tool>test.*</tool><tool>rye.agent.*</tool><tool>rye.file-system.*</tool></execute>\
@@ -85,7 +85,7 @@ fn lab(says: impl Fn(&crate::provider::Request, u32) -> Result<Vec<Block>, CallE
     lab
 }
 
-fn engine(lab: &Lab, gate: &Arc<Gate>) -> Engine {
+pub(super) fn engine(lab: &Lab, gate: &Arc<Gate>) -> Engine {
     let (mut options, gate) = (lab.options(), Arc::clone(gate));
     options.tools.add("test_long", |_| Arc::new(Long));
     options.tools.add("test_waits", move |_| Arc::new(Waits(Arc::clone(&gate))));
@@ -125,7 +125,7 @@ fn runs(engine: &Engine) -> Vec<ThreadRow> {
     rows.filter(|row| row.tool.is_some()).collect()
 }
 
-async fn quiet(engine: &Engine) {
+pub(super) async fn quiet(engine: &Engine) {
     tokio::time::timeout(Duration::from_secs(20), engine.idle()).await.unwrap();
 }
 

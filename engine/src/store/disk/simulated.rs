@@ -54,7 +54,11 @@ struct State {
     full: bool,
     locks: Arc<Mutex<BTreeSet<PathBuf>>>,
     watcher: Option<Arc<Watcher>>,
+    reader: Option<Arc<Reader>>,
 }
+
+/// Hears of every file before it is read.
+type Reader = dyn Fn(&Path) + Send + Sync;
 
 /// Hears of every operation before it is made.
 type Watcher = dyn Fn(u64, SimulatedDisk) + Send + Sync;
@@ -75,6 +79,7 @@ impl Default for State {
             full: false,
             locks: Arc::default(),
             watcher: None,
+            reader: None,
         }
     }
 }
@@ -97,6 +102,11 @@ impl SimulatedDisk {
     /// Tells `told`, before each operation from now on, its number and what the disk holds then.
     pub fn watch(&self, told: impl Fn(u64, Self) + Send + Sync + 'static) {
         self.state().watcher = Some(Arc::new(told));
+    }
+
+    /// Tells `told` of every file before it is read as a whole: what somebody else does in that moment.
+    pub fn before_reads(&self, told: impl Fn(&Path) + Send + Sync + 'static) {
+        self.state().reader = Some(Arc::new(told));
     }
 
     /// Another disk that holds the same, synced or not; without faults and locks.
@@ -244,6 +254,10 @@ impl State {
 
 impl Disk for SimulatedDisk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let reader = self.state().reader.clone();
+        if let Some(told) = reader {
+            told(path);
+        }
         let mut state = self.state();
         state.readable()?;
         Ok(state.file(path)?.current.to_vec())

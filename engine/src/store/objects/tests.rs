@@ -49,6 +49,24 @@ fn a_lost_last_rename_loses_nothing() {
 }
 
 #[test]
+fn one_that_gets_its_last_name_while_it_is_read_is_found() {
+    let (disk, objects) = objects();
+    let id = objects.put(b"abc").unwrap();
+    // The power failed before the second rename was on the disk.
+    disk.restart(Survival::Nothing);
+    let (other, of) = (Arc::downgrade(&disk), id.clone());
+    disk.before_reads(move |path| {
+        // Somebody stores the same between the look at the one name and the look at the other.
+        let disk = other.upgrade().unwrap();
+        if path == new_path(&of) && disk.exists(path).unwrap() {
+            Objects::new(disk).put(b"abc").unwrap();
+        }
+    });
+    assert_eq!(objects.get(&id).unwrap(), b"abc");
+    assert!(objects.has(&id).unwrap());
+}
+
+#[test]
 fn altered_contents_are_refused() {
     let (disk, objects) = objects();
     let id = objects.put(b"abc").unwrap();

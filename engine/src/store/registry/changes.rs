@@ -8,6 +8,7 @@ use super::read::{id, parse};
 use super::{LedgerStep, Registry, RowUpdate, ThreadRow, failed, ledger, tables};
 use crate::store::StoreError;
 use crate::store::owner::{self, OwnerId};
+use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
 const DOING: &str = "writing to it";
@@ -28,6 +29,8 @@ pub enum Change {
     Room { parent: ThreadId, spawn: u64 },
     /// Makes a process the owner of a thread, unless another one that lives owns it.
     Own { thread: ThreadId, owner: OwnerId, now: i64 },
+    /// Takes a thread back from this owner, if it has it and the thread is not over; `status` is what it was before.
+    Disown { thread: ThreadId, owner: OwnerId, status: Option<Status>, now: i64 },
     /// An operation on the ledger, as this step of this thread: a step is taken once, and asking again gets the answer
     /// of the first time. A refusal has changed nothing and is not remembered.
     Ledger(LedgerStep),
@@ -130,6 +133,13 @@ impl Registry {
             Change::Spawn { parent, spawn, child } => spawned(transaction, parent, *spawn, child),
             Change::Room { parent, spawn } => room(transaction, parent, *spawn),
             Change::Own { thread, owner, now } => self.own(transaction, thread, owner, *now),
+            Change::Disown { thread, owner, status, now } => edit(transaction, thread, |row| {
+                if row.owner.as_ref() == Some(owner) && !row.status.is_over() {
+                    row.owner = None;
+                    row.status = status.unwrap_or(row.status);
+                    row.updated_at = *now;
+                }
+            }),
             Change::Ledger(step) => ledger::take(transaction, step).map(Answered::Ledger),
         }
     }

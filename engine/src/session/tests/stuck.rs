@@ -1,0 +1,375 @@
+//! Threads that somebody has taken and that cannot be gone on with: each comes to an end that is told, or is given back. What is
+//! taken away or broken here is a plan, a record, the disk's room, at every place where a thread is taken.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::json;
+
+use super::apart::{Gate, WAITS, engine, quiet};
+use super::{Lab, Status, calls, names, say, thread};
+use crate::driver::DriveError;
+use crate::engine::{Engine, EngineError};
+use crate::event::{Event, EventBody, Letter};
+use crate::provider::Request;
+use crate::store::disk::{Fault, Pass, SimulatedDisk, Step, Survival, Tampered};
+use crate::store::registry::Liveness;
+use crate::store::{Disk, StoreError, ThreadRow, layout};
+use crate::thread_id::ThreadId;
+
+const MAY: &str = "<permissions><execute><directive>test.*</directive><tool>test.*</tool></execute></permissions>";
+
+fn waits() -> (&'static str, serde_json::Value) {
+    ("test_waits", json!({"n": 1}))
+}
+
+/// A parent with a child that waits within a call: `detached` says whether anybody waits for the child.
+fn family(detached: bool) -> Lab {
+    let lab = Lab::new(move |request: &Request| {
+        let input = json!({"item_type": "directive", "item_id": "test/child", "async": detached});
+        Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
+            ("test/parent", 0) => calls(&[("rye_execute", input)]),
+            ("test/parent", 1 | 2) if detached => calls(&[waits()]),
+            ("test/child", 0) => calls(&[waits()]),
+            (who, _) => say(&format!("{who} is done")),
+        })
+    });
+    lab.write(".ai/tools/test/waits.yaml", WAITS);
+    lab.directive("parent", &format!("<limits spend=\"1\"/>{MAY}"), "");
+    lab.directive("child", &format!("<limits spend=\"0.1\"/>{MAY}"), "");
+    lab
+}
+
+/// A process that dies while every thread of it is within a call.
+fn dies(lab: &Lab) -> ThreadId {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let root = runtime.block_on(async {
+        let gate = Arc::new(Gate::default());
+        let engine = engine(lab, &gate);
+        let handle = lab.start(&engine, "parent").await;
+        gate.begun().await;
+        // A parent that does not wait comes to its own call.
+        while lab.model.asked.load(Ordering::Relaxed) < 2 || running(&engine) < 2 {
+            tokio::task::yield_now().await;
+        }
+        handle.thread_id.clone()
+    });
+    drop(runtime);
+    root
+}
+
+fn running(engine: &Engine) -> usize {
+    let started = |id: &ThreadId| engine.threads().transcript(id).unwrap_or_default();
+    let is_within = |events: &Vec<Event>| {
+        matches!(events.last().map(|e| &e.body), Some(EventBody::ToolStarted(_) | EventBody::ChildSpawned(_)))
+    };
+    engine.threads().list().unwrap().iter().filter(|listed| is_within(&started(&listed.row.id))).count()
+}
+
+fn row(engine: &Engine, directive: &str) -> (ThreadRow, Liveness) {
+    let listed = engine.threads().list().unwrap().into_iter().find(|listed| listed.row.directive == directive).unwrap();
+    (listed.row, listed.liveness)
+}
+
+fn is_released(engine: &Engine, thread: &ThreadId) -> bool {
+    let account = engine.account(thread).unwrap().unwrap();
+    account.standing() == rye_compiler::semantics::ledger::Standing::Released
+}
+
+/// What is done to a child whose process died, and what is said of it.
+type Harm = (&'static str, fn(&Path, &ThreadRow), &'static str);
+
+fn object(project: &Path, row: &ThreadRow) -> PathBuf {
+    project.join(layout::OBJECTS).join(row.plan_id.as_ref().unwrap())
+}
+
+const HARMS: [Harm; 3] = [
+    ("its plan is gone", |project, row| std::fs::remove_file(object(project, row)).unwrap(), "No such file"),
+    (
+        "its plan is another",
+        |project, row| std::fs::write(object(project, row), "{}").unwrap(),
+        "is not what was stored",
+    ),
+    (
+        "its record is damaged",
+        |project, row| {
+            let path = project.join(layout::transcript(&row.id));
+            let text = std::fs::read_to_string(&path).unwrap();
+            std::fs::write(&path, text.replacen("test/child", "test/chold", 1)).unwrap();
+        },
+        "is damaged at line 1",
+    ),
+];
+
+#[test]
+fn a_child_that_cannot_be_taken_up_is_told_to_its_parent_and_given_back() {
+    for detached in [false, true] {
+        for (what, harm, said) in HARMS {
+            let lab = family(detached);
+            let root = dies(&lab);
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let gate = Arc::new(Gate::default());
+                let engine = engine(&lab, &gate);
+                let (child, _) = row(&engine, "test/child");
+                harm(&lab.path(), &child);
+                let handle = engine.recover(&root).await.unwrap();
+                // One that waits for nobody has something to do until it hears of its child.
+                while detached && !names(&engine.threads().transcript(&root).unwrap()).contains(&"child_ended") {
+                    tokio::task::yield_now().await;
+                }
+                gate.open();
+                let result = handle.join().await;
+                quiet(&engine).await;
+                assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("test/parent is done")), "{what}: {result:?}");
+                // The parent is told in its record, and its model if it waited.
+                let events = engine.threads().transcript(&root).unwrap();
+                let ended = events.iter().find_map(|e| if let EventBody::ChildEnded(c) = &e.body { Some(c.status) } else { None });
+                assert_eq!(ended, Some(Status::Error), "{what}");
+                let answered = events.iter().any(|e| matches!(&e.body, EventBody::ToolCallResult(r) if r.is_error && r.content.contains(said) && r.content.contains("cannot be gone on with")));
+                assert_eq!(answered, !detached, "{what}: {:?}", names(&events));
+                // The child is nobody's, in this process too, and what was set aside for it is not lost.
+                let (after, liveness) = row(&engine, "test/child");
+                assert_eq!((after.status, after.owner, liveness), (Status::Running, None, Liveness::Orphaned), "{what}");
+                assert!(!is_released(&engine, &root), "{what}: it waits for its child");
+                let refused = engine.recover(&child.id).await.unwrap_err().to_string();
+                assert!(refused.contains(said), "{what}: {refused}");
+                assert_eq!(row(&engine, "test/child").1, Liveness::Orphaned, "{what}");
+                // It can be ended all the same.
+                let closed = engine.take_up(&child.id, vec![Letter::Kill]).await.unwrap_err();
+                assert!(matches!(&closed, EngineError::Closed { why, .. } if why.contains(said)), "{what}: {closed:?}");
+                assert_eq!(row(&engine, "test/child").0.status, Status::Killed, "{what}");
+                assert!(is_released(&engine, &child.id) && is_released(&engine, &root), "{what}");
+                let last = engine.threads().transcript(&child.id).ok().and_then(|events| events.last().cloned());
+                let is_end = |event: &Event| matches!(&event.body, EventBody::Ended(e) if e.error.as_ref().is_some_and(|e| e.code == "cannot_go_on"));
+                assert_eq!(last.as_ref().is_some_and(is_end), !what.contains("record"), "{what}: {last:?}");
+            });
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_thread_that_waits_for_a_person_waits_on_when_it_cannot_be_taken_up() {
+    let lab = Lab::new(|request| Ok(if request.cue.turn.unwrap() < 2 { calls(&[waits()]) } else { say("done") }));
+    lab.write(".ai/tools/test/waits.yaml", WAITS);
+    lab.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ask, event: limit, action: { escalate: {} } }\n");
+    lab.directive("parent", &format!("<limits turns=\"1\"/>{MAY}"), "");
+    let gate = Arc::new(Gate::default());
+    gate.open();
+    let engine = engine(&lab, &gate);
+    let result = lab.run(&engine, "parent").await;
+    assert_eq!(result.status, Status::Suspended, "{result:?}");
+    let plan = object(&lab.path(), &row(&engine, "test/parent").0);
+    let aside = plan.with_extension("aside");
+    std::fs::rename(&plan, &aside).unwrap();
+    let letters =
+        || vec![Letter::Raise { limit: "turns".into(), value: 9 }, Letter::Approve { yes: true, question: None }];
+    engine.take_up(&thread(&result), letters()).await.unwrap_err();
+    let (after, liveness) = row(&engine, "test/parent");
+    assert_eq!((after.status, after.owner, liveness), (Status::Suspended, None, Liveness::Over));
+    std::fs::rename(&aside, &plan).unwrap();
+    let result = engine.take_up(&thread(&result), letters()).await.unwrap().join().await;
+    assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("done")));
+}
+
+#[tokio::test]
+async fn a_thread_that_runs_is_not_taken_up_a_second_time_in_its_own_process() {
+    let lab = family(false);
+    let gate = Arc::new(Gate::default());
+    let engine = engine(&lab, &gate);
+    let handle = lab.start(&engine, "parent").await;
+    gate.begun().await;
+    for id in [handle.thread_id.clone(), row(&engine, "test/child").0.id] {
+        let refused = engine.recover(&id).await.unwrap_err();
+        assert!(matches!(refused, EngineError::Drive(DriveError::Store(StoreError::Owned { .. }))), "{refused:?}");
+        assert_eq!(engine.threads().show(&id).unwrap().unwrap().liveness, Liveness::Alive);
+    }
+    gate.open();
+    let result = handle.join().await;
+    assert_eq!(
+        (result.status, result.result.as_deref()),
+        (Status::Completed, Some("test/parent is done")),
+        "{result:?}"
+    );
+}
+
+/// A disk whose power fails, or that does something else, before a step at a child's record.
+fn at_the_childs_record(step_of: fn(&Step<'_>) -> bool, fault: Fault) -> (Arc<SimulatedDisk>, Arc<dyn Disk>) {
+    let simulated = Arc::new(SimulatedDisk::new());
+    let aimed = Arc::clone(&simulated);
+    let once = OnceLock::new();
+    let disk = Tampered::new(Arc::clone(&simulated) as Arc<dyn Disk>, move |step| {
+        if step_of(&step) && once.set(()).is_ok() {
+            aimed.fail_at(aimed.operations(), fault);
+        }
+        Pass::Done
+    });
+    (simulated, Arc::new(disk))
+}
+
+fn is_record(path: &Path) -> bool {
+    path.ends_with("transcript.jsonl") && path.to_string_lossy().contains("test/child")
+}
+
+fn open(lab: &mut Lab, disk: &Arc<dyn Disk>, gate: &Arc<Gate>) -> Engine {
+    lab.disk = Some(Arc::clone(disk));
+    engine(lab, gate)
+}
+
+#[tokio::test]
+async fn a_child_that_died_before_its_first_line_is_owned_by_who_begins_it_again() {
+    let mut lab = family(false);
+    let (simulated, disk) =
+        at_the_childs_record(|step| matches!(step, Step::Change(path) if is_record(path)), Fault::PowerFailure);
+    let first = open(&mut lab, &disk, &Arc::default());
+    let root = lab.start(&first, "parent").await;
+    assert_eq!(root.join().await.error.unwrap().code, "engine_failed");
+    let root = root.thread_id.clone();
+    simulated.restart(Survival::All);
+    drop(first);
+    let gate = Arc::new(Gate::default());
+    let second = open(&mut lab, &disk, &gate);
+    assert_eq!(row(&second, "test/child").1, Liveness::Orphaned);
+    let handle = second.recover(&root).await.unwrap();
+    gate.begun().await;
+    let (child, liveness) = row(&second, "test/child");
+    assert_eq!((child.owner.as_ref(), liveness), (Some(second.inner.owner.id()), Liveness::Alive));
+    // Nobody else can work on it beside.
+    let other = open(&mut lab, &disk, &Arc::default());
+    let refused = other.recover(&child.id).await.unwrap_err();
+    assert!(matches!(refused, EngineError::Drive(DriveError::Store(StoreError::Owned { .. }))), "{refused:?}");
+    gate.open();
+    assert_eq!(handle.join().await.status, Status::Completed);
+    assert!(is_released(&second, &root) && is_released(&second, &child.id));
+}
+
+#[tokio::test]
+async fn a_plan_that_somebody_else_stores_meanwhile_is_found() {
+    let mut lab = family(false);
+    let (simulated, disk) =
+        at_the_childs_record(|step| matches!(step, Step::Change(path) if is_record(path)), Fault::PowerFailure);
+    let first = open(&mut lab, &disk, &Arc::default());
+    let _ = lab.run(&first, "parent").await;
+    // Of the plan's two names only the first is on the disk.
+    simulated.restart(Survival::Nothing);
+    drop(first);
+    let gate = Arc::new(Gate::default());
+    gate.open();
+    let second = open(&mut lab, &disk, &gate);
+    let child = row(&second, "test/child").0;
+    let (plan, other) = (child.plan_id.clone().unwrap(), Arc::downgrade(&simulated));
+    let name = PathBuf::from(layout::OBJECTS).join(format!("{plan}.new"));
+    simulated.before_reads(move |path| {
+        // A sibling begins with the same plan between two looks at it.
+        let Some(disk) = other.upgrade().filter(|disk| path == name && disk.exists(path).unwrap()) else { return };
+        disk.rename(path, &path.with_extension("")).unwrap();
+    });
+    let result = second.recover(&child.id).await.unwrap().join().await;
+    assert_eq!(
+        (result.status, result.result.as_deref()),
+        (Status::Completed, Some("test/child is done")),
+        "{result:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_child_whose_disk_fails_is_given_back_while_its_process_lives() {
+    let full: fn(&Step<'_>) -> bool = |step| matches!(step, Step::Change(path) if is_record(path));
+    let unsynced: fn(&Step<'_>) -> bool = |step| matches!(step, Step::Sync(path) if is_record(path));
+    let faults =
+        [(full, Fault::Fails(std::io::ErrorKind::StorageFull)), (unsynced, Fault::Fails(std::io::ErrorKind::Other))];
+    for (at, fault) in faults {
+        let mut lab = family(false);
+        let (simulated, disk) = at_the_childs_record(at, fault);
+        let gate = Arc::new(Gate::default());
+        gate.open();
+        let engine = open(&mut lab, &disk, &gate);
+        let root = lab.start(&engine, "parent").await;
+        let result = root.join().await;
+        quiet(&engine).await;
+        let (child, liveness) = row(&engine, "test/child");
+        assert_eq!(
+            (child.status, child.owner, liveness),
+            (Status::Running, None, Liveness::Orphaned),
+            "{fault:?}: {result:?}"
+        );
+        simulated.restart(Survival::All);
+        // Taken up, the two come to what they would have come to; a parent that was told of the failure is over.
+        if result.error.is_some() {
+            let (parent, liveness) = row(&engine, "test/parent");
+            assert_eq!((parent.owner, liveness), (None, Liveness::Orphaned), "{fault:?}");
+            let result = engine.recover(&root.thread_id).await.unwrap().join().await;
+            assert_eq!(result.status, Status::Completed, "{fault:?}: {result:?}");
+        } else {
+            let result = engine.recover(&child.id).await.unwrap().join().await;
+            assert_eq!(result.status, Status::Completed, "{fault:?}: {result:?}");
+        }
+        quiet(&engine).await;
+        assert!(is_released(&engine, &root.thread_id) && is_released(&engine, &child.id), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_is_killed_while_children_are_made_takes_them_along() {
+    let lab = family(true);
+    let gate = Arc::new(Gate::default());
+    let mut options = lab.options();
+    let (compile, told) = (Arc::clone(&options.compile), Arc::new(OnceLock::<crate::driver::Sender>::new()));
+    let killer = Arc::clone(&told);
+    options.compile = Arc::new(move |world, request| {
+        // The letter comes while the child is compiled.
+        killer.wait().send(Letter::Kill);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        compile(world, request)
+    });
+    let waiting = Arc::clone(&gate);
+    options.tools.add("test_waits", move |_| Arc::new(super::apart::Waits(Arc::clone(&waiting))));
+    let engine = Engine::open(&lab.path(), options).unwrap();
+    let handle = lab.start(&engine, "parent").await;
+    told.set(handle.control()).unwrap();
+    let result = handle.join().await;
+    quiet(&engine).await;
+    assert_eq!(result.status, Status::Killed, "{result:?}");
+    for listed in engine.threads().list().unwrap() {
+        assert_eq!((listed.liveness, listed.row.status), (Liveness::Over, Status::Killed), "{listed:?}");
+        assert!(is_released(&engine, &listed.row.id), "{listed:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_goes_on_from_another_and_cannot_begin_leaves_nothing() {
+    let mut lab = Lab::new(|_| Ok(say("done")));
+    lab.directive("child", "", "");
+    let simulated = Arc::new(SimulatedDisk::new());
+    lab.disk = Some(Arc::clone(&simulated) as Arc<dyn Disk>);
+    let engine = lab.engine();
+    let first = thread(&lab.run(&engine, "child").await);
+    let plan = row(&engine, "test/child").0.plan_id.unwrap();
+    let name = PathBuf::from(layout::OBJECTS).join(&plan);
+    let aside = name.with_extension("aside");
+    simulated.rename(&name, &aside).unwrap();
+    engine.fork(&first, 1, "else?").await.unwrap_err();
+    engine.resume(&first, "and?").await.unwrap_err();
+    engine.hand_over(&first).await.unwrap_err();
+    simulated.rename(&aside, &name).unwrap();
+    assert_eq!(engine.threads().list().unwrap().len(), 1);
+    // A record that cannot be begun, for want of room: its row is over, and the thread before it is gone on from by nobody.
+    for at in 0..60 {
+        simulated.fail_at(simulated.operations() + at, Fault::Full);
+        let resumed = engine.resume(&first, "and?").await;
+        let begun = match resumed {
+            Ok(handle) => {
+                let _ = handle.join().await;
+                true
+            }
+            Err(_) => false,
+        };
+        simulated.restart(Survival::All);
+        if !begun {
+            for listed in engine.threads().list().unwrap() {
+                assert_ne!(listed.liveness, Liveness::Alive, "full at {at}: {listed:?}");
+            }
+        }
+    }
+}
