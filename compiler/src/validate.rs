@@ -123,25 +123,28 @@ fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selec
     let (mut known, reach) = known.refresh(items, &mut changes, ids.len());
     let mut check = Check::new(items, reach);
     let ((), settings) = items.during(|| check.settings());
-    let mut all = Share::default();
     let mut chosen = Chosen::new(selection);
     let mut composed = 0;
-    for id in &ids {
-        let effort = known.effort;
-        let mut ask = |share: &mut Share| {
-            composed += 1;
-            check.directive(id, effort, share);
-        };
-        if items.is_remembering() {
-            let share = known.shares.take(items, id, &changes, ask);
-            all.merge(share);
-            chosen.add(items, id, &share.chain);
-        } else {
+    let effort = known.effort;
+    let mut ask = |id: &ItemId, share: &mut Share| {
+        composed += 1;
+        check.directive(id, effort, share);
+    };
+    let all = if items.is_remembering() {
+        let all = known.shares.look(items, &ids, &changes, ask);
+        for (id, chain) in known.shares.chains() {
+            chosen.add(items, id, chain);
+        }
+        all
+    } else {
+        let mut all = Share::default();
+        for id in &ids {
             all.chain.clear();
-            ask(&mut all);
+            ask(id, &mut all);
             chosen.add(items, id, &all.chain);
         }
-    }
+        all
+    };
     let ((), others) = items.during(|| check.other_items());
     items.keep_asked(|read| settings.contains(read) || others.contains(read) || known.shares.read(read));
     let (mut found, reach) = check.finish(all);

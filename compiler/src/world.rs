@@ -148,11 +148,33 @@ pub trait World {
     fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<Located>, WorldError>;
     /// Everything of a kind, sorted by id, then by space.
     fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError>;
+    /// Whether [`World::candidates`] would answer this again. A world that keeps its answers compares them where they are.
+    fn still_gives(&self, kind: ItemKind, id: &ItemId, given: &Result<Vec<Located>, WorldError>) -> bool {
+        is_same(given, &self.candidates(kind, id))
+    }
+    /// Whether [`World::list`] would answer this again.
+    fn still_lists(&self, kind: ItemKind, given: &[Entry]) -> bool {
+        self.list(kind).is_ok_and(|list| list == given)
+    }
     /// What the project holds beside items, sorted: the folders directly in `.ai/`, the files there, and the files in
     /// the folders of the kinds that are no items.
     fn strays(&self) -> Result<Vec<Stray>, WorldError>;
     /// Who reads the constants of Python and JavaScript tools: pure, from the text alone (decision 0006).
     fn scripts(&self) -> &dyn ScriptReader;
+}
+
+/// Whether two answers of [`World::candidates`] give the same files with the same content.
+pub fn is_same(one: &Result<Vec<Located>, WorldError>, other: &Result<Vec<Located>, WorldError>) -> bool {
+    match (one, other) {
+        (Ok(one), Ok(other)) => {
+            let same = |(a, b): (&Located, &Located)| {
+                a.space == b.space && a.path == b.path && (Arc::ptr_eq(&a.bytes, &b.bytes) || a.bytes == b.bytes)
+            };
+            one.len() == other.len() && one.iter().zip(other).all(same)
+        }
+        (Err(one), Err(other)) => one == other,
+        (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
+    }
 }
 
 impl<W: World + ?Sized> World for &W {
@@ -161,6 +183,12 @@ impl<W: World + ?Sized> World for &W {
     }
     fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError> {
         (**self).list(kind)
+    }
+    fn still_gives(&self, kind: ItemKind, id: &ItemId, given: &Result<Vec<Located>, WorldError>) -> bool {
+        (**self).still_gives(kind, id, given)
+    }
+    fn still_lists(&self, kind: ItemKind, given: &[Entry]) -> bool {
+        (**self).still_lists(kind, given)
     }
     fn strays(&self) -> Result<Vec<Stray>, WorldError> {
         (**self).strays()

@@ -63,13 +63,14 @@ pub fn decode(bytes: &[u8]) -> Result<&str, InvalidUtf8> {
 /// Every text read so far; a [`SourceId`] is an index into it.
 #[derive(Debug, Clone, Default)]
 pub struct Sources {
-    all: Vec<Source>,
+    /// Shared, so that ten thousand texts are as soon handed on as one.
+    all: Arc<Vec<Source>>,
 }
 
 impl Sources {
     pub fn add(&mut self, source: Source) -> SourceId {
         let id = SourceId(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
-        self.all.push(source);
+        Arc::make_mut(&mut self.all).push(source);
         id
     }
 

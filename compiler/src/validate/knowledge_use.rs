@@ -19,7 +19,7 @@ use super::{EXPORTS, project_ids};
 #[derive(Default)]
 pub struct KnowledgeUses {
     named: BTreeMap<Span, ItemId>,
-    patterns: BTreeMap<Span, Vec<String>>,
+    patterns: BTreeSet<String>,
     incomplete: bool,
 }
 
@@ -68,10 +68,8 @@ impl KnowledgeUses {
         for (span, id) in &other.named {
             self.name(Some(*span), id);
         }
-        for (span, patterns) in &other.patterns {
-            if !self.patterns.contains_key(span) {
-                self.patterns.insert(*span, patterns.clone());
-            }
+        for pattern in &other.patterns {
+            self.pattern(pattern);
         }
     }
 
@@ -83,14 +81,21 @@ impl KnowledgeUses {
     }
 
     fn permissions(&mut self, permissions: &Permissions) {
-        let patterns = || permissions.grants.iter().map(|g| g.pattern.0.clone()).collect();
-        self.patterns.entry(permissions.span).or_insert_with(patterns);
+        for grant in &permissions.grants {
+            self.pattern(&grant.pattern.0);
+        }
+    }
+
+    /// One that could let nobody fetch knowledge is not kept.
+    fn pattern(&mut self, pattern: &String) {
+        if can_fetch(pattern) && !self.patterns.contains(pattern) {
+            self.patterns.insert(pattern.clone());
+        }
     }
 
     fn hook(&mut self, hook: &HookDecl) {
-        if !hook.grants.is_empty() {
-            let patterns = || hook.grants.iter().map(|g| g.node.0.clone()).collect();
-            self.patterns.entry(hook.span).or_insert_with(patterns);
+        for grant in &hook.grants {
+            self.pattern(&grant.node.0);
         }
         if let Some(id) = &hook.fetched {
             self.name(Some(hook.span), id);
@@ -113,8 +118,7 @@ impl KnowledgeUses {
             .into_iter()
             .filter(|id| !id.as_str().starts_with(EXPORTS) && !named.contains(id) && !others.contains(id));
         let mut left: BTreeMap<String, ItemId> = left.map(|id| (format!("{FETCH}{}", id.dotted()), id)).collect();
-        let patterns: BTreeSet<&String> = self.patterns.values().flatten().collect();
-        for pattern in patterns {
+        for pattern in &self.patterns {
             if left.is_empty() {
                 return;
             }
@@ -158,12 +162,19 @@ pub fn dangling(items: &Items<'_>, knowledge: &Knowledge, found: &mut Diagnostic
 
 const FETCH: &str = "rye.fetch.knowledge.";
 
+/// What a pattern begins with for certain.
+fn literal(pattern: &str) -> &str {
+    pattern.split(['*', '?', '[']).next().unwrap_or_default()
+}
+
+fn can_fetch(pattern: &str) -> bool {
+    let literal = literal(pattern);
+    FETCH.starts_with(literal) || literal.starts_with(FETCH)
+}
+
 /// Takes out what a pattern lets a thread fetch.
 fn fetched(pattern: &str, left: &mut BTreeMap<String, ItemId>) {
-    let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
-    if !FETCH.starts_with(literal) && !literal.starts_with(FETCH) {
-        return;
-    }
+    let literal = literal(pattern);
     let glob = Glob::new(pattern);
     let stretch = left.range(literal.to_owned()..).take_while(|(capability, _)| capability.starts_with(literal));
     let whole = pattern.strip_suffix('*').is_some_and(is_plain);

@@ -56,34 +56,90 @@ impl Known {
         let (reach, patterns) = Reach::recall(answers, items, moved);
         changes.reads.extend(patterns.into_iter().map(Read::Pattern));
         self.effort = effort;
-        self.shares.before = std::mem::take(&mut self.shares.now);
         (self, reach)
     }
 }
 
-/// The shares of all directives: those of the look before that were not asked for yet, and those of this one.
+/// The shares of all directives in order, in blocks of about as many as there are blocks: after an edit one block is put
+/// together again, and then the blocks.
 #[derive(Default)]
 pub(super) struct Shares {
-    before: BTreeMap<ItemId, Share>,
-    now: BTreeMap<ItemId, Share>,
+    blocks: Vec<Block>,
+}
+
+/// Neighbours.
+struct Block {
+    shares: Vec<(ItemId, Option<Share>)>,
+    /// All of them together, with what any of them depends on; `None` until they were asked.
+    whole: Option<Share>,
 }
 
 impl Shares {
-    /// The share of a directive: the known one where nothing that it depends on has changed.
-    pub fn take(&mut self, items: &Items<'_>, id: &ItemId, changes: &Changes, ask: impl FnOnce(&mut Share)) -> &Share {
-        let known = self.before.remove(id).filter(|share| !changes.touch(&share.reads));
-        let share = known.unwrap_or_else(|| {
-            let mut share = Share::default();
-            let ((), reads) = items.during(|| ask(&mut share));
-            share.reads = reads;
-            share
-        });
-        self.now.entry(id.clone()).or_insert(share)
+    /// The shares of these directives: the known ones where nothing that they depend on has changed, else what `ask` fills.
+    pub fn look(
+        &mut self,
+        items: &Items<'_>,
+        ids: &[ItemId],
+        changes: &Changes,
+        mut ask: impl FnMut(&ItemId, &mut Share),
+    ) -> Share {
+        if !self.blocks.iter().flat_map(|block| &block.shares).map(|(id, _)| id).eq(ids) {
+            self.divide(ids);
+        }
+        let mut all = Share::default();
+        for block in &mut self.blocks {
+            let stands = block.whole.as_ref().is_some_and(|whole| !changes.touch(&whole.reads));
+            if !stands {
+                for (id, share) in &mut block.shares {
+                    if share.as_ref().is_some_and(|share| !changes.touch(&share.reads)) {
+                        continue;
+                    }
+                    let mut new = Share::default();
+                    let ((), reads) = items.during(|| ask(id, &mut new));
+                    new.reads = reads;
+                    *share = Some(new);
+                }
+                block.whole = Some(block.together());
+            }
+            if let Some(whole) = &block.whole {
+                all.merge(whole);
+            }
+        }
+        all
+    }
+
+    /// Each directive with the files of its chains.
+    pub fn chains(&self) -> impl Iterator<Item = (&ItemId, &[SourceId])> {
+        let shares = self.blocks.iter().flat_map(|block| &block.shares);
+        shares.filter_map(|(id, share)| Some((id, share.as_ref()?.chain.as_slice())))
     }
 
     /// Whether any of them depends on something.
     pub fn read(&self, read: &Read) -> bool {
-        self.now.values().any(|share| share.reads.contains(read))
+        self.blocks.iter().filter_map(|block| block.whole.as_ref()).any(|whole| whole.reads.contains(read))
+    }
+
+    /// Blocks of other directives than before.
+    fn divide(&mut self, ids: &[ItemId]) {
+        let before = std::mem::take(&mut self.blocks).into_iter().flat_map(|block| block.shares);
+        let mut known: BTreeMap<ItemId, Option<Share>> = before.collect();
+        let block = |ids: &[ItemId]| Block {
+            shares: ids.iter().map(|id| (id.clone(), known.remove(id).flatten())).collect(),
+            whole: None,
+        };
+        self.blocks = ids.chunks(ids.len().isqrt().max(1)).map(block).collect();
+    }
+}
+
+impl Block {
+    fn together(&self) -> Share {
+        let mut whole = Share::default();
+        let shares = || self.shares.iter().filter_map(|(_, share)| share.as_ref());
+        for share in shares() {
+            whole.merge(share);
+        }
+        whole.reads = shares().map(|share| &share.reads).collect();
+        whole
     }
 }
 

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use rye_compiler::world::{Entry, ItemKind, Located, Stray, World, WorldError};
+use rye_compiler::world::{Entry, ItemKind, Located, Stray, World, WorldError, is_same};
 use rye_grammar::ItemId;
 use rye_grammar::tool_header::ScriptReader;
 
@@ -92,6 +92,20 @@ impl World for KeptWorld {
         let list = self.disk.list(kind);
         self.lists.borrow_mut().insert(kind, list.clone());
         list
+    }
+
+    fn still_gives(&self, kind: ItemKind, id: &ItemId, given: &Answer<Located>) -> bool {
+        if let Some(kept) = self.files.borrow().get(&(kind, id.clone())) {
+            return is_same(kept, given);
+        }
+        is_same(&self.candidates(kind, id), given)
+    }
+
+    fn still_lists(&self, kind: ItemKind, given: &[Entry]) -> bool {
+        if let Some(kept) = self.lists.borrow().get(&kind) {
+            return kept.as_ref().is_ok_and(|list| list == given);
+        }
+        self.list(kind).is_ok_and(|list| list == given)
     }
 
     fn strays(&self) -> Result<Vec<Stray>, WorldError> {

@@ -68,3 +68,9 @@ fn every_line_about_the_world_names_what_shows_it() {
     let missing = missing("docs/world.md", "# What reaches the world", 40);
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
+
+#[test]
+fn every_line_about_the_compiler_names_what_shows_it() {
+    let missing = missing("docs/compiler.md", "# The compiler", 60);
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}

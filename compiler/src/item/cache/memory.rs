@@ -62,6 +62,16 @@ impl Reads {
     }
 }
 
+impl<'r> FromIterator<&'r Reads> for Reads {
+    /// What several answers depend on.
+    fn from_iter<I: IntoIterator<Item = &'r Self>>(several: I) -> Self {
+        let mut all: Vec<&Read> = several.into_iter().flat_map(|reads| &reads.0).collect();
+        all.sort_unstable();
+        all.dedup();
+        Self(all.into_iter().cloned().collect())
+    }
+}
+
 impl Changes {
     /// Whether anything of this has changed.
     pub fn touch(&self, reads: &Reads) -> bool {
@@ -94,7 +104,7 @@ impl<'w> Items<'w> {
             }
         }
         cache.parsed.set(0);
-        cache.lists = lists.map(|list| Arc::<[Entry]>::from(list).into());
+        cache.lists = lists.map(Into::into);
         (Self { world, cache, log: Some(log) }, changes)
     }
 
@@ -194,7 +204,7 @@ impl Log {
     }
 }
 
-type Lists = [Vec<Entry>; 4];
+type Lists = [Arc<[Entry]>; 4];
 
 /// What differs from what was read, with the lists as they are now; `None` where no comparison is worth having.
 fn changes(world: &dyn World, cache: &Cache, log: &Log) -> Option<(Changes, Lists)> {
@@ -202,19 +212,25 @@ fn changes(world: &dyn World, cache: &Cache, log: &Log) -> Option<(Changes, List
         return None;
     }
     let mut changes = Changes::default();
-    let mut lists = Lists::default();
+    let mut lists: Lists = std::array::from_fn(|_| Arc::default());
     for ((kind, slot), (known, given)) in
         ItemKind::ALL.into_iter().zip(&mut lists).zip(cache.lists.iter().zip(log.given.borrow().iter()))
     {
-        let (before, now) = (known.get()?, world.list(kind).ok()?);
-        let mut moved = differing(before, &now);
+        let before = known.get()?;
+        let mut moved = BTreeSet::new();
+        *slot = before.clone();
+        if !world.still_lists(kind, before) {
+            let now = world.list(kind).ok()?;
+            moved = differing(before, &now);
+            *slot = now.into();
+        }
         if !moved.is_empty() {
             changes.reads.insert(Read::List(kind));
         }
         for (id, given) in given {
             // What was not there is in no list, or in that of what moved.
             let was_there = given.as_ref().map_or(true, |files| !files.is_empty());
-            if was_there && !moved.contains(id) && !is_same(given, &world.candidates(kind, id)) {
+            if was_there && !moved.contains(id) && !world.still_gives(kind, id, given) {
                 moved.insert(id.clone());
             }
         }
@@ -229,7 +245,6 @@ fn changes(world: &dyn World, cache: &Cache, log: &Log) -> Option<(Changes, List
             }
         }
         changes.reads.extend(moved.into_iter().map(|id| Read::Item(kind, id)));
-        *slot = now;
     }
     Some((changes, lists))
 }
@@ -254,19 +269,6 @@ fn differing(before: &[Entry], now: &[Entry]) -> BTreeSet<ItemId> {
             (None, None) => return ids,
         };
         ids.extend(only.map(|entry| entry.id.clone()));
-    }
-}
-
-fn is_same(before: &Given, now: &Given) -> bool {
-    match (before, now) {
-        (Ok(before), Ok(now)) => {
-            let same = |(a, b): (&Located, &Located)| {
-                a.space == b.space && a.path == b.path && (Arc::ptr_eq(&a.bytes, &b.bytes) || a.bytes == b.bytes)
-            };
-            before.len() == now.len() && before.iter().zip(now).all(same)
-        }
-        (Err(before), Err(now)) => before == now,
-        (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
     }
 }
 
