@@ -86,6 +86,22 @@ fn limits_hooks_and_context_are_told() {
 }
 
 #[test]
+fn other_words_of_the_same_length_are_named_and_not_counted() {
+    let found = compared(&plan("<permissions/>", "Do it."), &plan("<permissions/>", "Do so."));
+    let text: Vec<String> = shown::lines(&found).into_iter().map(|l| l.text).collect();
+    assert_eq!(text.last().unwrap(), "  other words, as long as before: leaf (message)");
+    assert!(shown::markdown(&found).ends_with("- other words, as long as before: `leaf` (message)\n"));
+    assert_eq!((found.parts[0].before, found.parts.len()), (found.parts[0].after, 1));
+}
+
+#[test]
+fn an_example_that_says_no_more_than_its_pattern_is_left_out() {
+    let found = compared(&permissions("<tool>rye.look</tool>"), &permissions("<tool>p.write</tool>"));
+    let text: Vec<String> = shown::lines(&found).into_iter().map(|l| l.text).collect();
+    assert!(text.iter().any(|l| l.contains("widened rye.execute.tool.p.write (declared by")), "{text:#?}");
+}
+
+#[test]
 fn a_new_directive_widens_by_what_it_may_do() {
     let found = diff(None, Some(&permissions("<tool>rye.look</tool>")));
     assert!(found.widened && found.limits.is_empty());

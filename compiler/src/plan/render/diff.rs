@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::super::diff::{CapabilityChange, Direction, LimitChange, Pair, PlanDiff};
+use super::super::diff::{CapabilityChange, Direction, LimitChange, Pair, PartChange, PlanDiff};
 use super::json::{SourceReport, VerdictReport};
 use super::table::grouped;
 use crate::diagnostics::clean;
@@ -69,11 +69,38 @@ pub fn lines(diff: &PlanDiff) -> Vec<Line> {
     if !diff.parts.is_empty() {
         line(Tone::Heading, "Context".into());
     }
-    for part in &diff.parts {
+    for part in diff.parts.iter().filter(|part| !is_as_long(part)) {
         let text = format!("  {} {} {}", tokens(part.before, part.after), part.place, part.id);
         line(Tone::Plain, format!("{text}, {}{}", part.via, at(part.source.as_ref())));
     }
+    let reworded = reworded(diff, |id| id.to_owned());
+    if !reworded.is_empty() {
+        line(Tone::Plain, format!("  other words, as long as before: {}", reworded.join(", ")));
+    }
     out
+}
+
+/// A part that says something else with as many tokens.
+fn is_as_long(part: &PartChange) -> bool {
+    part.before == part.after
+}
+
+/// Those parts, each once with the places where it stands.
+fn reworded(diff: &PlanDiff, shown: impl Fn(&str) -> String) -> Vec<String> {
+    let mut all: Vec<(&str, Vec<&str>)> = Vec::new();
+    for part in diff.parts.iter().filter(|part| is_as_long(part)) {
+        match all.iter_mut().find(|(id, _)| *id == part.id) {
+            Some((_, places)) if places.contains(&part.place.as_str()) => {}
+            Some((_, places)) => places.push(&part.place),
+            None => all.push((&part.id, vec![&part.place])),
+        }
+    }
+    all.into_iter().map(|(id, places)| format!("{} ({})", shown(id), places.join(", "))).collect()
+}
+
+/// The example of a change, where it says more than the pattern.
+fn example(change: &CapabilityChange) -> Option<&String> {
+    change.example.as_ref().filter(|example| **example != change.what)
 }
 
 /// For a pull request: a verdict, a table of what it costs, then what changed.
@@ -101,11 +128,10 @@ pub fn markdown(diff: &PlanDiff) -> String {
     }
     for change in &diff.limits {
         let mark = if change.raised { "🔴 " } else { "" };
-        let shown = |value: Option<&Value>| value.map_or_else(|| "–".to_owned(), ToString::to_string);
         row(
             &format!("{mark}limit `{}`", code(&change.name)),
-            shown(change.before.as_ref()),
-            shown(change.after.as_ref()),
+            amount(&change.name, change.before.as_ref()),
+            amount(&change.name, change.after.as_ref()),
         );
     }
     if let Some(Pair { before, after }) = &diff.model {
@@ -113,6 +139,9 @@ pub fn markdown(diff: &PlanDiff) -> String {
     }
     let prefix = prefix(diff);
     writeln!(out, "\n{prefix}").ok();
+    let other_words = reworded(diff, |id| format!("`{}`", code(id)));
+    let in_other_words =
+        (!other_words.is_empty()).then(|| format!("- other words, as long as before: {}", other_words.join(", ")));
     let mut section = |title: &str, lines: Vec<String>| {
         if !lines.is_empty() {
             write!(out, "\n**{title}**\n\n{}\n", lines.join("\n")).ok();
@@ -124,8 +153,7 @@ pub fn markdown(diff: &PlanDiff) -> String {
             .iter()
             .map(|change| {
                 let mark = if change.direction == Direction::Widened { "🔴 widened" } else { "🟢 narrowed" };
-                let example =
-                    change.example.as_ref().map(|e| format!(", for example `{}`", code(e))).unwrap_or_default();
+                let example = example(change).map(|e| format!(", for example `{}`", code(e))).unwrap_or_default();
                 format!("- {mark} `{}`{example} ({})", code(&change.what), code(&change.by))
             })
             .collect(),
@@ -145,6 +173,7 @@ pub fn markdown(diff: &PlanDiff) -> String {
         "Context",
         diff.parts
             .iter()
+            .filter(|part| !is_as_long(part))
             .map(|part| {
                 format!(
                     "- {} `{}` ({}, {})",
@@ -154,6 +183,7 @@ pub fn markdown(diff: &PlanDiff) -> String {
                     code(&part.via)
                 )
             })
+            .chain(in_other_words)
             .collect(),
     );
     out
@@ -216,14 +246,23 @@ fn capability(change: &CapabilityChange) -> String {
         Direction::Widened => "widened",
         Direction::Narrowed => "narrowed",
     };
-    let example = change.example.as_ref().map(|e| format!(", for example {e}")).unwrap_or_default();
+    let example = example(change).map(|e| format!(", for example {e}")).unwrap_or_default();
     format!("{word} {}{example} ({})", change.what, change.by)
 }
 
 fn limit(change: &LimitChange) -> String {
-    let shown = |value: &Option<Value>| value.as_ref().map_or_else(|| "–".to_owned(), ToString::to_string);
     let word = if change.raised { "raised" } else { "lowered" };
+    let shown = |value: &Option<Value>| amount(&change.name, value.as_ref());
     format!("{} {word} {} → {}", change.name, shown(&change.before), shown(&change.after))
+}
+
+/// The value of a limit; money with its sign.
+fn amount(limit: &str, value: Option<&Value>) -> String {
+    match value {
+        Some(value) if limit == "spend" => super::json::dollars(value),
+        Some(value) => value.to_string(),
+        None => "–".to_owned(),
+    }
 }
 
 fn verdict(verdict: Option<VerdictReport>) -> &'static str {
