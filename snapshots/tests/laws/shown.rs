@@ -74,3 +74,9 @@ fn every_line_about_the_compiler_names_what_shows_it() {
     let missing = missing("docs/compiler.md", "# The compiler", 60);
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
+
+#[test]
+fn every_line_about_threads_names_what_shows_it() {
+    let missing = missing("docs/threads.md", "# What a thread does", 60);
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
