@@ -73,7 +73,7 @@ pub fn lines(diff: &PlanDiff) -> Vec<Line> {
         let text = format!("  {} {} {}", tokens(part.before, part.after), part.place, part.id);
         line(Tone::Plain, format!("{text}, {}{}", part.via, at(part.source.as_ref())));
     }
-    let reworded = reworded(diff, |id| id.to_owned());
+    let reworded = reworded(diff, str::to_owned);
     if !reworded.is_empty() {
         line(Tone::Plain, format!("  other words, as long as before: {}", reworded.join(", ")));
     }
