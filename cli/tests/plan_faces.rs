@@ -74,6 +74,7 @@ fn the_page_stands_alone_and_nothing_in_a_text_leaves_its_place() {
     assert!(!page.contains("src=") && !page.contains("href="), "nothing is loaded");
     assert_eq!(page.matches("<svg ").count(), 1);
     assert_eq!(page.matches("</body>").count(), 1);
+    assert!(!page.contains("<th></th><th>") && page.contains("<td data-as=\"because\">"), "every column has its word");
 }
 
 #[test]

@@ -59,7 +59,9 @@ code,pre{font:12.5px/1.55 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}\
 .layer summary{cursor:pointer;padding:5px 10px;font-size:13px;color:var(--dim)}.layer summary b{color:var(--ink);font-weight:600}\
 .layer pre{margin:0;padding:2px 10px 10px;white-space:pre-wrap}.layer ol{margin:0 0 8px;padding:0 10px 0 30px;font-size:12.5px;color:var(--dim)}\
 .legend span{display:inline-block;margin:0 12px 4px 0;padding-left:10px;border-left:12px solid hsl(var(--h) 65% 50%);font-size:13px}\
-.fires{color:#1a8f4c}.never,.removed{color:var(--dim)}.depends{color:#b9770e}.graph svg{max-width:100%;height:auto}";
+.fires{color:#1a8f4c}.never,.removed{color:var(--dim)}.depends{color:#b9770e}.graph svg{max-width:100%;height:auto}\
+@media(max-width:640px){body{padding:12px}section{padding:12px}table{font-size:11.5px}th,td{padding-right:6px}.graph svg{max-width:none}\
+.rows,.rows tbody,.rows tr,.rows td{display:block}.rows{font-size:13px}.rows th,.rows td:empty{display:none}.rows tr{border-bottom:1px solid var(--line);padding:6px 0}.rows td{border:0;padding:1px 0;overflow-wrap:anywhere}.rows td+td::before{content:attr(data-as) \" \";color:var(--dim);font-size:12px}}";
 
 /// A hue for each file that something of the prompt comes from.
 struct Colours(BTreeMap<String, u32>);
@@ -188,7 +190,7 @@ fn absent(out: &mut String, plan: &PlanReport) {
         let rows = plan.absent.iter().map(|absent| {
             [text(&absent.why.replace('_', " ")), code(&absent.id), text(&absent.text), place(absent.source.as_ref())]
         });
-        table(out, &["why", "what", "", ""], rows);
+        table(out, &["why", "what", "because", "where"], rows);
     });
 }
 
@@ -202,7 +204,7 @@ fn tools(out: &mut String, plan: &PlanReport) {
                 format!("{}{}", text(&tool.via), place(tool.source.as_ref())),
             ]
         });
-        table(out, &["name", "tokens", "", "because"], rows);
+        table(out, &["name", "tokens", "what it does", "because"], rows);
     });
 }
 
@@ -214,7 +216,7 @@ fn capabilities(out: &mut String, plan: &PlanReport) {
             let needs: Vec<String> = needs.map(|(name, list)| format!("{name} {}", list.join(", "))).collect();
             [code(&grant.pattern), text(&needs.join("; ")), text(&grant.via), place(grant.source.as_ref())]
         });
-        table(out, &["grant", "needs", "", ""], rows);
+        table(out, &["grant", "opens", "because", "where"], rows);
         for asked in &plan.asked {
             write!(out, "<p>{}</p>", text(&asked.told(plan.unattended))).ok();
         }
@@ -226,7 +228,7 @@ fn limits(out: &mut String, plan: &PlanReport) {
         let rows = plan.limits.iter().map(|(name, limit)| {
             [text(name), text(&limit.value.to_string()), text(&limit.via), place(limit.source.as_ref())]
         });
-        table(out, &["limit", "", "", ""], rows);
+        table(out, &["limit", "value", "because", "where"], rows);
     });
 }
 
@@ -250,17 +252,20 @@ fn hooks(out: &mut String, plan: &PlanReport) {
                 format!("{}{}", text(&hook.because), place(hook.source.as_ref())),
             ]
         });
-        table(out, &["", "event", "hook", "because"], rows);
+        table(out, &["verdict", "event", "hook", "because"], rows);
     });
 }
 
-/// Cells are HTML already.
+/// Cells are HTML already. On a narrow screen each stands under the other with the word of its column before it.
 fn table(out: &mut String, head: &[&str; 4], rows: impl Iterator<Item = [String; 4]>) {
-    let head: String = head.iter().fold(String::new(), |all, cell| all + "<th>" + &text(cell) + "</th>");
-    write!(out, "<table><tr>{head}</tr>").ok();
+    let words: String = head.iter().fold(String::new(), |all, cell| all + "<th>" + &text(cell) + "</th>");
+    write!(out, "<table class=\"rows\"><tr>{words}</tr>").ok();
     for row in rows {
-        let cells: String = row.iter().fold(String::new(), |all, cell| all + "<td>" + cell + "</td>");
-        write!(out, "<tr>{cells}</tr>").ok();
+        out.push_str("<tr>");
+        for (word, cell) in head.iter().zip(row) {
+            write!(out, "<td data-as=\"{}\">{cell}</td>", text(word)).ok();
+        }
+        out.push_str("</tr>");
     }
     out.push_str("</table>");
 }
