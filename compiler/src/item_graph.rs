@@ -244,8 +244,11 @@ impl Builder<'_, '_> {
     }
 }
 
+/// What one hook does for so many directives is drawn once.
+const MANY: usize = 8;
+
 impl ItemGraph {
-    /// To be drawn. What lies in the standard library stands back.
+    /// To be drawn. What lies in the standard library stands back, and a hook that serves many is a box of its own.
     pub fn drawing(&self) -> Drawing {
         let at: BTreeMap<&str, usize> = self.nodes.iter().enumerate().map(|(i, n)| (n.id.as_str(), i)).collect();
         let nodes = self.nodes.iter().map(|node| {
@@ -259,8 +262,27 @@ impl ItemGraph {
             let group = if node.space.as_deref() == Some("system") { Group::Far } else { group };
             DrawnNode { id: node.id.clone(), label: node.name.clone(), shape, group }
         });
+        let mut nodes: Vec<DrawnNode> = nodes.collect();
+        let mut served: BTreeMap<(&str, &str, Relation), BTreeSet<&str>> = BTreeMap::new();
+        for edge in self.edges.iter().filter(|edge| edge.label.starts_with("hook ")) {
+            served.entry((&edge.label, &edge.to, edge.relation)).or_default().insert(&edge.from);
+        }
+        served.retain(|_, from| from.len() >= MANY);
+        let mut gathered: Vec<DrawnEdge> = Vec::new();
+        for ((label, to, relation), from) in &served {
+            let Some(to) = at.get(to) else { continue };
+            let hook = nodes.iter().position(|node| node.id == *label).unwrap_or_else(|| {
+                let (id, label) = ((*label).to_owned(), (*label).to_owned());
+                nodes.push(DrawnNode { id, label, shape: Shape::Component, group: Group::Hook });
+                nodes.len() - 1
+            });
+            let label = format!("{}: {} directives", relation.word(), from.len());
+            gathered.push(DrawnEdge { from: hook, to: *to, label, line: Line::Solid });
+        }
         let mut drawn: BTreeMap<(usize, usize, Relation), BTreeSet<&str>> = BTreeMap::new();
-        for edge in &self.edges {
+        let is_gathered =
+            |edge: &ItemEdge| served.contains_key(&(edge.label.as_str(), edge.to.as_str(), edge.relation));
+        for edge in self.edges.iter().filter(|edge| !is_gathered(edge)) {
             let (Some(from), Some(to)) = (at.get(edge.from.as_str()), at.get(edge.to.as_str())) else { continue };
             drawn.entry((*from, *to, edge.relation)).or_default().insert(&edge.label);
         }
@@ -277,7 +299,7 @@ impl ItemGraph {
             };
             DrawnEdge { from, to, label, line }
         });
-        Drawing { name: "items".into(), sideways: true, nodes: nodes.collect(), edges: edges.collect() }
+        Drawing { name: "items".into(), sideways: true, nodes, edges: edges.chain(gathered).collect() }
     }
 }
 
@@ -308,6 +330,14 @@ mod tests {
         let drawing = graph.drawing();
         assert_eq!(drawing.nodes.len(), graph.nodes.len());
         assert!(drawing.edges.iter().all(|e| e.from < drawing.nodes.len() && e.to < drawing.nodes.len()));
+        let many = (0..MANY).fold(deploy(), |world, i| {
+            let text = format!("```xml\n<directive name=\"d{i}\"/>\n```\n\nDo it.\n");
+            world.project(&format!(".ai/directives/d{i}.md"), text)
+        });
+        let drawing = item_graph(&many, None).drawing();
+        let gathered: Vec<&DrawnEdge> = drawing.edges.iter().filter(|e| e.label.ends_with(" directives")).collect();
+        assert!(!gathered.is_empty() && gathered.iter().all(|e| drawing.nodes[e.from].label.starts_with("hook ")));
+        assert!(!drawing.edges.iter().any(|e| e.label.starts_with("injects: hook ctx_environment")));
         let one = item_graph(&deploy(), Some(&ItemId::parse("rye/agent/core/base").unwrap()));
         assert!(one.nodes.len() < graph.nodes.len() && !one.nodes.iter().any(|n| n.id == own));
     }
