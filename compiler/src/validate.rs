@@ -34,7 +34,7 @@ use crate::assertion;
 use crate::compose::{Composed, compose_all};
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
 use crate::hook::HookSource;
-use crate::item::{Changes, Items, ModelRequest, Rest};
+use crate::item::{Changes, Items, ModelRequest, Read, Rest};
 use crate::levels::Levels;
 use crate::lower::audit;
 use crate::lower::shared::{FROZEN, Shared};
@@ -42,7 +42,7 @@ use crate::model::ModelOverride;
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::condition::Effort;
 use crate::semantics::risk;
-use crate::world::{ItemKind, Space, World};
+use crate::world::{Entry, ItemKind, Space, World};
 pub use memory::Memory;
 use memory::{Known, Share};
 use selection::Chosen;
@@ -119,7 +119,8 @@ fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selec
     for kind in ItemKind::ALL {
         items.list(kind);
     }
-    let ids = project_ids(items, ItemKind::Directive);
+    let list = items.list(ItemKind::Directive);
+    let ids: Vec<&ItemId> = of_project(&list).collect();
     let (mut known, reach) = known.refresh(items, &mut changes, ids.len());
     let mut check = Check::new(items, reach);
     let ((), settings) = items.during(|| check.settings());
@@ -132,21 +133,25 @@ fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selec
     };
     let all = if items.is_remembering() {
         let all = known.shares.look(items, &ids, &changes, ask);
-        for (id, chain) in known.shares.chains() {
-            chosen.add(items, id, chain);
+        if *selection == Selection::All {
+            chosen.directives = ids.len();
+        } else {
+            for (id, chain) in known.shares.chains() {
+                chosen.add(items, id, chain);
+            }
         }
         all
     } else {
         let mut all = Share::default();
-        for id in &ids {
+        for id in ids {
             all.chain.clear();
             ask(id, &mut all);
             chosen.add(items, id, &all.chain);
         }
         all
     };
-    let ((), others) = items.during(|| check.other_items());
-    items.keep_asked(|read| settings.contains(read) || others.contains(read) || known.shares.read(read));
+    check.other_items();
+    items.keep_asked(|read| settings.contains(read) || is_other(items, read) || known.shares.read(read));
     let (mut found, reach) = check.finish(all);
     found.append(items.diagnostics());
     stray::check(items, &mut found);
@@ -185,8 +190,19 @@ pub fn check_composed(shared: &Shared<'_, '_>, composed: &Composed, found: &mut 
     found.append(check.found);
 }
 
-fn project_ids(items: &Items<'_>, kind: ItemKind) -> Vec<ItemId> {
-    items.list(kind).iter().filter(|e| e.space == Space::Project).map(|e| e.id.clone()).collect()
+/// The ids of the project, of a list.
+fn of_project(list: &[Entry]) -> impl Iterator<Item = &ItemId> {
+    list.iter().filter(|e| e.space == Space::Project).map(|e| &e.id)
+}
+
+/// Whether it is what [`Check::other_items`] asks for.
+fn is_other(items: &Items<'_>, read: &Read) -> bool {
+    let Read::Item(kind @ (ItemKind::Knowledge | ItemKind::Tool), id) = read else { return false };
+    !is_export(*kind, id) && of_project(&items.list(*kind)).any(|known| known == id)
+}
+
+fn is_export(kind: ItemKind, id: &ItemId) -> bool {
+    kind == ItemKind::Knowledge && id.as_str().starts_with(EXPORTS)
 }
 
 /// Whether a place is in a file of the project: those of the other spaces are named after their space.
@@ -324,15 +340,15 @@ impl<'i, 'w> Check<'i, 'w> {
     /// Knowledge and tools of the project that nothing names are read too. Exports of finished threads are not the
     /// author's files.
     fn other_items(&mut self) {
-        for id in project_ids(self.items, ItemKind::Knowledge) {
-            if !id.as_str().starts_with(EXPORTS)
-                && let Some(knowledge) = self.items.knowledge(&id)
+        for id in of_project(&self.items.list(ItemKind::Knowledge)) {
+            if !is_export(ItemKind::Knowledge, id)
+                && let Some(knowledge) = self.items.knowledge(id)
             {
                 knowledge_use::dangling(self.items, &knowledge, &mut self.found);
             }
         }
-        for id in project_ids(self.items, ItemKind::Tool) {
-            self.items.tool(&id);
+        for id in of_project(&self.items.list(ItemKind::Tool)) {
+            self.items.tool(id);
         }
     }
 

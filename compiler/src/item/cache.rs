@@ -122,7 +122,7 @@ impl<'w> Items<'w> {
 
     fn note(&self, read: impl FnOnce() -> Read) {
         if let Some(log) = &self.log {
-            log.note(read());
+            log.note(read);
         }
     }
 

@@ -12,7 +12,7 @@ use crate::item::{Directive, HookDecl, Items, Knowledge, Permissions};
 use crate::semantics::glob::Glob;
 use crate::world::{ItemKind, Space};
 
-use super::{EXPORTS, project_ids};
+use super::{is_export, of_project};
 
 /// What brings knowledge, as far as the directives were gone through: by the place where it is written, because many
 /// directives read the same line.
@@ -114,10 +114,10 @@ impl KnowledgeUses {
         let list = items.list(ItemKind::Knowledge);
         let others: BTreeSet<&ItemId> = list.iter().filter(|e| e.space != Space::Project).map(|e| &e.id).collect();
         let named: HashSet<&ItemId> = self.named.values().collect();
-        let left = project_ids(items, ItemKind::Knowledge)
-            .into_iter()
-            .filter(|id| !id.as_str().starts_with(EXPORTS) && !named.contains(id) && !others.contains(id));
-        let mut left: BTreeMap<String, ItemId> = left.map(|id| (format!("{FETCH}{}", id.dotted()), id)).collect();
+        let is_left = |id: &&ItemId| !is_export(ItemKind::Knowledge, id) && !named.contains(id) && !others.contains(id);
+        let left = of_project(&list).filter(is_left);
+        let mut left: BTreeMap<String, ItemId> =
+            left.map(|id| (format!("{FETCH}{}", id.dotted()), id.clone())).collect();
         for pattern in &self.patterns {
             if left.is_empty() {
                 return;
@@ -187,13 +187,13 @@ fn fetched(pattern: &str, left: &mut BTreeMap<String, ItemId>) {
 /// Everything that can name an id in passing: bodies, knowledge with its references, the actions of hooks.
 fn texts(items: &Items<'_>) -> Vec<String> {
     let mut texts = Vec::new();
-    for id in project_ids(items, ItemKind::Directive) {
-        if let Some(directive) = items.directive(&id) {
+    for id in of_project(&items.list(ItemKind::Directive)) {
+        if let Some(directive) = items.directive(id) {
             texts.push(directive.body.node.clone());
             texts.extend(directive.hooks.iter().filter_map(|h| action(h)));
         }
     }
-    for id in project_ids(items, ItemKind::Knowledge).iter().filter(|id| !id.as_str().starts_with(EXPORTS)) {
+    for id in of_project(&items.list(ItemKind::Knowledge)).filter(|id| !is_export(ItemKind::Knowledge, id)) {
         if let Some(knowledge) = items.knowledge(id) {
             texts.push(knowledge.body.node.clone());
             let keys = ["references", "extends"];

@@ -79,11 +79,11 @@ impl Shares {
     pub fn look(
         &mut self,
         items: &Items<'_>,
-        ids: &[ItemId],
+        ids: &[&ItemId],
         changes: &Changes,
         mut ask: impl FnMut(&ItemId, &mut Share),
     ) -> Share {
-        if !self.blocks.iter().flat_map(|block| &block.shares).map(|(id, _)| id).eq(ids) {
+        if !self.blocks.iter().flat_map(|block| &block.shares).map(|(id, _)| id).eq(ids.iter().copied()) {
             self.divide(ids);
         }
         let mut all = Share::default();
@@ -120,11 +120,11 @@ impl Shares {
     }
 
     /// Blocks of other directives than before.
-    fn divide(&mut self, ids: &[ItemId]) {
+    fn divide(&mut self, ids: &[&ItemId]) {
         let before = std::mem::take(&mut self.blocks).into_iter().flat_map(|block| block.shares);
         let mut known: BTreeMap<ItemId, Option<Share>> = before.collect();
-        let block = |ids: &[ItemId]| Block {
-            shares: ids.iter().map(|id| (id.clone(), known.remove(id).flatten())).collect(),
+        let block = |ids: &[&ItemId]| Block {
+            shares: ids.iter().map(|id| ((*id).clone(), known.remove(*id).flatten())).collect(),
             whole: None,
         };
         self.blocks = ids.chunks(ids.len().isqrt().max(1)).map(block).collect();

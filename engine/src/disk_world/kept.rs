@@ -13,7 +13,7 @@ use super::{Changed, DiskWorld};
 /// See the module.
 pub struct KeptWorld {
     disk: DiskWorld,
-    files: RefCell<HashMap<(ItemKind, ItemId), Answer<Located>>>,
+    files: RefCell<HashMap<ItemKind, HashMap<ItemId, Answer<Located>>>>,
     lists: RefCell<HashMap<ItemKind, Answer<Entry>>>,
 }
 
@@ -42,8 +42,10 @@ impl KeptWorld {
                     {
                         return false;
                     }
-                    if let Some(item) = item {
-                        self.files.get_mut().remove(&item);
+                    if let Some((kind, id)) = item
+                        && let Some(of_kind) = self.files.get_mut().get_mut(&kind)
+                    {
+                        of_kind.remove(&id);
                     }
                     (*space, path, *listed)
                 }
@@ -51,7 +53,7 @@ impl KeptWorld {
                     if holds(path, ItemKind::Config) {
                         return false;
                     }
-                    self.files.get_mut().retain(|(kind, _), _| !holds(path, *kind));
+                    self.files.get_mut().retain(|kind, _| !holds(path, *kind));
                     (*space, path, true)
                 }
             };
@@ -76,12 +78,11 @@ fn holds(path: &str, kind: ItemKind) -> bool {
 
 impl World for KeptWorld {
     fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<Located>, WorldError> {
-        let key = (kind, id.clone());
-        if let Some(kept) = self.files.borrow().get(&key) {
+        if let Some(kept) = self.files.borrow().get(&kind).and_then(|of_kind| of_kind.get(id)) {
             return kept.clone();
         }
         let found = self.disk.candidates(kind, id);
-        self.files.borrow_mut().insert(key, found.clone());
+        self.files.borrow_mut().entry(kind).or_default().insert(id.clone(), found.clone());
         found
     }
 
@@ -95,7 +96,7 @@ impl World for KeptWorld {
     }
 
     fn still_gives(&self, kind: ItemKind, id: &ItemId, given: &Answer<Located>) -> bool {
-        if let Some(kept) = self.files.borrow().get(&(kind, id.clone())) {
+        if let Some(kept) = self.files.borrow().get(&kind).and_then(|of_kind| of_kind.get(id)) {
             return is_same(kept, given);
         }
         is_same(&self.candidates(kind, id), given)

@@ -151,7 +151,7 @@ impl<'w> Items<'w> {
     pub fn depends_on(&self, reads: &Reads) {
         if let Some(log) = &self.log {
             for read in &reads.0 {
-                log.note(read.clone());
+                log.note(|| read.clone());
             }
         }
     }
@@ -183,9 +183,10 @@ impl<'w> Items<'w> {
 }
 
 impl Log {
-    pub(super) fn note(&self, read: Read) {
+    /// Where nobody is listening, not even the name is made.
+    pub(super) fn note(&self, read: impl FnOnce() -> Read) {
         if let Some(frame) = self.frames.borrow_mut().last_mut() {
-            frame.push(read);
+            frame.push(read());
         }
     }
 
