@@ -2,7 +2,6 @@
 //! it, and hands what came of it back. Nothing is decided here.
 
 pub mod control;
-mod crew;
 pub mod embedded;
 pub mod journal;
 pub mod live;
@@ -11,7 +10,7 @@ mod stream;
 use std::sync::Arc;
 
 use rye_compiler::plan::Plan;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use crate::event::{Ended, Letter, Settled};
 use crate::machine::{self, Effect, Fact, Signal, State, StepKey};
@@ -22,7 +21,6 @@ use crate::thread_id::ThreadId;
 use crate::tool::stop::Halt;
 use crate::trust::TrustError;
 pub use control::{Control, Post, Sender};
-pub use crew::Crew;
 pub use journal::Journal;
 pub use live::{Live, LiveEvents, Outlet};
 pub use stream::{Piece, Streamed};
@@ -113,6 +111,12 @@ impl DriveError {
             Self::Plan(_) | Self::Untrusted { .. } | Self::Changed { .. } => true,
             Self::Stalled { .. } | Self::Lost(_) | Self::Trust(_) => false,
         }
+    }
+}
+
+impl From<JoinError> for DriveError {
+    fn from(lost: JoinError) -> Self {
+        Self::Lost(lost.to_string())
     }
 }
 
@@ -248,7 +252,7 @@ async fn perform(
     while !running.is_empty() {
         tokio::select! {
             Some(done) = running.join_next() => {
-                let signal = done.map_err(|lost| DriveError::Lost(lost.to_string()))??;
+                let signal = done??;
                 thread.take(signal);
                 if !running.is_empty() {
                     thread.journal.flush(false).await?;

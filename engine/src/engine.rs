@@ -18,9 +18,10 @@ use serde_json::{Map, Value};
 use tokio::sync::{Notify, watch};
 
 use crate::clock::{Clock, SystemClock};
+use crate::crew::Crew;
 use crate::disk_world::DiskWorld;
 use crate::driver::control::Sender;
-use crate::driver::{Crew, DriveError, LiveEvents};
+use crate::driver::{DriveError, LiveEvents};
 use crate::event::{Approval, Letter};
 use crate::image::{NotAccepted, Picture};
 use crate::keys::{KeyError, Keys};
@@ -436,7 +437,7 @@ impl Inner {
     ) -> Result<Result<T, String>, DriveError> {
         let open = Arc::clone(&self.world);
         let done = tokio::task::spawn_blocking(move || open().and_then(|world| work(&*world)));
-        done.await.map_err(|lost| DriveError::Lost(lost.to_string()))
+        Ok(done.await?)
     }
 }
 

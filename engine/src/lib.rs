@@ -1,6 +1,7 @@
 //! Plans to events. The machine decides (pure), the driver acts (async), the store remembers.
 
 pub mod clock;
+pub mod crew;
 pub mod disk_world;
 pub mod driver;
 pub mod engine;

@@ -324,7 +324,7 @@ fn failed(thread: &Thread, error: &DriveError) -> RunResult {
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, DriveError> + Send + 'static,
 ) -> Result<T, DriveError> {
-    tokio::task::spawn_blocking(work).await.map_err(|lost| DriveError::Lost(lost.to_string()))?
+    tokio::task::spawn_blocking(work).await?
 }
 
 /// The plan that a thread keeps.

@@ -24,6 +24,7 @@ use rye_grammar::ItemId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::crew::Crew;
 use crate::provider::BoxFuture;
 use stop::Halt;
 
@@ -46,6 +47,8 @@ pub struct Invocation {
     pub may_write_item: Vec<Vec<String>>,
     /// Whether the thread was cancelled meanwhile.
     pub halt: Halt,
+    /// Where a tool waits for the disk that needs a moment only.
+    pub crew: Crew,
 }
 
 /// What a tool answered. `content` is JSON, or a string for plain text; never a debug print.

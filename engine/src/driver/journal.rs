@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::DriveError;
 use super::live::{Live, Outlet};
-use super::{Crew, DriveError};
+use crate::crew::Crew;
 use crate::event::{Durability, Event, EventBody, row};
 use crate::seal::{Place, Sealer};
 use crate::store::transcript::Hash;

@@ -96,13 +96,13 @@ impl Provider for Scripted {
             match step {
                 Step::Fault(fault) => {
                     expect(&fault.expect, request, turn)?;
-                    sleep(Duration::from_millis(fault.delay_ms)).await;
+                    pause(fault.delay_ms).await;
                     play_text(&fault.after, fault.pace_ms, live).await;
                     Err(fault.error(request))
                 }
                 Step::Reply(reply) => {
                     expect(&reply.expect, request, turn)?;
-                    sleep(Duration::from_millis(reply.delay_ms)).await;
+                    pause(reply.delay_ms).await;
                     Ok(play(reply, request, turn, live).await)
                 }
             }
@@ -150,13 +150,18 @@ async fn play(step: &ScriptedReply, request: &Request, turn: u32, live: &(dyn Fn
     }
 }
 
+/// Waits so many milliseconds; none is no wait, where a timer's least is one.
+async fn pause(ms: u64) {
+    if ms > 0 {
+        sleep(Duration::from_millis(ms)).await;
+    }
+}
+
 /// Words one by one, as a model would stream them.
 async fn play_text(text: &str, pace_ms: u64, live: &(dyn Fn(Delta) + Send + Sync)) {
     for word in text.split_inclusive(' ') {
         live(Delta::Text(word.to_owned()));
-        if pace_ms > 0 {
-            sleep(Duration::from_millis(pace_ms)).await;
-        }
+        pause(pace_ms).await;
     }
 }
 
@@ -170,14 +175,16 @@ fn tool_call(call: &ScriptedCall, turn: u32, n: usize) -> ToolCall {
 
 /// What the script says was used; what it does not say is a quarter of the characters.
 fn usage(told: &ScriptedUsage, request: &Request, content: &[Block]) -> Usage {
-    let sent = request.system.chars().count()
-        + request.turns.iter().map(|turn| turn_text(turn).chars().count()).sum::<usize>()
-        + request.tools.iter().map(|tool| tool.description.len() + tool.schema.to_string().len()).sum::<usize>();
-    let answered: usize = content.iter().map(|block| block_text(block).chars().count()).sum();
     let tokens = |characters: usize| u64::try_from(characters.div_ceil(4)).unwrap_or(u64::MAX);
+    let sent = || {
+        request.system.chars().count()
+            + request.turns.iter().map(|turn| turn_text(turn).chars().count()).sum::<usize>()
+            + request.tools.iter().map(|tool| tool.description.len() + tool.schema.to_string().len()).sum::<usize>()
+    };
+    let answered = || content.iter().map(|block| block_text(block).chars().count()).sum();
     Usage {
-        input: told.input.unwrap_or_else(|| tokens(sent)),
-        output: told.output.unwrap_or_else(|| tokens(answered)),
+        input: told.input.unwrap_or_else(|| tokens(sent())),
+        output: told.output.unwrap_or_else(|| tokens(answered())),
         cache_read: told.cache_read.unwrap_or(0),
         cache_write: told.cache_write.unwrap_or(0),
     }

@@ -309,7 +309,7 @@ impl Inner {
         // Each comes to its own end, also where another one could not begin.
         let mut failed = None;
         while let Some(done) = begun.join_next().await {
-            match done.map_err(|lost| DriveError::Lost(lost.to_string())).flatten() {
+            match done.map_err(DriveError::from).flatten() {
                 Ok((spawn, made)) => results.push((spawn, Ok(made))),
                 Err(error) => failed = failed.or(Some(error)),
             }

@@ -85,8 +85,13 @@ impl Tool for FileTool {
         let tool = *self;
         Box::pin(async move {
             let (stop, waiting) = Stop::after(invocation.timeout);
-            let work = tokio::task::spawn_blocking(move || tool.act(&invocation, &stop));
-            let answer = work.await;
+            let crew = invocation.crew.clone();
+            let work = move || tool.act(&invocation, &stop);
+            let answer = match tool {
+                // One file of bounded size.
+                Self::Read | Self::Write | Self::Edit => crew.wait(work).await,
+                Self::Ls | Self::Glob | Self::Grep | Self::Knowledge => tokio::task::spawn_blocking(work).await,
+            };
             drop(waiting);
             match answer {
                 Ok(Ok(outcome)) => outcome,

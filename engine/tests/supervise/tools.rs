@@ -218,6 +218,7 @@ async fn run(project: &Path, write: &[String], net: &[String], file: &str, param
         project_root: project.to_owned(),
         thread_id: "t-1".into(),
         halt: rye_engine::tool::stop::Halt::never(),
+        crew: rye_engine::crew::Crew::default(),
         write: write.to_vec(),
         net: net.to_vec(),
         may_write_item: Vec::new(),

@@ -107,6 +107,7 @@ impl Embedded {
             net: dispatch.net.clone(),
             may_write_item: dispatch.patterns.clone(),
             halt: halt.clone(),
+            crew: self.engine.crew.clone(),
         };
         let mut halt = halt.clone();
         let overdue = async {
@@ -256,7 +257,7 @@ impl Embedded {
             Ok(identity) => sign(&project, &identity, now, &request),
             Err(error) => ToolOutcome::error(error.to_string()),
         });
-        signed.await.map_err(|lost| DriveError::Lost(lost.to_string()))
+        Ok(signed.await?)
     }
 
     /// A result as it enters the conversation.

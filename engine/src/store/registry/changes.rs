@@ -235,9 +235,11 @@ pub fn put(transaction: &WriteTransaction, row: &ThreadRow) -> Result<Answered, 
     let mut threads = transaction.open_table(tables::THREADS).map_err(failed(DOING))?;
     insert(&mut threads, row.id.as_str(), row)?;
     let mut active = transaction.open_table(tables::ACTIVE).map_err(failed(DOING))?;
-    if row.status.is_over() {
+    let is_listed = active.get(row.id.as_str()).map_err(failed(DOING))?.is_some();
+    // A page that is written as it was would be one more to sync.
+    if row.status.is_over() && is_listed {
         active.remove(row.id.as_str()).map_err(failed(DOING))?;
-    } else {
+    } else if !row.status.is_over() && !is_listed {
         active.insert(row.id.as_str(), ()).map_err(failed(DOING))?;
     }
     Ok(Answered::Done)

@@ -44,8 +44,9 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Register => f.write_str("register"),
-            Self::Issue { turn, attempt } => write!(f, "issue.{turn}.{attempt}"),
-            Self::Settle { turn, attempt } => write!(f, "settle.{turn}.{attempt}"),
+            // What one commit writes of attempts that follow one another lies on one page.
+            Self::Issue { turn, attempt } => write!(f, "{turn:06}.{attempt:02}.issue"),
+            Self::Settle { turn, attempt } => write!(f, "{turn:06}.{attempt:02}.settle"),
             Self::Child(spawn) => write!(f, "child.{spawn}"),
             Self::Other(name) => write!(f, "other.{name}"),
             Self::End => f.write_str("end"),

@@ -346,5 +346,6 @@ fn invocation(w: &World) -> Invocation {
         net: Vec::new(),
         may_write_item: Vec::new(),
         halt: crate::tool::stop::Halt::never(),
+        crew: crate::crew::Crew::default(),
     }
 }

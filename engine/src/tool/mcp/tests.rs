@@ -108,6 +108,7 @@ impl Setup {
             project_root: self.dir.path().to_owned(),
             thread_id: "t-1".into(),
             halt: crate::tool::stop::Halt::never(),
+            crew: crate::crew::Crew::default(),
             timeout: Duration::from_mins(1),
             write: Vec::new(),
             net: Vec::new(),

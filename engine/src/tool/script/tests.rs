@@ -50,6 +50,7 @@ fn invocation(root: &Path, parameters: Value, timeout: Duration) -> Invocation {
         project_root: root.to_owned(),
         thread_id: "t-1".into(),
         halt: crate::tool::stop::Halt::never(),
+        crew: crate::crew::Crew::default(),
         timeout,
         write: Vec::new(),
         net: Vec::new(),

@@ -44,6 +44,7 @@ impl Repository {
             project_root: self.dir.path().to_owned(),
             thread_id: "t-1".into(),
             halt: crate::tool::stop::Halt::never(),
+            crew: crate::crew::Crew::default(),
             timeout: Duration::from_secs(30),
             write: Vec::new(),
             net: Vec::new(),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::DriveError;
+use tokio::task::JoinError;
 
 /// The threads of a process, counted. Cloning counts the same ones.
 #[derive(Debug, Clone, Default)]
@@ -19,12 +19,12 @@ impl Crew {
     /// Does work that may wait for the disk, for a moment and not for anybody else's sake.
     ///
     /// # Errors
-    /// [`DriveError::Lost`]: the work panicked on another thread.
-    pub async fn wait<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, DriveError> {
+    /// The work panicked on another thread.
+    pub async fn wait<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
         if self.0.load(Ordering::Relaxed) <= 1 {
             return Ok(work());
         }
-        tokio::task::spawn_blocking(work).await.map_err(|lost| DriveError::Lost(lost.to_string()))
+        tokio::task::spawn_blocking(work).await
     }
 }
 
