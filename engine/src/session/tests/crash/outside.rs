@@ -113,9 +113,9 @@ impl Asker for Person {
         Box::pin(async move {
             match (self.0.happens("asked"), asked) {
                 // Without power nothing lasts of what comes of an answer, and the next thing done with the disk ends it.
-                (Err(_), _) => Approval::Refused,
-                (Ok(_), Asked::Call) => Approval::Approved,
-                (Ok(_), Asked::Limit) => Approval::Suspended,
+                (Err(_), Asked::Call | Asked::Limit) => Approval::Refused,
+                (Ok(()), Asked::Call) => Approval::Approved,
+                (Ok(()), Asked::Limit) => Approval::Suspended,
             }
         })
     }
