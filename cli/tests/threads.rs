@@ -153,7 +153,19 @@ fn a_limit_that_is_escalated_waits_for_an_answer() {
     assert_eq!(bare.code, Some(2));
     assert!(bare.stderr.contains("--raise turns=20"), "{}", bare.stderr);
     assert_eq!(place.rye(&["threads", "approve", id, "--raise", "depth=9"]).code, Some(2));
+    // What would raise nothing, or not where it stands, is refused before the thread is touched.
+    for (raise, said) in [
+        ("turns=3", "is 3 already"),
+        ("turns=1", "is 3 already"),
+        ("tokens=900000", "stands at its limit of turns, which this does not raise"),
+    ] {
+        let refused = place.rye(&["threads", "approve", id, "--raise", raise]);
+        assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+        assert!(refused.stderr.contains(said), "{}", refused.stderr);
+    }
+    let events = place.record(id).len();
     let (code, result) = place.json(&["threads", "approve", id, "--raise", "turns=20"]);
+    assert!(place.record(id).iter().skip(events).all(|line| line["type"] != "limit"));
     assert_eq!(
         (code, &result["status"], &result["cost"]["turns"]),
         (Some(0), &json!("completed"), &json!(6)),
@@ -161,6 +173,8 @@ fn a_limit_that_is_escalated_waits_for_an_answer() {
     );
     assert_eq!(result["thread_id"], id, "it is the same thread that goes on");
 
+    let told = place.rye(&["run", "work"]).stderr.replace('\n', " ");
+    assert!(told.contains(" --raise turns=N` lets it go on"), "{told}");
     let (_, result) = place.json(&["run", "work"]);
     let id = result["thread_id"].as_str().unwrap();
     let (code, result) = place.json(&["threads", "approve", id, "--deny"]);

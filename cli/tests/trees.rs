@@ -94,3 +94,63 @@ fn a_second_child_has_as_much_as_the_first() {
         ledger.iter().skip(1).map(|row| (nanos(&row["reserved"]), nanos(&row["spent"]))).collect();
     assert_eq!(told, [(100_000_000, 100 * 1_000 + 1_000 * 5_000); 4], "{shown}");
 }
+
+#[test]
+fn a_limit_names_the_line_that_sets_it_and_the_way_on() {
+    let place = Place::new();
+    directive(&place, "top", "turns=\"1\"");
+    place.write(
+        "script.yaml",
+        &format!("threads:\n  top:\n    - {{ text: so far, tool_calls: [{}] }}\n    - on\n", start("nobody")),
+    );
+    let stopped = |args: &[&str]| {
+        let done = place.rye(&[&["run", "top"], args].concat());
+        assert_eq!(done.code, Some(4), "{}", done.stderr);
+        done.stderr.replace('\n', " ")
+    };
+    let told = stopped(&[]);
+    assert!(
+        told.contains("the limit `turns` comes from .ai/directives/top.md:5 (") && told.contains("--limit turns=N"),
+        "{told}"
+    );
+    let told = stopped(&["--limit", "tokens=5", "--limit", "turns=3"]);
+    assert!(told.contains("the limit `tokens` comes from "), "{told}");
+    // What it says can be done.
+    let (_, result) = place.json(&["run", "top"]);
+    let thread = result["thread_id"].as_str().unwrap();
+    assert!(told.contains("`rye threads resume top-"), "{told}");
+    let (_, resumed) = place.json(&["threads", "resume", thread, "--message", "and?"]);
+    assert_eq!(
+        (&resumed["cost"]["turns"], &resumed["error"]["code"]),
+        (&json!(1), &json!("turns_exceeded")),
+        "{resumed}"
+    );
+    // A detached process and machines are told the code alone.
+    let (code, result) = place.json(&["run", "top"]);
+    assert_eq!(
+        (code, &result["result"], &result["error"]["code"]),
+        (Some(4), &json!("so far"), &json!("turns_exceeded"))
+    );
+}
+
+#[test]
+fn a_child_is_raised_to_what_the_thread_above_it_has_and_no_further() {
+    let place = Place::new();
+    directive(&place, "top", "turns=\"3\"");
+    directive(&place, "low", "turns=\"1\" spend=\"0.1\"");
+    place.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ask, event: limit, action: { escalate: {} } }\n");
+    let script = format!(
+        "threads:\n  top:\n    - {{ tool_calls: [{0}] }}\n    - up\n  low:\n    - {{ tool_calls: [{0}] }}\n    - deep\n",
+        start("low")
+    );
+    place.write("script.yaml", &script);
+    place.fine(&["run", "top", "--limit", "depth=1"]);
+    let (_, list) = place.json(&["threads", "list"]);
+    let low = list["threads"].as_array().unwrap().iter().find(|row| row["directive"] == "low").unwrap();
+    assert_eq!(low["status"], "suspended", "{list}");
+    let id = low["thread_id"].as_str().unwrap();
+    let refused = place.rye(&["threads", "approve", id, "--raise", "turns=99"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains("has turns 3, and no thread below it gets more"), "{}", refused.stderr);
+    assert_eq!(place.rye(&["threads", "approve", id, "--raise", "turns=3"]).code, Some(0));
+}

@@ -20,6 +20,7 @@ pub(crate) mod trailing;
 mod walk;
 
 pub use apply::apply;
+pub(crate) use apply::slot;
 pub use effect::{Effect, HookBounds, HookRun, Reservation, SpawnChild, StepKey};
 pub use gate::{Allowed, Call, Dispatch};
 pub use signal::{Fact, HookChild, Signal, Spawned};

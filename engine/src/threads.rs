@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use rye_compiler::plan::PlanLimits;
+
 use crate::driver::{DriveError, journal};
 use crate::event::{Event, EventBody, Head, Opened};
 use crate::machine::state::Question;
-use crate::machine::{State, apply};
+use crate::machine::{State, apply, slot};
 use crate::session::below::ParentThread;
 use crate::store::registry::{Liveness, Repaired, repair};
 use crate::store::transcript;
@@ -120,6 +122,18 @@ pub fn open_question(events: &[Event]) -> Option<Question> {
         apply(&mut state, event);
     }
     state.question
+}
+
+/// What a limit of a thread can be raised from and to: what it is now, and what the thread above has, if there is one. `None` for
+/// what cannot be raised.
+pub fn room_above(events: &[Event], limit: &str) -> Option<(u64, Option<u64>)> {
+    let mut state = State::new();
+    for event in events {
+        apply(&mut state, event);
+    }
+    let ceiling = state.launch.as_ref().and_then(|launch| launch.ceiling);
+    let of = |mut limits: PlanLimits| slot(&mut limits, limit).map(|value| *value);
+    Some((of(state.limits)?, ceiling.and_then(of)))
 }
 
 /// The result that a record tells; `None` if it does not end.

@@ -6,6 +6,7 @@ pub mod detach;
 mod ending;
 mod images;
 mod json;
+mod lifted;
 mod people;
 mod planned;
 pub mod sandbox;

@@ -363,7 +363,11 @@ pub fn told(limit_code: &str, current_value: &Value, current_max: &Value) -> Str
         Ok(amount) if limit_code == "spend_exceeded" => format!("${amount}"),
         Ok(_) | Err(_) => value.to_string(),
     };
-    format!("{limit_code}: {} of {}", shown(current_value), shown(current_max))
+    // Money stops a thread before it is gone: when what is left, and what children hold, does not pay for one more call.
+    let is_left = |(value, max): (Nanos, Nanos)| limit_code == "spend_exceeded" && value < max;
+    let amounts = Nanos::from_json(current_value).ok().zip(Nanos::from_json(current_max).ok());
+    let rest = if amounts.is_some_and(is_left) { ", and what is left does not pay for another call" } else { "" };
+    format!("{limit_code}: {} of {}{rest}", shown(current_value), shown(current_max))
 }
 
 impl Exceeded {

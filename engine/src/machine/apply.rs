@@ -66,6 +66,7 @@ pub fn apply(state: &mut State, event: &Event) {
                     spend: 0,
                     detached: child.detached,
                     tool: child.tool,
+                    refused: false,
                     ended: None,
                 },
             );
@@ -309,7 +310,11 @@ fn answered(state: &mut State, result: &ToolCallResult) {
     if call.phase == Phase::Answered {
         return;
     }
-    call.phase = Phase::Answered;
+    if let Phase::Spawning(spawn) = std::mem::replace(&mut call.phase, Phase::Answered)
+        && let Some(child) = state.children.get_mut(&spawn)
+    {
+        child.refused = child.thread_id.is_none();
+    }
     call.result = Some(CallResult {
         ran: result.why == ResultKind::Ran,
         is_error: result.is_error,
@@ -399,7 +404,7 @@ fn raise(state: &mut State, name: &str, value: u64) -> bool {
     lifts
 }
 
-fn slot<'a>(limits: &'a mut PlanLimits, name: &str) -> Option<&'a mut u64> {
+pub(crate) fn slot<'a>(limits: &'a mut PlanLimits, name: &str) -> Option<&'a mut u64> {
     match name {
         "turns" => Some(&mut limits.turns),
         "tokens" => Some(&mut limits.tokens),

@@ -217,6 +217,8 @@ pub struct Child {
     pub detached: bool,
     /// It is a tool.
     pub tool: bool,
+    /// Its call was answered without it: there is no such thread.
+    pub refused: bool,
     pub ended: Option<Status>,
 }
 
@@ -324,9 +326,10 @@ impl State {
         self.children.keys().next_back().map_or(1, |n| n + 1)
     }
 
-    /// Children there are and were, those of hooks included.
+    /// Children there are and were, or are about to be, those of hooks included; what was refused is none.
     pub fn spawned(&self) -> u64 {
-        u64::try_from(self.children.len() + self.hook_children.len()).unwrap_or(u64::MAX)
+        let made = self.children.values().filter(|child| !child.refused).count();
+        u64::try_from(made + self.hook_children.len()).unwrap_or(u64::MAX)
     }
 
     /// Nano-dollars that this thread has neither spent nor set aside for a living child.

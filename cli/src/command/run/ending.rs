@@ -48,6 +48,12 @@ impl From<RunResult> for RunOutput {
     }
 }
 
+/// The limit that stopped a thread: `turns`.
+pub fn stopped_by(result: &RunResult) -> Option<&str> {
+    let code = result.error.as_ref().map(|error| error.code.as_str())?;
+    code.strip_suffix("_exceeded").filter(|_| LIMITS.contains(&code))
+}
+
 /// The exit code of a run; `asked` is what the thread asked for last, which a suspended one waits for.
 pub fn exit(result: &RunResult, asked: Option<Asked>) -> Exit {
     match result.status {
@@ -59,7 +65,7 @@ pub fn exit(result: &RunResult, asked: Option<Asked>) -> Exit {
             None => Exit::Failed,
         },
         Status::Error | Status::Created | Status::Running => match &result.error {
-            Some(error) if LIMITS.contains(&error.code.as_str()) => Exit::Limit,
+            Some(_) if stopped_by(result).is_some() => Exit::Limit,
             Some(_) | None => Exit::Failed,
         },
     }

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
+use rye_compiler::plan::Node;
 use rye_engine::driver::Live;
 use rye_engine::event::{
     AttemptFailed, CognitionOut, Event, EventBody, HookPointRun, HookVerdict, Opened, Origin, ResultKind, Settled,
@@ -48,6 +49,8 @@ pub struct People {
     lines: String,
     calls: BTreeMap<(ThreadId, String), Call>,
     missing: Vec<String>,
+    /// The limit that the thread reached last.
+    limit: Option<String>,
     missing_key: bool,
 }
 
@@ -71,6 +74,7 @@ impl People {
             lines: String::new(),
             calls: BTreeMap::new(),
             missing: Vec::new(),
+            limit: None,
             missing_key: false,
         }
     }
@@ -108,7 +112,12 @@ impl People {
         }
         let red = coloured(AnsiColor::Red);
         match &event.body {
-            EventBody::CognitionOut(reply) => self.replied(thread, reply),
+            EventBody::CognitionOut(reply) => {
+                if self.main.as_ref() == Some(thread) {
+                    self.limit = None;
+                }
+                self.replied(thread, reply);
+            }
             EventBody::AttemptFailed(failed) => self.failed(thread, failed),
             // A failed attempt that nobody billed has been told.
             EventBody::Settled(settled) if settled.amount == 0 && settled.usage == Usage::default() => {}
@@ -128,7 +137,12 @@ impl People {
                     &format!("child {} {}", child.thread_id, child.status.word()),
                 );
             }
-            EventBody::Limit(hit) => self.say(thread, red, &format!("limit {}", limit(hit))),
+            EventBody::Limit(hit) => {
+                if self.main.as_ref() == Some(thread) && hit.at != Node::Tools {
+                    self.limit = hit.limit_code.strip_suffix("_exceeded").map(str::to_owned);
+                }
+                self.say(thread, red, &format!("limit {}", limit(hit)));
+            }
             EventBody::Ended(ended) if self.main.as_ref() == Some(thread) => self.missing.clone_from(&ended.missing),
             EventBody::Continues(_) | EventBody::Compacted(_) | EventBody::Recovered(_) | EventBody::Mail(_) => {
                 if !self.events {
@@ -351,10 +365,9 @@ impl People {
         let cut_off = result.error.as_ref().is_some_and(|error| error.code == "engine_failed");
         if cut_off || matches!(result.status, Status::Created | Status::Running | Status::Suspended) {
             let then = if result.status == Status::Suspended {
-                format!(
-                    "`rye threads approve {0}` lets it go on, `rye threads approve {0} --deny` without",
-                    result.thread_id
-                )
+                let (id, at) = (&result.thread_id, self.limit.as_deref());
+                let raise = at.map(|limit| format!(" --raise {limit}=N")).unwrap_or_default();
+                format!("`rye threads approve {id}{raise}` lets it go on, `rye threads approve {id} --deny` without")
             } else {
                 format!("`rye run --resume {}` goes on", result.thread_id)
             };

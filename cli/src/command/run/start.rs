@@ -17,7 +17,7 @@ use rye_engine::thread_id::ThreadId;
 
 use super::ask::{self, Grant};
 use super::screen::Screen;
-use super::{detach, sandbox, script, standing, watch};
+use super::{detach, lifted, sandbox, script, standing, watch};
 use crate::Failure;
 use crate::args::Format;
 use crate::exit::Exit;
@@ -135,6 +135,10 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
             report.note(&printable(&text));
         }
     }
+    let limits = match &start {
+        Start::Fresh { compilation, .. } => lifted::places(compilation),
+        Start::TakeUp { .. } | Start::GoOn { .. } | Start::Fork { .. } | Start::HandOver { .. } => Vec::new(),
+    };
     options.asker = ask::asker(format, spaces, unattended, how.given.cloned());
     let runtime = runtime::start(start.workers())?;
     let ended = runtime.block_on(async {
@@ -156,7 +160,11 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
             // Whoever asked may be gone; the thread runs all the same.
             writeln!(std::io::stdout().lock(), "{announcement}").ok();
         }
-        Ok::<Exit, Failure>(watch::to_the_end(&engine, handle, screen?, report).await)
+        let ended = watch::to_the_end(&engine, handle, screen?, report).await;
+        if let Some(text) = ended.limit.filter(|_| !how.silent && !how.detached) {
+            report.note(&printable(&lifted::told(&text, &limits)));
+        }
+        Ok::<Exit, Failure>(ended.exit)
     });
     // Whoever reads our output may never take the rest of it.
     runtime.shutdown_background();

@@ -5,12 +5,25 @@ use rye_engine::engine::{Engine, Handle};
 use rye_engine::event::Letter;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::ending::exit;
+use super::ending::{exit, stopped_by};
 use super::screen::Screen;
 use crate::exit::Exit;
 use crate::report::Report;
 
-pub async fn to_the_end(engine: &Engine, handle: Handle, screen: Screen, report: &Report) -> Exit {
+/// How a process came to its end.
+pub struct Ended {
+    pub exit: Exit,
+    /// The thread, and the limit that stopped it.
+    pub limit: Option<(String, String)>,
+}
+
+impl From<Exit> for Ended {
+    fn from(exit: Exit) -> Self {
+        Self { exit, limit: None }
+    }
+}
+
+pub async fn to_the_end(engine: &Engine, handle: Handle, screen: Screen, report: &Report) -> Ended {
     let mut stops = match Stops::new(engine) {
         Ok(stops) => stops,
         Err(error) => {
@@ -21,18 +34,19 @@ pub async fn to_the_end(engine: &Engine, handle: Handle, screen: Screen, report:
     let result = loop {
         tokio::select! {
             result = handle.join() => break result,
-            stop = stops.next() => if stops.pass_on(stop, &screen) { return Exit::Cancelled },
+            stop = stops.next() => if stops.pass_on(stop, &screen) { return Exit::Cancelled.into() },
         }
     };
     // Threads that this one started and that nobody shows.
     loop {
         tokio::select! {
             () = engine.idle() => break,
-            stop = stops.next() => if stops.pass_on(stop, &screen) { return Exit::Cancelled },
+            stop = stops.next() => if stops.pass_on(stop, &screen) { return Exit::Cancelled.into() },
         }
     }
     let (ended, so_far) = (result.clone(), exit(&result, None));
-    tokio::select! {
+    let limit = stopped_by(&result).map(|limit| (result.thread_id.clone(), limit.to_owned()));
+    let exit = tokio::select! {
         shown = screen.end(result) => {
             let exit = exit(&ended, shown.asked);
             match shown.trouble {
@@ -46,7 +60,8 @@ pub async fn to_the_end(engine: &Engine, handle: Handle, screen: Screen, report:
         }
         // The thread is over; only its reader is not.
         () = stops.next() => so_far,
-    }
+    };
+    Ended { exit, limit }
 }
 
 /// Ctrl-C and what else asks a process to end.

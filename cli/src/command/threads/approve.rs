@@ -6,12 +6,13 @@ use clap::{Args, ValueEnum};
 use rye_compiler::approvals::Unattended;
 use rye_compiler::plan::Asked;
 use rye_compiler::semantics::limits::{LimitName, Written, amount};
+use rye_compiler::semantics::money::Nanos;
 use rye_engine::event::{Approval, Event, EventBody, Letter};
 use rye_engine::machine::state::Question;
 use rye_engine::store::registry::Liveness;
 use rye_engine::thread::Status;
 use rye_engine::thread_id::ThreadId;
-use rye_engine::threads::open_question;
+use rye_engine::threads::{open_question, room_above};
 
 use super::act::speaks;
 use super::book::Book;
@@ -88,6 +89,9 @@ pub fn run(args: &ApproveArgs, book: &Book, spaces: &Spaces, report: &Report) ->
         return Err(Failure::usage(format!("the thread `{id}` is at a limit, which approval alone does not move"))
             .help("say how far it may go with `--raise turns=20`, or `--deny`"));
     }
+    if !args.deny {
+        moves(id, &letters, open.as_ref(), &record.events)?;
+    }
     let answer = open.as_ref().map(|open| Letter::Approve { yes: !args.deny, question: Some(open.seq) });
     if alive {
         if args.scope == Scope::Thread {
@@ -151,6 +155,39 @@ fn late(id: &ThreadId, open: &Question, events: &[Event]) -> Failure {
         Some(Approval::Suspended) | None => "it is not asked any more",
     };
     Failure::failed(format!("the answer to `{id}` came too late: {how}"))
+}
+
+/// Whether what is raised goes up, stays within what the thread above has, and lets the thread pass where it stands.
+fn moves(id: &ThreadId, letters: &[Letter], open: Option<&Question>, events: &[Event]) -> Result<(), Failure> {
+    let mut raised = Vec::new();
+    for letter in letters {
+        let Letter::Raise { limit, value } = letter else { continue };
+        raised.push(limit.as_str());
+        let Some((now, above)) = room_above(events, limit) else { continue };
+        let words =
+            |value: u64| if limit == "spend" { format!("${}", Nanos::from_u64(value)) } else { value.to_string() };
+        if let Some(above) = above.filter(|above| value > above) {
+            let most =
+                format!("the thread above `{id}` has {limit} {}, and no thread below it gets more", words(above));
+            return Err(Failure::usage(most));
+        }
+        if *value <= now {
+            return Err(Failure::usage(format!("{limit} of `{id}` is {} already", words(now)))
+                .help("name what it may have in all, not how much more"));
+        }
+    }
+    // What is asked at a limit names it: `go on beyond turns_exceeded: 2 of 2`.
+    let stands = open.filter(|open| open.asked == Asked::Limit).and_then(|open| {
+        let (before, _) = open.what.split_once("_exceeded")?;
+        before.rsplit(' ').next()
+    });
+    match stands {
+        Some(limit) if !raised.contains(&limit) => {
+            Err(Failure::usage(format!("the thread `{id}` stands at its limit of {limit}, which this does not raise"))
+                .help(format!("say how far it may go with `--raise {limit}=N`")))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 fn raise(text: &str) -> Result<Letter, Failure> {

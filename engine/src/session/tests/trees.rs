@@ -121,6 +121,29 @@ async fn depth_spawns_and_broken_directives_are_answers() {
 }
 
 #[tokio::test]
+async fn a_child_that_was_refused_is_not_counted() {
+    let lab = Lab::new(|request| {
+        let broken = ("rye_execute", json!({"item_type": "directive", "item_id": "test/broken"}));
+        Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
+            ("test/parent", 0) => calls(&[broken.clone(), broken]),
+            ("test/parent", 1 | 2) => calls(&[child()]),
+            ("test/parent", 3) => calls(&[child(), child()]),
+            _ => say("done"),
+        })
+    });
+    lab.directive("parent", &format!("<limits spawns=\"3\"/>{DIRECTIVES}"), "");
+    lab.directive("child", "", "");
+    lab.directive("broken", "<limits turns=\"-1\"/>", "");
+    let engine = lab.engine();
+    let result = lab.run(&engine, "parent").await;
+    assert_eq!(result.status, Status::Completed, "{result:?}");
+    // Three threads were made, as many as may be, and not one fewer.
+    assert_eq!(rows(&engine).iter().filter(|row| row.directive == "test/child").count(), 3);
+    let refused: Vec<String> = answers(&engine, &result).into_iter().map(|(_, text)| text).collect();
+    assert_eq!(refused.iter().filter(|text| *text == "spawns_exceeded: 3 of 3").count(), 1, "{refused:?}");
+}
+
+#[tokio::test]
 async fn the_same_tree_runs_twice_in_one_project() {
     let lab = Lab::new(|request| {
         Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
