@@ -40,6 +40,32 @@ fn field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<Field
         &["name", "type", "required", "default", "enum"]
     };
     let description = text_only(found, element, known).node;
+    let name = named(element, word, found);
+    let said = name.as_ref().map_or_else(|| format!("an {word}"), |name| format!("`{}`", name.node));
+    // A field of a type that does not exist is still declared.
+    let kind = element.attribute("type").and_then(|t| field_type(t, found)).unwrap_or(FieldType::String);
+    let required = element.attribute("required").is_some_and(|r| truth(r, found));
+    let choices = element.attribute("enum").map(|e| choices(e, kind, &said, found)).unwrap_or_default();
+    let default = element.attribute("default").and_then(|text| {
+        let value = value(&text.node, kind);
+        let fits = value.as_ref().is_some_and(|v| is_choice(v, &choices));
+        if !fits {
+            found.push(InterfaceError::Type {
+                what: format!("the default of {said}"),
+                expected: expected(kind, &choices),
+                found: format!("`{}`", shorten(&text.node)),
+                span: Some(text.span),
+                declared: element.attribute("type").map(|t| t.span),
+            });
+        }
+        value.filter(|_| fits)
+    });
+    let span = element.span;
+    Some(Field { name: name?, kind, required, default, choices, description, span })
+}
+
+/// The name of a field, if it has one that can be asked for.
+fn named(element: &Element, word: &str, found: &mut Diagnostics) -> Option<Spanned<String>> {
     let Some(name) = element.attribute("name") else {
         found.push(ItemError::Missing {
             what: "`name`".into(),
@@ -58,26 +84,7 @@ fn field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<Field
         });
         return None;
     }
-    // A field of a type that does not exist is still declared.
-    let kind = element.attribute("type").and_then(|t| field_type(t, found)).unwrap_or(FieldType::String);
-    let required = element.attribute("required").is_some_and(|r| truth(r, found));
-    let choices = element.attribute("enum").map(|e| choices(e, kind, &name.node, found)).unwrap_or_default();
-    let default = element.attribute("default").and_then(|text| {
-        let value = value(&text.node, kind);
-        let fits = value.as_ref().is_some_and(|v| is_choice(v, &choices));
-        if !fits {
-            found.push(InterfaceError::Type {
-                what: format!("the default of `{}`", name.node),
-                expected: expected(kind, &choices),
-                found: format!("`{}`", shorten(&text.node)),
-                span: Some(text.span),
-                declared: element.attribute("type").map(|t| t.span),
-            });
-        }
-        value.filter(|_| fits)
-    });
-    let span = element.span;
-    Some(Field { name: name.clone(), kind, required, default, choices, description, span })
+    Some(name.clone())
 }
 
 /// `{input:…}` could not name anything else.
@@ -120,13 +127,13 @@ fn truth(text: &Spanned<String>, found: &mut Diagnostics) -> bool {
     }
 }
 
-fn choices(text: &Spanned<String>, kind: FieldType, name: &str, found: &mut Diagnostics) -> Vec<Value> {
+fn choices(text: &Spanned<String>, kind: FieldType, of: &str, found: &mut Diagnostics) -> Vec<Value> {
     let mut values = Vec::new();
     for part in text.node.split(',').map(str::trim) {
         match value(part, kind) {
             Some(value) if !part.is_empty() => values.push(value),
             Some(_) | None => found.push(InterfaceError::Type {
-                what: format!("a choice of `{name}`"),
+                what: format!("a choice of {of}"),
                 expected: expected(kind, &[]),
                 found: if part.is_empty() { "empty".into() } else { format!("`{}`", shorten(part)) },
                 span: Some(text.span),
