@@ -103,14 +103,15 @@ pub static PARALLEL: Scenario = Scenario::new(
     },
 );
 
-/// Two children at once, one of which has a child of its own; then the same again.
+/// Two children at once, one of which has a child of its own; then the same again. Each has enough for two calls that are cut
+/// off, which count at their worst.
 pub static CHILDREN: Scenario = Scenario::new(
     "children",
     |lab| {
         lab.directive("root", &tree("spend=\"1\""), "");
-        lab.directive("one", &tree("spend=\"0.2\""), "");
-        lab.directive("two", &tree("spend=\"0.1\""), "");
-        lab.directive("three", &tree("spend=\"0.1\""), "");
+        lab.directive("one", &tree("spend=\"0.4\""), "");
+        lab.directive("two", &tree("spend=\"0.2\""), "");
+        lab.directive("three", &tree("spend=\"0.2\""), "");
     },
     |request| {
         Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
