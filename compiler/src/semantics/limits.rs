@@ -357,7 +357,7 @@ impl fmt::Display for Exceeded {
     }
 }
 
-/// A limit that was reached, in words: `spend_exceeded: 0.02 of 0.02`.
+/// A limit that was reached, in words: `turns_exceeded: 2 of 2`.
 pub fn told(limit_code: &str, current_value: &Value, current_max: &Value) -> String {
     let shown = |value: &Value| match Nanos::from_json(value) {
         Ok(amount) if limit_code == "spend_exceeded" => format!("${amount}"),
@@ -411,6 +411,15 @@ mod tests {
 
     fn resolve_one(name: &str, value: Value) -> Result<Resolved<&'static str>, Vec<LimitFault<&'static str>>> {
         resolve(&[], &one(name, value), &[], &[])
+    }
+
+    #[test]
+    fn money_that_is_left_and_pays_for_nothing_is_said() {
+        let left = ", and what is left does not pay for another call";
+        assert_eq!(told("turns_exceeded", &json!(2), &json!(2)), "turns_exceeded: 2 of 2");
+        assert_eq!(told("spend_exceeded", &json!(0.2), &json!(0.2)), "spend_exceeded: $0.2 of $0.2");
+        assert_eq!(told("spend_exceeded", &json!(0.16), &json!(0.2)), format!("spend_exceeded: $0.16 of $0.2{left}"));
+        assert_eq!(told("turns_exceeded", &json!(1), &json!(2)), "turns_exceeded: 1 of 2");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The threads that run in this process, those that it is just taking up, and those that are waited for; letters reach them here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -124,6 +124,8 @@ const WATCH: Duration = Duration::from_millis(500);
 
 /// One watcher for the process. A letter that is delivered again before its file is gone is known by its id.
 async fn watch_inboxes(engine: Weak<Inner>) {
+    // Letters that cannot be read stay where they are, and are told once.
+    let mut told = BTreeSet::new();
     loop {
         tokio::time::sleep(WATCH).await;
         let Some(engine) = engine.upgrade() else { return };
@@ -133,6 +135,7 @@ async fn watch_inboxes(engine: Weak<Inner>) {
         }
         let disk = Arc::clone(&engine.disk);
         let look = move || {
+            let mut told = told;
             for (thread, control) in running {
                 match mailbox::list(&*disk, &thread) {
                     Ok(mails) => {
@@ -141,16 +144,22 @@ async fn watch_inboxes(engine: Weak<Inner>) {
                                 Ok(letter) => {
                                     control.deliver(mail.id, letter);
                                 }
-                                Err(error) => tracing::warn!(%thread, %error, "a letter that cannot be read"),
+                                Err(error) => {
+                                    if told.insert((thread.clone(), mail.id)) {
+                                        tracing::warn!(%thread, %error, "a letter that cannot be read");
+                                    }
+                                }
                             }
                         }
                     }
                     Err(error) => tracing::warn!(%thread, %error, "an inbox that cannot be read"),
                 }
             }
+            told
         };
-        if let Err(error) = tokio::task::spawn_blocking(look).await {
+        told = tokio::task::spawn_blocking(look).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "the inboxes could not be looked at");
-        }
+            BTreeSet::new()
+        });
     }
 }
