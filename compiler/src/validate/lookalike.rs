@@ -10,6 +10,9 @@ use rye_grammar::Span;
 const WORDS: [&str; 12] =
     ["env", "input", "inputs", "output", "outputs", "param", "params", "arg", "args", "var", "secret", "secrets"];
 
+/// Bytes between braces that could still be meant as a name.
+const LONGEST: usize = 160;
+
 /// Something in braces that nothing fills in.
 pub struct Lookalike<'t> {
     /// As it is written, braces and all.
@@ -57,15 +60,19 @@ pub fn all<'t>(directive: &'t Directive, is_input: &dyn Fn(&str) -> bool) -> Vec
 
 fn of_line<'t>(line: &'t str, start: usize, is_input: &dyn Fn(&str) -> bool, found: &mut Vec<Lookalike<'t>>) {
     let mut at = 0;
+    // Counted on from where the last brace was: a line may be as long as a file.
+    let (mut counted, mut in_code) = (0, false);
     while let Some(open) = line.get(at..).and_then(|rest| rest.find('{')).map(|i| at + i) {
         at = open + 1;
         let (before, rest) = line.split_at(open);
-        if before.ends_with('\\') || before.matches('`').count() % 2 == 1 {
+        in_code ^= before.get(counted..).unwrap_or_default().matches('`').count() % 2 == 1;
+        counted = open;
+        if before.ends_with('\\') || in_code {
             continue;
         }
         let double = rest.starts_with("{{");
         let dollar = before.ends_with('$');
-        let Some(close) = rest.find('}') else { return };
+        let Some(close) = rest.bytes().take(LONGEST).position(|byte| byte == b'}') else { continue };
         let inside = rest.get(if double { 2 } else { 1 }..close).unwrap_or_default();
         let end = close + if double && rest.get(close..).is_some_and(|r| r.starts_with("}}")) { 2 } else { 1 };
         // `${{ … }}` is of a workflow.
@@ -102,4 +109,32 @@ fn meant<'t>(
 
 fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(line: &str) -> Vec<&str> {
+        let mut found = Vec::new();
+        of_line(line, 0, &|name| name == "topic", &mut found);
+        found.into_iter().map(|one| one.text).collect()
+    }
+
+    #[test]
+    fn code_is_left_alone_on_both_sides_of_what_is_none() {
+        assert_eq!(
+            texts("`{topic}` {topic} `a` ${topic} `{{topic}}` {{ topic }}"),
+            ["{topic}", "${topic}", "{{ topic }}"]
+        );
+        assert_eq!(texts("{ and {topic} and {topic"), ["{topic}"]);
+    }
+
+    #[test]
+    fn a_line_as_long_as_a_file_is_gone_through_once() {
+        for text in ["{", "{}", "`{", "{x"] {
+            assert!(texts(&text.repeat(1 << 16)).is_empty(), "{text}");
+        }
+        assert_eq!(texts(&format!("{}{{topic}}", "{".repeat(1 << 16))).len(), 1);
+    }
 }
