@@ -34,7 +34,7 @@ use crate::assertion;
 use crate::compose::{Composed, compose_all};
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
 use crate::hook::HookSource;
-use crate::item::{Changes, Items, ModelRequest, Read, Rest};
+use crate::item::{Changes, Items, ModelRequest, Rest};
 use crate::levels::Levels;
 use crate::lower::audit;
 use crate::lower::shared::{FROZEN, Shared};
@@ -43,10 +43,17 @@ use crate::resolve::{Inputs, Launch};
 use crate::semantics::condition::Effort;
 use crate::semantics::risk;
 use crate::world::{Entry, ItemKind, Space, World};
+use context::SuppressionUses;
+use continuation::Continuations;
+use hook_use::HookUses;
+use interface::InputUses;
+use knowledge_use::KnowledgeUses;
 pub use memory::Memory;
-use memory::{Known, Share};
+use memory::{Known, Lists, Merge, Share, UNITS, units};
+use prefix::Prefixes;
 use selection::Chosen;
 pub use selection::Selection;
+use spawn::Spawns;
 
 /// Where the exports of finished threads lie, among the knowledge.
 const EXPORTS: &str = "agent/threads/";
@@ -119,40 +126,48 @@ fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selec
     for kind in ItemKind::ALL {
         items.list(kind);
     }
-    let list = items.list(ItemKind::Directive);
-    let ids: Vec<&ItemId> = of_project(&list).collect();
-    let (mut known, reach) = known.refresh(items, &mut changes, ids.len());
+    let lists: Lists = UNITS.map(|kind| items.list(kind));
+    let directives = lists.first().map_or(0, |list| of_project(list).count());
+    let (mut known, reach) = known.refresh(items, &mut changes, directives);
     let mut check = Check::new(items, reach);
     let ((), settings) = items.during(|| check.settings());
     let mut chosen = Chosen::new(selection);
     let mut composed = 0;
     let effort = known.effort;
-    let mut ask = |id: &ItemId, share: &mut Share| {
-        composed += 1;
-        check.directive(id, effort, share);
+    let mut ask = |kind: ItemKind, id: &ItemId, share: &mut Share| match kind {
+        ItemKind::Directive => {
+            composed += 1;
+            check.directive(id, effort, share);
+        }
+        ItemKind::Knowledge => check.knowledge(id, share),
+        ItemKind::Tool | ItemKind::Config => {
+            items.tool(id);
+        }
     };
-    let all = if items.is_remembering() {
-        let all = known.shares.look(items, &ids, &changes, ask);
+    let mut all = Share::default();
+    let shares = if items.is_remembering() {
+        known.shares.look(items, &lists, &changes, ask);
         if *selection == Selection::All {
-            chosen.directives = ids.len();
+            chosen.directives = directives;
         } else {
             for (id, chain) in known.shares.chains() {
                 chosen.add(items, id, chain);
             }
         }
-        all
+        items.keep_asked(|read| settings.contains(read) || known.shares.read(read));
+        known.shares.together()
     } else {
-        let mut all = Share::default();
-        for id in ids {
+        for (kind, id) in units(&lists) {
             all.chain.clear();
-            ask(id, &mut all);
-            chosen.add(items, id, &all.chain);
+            ask(kind, id, &mut all);
+            if kind == ItemKind::Directive {
+                chosen.add(items, id, &all.chain);
+            }
         }
-        all
+        vec![&all]
     };
-    check.other_items();
-    items.keep_asked(|read| settings.contains(read) || is_other(items, read) || known.shares.read(read));
-    let (mut found, reach) = check.finish(all);
+    known.mentions.refresh(&changes);
+    let (mut found, reach) = check.finish(&shares, &mut known.mentions);
     found.append(items.diagnostics());
     stray::check(items, &mut found);
     chosen.narrow(items, &mut found);
@@ -184,21 +199,15 @@ pub fn check_composed(shared: &Shared<'_, '_>, composed: &Composed, found: &mut 
     check.capabilities.own(shared, composed, &mut check.found);
     check.capabilities.against_base(composed, &mut check.found);
     interface::holes(composed, &mut check.found);
-    let mut spawns = spawn::Spawns::default();
+    let mut spawns = Spawns::default();
     spawns.add(composed, &spawn::BodyStarts::default(), None);
-    spawns.proofs(items, &mut check.found);
+    spawn::proofs(items, &[&spawns], &mut check.found);
     found.append(check.found);
 }
 
 /// The ids of the project, of a list.
 fn of_project(list: &[Entry]) -> impl Iterator<Item = &ItemId> {
     list.iter().filter(|e| e.space == Space::Project).map(|e| &e.id)
-}
-
-/// Whether it is what [`Check::other_items`] asks for.
-fn is_other(items: &Items<'_>, read: &Read) -> bool {
-    let Read::Item(kind @ (ItemKind::Knowledge | ItemKind::Tool), id) = read else { return false };
-    !is_export(*kind, id) && of_project(&items.list(*kind)).any(|known| known == id)
 }
 
 fn is_export(kind: ItemKind, id: &ItemId) -> bool {
@@ -337,36 +346,32 @@ impl<'i, 'w> Check<'i, 'w> {
         }
     }
 
-    /// Knowledge and tools of the project that nothing names are read too. Exports of finished threads are not the
-    /// author's files.
-    fn other_items(&mut self) {
-        for id in of_project(&self.items.list(ItemKind::Knowledge)) {
-            if !is_export(ItemKind::Knowledge, id)
-                && let Some(knowledge) = self.items.knowledge(id)
-            {
-                knowledge_use::dangling(self.items, &knowledge, &mut self.found);
-            }
-        }
-        for id in of_project(&self.items.list(ItemKind::Tool)) {
-            self.items.tool(id);
+    /// Knowledge of the project, whether or not anything names it.
+    fn knowledge(&self, id: &ItemId, share: &mut Share) {
+        if let Some(knowledge) = self.items.knowledge(id) {
+            knowledge_use::dangling(self.items, &knowledge, &mut share.found);
         }
     }
 
-    /// What only all directives together can tell. Answers what the patterns reach, too.
-    fn finish(self, all: Share) -> (Diagnostics, capability::Reach) {
+    /// What only all units together can tell. Answers what the patterns reach, too.
+    fn finish(self, shares: &[&Share], mentions: &mut knowledge_use::Mentions) -> (Diagnostics, capability::Reach) {
         let (items, mut found) = (self.items, self.found);
-        found.append(all.found);
-        all.hooks.finish(items, &self.shadowed, &mut found);
-        for hook in items.hook_files().project.iter().filter(|h| h.enabled) {
-            hook::outputs(hook, &all.interface.outputs, &mut found);
+        for share in shares {
+            found.append(share.found.clone());
         }
-        all.interface.finish(&mut found);
-        all.context.finish(items, &mut found);
-        all.knowledge.finish(items, &mut found);
+        let of = || shares.iter();
+        HookUses::together(of().map(|s| &s.hooks)).finish(items, &self.shadowed, &mut found);
+        let inputs: Vec<&InputUses> = of().map(|s| &s.interface).collect();
+        interface::outputs(items, &inputs, &mut found);
+        interface::unused(&inputs, &mut found);
+        SuppressionUses::together(of().map(|s| &s.context)).finish(items, &mut found);
+        let knowledge: Vec<&KnowledgeUses> = of().map(|s| &s.knowledge).collect();
+        knowledge_use::unreached(items, &knowledge, mentions, &mut found);
         let settings = self.continuation.get_or_init(|| continuation::Settings::read(items));
-        all.continuations.finish(settings, &mut found);
-        all.prefixes.finish(&mut found);
-        all.spawns.finish(items, &mut found);
+        Continuations::together(of().map(|s| &s.continuations)).finish(settings, &mut found);
+        Prefixes::together(of().map(|s| &s.prefixes)).finish(&mut found);
+        let spawns: Vec<&Spawns> = of().map(|s| &s.spawns).collect();
+        spawn::check(items, &spawns, &mut found);
         shadow::check(items, &mut found);
         let mut read = self.lowering.diagnostics();
         read.retain(|d| !matches!(d, Diagnostic::Config(error) if self.settings.knows(error)));

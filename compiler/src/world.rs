@@ -142,6 +142,19 @@ pub enum WorldError {
     Signature { path: String, reason: String },
 }
 
+/// One state of a world that keeps its answers until it is told that something has changed: it is only ever the same as
+/// itself.
+#[derive(Debug, Clone, Default)]
+pub struct State(Arc<()>);
+
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for State {}
+
 /// What a compilation may read. Every method answers all spaces, highest precedence first.
 pub trait World {
     /// Every space's file for this id.
@@ -155,6 +168,14 @@ pub trait World {
     /// Whether [`World::list`] would answer this again.
     fn still_lists(&self, kind: ItemKind, given: &[Entry]) -> bool {
         self.list(kind).is_ok_and(|list| list == given)
+    }
+    /// What a later question about changes can refer to; `None` from a world that keeps no account of them.
+    fn state(&self) -> Option<State> {
+        None
+    }
+    /// What [`World::candidates`] may answer otherwise than in that state; `None` where it could be anything.
+    fn touched_since(&self, _before: &State) -> Option<Vec<(ItemKind, ItemId)>> {
+        None
     }
     /// What the project holds beside items, sorted: the folders directly in `.ai/`, the files there, and the files in
     /// the folders of the kinds that are no items.
@@ -189,6 +210,12 @@ impl<W: World + ?Sized> World for &W {
     }
     fn still_lists(&self, kind: ItemKind, given: &[Entry]) -> bool {
         (**self).still_lists(kind, given)
+    }
+    fn state(&self) -> Option<State> {
+        (**self).state()
+    }
+    fn touched_since(&self, before: &State) -> Option<Vec<(ItemKind, ItemId)>> {
+        (**self).touched_since(before)
     }
     fn strays(&self) -> Result<Vec<Stray>, WorldError> {
         (**self).strays()

@@ -1,5 +1,6 @@
 //! Item ids: `rye/agent/core/base`. Segments are `[A-Za-z0-9_-]+`, joined by `/`; nothing else is an id.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -64,6 +65,13 @@ impl ItemId {
     /// The spelling used in capabilities: dots for slashes.
     pub fn dotted(&self) -> String {
         self.0.replace('/', ".")
+    }
+}
+
+/// It is compared and hashed like its text.
+impl Borrow<str> for ItemId {
+    fn borrow(&self) -> &str {
+        &self.0
     }
 }
 

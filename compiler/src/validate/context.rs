@@ -9,6 +9,8 @@ use crate::diagnostics::{ContextError, Diagnostics, closest};
 use crate::item::Items;
 use crate::world::{ItemKind, Space};
 
+use super::memory::Merge;
+
 /// By the span of the `<suppress>`: its id, and whether it removed anything anywhere.
 #[derive(Default)]
 pub struct SuppressionUses {
@@ -30,13 +32,6 @@ impl SuppressionUses {
         }
     }
 
-    /// Takes over what another directive uses.
-    pub fn merge(&mut self, other: &Self) {
-        for (span, (id, removes)) in &other.uses {
-            self.uses.entry(*span).or_insert_with(|| (id.clone(), false)).1 |= removes;
-        }
-    }
-
     pub fn finish(self, items: &Items<'_>, found: &mut Diagnostics) {
         for (span, (id, removes)) in self.uses {
             if removes {
@@ -47,6 +42,14 @@ impl SuppressionUses {
             let hook_ids = hooks.map(|h| h.id.node.as_str());
             let suggestion = closest(&id, hook_ids).or_else(|| items.nearest(ItemKind::Knowledge, &id));
             found.push(ContextError::SuppressesNothing { id, span, suggestion });
+        }
+    }
+}
+
+impl Merge for SuppressionUses {
+    fn merge(&mut self, other: &Self) {
+        for (span, (id, removes)) in &other.uses {
+            self.uses.entry(*span).or_insert_with(|| (id.clone(), false)).1 |= removes;
         }
     }
 }

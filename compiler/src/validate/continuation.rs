@@ -15,6 +15,8 @@ use crate::plan::PlannedModel;
 use crate::semantics::limits::Limits;
 use crate::world::Space;
 
+use super::memory::Merge;
+
 /// By the hook: its id, the knowledge it brings, and the first directive that would lose it.
 #[derive(Default)]
 pub struct Continuations {
@@ -98,18 +100,6 @@ impl Continuations {
         }
     }
 
-    /// Takes over what another directive, later in order, would lose.
-    pub fn merge(&mut self, other: &Self) {
-        for (span, lost) in &other.lost {
-            self.lost.entry(*span).or_insert_with(|| lost.clone());
-        }
-        if let Some((window, model)) = &other.window
-            && self.window.as_ref().is_none_or(|(known, _)| window < known)
-        {
-            self.window = Some((*window, model.clone()));
-        }
-    }
-
     pub fn finish(self, settings: &Settings, found: &mut Diagnostics) {
         for (span, (hook, item, directive)) in &self.lost {
             let (hook, item, directive) = (hook.clone(), item.to_string(), directive.to_string());
@@ -129,6 +119,19 @@ impl Continuations {
             let because =
                 format!("`{model}` is full at {full} tokens: a continuation would begin full and hand over again");
             found.push(ContextError::Ceiling { tokens: ceiling, because, span });
+        }
+    }
+}
+
+impl Merge for Continuations {
+    fn merge(&mut self, other: &Self) {
+        for (span, lost) in &other.lost {
+            self.lost.entry(*span).or_insert_with(|| lost.clone());
+        }
+        if let Some((window, model)) = &other.window
+            && self.window.as_ref().is_none_or(|(known, _)| window < known)
+        {
+            self.window = Some((*window, model.clone()));
         }
     }
 }

@@ -1,7 +1,5 @@
 //! A hook by itself: facts, items and parameters it names (`language.md` 7). Whether it ever fires is `hook_use`.
 
-use std::collections::BTreeSet;
-
 use rye_grammar::condition::{Expr, ExprKind, Path, Segment};
 use rye_grammar::{ItemId, Span, Spanned, template};
 use serde_json::Value;
@@ -117,7 +115,7 @@ fn output<'p>(point: &Point, path: &'p Path) -> Option<&'p str> {
     }
 }
 
-fn unknown_output<'d>(
+pub fn unknown_output<'d>(
     name: &str,
     directive: Option<String>,
     span: Span,
@@ -128,16 +126,12 @@ fn unknown_output<'d>(
     InterfaceError::UnknownOutput { name: name.to_owned(), directive, span, suggestion, declared }
 }
 
-/// Outputs that a hook of a file reads and that no directive declares. `declared` are those of all.
-pub fn outputs(hook: &HookDecl, declared: &BTreeSet<String>, found: &mut Diagnostics) {
+/// The outputs that a hook reads, with the places.
+pub fn outputs(hook: &HookDecl) -> Vec<(&str, Span)> {
     let point = hook_point::of(hook.event);
     let in_condition = hook.condition.iter().flat_map(|c| paths(&c.node));
     let read = in_condition.chain(hook.holes.facts.iter().map(|hole| (&hole.path, hole.span)));
-    for (path, span) in read {
-        if let Some(name) = output(point, path).filter(|name| !declared.contains(*name)) {
-            found.push(unknown_output(name, None, span, declared.iter()));
-        }
-    }
+    read.filter_map(|(path, span)| Some((output(point, path)?, span))).collect()
 }
 
 /// Fetched knowledge is a template as far as its holes name facts of the point; any other `${…}` is text. Reads the

@@ -16,6 +16,7 @@ use crate::semantics::hook_table;
 use crate::world::{ItemKind, Space};
 
 use super::domain;
+use super::memory::Merge;
 
 /// By the span of the hook: the hook, and whether any directive could see it fire.
 #[derive(Default)]
@@ -44,19 +45,6 @@ impl HookUses {
                 PlanVerdict::Depends { .. } => could_fire(composed, decl, launch, effort),
                 PlanVerdict::Fires | PlanVerdict::Removed { .. } => true,
             };
-        }
-    }
-
-    /// Takes over what another directive uses.
-    pub fn merge(&mut self, other: &Self) {
-        self.incomplete |= other.incomplete;
-        for (span, (hook, fires)) in &other.uses {
-            match self.uses.get_mut(span) {
-                Some((_, known)) => *known |= fires,
-                None => {
-                    self.uses.insert(*span, (hook.clone(), *fires));
-                }
-            }
         }
     }
 
@@ -115,6 +103,20 @@ impl HookUses {
                     found.push(HookError::Never { id, because, span });
                 }
                 Verdict::Unknown(_) => {}
+            }
+        }
+    }
+}
+
+impl Merge for HookUses {
+    fn merge(&mut self, other: &Self) {
+        self.incomplete |= other.incomplete;
+        for (span, (hook, fires)) in &other.uses {
+            match self.uses.get_mut(span) {
+                Some((_, known)) => *known |= fires,
+                None => {
+                    self.uses.insert(*span, (hook.clone(), *fires));
+                }
             }
         }
     }

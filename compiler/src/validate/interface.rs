@@ -18,13 +18,15 @@ use crate::tool_spec::RESOLVED_CONFIG;
 use crate::world::{ItemKind, Space};
 
 use super::lookalike;
+use super::memory::Merge;
 
-/// By the span of the declaration: the name, and whether any directive that has it uses it.
+/// Declarations of inputs, by their spans: those that some directive uses, and the names of those that none does. And every
+/// output that a directive declares.
 #[derive(Default)]
 pub struct InputUses {
-    uses: BTreeMap<Span, (String, bool)>,
-    /// Every output that a directive declares.
-    pub outputs: BTreeSet<String>,
+    used: BTreeSet<Span>,
+    unused: BTreeMap<Span, String>,
+    outputs: BTreeSet<String>,
 }
 
 /// What hooks read, each asked once.
@@ -80,25 +82,66 @@ impl InputUses {
                 // One that looks as if it were used says so itself.
                 || lookalike::all(leaf, &|input| input == name).iter().any(|l| l.input.is_some())
                 || hooks.get_or_insert_with(|| of_hooks.of(items, composed)).iter().any(|h| h.has(name));
-            let (_, ever) = self.uses.entry(field.value.span).or_insert_with(|| (name.clone(), false));
-            *ever |= used;
+            if used { self.used(field.value.span) } else { self.unused(field.value.span, name) }
         }
     }
 
-    /// Takes over what another directive uses.
-    pub fn merge(&mut self, other: &Self) {
-        self.outputs
-            .extend(other.outputs.iter().filter(|name| !self.outputs.contains(*name)).cloned().collect::<Vec<_>>());
-        for (span, (name, used)) in &other.uses {
-            self.uses.entry(*span).or_insert_with(|| (name.clone(), false)).1 |= used;
-        }
+    fn used(&mut self, span: Span) {
+        self.unused.remove(&span);
+        self.used.insert(span);
     }
 
-    pub fn finish(self, found: &mut Diagnostics) {
-        for (span, (name, used)) in self.uses {
-            if !used {
-                found.push(InterfaceError::UnusedInput { name, span });
+    fn unused(&mut self, span: Span, name: &str) {
+        if !self.used.contains(&span) {
+            self.unused.entry(span).or_insert_with(|| name.to_owned());
+        }
+    }
+}
+
+impl Merge for InputUses {
+    fn merge(&mut self, other: &Self) {
+        for name in &other.outputs {
+            if !self.outputs.contains(name) {
+                self.outputs.insert(name.clone());
             }
+        }
+        for span in &other.used {
+            self.used(*span);
+        }
+        for (span, name) in &other.unused {
+            self.unused(*span, name);
+        }
+    }
+}
+
+/// Inputs that no directive uses.
+pub fn unused(several: &[&InputUses], found: &mut Diagnostics) {
+    let mut unused: BTreeMap<Span, &String> =
+        several.iter().flat_map(|uses| &uses.unused).map(|(span, name)| (*span, name)).collect();
+    for uses in several {
+        // The shorter of the two is gone through.
+        if uses.used.len() < unused.len() {
+            for span in &uses.used {
+                unused.remove(span);
+            }
+        } else {
+            unused.retain(|span, _| !uses.used.contains(span));
+        }
+    }
+    found.extend(unused.into_iter().map(|(span, name)| InterfaceError::UnusedInput { name: name.clone(), span }));
+}
+
+/// Outputs that a hook of the project's files reads and that no directive declares.
+pub fn outputs(items: &Items<'_>, several: &[&InputUses], found: &mut Diagnostics) {
+    let hooks = items.hook_files().project.iter().filter(|h| h.enabled);
+    let read: Vec<(&str, Span)> = hooks.flat_map(|hook| super::hook::outputs(hook)).collect();
+    if read.is_empty() {
+        return;
+    }
+    let declared: BTreeSet<&String> = several.iter().flat_map(|uses| &uses.outputs).collect();
+    for (name, span) in read {
+        if !declared.iter().any(|known| *known == name) {
+            found.push(super::hook::unknown_output(name, None, span, declared.iter().copied()));
         }
     }
 }

@@ -8,10 +8,11 @@ use rye_grammar::{ItemId, Span};
 
 use crate::compose::Composed;
 use crate::diagnostics::{ContextError, Diagnostics, ItemError};
-use crate::item::{Directive, HookDecl, Items, Knowledge, Permissions};
+use crate::item::{Changes, Directive, HookDecl, Items, Knowledge, Permissions, Read};
 use crate::semantics::glob::Glob;
 use crate::world::{ItemKind, Space};
 
+use super::memory::{Merge, Unit};
 use super::{is_export, of_project};
 
 /// What brings knowledge, as far as the directives were gone through: by the place where it is written, because many
@@ -62,17 +63,6 @@ impl KnowledgeUses {
         }
     }
 
-    /// Takes over what another directive uses.
-    pub fn merge(&mut self, other: &Self) {
-        self.incomplete |= other.incomplete;
-        for (span, id) in &other.named {
-            self.name(Some(*span), id);
-        }
-        for pattern in &other.patterns {
-            self.pattern(pattern);
-        }
-    }
-
     /// What nobody wrote names nothing that could be forgotten.
     fn name(&mut self, span: Option<Span>, id: &ItemId) {
         if let Some(span) = span.filter(|span| !self.named.contains_key(span)) {
@@ -101,47 +91,175 @@ impl KnowledgeUses {
             self.name(Some(hook.span), id);
         }
     }
+}
 
-    pub fn finish(mut self, items: &Items<'_>, found: &mut Diagnostics) {
-        if self.incomplete {
-            return;
+impl Merge for KnowledgeUses {
+    fn merge(&mut self, other: &Self) {
+        self.incomplete |= other.incomplete;
+        for (span, id) in &other.named {
+            self.name(Some(*span), id);
         }
-        let files = items.hook_files();
-        for hook in [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten() {
-            self.hook(hook);
-        }
-        // An id that another space has too is looked up there by whoever named it.
-        let list = items.list(ItemKind::Knowledge);
-        let others: BTreeSet<&ItemId> = list.iter().filter(|e| e.space != Space::Project).map(|e| &e.id).collect();
-        let named: HashSet<&ItemId> = self.named.values().collect();
-        let is_left = |id: &&ItemId| !is_export(ItemKind::Knowledge, id) && !named.contains(id) && !others.contains(id);
-        let left = of_project(&list).filter(is_left);
-        let mut left: BTreeMap<String, ItemId> =
-            left.map(|id| (format!("{FETCH}{}", id.dotted()), id.clone())).collect();
-        for pattern in &self.patterns {
-            if left.is_empty() {
-                return;
-            }
-            fetched(pattern, &mut left);
-        }
-        if left.is_empty() {
-            return;
-        }
-        let mut left: BTreeSet<&str> = left.values().map(ItemId::as_str).collect();
-        let broken = items.broken_texts();
-        for text in texts(items).iter().map(String::as_str).chain(broken.iter().map(AsRef::as_ref)) {
-            for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/'))) {
-                left.remove(word);
-            }
-        }
-        for id in left {
-            let knowledge = ItemId::parse(id).ok().and_then(|id| items.knowledge(&id));
-            // One that cannot be read has said so itself.
-            let Some(knowledge) = knowledge.filter(|k| !items.is_broken(k.file.source)) else { continue };
-            let span = knowledge.name.as_ref().map_or(Span::new(knowledge.file.source, 0, 0), |name| name.span);
-            found.push(ContextError::Unreached { id: id.to_owned(), span });
+        for pattern in &other.patterns {
+            self.pattern(pattern);
         }
     }
+}
+
+/// Knowledge of the project that nothing brings, lets fetch or mentions.
+pub fn unreached(items: &Items<'_>, several: &[&KnowledgeUses], mentions: &mut Mentions, found: &mut Diagnostics) {
+    let known = std::mem::take(mentions);
+    if several.iter().any(|uses| uses.incomplete) {
+        return;
+    }
+    let mut of_files = KnowledgeUses::default();
+    let files = items.hook_files();
+    for hook in [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten() {
+        of_files.hook(hook);
+    }
+    let several = || several.iter().copied().chain([&of_files]);
+    // An id that another space has too is looked up there by whoever named it.
+    let list = items.list(ItemKind::Knowledge);
+    let others: HashSet<&ItemId> = list.iter().filter(|e| e.space != Space::Project).map(|e| &e.id).collect();
+    let mut named: HashSet<&ItemId> = HashSet::with_capacity(list.len());
+    named.extend(several().flat_map(|uses| uses.named.values()));
+    let is_left = |id: &&ItemId| !named.contains(id) && !others.contains(id) && !is_export(ItemKind::Knowledge, id);
+    let left = of_project(&list).filter(is_left);
+    let mut left: BTreeMap<String, ItemId> = left.map(|id| (format!("{FETCH}{}", id.dotted()), id.clone())).collect();
+    if left.is_empty() {
+        return;
+    }
+    let patterns: BTreeSet<&String> = several().flat_map(|uses| &uses.patterns).collect();
+    for pattern in patterns {
+        fetched(pattern, &mut left);
+    }
+    *mentions = known.look(items, left.into_values().collect());
+    for (id, by) in &mentions.by {
+        // One that cannot be read has said so itself.
+        let knowledge = items.knowledge(id).filter(|k| by.is_none() && !items.is_broken(k.file.source));
+        let Some(knowledge) = knowledge else { continue };
+        let span = knowledge.name.as_ref().map_or(Span::new(knowledge.file.source, 0, 0), |name| name.span);
+        found.push(ContextError::Unreached { id: id.to_string(), span });
+    }
+}
+
+/// Where ids of knowledge stand that nothing names otherwise: a body, other knowledge, the action of a hook may name them in
+/// passing.
+#[derive(Default)]
+pub struct Mentions {
+    /// The first place that was found; `None` where there is none.
+    by: BTreeMap<ItemId, Option<Place>>,
+    /// Items that may say something else since.
+    changed: Vec<Unit>,
+}
+
+enum Place {
+    Of(Unit),
+    /// A hook of a file, or the text of a file with errors, which may have meant anything.
+    Any,
+}
+
+impl Mentions {
+    /// Forgets what may not hold any more.
+    pub fn refresh(&mut self, changes: &Changes) {
+        let unit = |read: &Read| match read {
+            Read::Item(kind @ (ItemKind::Directive | ItemKind::Knowledge), id) => Some((*kind, id.clone())),
+            Read::Item(ItemKind::Tool | ItemKind::Config, _) | Read::List(_) | Read::Pattern(_) => None,
+        };
+        self.changed = changes.reads.iter().filter_map(unit).collect();
+        self.by.retain(|_, place| match place {
+            Some(Place::Of(unit)) => !changes.everything && !self.changed.contains(unit),
+            Some(Place::Any) => false,
+            None => !changes.everything,
+        });
+    }
+
+    /// Where the ids stand: of those that are known to stand nowhere, only what has changed is asked.
+    fn look(mut self, items: &Items<'_>, ids: Vec<ItemId>) -> Self {
+        let mut by = BTreeMap::new();
+        let (mut anew, mut left) = (BTreeSet::new(), BTreeSet::new());
+        for id in ids {
+            match self.by.remove(&id) {
+                Some(Some(place)) => {
+                    by.insert(id, Some(place));
+                    continue;
+                }
+                Some(None) => {}
+                None => {
+                    anew.insert(id.clone());
+                }
+            }
+            left.insert(id);
+        }
+        let mut search = Search { left, by };
+        for unit in self.changed {
+            if is_of_project(items, &unit) {
+                search.unit(items, &unit);
+            }
+        }
+        let files = items.hook_files();
+        for hook in [&files.user, &files.project, &files.infra].into_iter().flatten() {
+            search.text(&action(hook), &|| Place::Any);
+        }
+        for text in items.broken_texts() {
+            search.text(&text, &|| Place::Any);
+        }
+        let nowhere: BTreeSet<ItemId> = search.left.extract_if(.., |id| !anew.contains(id)).collect();
+        for kind in [ItemKind::Directive, ItemKind::Knowledge] {
+            let list = items.list(kind);
+            for id in of_project(&list).filter(|id| !is_export(kind, id)) {
+                if search.left.is_empty() {
+                    break;
+                }
+                search.unit(items, &(kind, id.clone()));
+            }
+        }
+        let Search { left, mut by } = search;
+        by.extend(left.into_iter().chain(nowhere).map(|id| (id, None)));
+        Self { by, changed: Vec::new() }
+    }
+}
+
+/// A search for ids in everything that can name one in passing: bodies, knowledge with its references, the actions of hooks.
+struct Search {
+    left: BTreeSet<ItemId>,
+    by: BTreeMap<ItemId, Option<Place>>,
+}
+
+impl Search {
+    fn unit(&mut self, items: &Items<'_>, unit: &Unit) {
+        let place = || Place::Of(unit.clone());
+        match unit.0 {
+            ItemKind::Directive => {
+                let Some(directive) = items.directive(&unit.1) else { return };
+                self.text(&directive.body.node, &place);
+                for hook in &directive.hooks {
+                    self.text(&action(hook), &place);
+                }
+            }
+            ItemKind::Knowledge => {
+                let Some(knowledge) = items.knowledge(&unit.1) else { return };
+                self.text(&knowledge.body.node, &place);
+                for value in ["references", "extends"].iter().filter_map(|key| knowledge.metadata.get(*key)) {
+                    self.text(&value.to_string(), &place);
+                }
+            }
+            ItemKind::Tool | ItemKind::Config => {}
+        }
+    }
+
+    fn text(&mut self, text: &str, place: &dyn Fn() -> Place) {
+        for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/'))) {
+            if let Some(id) = self.left.take(word) {
+                self.by.insert(id, Some(place()));
+            }
+        }
+    }
+}
+
+fn is_of_project(items: &Items<'_>, (kind, id): &Unit) -> bool {
+    let list = items.list(*kind);
+    let at = list.partition_point(|entry| entry.id < *id);
+    !is_export(*kind, id) && list.get(at).is_some_and(|entry| entry.id == *id && entry.space == Space::Project)
 }
 
 /// Ids that the metadata of knowledge names and no item has. A text that is no id is a remark for readers.
@@ -184,27 +302,6 @@ fn fetched(pattern: &str, left: &mut BTreeMap<String, ItemId>) {
     }
 }
 
-/// Everything that can name an id in passing: bodies, knowledge with its references, the actions of hooks.
-fn texts(items: &Items<'_>) -> Vec<String> {
-    let mut texts = Vec::new();
-    for id in of_project(&items.list(ItemKind::Directive)) {
-        if let Some(directive) = items.directive(id) {
-            texts.push(directive.body.node.clone());
-            texts.extend(directive.hooks.iter().filter_map(|h| action(h)));
-        }
-    }
-    for id in of_project(&items.list(ItemKind::Knowledge)).filter(|id| !is_export(ItemKind::Knowledge, id)) {
-        if let Some(knowledge) = items.knowledge(id) {
-            texts.push(knowledge.body.node.clone());
-            let keys = ["references", "extends"];
-            texts.extend(keys.iter().filter_map(|key| knowledge.metadata.get(*key)).map(ToString::to_string));
-        }
-    }
-    let files = items.hook_files();
-    texts.extend([&files.user, &files.project, &files.infra].into_iter().flatten().filter_map(|h| action(h)));
-    texts
-}
-
-fn action(hook: &HookDecl) -> Option<String> {
-    serde_json::to_string(&hook.action.as_ref()?.node).ok()
+fn action(hook: &HookDecl) -> String {
+    hook.action.as_ref().and_then(|action| serde_json::to_string(&action.node).ok()).unwrap_or_default()
 }

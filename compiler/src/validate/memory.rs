@@ -1,17 +1,21 @@
-//! Check again after an edit: what each directive adds to a check, kept with everything it was made of. Only what depends
+//! Check again after an edit: what each item adds to a check, kept with everything it was made of. Only what depends
 //! on a changed file is parsed, composed and checked again; the rest is put together anew from what is known. Every answer
 //! is that of [`super::check`], which is the same function without a memory.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use rye_grammar::{ItemId, SourceId};
 
 use super::capability::{Answers, Reach};
-use super::{CheckReport, Selection, context, continuation, hook_use, interface, knowledge_use, look, prefix, spawn};
+use super::{
+    CheckReport, Selection, context, continuation, hook_use, interface, is_export, knowledge_use, look, of_project,
+    prefix, spawn,
+};
 use crate::diagnostics::Diagnostics;
 use crate::item::{Changes, Items, Read, Reads, Remembered, Rest};
 use crate::semantics::condition::Effort;
-use crate::world::{ItemKind, World};
+use crate::world::{Entry, ItemKind, World};
 
 /// A project as it was looked at last.
 #[derive(Default)]
@@ -42,6 +46,7 @@ impl Memory {
 pub(super) struct Known {
     pub shares: Shares,
     pub answers: Answers,
+    pub mentions: knowledge_use::Mentions,
     pub effort: Effort,
 }
 
@@ -60,58 +65,69 @@ impl Known {
     }
 }
 
-/// The shares of all directives in order, in blocks of about as many as there are blocks: after an edit one block is put
-/// together again, and then the blocks.
+/// The items of the project whose turn it is, by kind, as the world lists them.
+pub(super) type Lists = [Arc<[Entry]>; 3];
+
+/// An item of the project.
+pub(super) type Unit = (ItemKind, ItemId);
+
+/// The shares of all units in order, in blocks of about as many as there are blocks: after an edit one block is put
+/// together again.
 #[derive(Default)]
 pub(super) struct Shares {
+    /// What the blocks were divided for.
+    lists: Option<Lists>,
     blocks: Vec<Block>,
 }
 
 /// Neighbours.
 struct Block {
-    shares: Vec<(ItemId, Option<Share>)>,
+    shares: Vec<(Unit, Option<Share>)>,
     /// All of them together, with what any of them depends on; `None` until they were asked.
     whole: Option<Share>,
 }
 
 impl Shares {
-    /// The shares of these directives: the known ones where nothing that they depend on has changed, else what `ask` fills.
+    /// Asks for the shares of these units: the known ones stay where nothing that they depend on has changed, the others
+    /// are what `ask` fills.
     pub fn look(
         &mut self,
         items: &Items<'_>,
-        ids: &[&ItemId],
+        lists: &Lists,
         changes: &Changes,
-        mut ask: impl FnMut(&ItemId, &mut Share),
-    ) -> Share {
-        if !self.blocks.iter().flat_map(|block| &block.shares).map(|(id, _)| id).eq(ids.iter().copied()) {
-            self.divide(ids);
+        mut ask: impl FnMut(ItemKind, &ItemId, &mut Share),
+    ) {
+        let is_divided = |known: &Lists| known.iter().zip(lists).all(|(known, list)| Arc::ptr_eq(known, list));
+        if !self.lists.as_ref().is_some_and(is_divided) {
+            self.divide(lists);
         }
-        let mut all = Share::default();
         for block in &mut self.blocks {
-            let stands = block.whole.as_ref().is_some_and(|whole| !changes.touch(&whole.reads));
-            if !stands {
-                for (id, share) in &mut block.shares {
-                    if share.as_ref().is_some_and(|share| !changes.touch(&share.reads)) {
-                        continue;
-                    }
-                    let mut new = Share::default();
-                    let ((), reads) = items.during(|| ask(id, &mut new));
-                    new.reads = reads;
-                    *share = Some(new);
+            if block.whole.as_ref().is_some_and(|whole| !changes.touch(&whole.reads)) {
+                continue;
+            }
+            for ((kind, id), share) in &mut block.shares {
+                if share.as_ref().is_some_and(|share| !changes.touch(&share.reads)) {
+                    continue;
                 }
-                block.whole = Some(block.together());
+                let mut new = Share::default();
+                let ((), reads) = items.during(|| ask(*kind, id, &mut new));
+                new.reads = reads;
+                *share = Some(new);
             }
-            if let Some(whole) = &block.whole {
-                all.merge(whole);
-            }
+            block.whole = Some(block.together());
         }
-        all
+    }
+
+    /// The shares, several of them put together in each, in the order of the units.
+    pub fn together(&self) -> Vec<&Share> {
+        self.blocks.iter().filter_map(|block| block.whole.as_ref()).collect()
     }
 
     /// Each directive with the files of its chains.
     pub fn chains(&self) -> impl Iterator<Item = (&ItemId, &[SourceId])> {
         let shares = self.blocks.iter().flat_map(|block| &block.shares);
-        shares.filter_map(|(id, share)| Some((id, share.as_ref()?.chain.as_slice())))
+        let directives = shares.filter(|((kind, _), _)| *kind == ItemKind::Directive);
+        directives.filter_map(|((_, id), share)| Some((id, share.as_ref()?.chain.as_slice())))
     }
 
     /// Whether any of them depends on something.
@@ -119,15 +135,23 @@ impl Shares {
         self.blocks.iter().filter_map(|block| block.whole.as_ref()).any(|whole| whole.reads.contains(read))
     }
 
-    /// Blocks of other directives than before.
-    fn divide(&mut self, ids: &[&ItemId]) {
-        let before = std::mem::take(&mut self.blocks).into_iter().flat_map(|block| block.shares);
-        let mut known: BTreeMap<ItemId, Option<Share>> = before.collect();
-        let block = |ids: &[&ItemId]| Block {
-            shares: ids.iter().map(|id| ((*id).clone(), known.remove(*id).flatten())).collect(),
-            whole: None,
-        };
-        self.blocks = ids.chunks(ids.len().isqrt().max(1)).map(block).collect();
+    /// Blocks for other lists than before; where the units are the same, they stay.
+    fn divide(&mut self, lists: &Lists) {
+        let units: Vec<(ItemKind, &ItemId)> = units(lists).collect();
+        let before = self.blocks.iter().flat_map(|block| &block.shares).map(|((kind, id), _)| (*kind, id));
+        if !before.eq(units.iter().copied()) {
+            let before = std::mem::take(&mut self.blocks).into_iter().flat_map(|block| block.shares);
+            let mut known: HashMap<Unit, Option<Share>> = before.collect();
+            let mut share = |(kind, id): &(ItemKind, &ItemId)| {
+                let unit = (*kind, (*id).clone());
+                let share = known.remove(&unit).flatten();
+                (unit, share)
+            };
+            let block =
+                |units: &[(ItemKind, &ItemId)]| Block { shares: units.iter().map(&mut share).collect(), whole: None };
+            self.blocks = units.chunks(units.len().isqrt().max(1)).map(block).collect();
+        }
+        self.lists = Some(lists.clone());
     }
 }
 
@@ -143,7 +167,34 @@ impl Block {
     }
 }
 
-/// What one directive adds to a check, or several together.
+/// What is gone through one by one: every directive of the project, and the knowledge and the tools that nothing may name.
+/// Exports of finished threads are not the author's files.
+pub(super) fn units<'l>(lists: &'l Lists) -> impl Iterator<Item = (ItemKind, &'l ItemId)> {
+    let of = |(kind, list): (ItemKind, &'l Arc<[Entry]>)| of_project(list).map(move |id| (kind, id));
+    UNITS.into_iter().zip(lists).flat_map(of).filter(|(kind, id)| !is_export(*kind, id))
+}
+
+/// The kinds of units, in their order.
+pub(super) const UNITS: [ItemKind; 3] = [ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool];
+
+/// What can be put together from what several add.
+pub(super) trait Merge: Default {
+    /// Takes over what another, later in order, adds.
+    fn merge(&mut self, other: &Self);
+
+    fn together<'s>(several: impl IntoIterator<Item = &'s Self>) -> Self
+    where
+        Self: 's,
+    {
+        let mut all = Self::default();
+        for one in several {
+            all.merge(one);
+        }
+        all
+    }
+}
+
+/// What one unit adds to a check, or several together.
 #[derive(Default)]
 pub(super) struct Share {
     pub found: Diagnostics,
@@ -159,9 +210,8 @@ pub(super) struct Share {
     reads: Reads,
 }
 
-impl Share {
-    /// Takes over what another directive, later in order, adds.
-    pub fn merge(&mut self, other: &Self) {
+impl Merge for Share {
+    fn merge(&mut self, other: &Self) {
         self.found.append(other.found.clone());
         self.hooks.merge(&other.hooks);
         self.interface.merge(&other.interface);

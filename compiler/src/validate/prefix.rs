@@ -16,6 +16,8 @@ use crate::semantics::money::Nanos;
 use crate::semantics::template;
 use crate::world::Space;
 
+use super::memory::Merge;
+
 /// How often a part of the request is another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Changes {
@@ -53,13 +55,6 @@ impl Prefixes {
         }
         self.system(composed, model);
         self.messages(composed, model);
-    }
-
-    /// Takes over what was told with another directive, later in order.
-    pub fn merge(&mut self, other: &Self) {
-        for (span, problem) in &other.told {
-            self.told.entry(*span).or_insert_with(|| problem.clone());
-        }
     }
 
     pub fn finish(self, found: &mut Diagnostics) {
@@ -141,6 +136,14 @@ impl Prefixes {
             span: hook.decl.item_span(),
         };
         self.told.insert(hook.decl.span, problem);
+    }
+}
+
+impl Merge for Prefixes {
+    fn merge(&mut self, other: &Self) {
+        for (span, problem) in &other.told {
+            self.told.entry(*span).or_insert_with(|| problem.clone());
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use rye_grammar::{ItemId, Span};
 use crate::diagnostics::{Diagnostics, ItemError};
 use crate::item::Items;
 use crate::plan::Tokenizer;
-use crate::world::{ItemKind, Space};
+use crate::world::{Entry, ItemKind, Space};
 
 /// Many models may be told either text: both are counted by the one that fits any.
 const COUNT: Tokenizer = Tokenizer::Characters;
@@ -44,8 +44,12 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
 /// Ids that the project and the standard library both have.
 fn both(items: &Items<'_>, kind: ItemKind) -> Vec<ItemId> {
     let list = items.list(kind);
-    let system: BTreeSet<&ItemId> = list.iter().filter(|e| e.space == Space::System).map(|e| &e.id).collect();
-    list.iter().filter(|e| e.space == Space::Project && system.contains(&e.id)).map(|e| e.id.clone()).collect()
+    let system = list.iter().enumerate().filter(|(_, entry)| entry.space == Space::System);
+    let is_hidden = |(at, entry): &(usize, &Entry)| {
+        let before = list.iter().take(*at).rev().take_while(|other| other.id == entry.id);
+        before.into_iter().any(|other| other.space == Space::Project)
+    };
+    system.filter(is_hidden).map(|(_, entry)| entry.id.clone()).collect()
 }
 
 /// What the standard library's directives extend and inject, those directives themselves, and what its hooks fetch.

@@ -24,6 +24,8 @@ use crate::semantics::limits::{Limits, resolve};
 use crate::semantics::money::Nanos;
 use crate::world::ItemKind;
 
+use super::memory::Merge;
+
 /// One start that a line names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Start {
@@ -61,11 +63,15 @@ struct Link {
     open: bool,
 }
 
-/// Every directive that starts one or is started.
+/// Directives with what each of them starts on each route. Most start nobody and are started by nobody: there is nothing to
+/// prove of those.
 #[derive(Default)]
 pub struct Spawns {
-    nodes: BTreeMap<ItemId, Vec<Rc<Link>>>,
+    starting: Nodes,
+    others: Nodes,
 }
+
+type Nodes = BTreeMap<ItemId, Vec<Rc<Link>>>;
 
 impl Spawns {
     /// Notes what a directive starts on one route.
@@ -94,55 +100,77 @@ impl Spawns {
             starts,
             open: body.open,
         };
-        self.nodes.entry(composed.id.clone()).or_default().push(Rc::new(link));
+        let id = &composed.id;
+        if !link.starts.is_empty()
+            && let Some(links) = self.others.remove(id)
+        {
+            self.starting.insert(id.clone(), links);
+        }
+        let starts = !link.starts.is_empty() || self.starting.contains_key(id);
+        let nodes = if starts { &mut self.starting } else { &mut self.others };
+        nodes.entry(id.clone()).or_default().push(Rc::new(link));
     }
+}
 
-    /// Takes over what another directive starts.
-    pub fn merge(&mut self, other: &Self) {
-        for (id, links) in &other.nodes {
-            self.nodes.entry(id.clone()).or_default().extend(links.iter().cloned());
+impl Merge for Spawns {
+    fn merge(&mut self, other: &Self) {
+        let copy = |(id, links): (&ItemId, &Vec<Rc<Link>>)| (id.clone(), links.clone());
+        self.starting.extend(other.starting.iter().map(copy));
+        self.others.extend(other.others.iter().map(copy));
+    }
+}
+
+/// What needs no other directive than those that are named. `several` have other directives each, in the order of their ids.
+pub fn proofs(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
+    proof::check(&nodes(items, several), found);
+}
+
+/// Everything, once every directive was added.
+pub fn check(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
+    let nodes = nodes(items, several);
+    proof::check(&nodes, found);
+    budget::check(&nodes, found);
+    circle::check(&nodes, found);
+    outputs::check(&nodes, found);
+}
+
+/// Every directive that starts one or is started, those of other spaces too.
+fn nodes(items: &Items<'_>, several: &[&Spawns]) -> Nodes {
+    let mut nodes: Nodes =
+        several.iter().flat_map(|s| &s.starting).map(|(id, links)| (id.clone(), links.clone())).collect();
+    let named: BTreeSet<ItemId> =
+        nodes.values().flatten().flat_map(|link| &link.starts).map(|s| s.to.clone()).collect();
+    let others: Vec<(&ItemId, &Nodes)> =
+        several.iter().filter_map(|s| Some((s.others.last_key_value()?.0, &s.others))).collect();
+    for id in named {
+        if nodes.contains_key(&id) {
+            continue;
+        }
+        let at = others.partition_point(|(last, _)| **last < id);
+        let links = others.get(at).and_then(|(_, nodes)| nodes.get(&id)).cloned();
+        if let Some(links) = links.or_else(|| elsewhere(items, &id)) {
+            nodes.insert(id, links);
         }
     }
+    nodes
+}
 
-    /// What needs no other directive than those that are named.
-    pub fn proofs(&mut self, items: &Items<'_>, found: &mut Diagnostics) {
-        self.children(items);
-        proof::check(&self.nodes, found);
+/// A directive that was not added: one of another space.
+fn elsewhere(items: &Items<'_>, id: &ItemId) -> Option<Vec<Rc<Link>>> {
+    if !items.exists(ItemKind::Directive, id) {
+        return None;
     }
-
-    /// Everything, once every directive was added.
-    pub fn finish(mut self, items: &Items<'_>, found: &mut Diagnostics) {
-        // Most start nobody and are started by nobody: there is nothing to prove of them.
-        let starts = |links: &[Rc<Link>]| links.iter().any(|link| !link.starts.is_empty());
-        let named = self.nodes.values().flatten().flat_map(|link| &link.starts).map(|start| start.to.clone());
-        let named: BTreeSet<ItemId> = named.collect();
-        self.nodes.retain(|id, links| starts(links) || named.contains(id));
-        self.proofs(items, found);
-        budget::check(&self.nodes, found);
-        circle::check(&self.nodes, found);
-        outputs::check(&self.nodes, found);
-    }
-
-    /// Directives that are started and were not added: those of other spaces.
-    fn children(&mut self, items: &Items<'_>) {
-        let named = self.nodes.values().flatten().flat_map(|link| &link.starts).map(|start| &start.to);
-        let mut missing: Vec<ItemId> = named.filter(|id| !self.nodes.contains_key(*id)).cloned().collect();
-        missing.sort();
-        missing.dedup();
-        for id in missing.into_iter().filter(|id| items.exists(ItemKind::Directive, id)) {
-            let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
-            // What is wrong with it is told where it is checked.
-            let (routes, _) = compose_all(items, &id, &launch, &mut Diagnostics::new());
-            let link = |composed: Composed| Link {
-                limits: resolve(&composed.limits.defaults, &composed.limits.directive, &[], &[]).ok().map(|r| r.limits),
-                chain: composed.chain,
-                keep: Nanos::ZERO,
-                starts: Vec::new(),
-                open: true,
-            };
-            self.nodes.insert(id, routes.into_iter().map(link).map(Rc::new).collect());
-        }
-    }
+    let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
+    // What is wrong with it is told where it is checked.
+    let (routes, _) = compose_all(items, id, &launch, &mut Diagnostics::new());
+    let link = |composed: Composed| Link {
+        limits: resolve(&composed.limits.defaults, &composed.limits.directive, &[], &[]).ok().map(|r| r.limits),
+        chain: composed.chain,
+        keep: Nanos::ZERO,
+        starts: Vec::new(),
+        open: true,
+    };
+    Some(routes.into_iter().map(link).map(Rc::new).collect())
 }
 
 impl Link {

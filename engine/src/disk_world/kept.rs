@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use rye_compiler::world::{Entry, ItemKind, Located, Stray, World, WorldError, is_same};
+use rye_compiler::world::{Entry, ItemKind, Located, State, Stray, World, WorldError, is_same};
 use rye_grammar::ItemId;
 use rye_grammar::tool_header::ScriptReader;
 
@@ -15,13 +15,16 @@ pub struct KeptWorld {
     disk: DiskWorld,
     files: RefCell<HashMap<ItemKind, HashMap<ItemId, Answer<Located>>>>,
     lists: RefCell<HashMap<ItemKind, Answer<Entry>>>,
+    state: State,
+    /// The state before, and what was touched since then; `None` where it could be anything.
+    before: Option<(State, Vec<(ItemKind, ItemId)>)>,
 }
 
 type Answer<T> = Result<Vec<T>, WorldError>;
 
 impl KeptWorld {
     pub fn new(disk: DiskWorld) -> Self {
-        Self { disk, files: RefCell::default(), lists: RefCell::default() }
+        Self { disk, files: RefCell::default(), lists: RefCell::default(), state: State::default(), before: None }
     }
 
     /// Whether some item that was listed is a link: then its content can change without anything happening to it.
@@ -33,6 +36,8 @@ impl KeptWorld {
     /// which files are read at all.
     #[must_use]
     pub fn look_again(&mut self, changed: &[Changed]) -> bool {
+        let before = std::mem::take(&mut self.state);
+        let mut touched = Some(Vec::new());
         for change in changed {
             let (space, path, kinds) = match change {
                 Changed::Everything => return false,
@@ -42,10 +47,13 @@ impl KeptWorld {
                     {
                         return false;
                     }
-                    if let Some((kind, id)) = item
-                        && let Some(of_kind) = self.files.get_mut().get_mut(&kind)
-                    {
-                        of_kind.remove(&id);
+                    if let Some((kind, id)) = item {
+                        if let Some(of_kind) = self.files.get_mut().get_mut(&kind) {
+                            of_kind.remove(&id);
+                        }
+                        if let Some(touched) = &mut touched {
+                            touched.push((kind, id));
+                        }
                     }
                     (*space, path, *listed)
                 }
@@ -54,6 +62,7 @@ impl KeptWorld {
                         return false;
                     }
                     self.files.get_mut().retain(|kind, _| !holds(path, *kind));
+                    touched = None;
                     (*space, path, true)
                 }
             };
@@ -66,6 +75,7 @@ impl KeptWorld {
                 }
             }
         }
+        self.before = touched.map(|touched| (before, touched));
         true
     }
 }
@@ -107,6 +117,17 @@ impl World for KeptWorld {
             return kept.as_ref().is_ok_and(|list| list == given);
         }
         self.list(kind).is_ok_and(|list| list == given)
+    }
+
+    fn state(&self) -> Option<State> {
+        Some(self.state.clone())
+    }
+
+    fn touched_since(&self, before: &State) -> Option<Vec<(ItemKind, ItemId)>> {
+        if *before == self.state {
+            return Some(Vec::new());
+        }
+        self.before.as_ref().filter(|(state, _)| state == before).map(|(_, touched)| touched.clone())
     }
 
     fn strays(&self) -> Result<Vec<Stray>, WorldError> {

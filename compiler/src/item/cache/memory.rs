@@ -1,14 +1,15 @@
 //! What one look at a world leaves for the next: items that were read, and what each reader of them depends on. The world
-//! is asked again for every file that was read and for its lists; what it gives is compared, never believed.
+//! is asked again for its lists, and for every file that was read and that it does not know to be untouched; what it gives
+//! is compared, never believed.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use rye_grammar::{ItemId, SourceId};
 
 use super::{About, Cache, HOOK_FILES, Items};
-use crate::world::{Entry, ItemKind, Located, World, WorldError};
+use crate::world::{Entry, ItemKind, Located, State, World, WorldError};
 
 /// Something that an answer depends on. Settings are not among them: on those everything depends.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,9 +44,12 @@ pub struct Remembered {
 /// Who asked the world for what.
 #[derive(Default)]
 pub(super) struct Log {
-    given: RefCell<[BTreeMap<ItemId, Given>; 4]>,
-    /// The texts of each item that was opened.
-    opened: RefCell<BTreeMap<(ItemKind, ItemId), Vec<SourceId>>>,
+    given: RefCell<[HashMap<ItemId, Given>; 4]>,
+    /// The texts of each item that was opened, and the item of each text.
+    opened: RefCell<HashMap<(ItemKind, ItemId), Vec<SourceId>>>,
+    items: RefCell<HashMap<SourceId, (ItemKind, ItemId)>>,
+    /// The world's own account of when this was.
+    state: Option<State>,
     frames: RefCell<Vec<Vec<Read>>>,
     /// Texts that nothing speaks of any more.
     dead: Cell<usize>,
@@ -86,13 +90,13 @@ impl Changes {
 impl<'w> Items<'w> {
     /// The items of a world of which something may have been read before, and what has changed since.
     pub fn recall(world: &'w dyn World, remembered: Remembered) -> (Self, Changes) {
-        let Remembered { mut cache, log } = remembered;
+        let Remembered { mut cache, mut log } = remembered;
         let changes = changes(world, &cache, &log).filter(|_| {
             let live = cache.sources.borrow().len().saturating_sub(log.dead());
             log.dead() <= live.max(MOST_DEAD)
         });
         let Some((changes, lists)) = changes else {
-            let (cache, log) = (Cache::default(), Some(Log::default()));
+            let (cache, log) = (Cache::default(), Some(Log { state: world.state(), ..Log::default() }));
             return (Self { world, cache, log }, Changes { everything: true, reads: BTreeSet::new() });
         };
         for read in &changes.reads {
@@ -105,6 +109,7 @@ impl<'w> Items<'w> {
         }
         cache.parsed.set(0);
         cache.lists = lists.map(Into::into);
+        log.state = world.state();
         (Self { world, cache, log: Some(log) }, changes)
     }
 
@@ -164,15 +169,13 @@ impl<'w> Items<'w> {
             if found.is_empty() {
                 return;
             }
-            let opened = log.opened.borrow();
-            let has_fault = |source: &SourceId| found.contains_key(&About::Source(*source));
-            let of_text =
-                opened.iter().filter(|(_, sources)| sources.iter().any(has_fault)).map(|(item, _)| item.clone());
-            let of_item = found.keys().filter_map(|about| match about {
+            let items = log.items.borrow();
+            let of = |about: &About| match about {
                 About::Item(kind, id) => Some((*kind, id.clone())),
-                About::List(_) | About::Source(_) => None,
-            });
-            of_text.chain(of_item).collect()
+                About::Source(source) => items.get(source).cloned(),
+                About::List(_) => None,
+            };
+            found.keys().filter_map(of).collect()
         };
         for (kind, id) in with_fault {
             if kind != ItemKind::Config && !is_asked(&Read::Item(kind, id.clone())) {
@@ -202,6 +205,7 @@ impl Log {
 
     pub(super) fn opened(&self, kind: ItemKind, id: &ItemId, source: SourceId) {
         self.opened.borrow_mut().entry((kind, id.clone())).or_default().push(source);
+        self.items.borrow_mut().insert(source, (kind, id.clone()));
     }
 }
 
@@ -214,6 +218,7 @@ fn changes(world: &dyn World, cache: &Cache, log: &Log) -> Option<(Changes, List
     }
     let mut changes = Changes::default();
     let mut lists: Lists = std::array::from_fn(|_| Arc::default());
+    let touched = log.state.as_ref().and_then(|before| world.touched_since(before));
     for ((kind, slot), (known, given)) in
         ItemKind::ALL.into_iter().zip(&mut lists).zip(cache.lists.iter().zip(log.given.borrow().iter()))
     {
@@ -228,12 +233,19 @@ fn changes(world: &dyn World, cache: &Cache, log: &Log) -> Option<(Changes, List
         if !moved.is_empty() {
             changes.reads.insert(Read::List(kind));
         }
-        for (id, given) in given {
+        let mut look = |id: &ItemId, given: &Given| {
             // What was not there is in no list, or in that of what moved.
             let was_there = given.as_ref().map_or(true, |files| !files.is_empty());
             if was_there && !moved.contains(id) && !world.still_gives(kind, id, given) {
                 moved.insert(id.clone());
             }
+        };
+        match &touched {
+            Some(touched) => {
+                let of_kind = touched.iter().filter(|(of, _)| *of == kind);
+                of_kind.filter_map(|(_, id)| given.get_key_value(id)).for_each(|(id, given)| look(id, given));
+            }
+            None => given.iter().for_each(|(id, given)| look(id, given)),
         }
         if kind == ItemKind::Config && !moved.is_empty() {
             changes.everything = true;
@@ -295,6 +307,7 @@ fn forget(cache: &Cache, log: &Log, kind: ItemKind, id: &ItemId) {
     found.remove(&About::Item(kind, id.clone()));
     for source in log.opened.borrow_mut().remove(&(kind, id.clone())).unwrap_or_default() {
         found.remove(&About::Source(source));
+        log.items.borrow_mut().remove(&source);
         log.dead.set(log.dead() + 1);
     }
     if let Some(of_kind) = log.given.borrow_mut().get_mut(kind as usize) {
