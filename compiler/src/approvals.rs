@@ -2,7 +2,6 @@
 //! nobody can be asked. How somebody is asked is the caller's to say.
 
 use rye_grammar::ItemId;
-use rye_grammar::data::Node;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +58,7 @@ impl Unattended {
         let nodes = items.config_of_each(&id);
         let said = |space: Space| {
             let (_, node) = nodes.iter().find(|(whose, _)| *whose == space)?;
-            Self::parse(node.get("approvals").and_then(|node: &Node| node.get("unattended"))?.as_str()?)
+            Self::parse(node.get("approvals").and_then(|node| node.get("unattended"))?.as_str()?)
         };
         let user = if own { said(Space::Project) } else { said(Space::User) };
         let base = user.or_else(|| said(Space::System)).unwrap_or_default();

@@ -37,17 +37,18 @@ use crate::hook::HookSource;
 use crate::item::{Changes, Items, ModelRequest, Rest};
 use crate::levels::Levels;
 use crate::lower::audit;
-use crate::lower::shared::{FROZEN, Shared};
+use crate::lower::shared::{FROZEN, Kept, Shared};
 use crate::model::ModelOverride;
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::condition::Effort;
 use crate::semantics::risk;
 use crate::world::{Entry, ItemKind, Space, World};
+use capability::Reach;
 use context::SuppressionUses;
 use continuation::Continuations;
 use hook_use::HookUses;
 use interface::InputUses;
-use knowledge_use::KnowledgeUses;
+use knowledge_use::{KnowledgeUses, Mentions, Unnamed};
 pub use memory::Memory;
 use memory::{Known, Lists, Merge, Share, UNITS, units};
 use prefix::Prefixes;
@@ -127,9 +128,10 @@ fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selec
         items.list(kind);
     }
     let lists: Lists = UNITS.map(|kind| items.list(kind));
-    let directives = lists.first().map_or(0, |list| of_project(list).count());
+    let [directives, ..] = &lists;
+    let directives = of_project(directives).count();
     let (mut known, reach) = known.refresh(items, &mut changes, directives);
-    let mut check = Check::new(items, reach);
+    let mut check = Check::new(items, reach, std::mem::take(&mut known.lowered));
     let ((), settings) = items.during(|| check.settings());
     let mut chosen = Chosen::new(selection);
     let mut composed = 0;
@@ -144,8 +146,8 @@ fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selec
             items.tool(id);
         }
     };
-    let mut all = Share::default();
-    let shares = if items.is_remembering() {
+    let (mut all, mut unnamed) = (Share::default(), Unnamed::default());
+    let (shares, unnamed) = if items.is_remembering() {
         known.shares.look(items, &lists, &changes, ask);
         if *selection == Selection::All {
             chosen.directives = directives;
@@ -155,7 +157,7 @@ fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selec
             }
         }
         items.keep_asked(|read| settings.contains(read) || known.shares.read(read));
-        known.shares.together()
+        (known.shares.together(), &known.shares.unnamed)
     } else {
         for (kind, id) in units(&lists) {
             all.chain.clear();
@@ -164,22 +166,24 @@ fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selec
                 chosen.add(items, id, &all.chain);
             }
         }
-        vec![&all]
+        unnamed.replace(None, &all.knowledge);
+        let [_, knowledge, _] = &lists;
+        unnamed.relist(knowledge);
+        (vec![&all], &unnamed)
     };
-    known.mentions.refresh(&changes);
-    let (mut found, reach) = check.finish(&shares, &mut known.mentions);
+    let (mut found, reach, lowered) = check.finish(&shares, unnamed, &mut known.mentions);
     found.append(items.diagnostics());
     stray::check(items, &mut found);
     chosen.narrow(items, &mut found);
     let levels = Levels::read(items, &mut found);
-    known.answers = reach.remember();
+    (known.answers, known.lowered) = (reach.remember(), lowered);
     Looked { found, levels, directives: chosen.directives, composed, known }
 }
 
 /// What is wrong with one composed directive and with what it reaches: for plan and run, which look at no other.
 pub fn check_composed(shared: &Shared<'_, '_>, composed: &Composed, found: &mut Diagnostics) {
     let items = shared.items;
-    let mut check = Check::new(items, capability::Reach::default());
+    let mut check = Check::new(items, Reach::default(), Kept::default());
     limit::defaults(items, &mut check.found);
     for name in FROZEN.iter().chain(&["models"]) {
         if let Ok(id) = ItemId::parse(&format!("agent/{name}")) {
@@ -234,7 +238,7 @@ struct Check<'i, 'w> {
     found: Diagnostics,
     shadowed: BTreeSet<Span>,
     of_hooks: interface::HookInputs,
-    capabilities: capability::Reach,
+    capabilities: Reach,
     settings: settings::Told,
     continuation: OnceCell<continuation::Settings>,
     told: told::Told,
@@ -242,7 +246,7 @@ struct Check<'i, 'w> {
 }
 
 impl<'i, 'w> Check<'i, 'w> {
-    fn new(items: &'i Items<'w>, capabilities: capability::Reach) -> Self {
+    fn new(items: &'i Items<'w>, capabilities: Reach, kept: Kept) -> Self {
         Self {
             items,
             found: Diagnostics::new(),
@@ -252,7 +256,7 @@ impl<'i, 'w> Check<'i, 'w> {
             settings: settings::Told::default(),
             continuation: OnceCell::new(),
             told: told::Told::default(),
-            lowering: Shared::new(items),
+            lowering: Shared::with(items, kept),
         }
     }
 
@@ -353,8 +357,8 @@ impl<'i, 'w> Check<'i, 'w> {
         }
     }
 
-    /// What only all units together can tell. Answers what the patterns reach, too.
-    fn finish(self, shares: &[&Share], mentions: &mut knowledge_use::Mentions) -> (Diagnostics, capability::Reach) {
+    /// What only all units together can tell. Answers what the patterns reach, too, and what was lowered.
+    fn finish(self, shares: &[&Share], unnamed: &Unnamed, mentions: &mut Mentions) -> (Diagnostics, Reach, Kept) {
         let (items, mut found) = (self.items, self.found);
         for share in shares {
             found.append(share.found.clone());
@@ -366,7 +370,7 @@ impl<'i, 'w> Check<'i, 'w> {
         interface::unused(&inputs, &mut found);
         SuppressionUses::together(of().map(|s| &s.context)).finish(items, &mut found);
         let knowledge: Vec<&KnowledgeUses> = of().map(|s| &s.knowledge).collect();
-        knowledge_use::unreached(items, &knowledge, mentions, &mut found);
+        knowledge_use::unreached(items, &knowledge, unnamed, mentions, &mut found);
         let settings = self.continuation.get_or_init(|| continuation::Settings::read(items));
         Continuations::together(of().map(|s| &s.continuations)).finish(settings, &mut found);
         Prefixes::together(of().map(|s| &s.prefixes)).finish(&mut found);
@@ -376,7 +380,7 @@ impl<'i, 'w> Check<'i, 'w> {
         let mut read = self.lowering.diagnostics();
         read.retain(|d| !matches!(d, Diagnostic::Config(error) if self.settings.knows(error)));
         found.append(read);
-        (found, self.capabilities)
+        (found, self.capabilities, self.lowering.keep())
     }
 }
 

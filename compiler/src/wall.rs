@@ -103,8 +103,8 @@ pub fn is_disguised(id: &ItemId, builtin: &str) -> bool {
 /// space's to take away.
 pub fn wants_bubblewrap(world: &dyn World) -> bool {
     let items = Items::new(world);
-    let nodes = ItemId::parse("agent/agent").map(|id| items.config_of_each(&id)).unwrap_or_default();
-    nodes.iter().any(|(_, node)| node.get("sandbox").and_then(Node::as_str) == Some("bubblewrap"))
+    let Ok(id) = ItemId::parse("agent/agent") else { return false };
+    items.config_of_each(&id).iter().any(|(_, node)| node.get("sandbox").and_then(Node::as_str) == Some("bubblewrap"))
 }
 
 /// The walls of a palette, in its order.

@@ -4,6 +4,7 @@
 mod map;
 mod recording;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rye_grammar::ItemId;
@@ -155,6 +156,13 @@ impl PartialEq for State {
 
 impl Eq for State {}
 
+/// What may be otherwise than it was: the answers of [`World::list`] and of [`World::candidates`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Touched {
+    pub lists: BTreeSet<ItemKind>,
+    pub items: BTreeSet<(ItemKind, ItemId)>,
+}
+
 /// What a compilation may read. Every method answers all spaces, highest precedence first.
 pub trait World {
     /// Every space's file for this id.
@@ -173,8 +181,8 @@ pub trait World {
     fn state(&self) -> Option<State> {
         None
     }
-    /// What [`World::candidates`] may answer otherwise than in that state; `None` where it could be anything.
-    fn touched_since(&self, _before: &State) -> Option<Vec<(ItemKind, ItemId)>> {
+    /// What it may answer otherwise than in that state; `None` where it could be anything.
+    fn touched_since(&self, _before: &State) -> Option<&Touched> {
         None
     }
     /// What the project holds beside items, sorted: the folders directly in `.ai/`, the files there, and the files in
@@ -214,7 +222,7 @@ impl<W: World + ?Sized> World for &W {
     fn state(&self) -> Option<State> {
         (**self).state()
     }
-    fn touched_since(&self, before: &State) -> Option<Vec<(ItemKind, ItemId)>> {
+    fn touched_since(&self, before: &State) -> Option<&Touched> {
         (**self).touched_since(before)
     }
     fn strays(&self) -> Result<Vec<Stray>, WorldError> {

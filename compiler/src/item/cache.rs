@@ -36,6 +36,8 @@ struct Cache {
     knowledge: ById<Knowledge>,
     tools: ById<Tool>,
     configs: ById<Node>,
+    /// Settings files of each space, none laid on another.
+    layers: RefCell<HashMap<ItemId, Layers>>,
     /// Those of the standard library that a higher space hides.
     hidden_directives: ById<Directive>,
     hidden_knowledge: ById<Knowledge>,
@@ -61,6 +63,9 @@ impl std::fmt::Debug for Rest {
 
 /// What holds the hooks of files.
 const HOOK_FILES: [&str; 2] = ["agent/hook_conditions", "agent/hooks"];
+
+/// A settings file in each space that has it, the highest first.
+type Layers = Arc<[(Space, Arc<Node>)]>;
 
 type ById<T> = RefCell<HashMap<ItemId, Option<Arc<T>>>>;
 
@@ -159,17 +164,10 @@ impl<'w> Items<'w> {
         if let Some(known) = self.cache.configs.borrow().get(id) {
             return known.clone();
         }
-        let mut merged: Option<Node> = None;
-        // Lowest first, so that each file lies on those below it.
-        for located in self.candidates(ItemKind::Config, id).into_iter().rev() {
-            // A file of comments alone says nothing, so it takes nothing away.
-            let Some(node) = self.parse_yaml(located).filter(|node| !matches!(node.kind, Kind::Null)) else { continue };
-            merged = Some(match merged {
-                Some(under) => config::merge(node, under),
-                None => node,
-            });
-        }
-        let merged = merged.map(Arc::new);
+        // Lowest first, so that each file lies on those below it. One of comments alone says nothing, so it takes nothing away.
+        let layers = self.config_of_each(id);
+        let said = layers.iter().rev().map(|(_, node)| node).filter(|node| !matches!(node.kind, Kind::Null));
+        let merged = said.cloned().reduce(|under, over| Arc::new(config::merge((*over).clone(), (*under).clone())));
         self.cache.configs.borrow_mut().insert(id.clone(), merged.clone());
         merged
     }
@@ -180,9 +178,15 @@ impl<'w> Items<'w> {
     }
 
     /// A settings file of every space that has it, the highest first, none laid on another.
-    pub fn config_of_each(&self, id: &ItemId) -> Vec<(Space, Node)> {
+    pub fn config_of_each(&self, id: &ItemId) -> Layers {
+        if let Some(known) = self.cache.layers.borrow().get(id) {
+            return known.clone();
+        }
         let files = self.candidates(ItemKind::Config, id).into_iter();
-        files.filter_map(|located| Some((located.space, self.parse_yaml(located)?))).collect()
+        let layers = files.filter_map(|located| Some((located.space, Arc::new(self.parse_yaml(located)?))));
+        let layers: Layers = layers.collect();
+        self.cache.layers.borrow_mut().insert(id.clone(), layers.clone());
+        layers
     }
 
     /// [`Items::config`] by text; `None` also where the text is no id.

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::compose::Composed;
 use crate::diagnostics::{ConfigError, Diagnostics, ModelError, PaletteError, PlanError, closest};
-use crate::item::{Items, Read, Reads};
+use crate::item::{Changes, Items, Read, Reads};
 use crate::model::{self, Catalog, ModelSettings};
 use crate::palette::{self, Palette, Preload, Runnable, Sized};
 use crate::plan::Capabilities;
@@ -34,6 +34,34 @@ pub struct Built {
     reads: Reads,
 }
 
+/// What may hold for a later compilation too.
+#[derive(Default)]
+pub struct Kept {
+    tools: OnceCell<Runnable>,
+    sized: RefCell<BTreeMap<ItemId, Option<Sized>>>,
+    /// By the patterns: directives that may do the same have the same palette.
+    palettes: RefCell<BTreeMap<Vec<String>, Rc<Built>>>,
+    proofs: RefCell<BTreeMap<Needs, (Graph, Vec<PlanError>)>>,
+}
+
+impl Kept {
+    /// Forgets what may not hold any more.
+    pub fn refresh(&mut self, changes: &Changes) {
+        if changes.everything {
+            *self = Self::default();
+        }
+        if changes.touch_list(ItemKind::Tool) {
+            self.tools.take();
+        }
+        for read in &changes.reads {
+            if let Read::Item(ItemKind::Tool, id) = read {
+                self.sized.get_mut().remove(id);
+            }
+        }
+        self.palettes.get_mut().retain(|_, built| !changes.touch(&built.reads));
+    }
+}
+
 /// See the module. One for all directives of a project, or for the one that is planned.
 pub struct Shared<'i, 'w> {
     pub items: &'i Items<'w>,
@@ -41,35 +69,37 @@ pub struct Shared<'i, 'w> {
     risk: OnceCell<RiskTable>,
     preload: OnceCell<Preload>,
     frozen: OnceCell<BTreeMap<String, Value>>,
-    tools: OnceCell<Runnable>,
     risks: RefCell<BTreeMap<String, Risk>>,
     primaries: RefCell<BTreeMap<String, Vec<Primary>>>,
-    sized: RefCell<BTreeMap<ItemId, Option<Sized>>>,
-    /// By the patterns: directives that may do the same have the same palette.
-    palettes: RefCell<BTreeMap<Vec<String>, Rc<Built>>>,
-    /// Those that something is wrong with, by the `<permissions>` element that has to hear it.
+    /// Palettes that something is wrong with, by the `<permissions>` element that has to hear it.
     faulty: RefCell<BTreeMap<Span, Rc<Built>>>,
-    proofs: RefCell<BTreeMap<Needs, (Graph, Vec<PlanError>)>>,
+    kept: Kept,
     found: Rc<RefCell<Diagnostics>>,
 }
 
 impl<'i, 'w> Shared<'i, 'w> {
     pub fn new(items: &'i Items<'w>) -> Self {
+        Self::with(items, Kept::default())
+    }
+
+    /// One that knows of an earlier compilation what still holds.
+    pub fn with(items: &'i Items<'w>, kept: Kept) -> Self {
         Self {
             items,
+            kept,
             catalog: OnceCell::new(),
             risk: OnceCell::new(),
             preload: OnceCell::new(),
             frozen: OnceCell::new(),
-            tools: OnceCell::new(),
             risks: RefCell::default(),
             primaries: RefCell::default(),
-            sized: RefCell::default(),
-            palettes: RefCell::default(),
             faulty: RefCell::default(),
-            proofs: RefCell::default(),
             found: Rc::default(),
         }
+    }
+
+    pub fn keep(self) -> Kept {
+        self.kept
     }
 
     /// What is wrong with the settings themselves, as far as they were read.
@@ -79,7 +109,7 @@ impl<'i, 'w> Shared<'i, 'w> {
 
     /// The graph for these needs and the laws it breaks; few needs are new.
     pub fn graph(&self, needs: Needs) -> (Graph, Vec<PlanError>) {
-        let mut proofs = self.proofs.borrow_mut();
+        let mut proofs = self.kept.proofs.borrow_mut();
         if let Some(proved) = proofs.get(&needs) {
             return proved.clone();
         }
@@ -181,7 +211,7 @@ impl<'i, 'w> Shared<'i, 'w> {
         // The primaries of who declares nothing are not those of who declares an empty set.
         let patterns = capabilities.declared || !capabilities.grants.is_empty();
         let patterns = patterns.then(|| capabilities.grants.iter().map(|g| g.pattern.clone()).collect::<Vec<_>>());
-        if let Some(known) = patterns.as_ref().and_then(|patterns| self.palettes.borrow().get(patterns).cloned()) {
+        if let Some(known) = patterns.as_ref().and_then(|patterns| self.kept.palettes.borrow().get(patterns).cloned()) {
             return at_hand(known);
         }
         let ((palette, diagnostics), reads) = self.items.during(|| self.build(composed, capabilities));
@@ -192,7 +222,7 @@ impl<'i, 'w> Shared<'i, 'w> {
                 self.faulty.borrow_mut().insert(key, Rc::clone(&built));
             }
         } else if let Some(patterns) = patterns {
-            self.palettes.borrow_mut().insert(patterns, Rc::clone(&built));
+            self.kept.palettes.borrow_mut().insert(patterns, Rc::clone(&built));
         }
         built
     }
@@ -228,11 +258,11 @@ impl<'i, 'w> Shared<'i, 'w> {
     /// A tool and what its definition weighs; `None` where it cannot be read, which it has said itself.
     fn tool(&self, id: &ItemId) -> Option<Sized> {
         self.items.depends(|| Read::Item(ItemKind::Tool, id.clone()));
-        if let Some(known) = self.sized.borrow().get(id) {
+        if let Some(known) = self.kept.sized.borrow().get(id) {
             return known.clone();
         }
         let sized = self.items.tool(id).map(Sized::of);
-        self.sized.borrow_mut().insert(id.clone(), sized.clone());
+        self.kept.sized.borrow_mut().insert(id.clone(), sized.clone());
         sized
     }
 
@@ -277,7 +307,7 @@ impl<'i, 'w> Shared<'i, 'w> {
 
     fn tools(&self) -> &Runnable {
         self.items.depends(|| Read::List(ItemKind::Tool));
-        self.tools.get_or_init(|| Runnable::new(self.items.list(ItemKind::Tool).iter().map(|e| e.id.clone())))
+        self.kept.tools.get_or_init(|| Runnable::new(self.items.list(ItemKind::Tool).iter().map(|e| e.id.clone())))
     }
 }
 

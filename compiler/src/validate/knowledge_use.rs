@@ -1,7 +1,8 @@
 //! Knowledge of the project that no prompt can bring and no grant can fetch. Exports of finished threads are found by
 //! searching, and are nobody's omission.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use rye_grammar::capability::is_plain;
 use rye_grammar::{ItemId, Span};
@@ -10,7 +11,7 @@ use crate::compose::Composed;
 use crate::diagnostics::{ContextError, Diagnostics, ItemError};
 use crate::item::{Changes, Directive, HookDecl, Items, Knowledge, Permissions, Read};
 use crate::semantics::glob::Glob;
-use crate::world::{ItemKind, Space};
+use crate::world::{Entry, ItemKind, Space};
 
 use super::memory::{Merge, Unit};
 use super::{is_export, of_project};
@@ -105,10 +106,64 @@ impl Merge for KnowledgeUses {
     }
 }
 
+/// The knowledge of the project that no directive names: too much to be put together at every look, so that it follows what
+/// is replaced.
+#[derive(Default)]
+pub struct Unnamed {
+    list: Option<Arc<[Entry]>>,
+    /// At how many places an id is named.
+    places: HashMap<ItemId, usize>,
+    ids: BTreeSet<ItemId>,
+}
+
+impl Unnamed {
+    /// Takes over the list of all knowledge.
+    pub fn relist(&mut self, list: &Arc<[Entry]>) {
+        let unnamed = of_project(list).filter(|id| !self.places.contains_key(*id) && is_of_project_alone(list, id));
+        self.ids = unnamed.cloned().collect();
+        self.list = Some(list.clone());
+    }
+
+    /// Some directives name something else than before.
+    pub fn replace(&mut self, before: Option<&KnowledgeUses>, now: &KnowledgeUses) {
+        for id in now.named.values() {
+            let places = self.places.entry(id.clone()).or_default();
+            *places += 1;
+            if *places == 1 {
+                self.ids.remove(id);
+            }
+        }
+        for id in before.into_iter().flat_map(|before| before.named.values()) {
+            let Some(places) = self.places.get_mut(id) else { continue };
+            *places -= 1;
+            if *places == 0 {
+                self.places.remove(id);
+                if self.list.as_ref().is_some_and(|list| is_of_project_alone(list, id)) {
+                    self.ids.insert(id.clone());
+                }
+            }
+        }
+    }
+}
+
+/// Whether only the project has it, and not as an export: an id that another space has too is looked up there by whoever
+/// named it.
+fn is_of_project_alone(list: &[Entry], id: &ItemId) -> bool {
+    let at = list.partition_point(|entry| entry.id < *id);
+    let mut same = list.iter().skip(at).take_while(|entry| entry.id == *id).map(|entry| entry.space);
+    same.next() == Some(Space::Project) && same.next().is_none() && !is_export(ItemKind::Knowledge, id)
+}
+
 /// Knowledge of the project that nothing brings, lets fetch or mentions.
-pub fn unreached(items: &Items<'_>, several: &[&KnowledgeUses], mentions: &mut Mentions, found: &mut Diagnostics) {
+pub fn unreached(
+    items: &Items<'_>,
+    several: &[&KnowledgeUses],
+    unnamed: &Unnamed,
+    mentions: &mut Mentions,
+    found: &mut Diagnostics,
+) {
     let known = std::mem::take(mentions);
-    if several.iter().any(|uses| uses.incomplete) {
+    if unnamed.ids.is_empty() || several.iter().any(|uses| uses.incomplete) {
         return;
     }
     let mut of_files = KnowledgeUses::default();
@@ -117,17 +172,9 @@ pub fn unreached(items: &Items<'_>, several: &[&KnowledgeUses], mentions: &mut M
         of_files.hook(hook);
     }
     let several = || several.iter().copied().chain([&of_files]);
-    // An id that another space has too is looked up there by whoever named it.
-    let list = items.list(ItemKind::Knowledge);
-    let others: HashSet<&ItemId> = list.iter().filter(|e| e.space != Space::Project).map(|e| &e.id).collect();
-    let mut named: HashSet<&ItemId> = HashSet::with_capacity(list.len());
-    named.extend(several().flat_map(|uses| uses.named.values()));
-    let is_left = |id: &&ItemId| !named.contains(id) && !others.contains(id) && !is_export(ItemKind::Knowledge, id);
-    let left = of_project(&list).filter(is_left);
+    let named: BTreeSet<&ItemId> = of_files.named.values().collect();
+    let left = unnamed.ids.iter().filter(|id| !named.contains(id));
     let mut left: BTreeMap<String, ItemId> = left.map(|id| (format!("{FETCH}{}", id.dotted()), id.clone())).collect();
-    if left.is_empty() {
-        return;
-    }
     let patterns: BTreeSet<&String> = several().flat_map(|uses| &uses.patterns).collect();
     for pattern in patterns {
         fetched(pattern, &mut left);

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::diagnostics::Diagnostics;
 use crate::item::{Changes, Items, Read, Reads, Remembered, Rest};
+use crate::lower::shared::Kept;
 use crate::semantics::condition::Effort;
 use crate::world::{Entry, ItemKind, World};
 
@@ -47,6 +48,7 @@ pub(super) struct Known {
     pub shares: Shares,
     pub answers: Answers,
     pub mentions: knowledge_use::Mentions,
+    pub lowered: Kept,
     pub effort: Effort,
 }
 
@@ -60,6 +62,8 @@ impl Known {
             [ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool].into_iter().any(|k| changes.touch_list(k));
         let (reach, patterns) = Reach::recall(answers, items, moved);
         changes.reads.extend(patterns.into_iter().map(Read::Pattern));
+        self.lowered.refresh(changes);
+        self.mentions.refresh(changes);
         self.effort = effort;
         (self, reach)
     }
@@ -71,13 +75,13 @@ pub(super) type Lists = [Arc<[Entry]>; 3];
 /// An item of the project.
 pub(super) type Unit = (ItemKind, ItemId);
 
-/// The shares of all units in order, in blocks of about as many as there are blocks: after an edit one block is put
-/// together again.
+/// The shares of all units in order, in blocks of neighbours: after an edit one block is put together again.
 #[derive(Default)]
 pub(super) struct Shares {
     /// What the blocks were divided for.
     lists: Option<Lists>,
     blocks: Vec<Block>,
+    pub unnamed: knowledge_use::Unnamed,
 }
 
 /// Neighbours.
@@ -114,7 +118,9 @@ impl Shares {
                 new.reads = reads;
                 *share = Some(new);
             }
-            block.whole = Some(block.together());
+            let whole = block.together();
+            self.unnamed.replace(block.whole.as_ref().map(|whole| &whole.knowledge), &whole.knowledge);
+            block.whole = Some(whole);
         }
     }
 
@@ -149,8 +155,12 @@ impl Shares {
             };
             let block =
                 |units: &[(ItemKind, &ItemId)]| Block { shares: units.iter().map(&mut share).collect(), whole: None };
-            self.blocks = units.chunks(units.len().isqrt().max(1)).map(block).collect();
+            // To put one share to the others of its block takes longer than to ask another block.
+            self.blocks = units.chunks((units.len().isqrt() / 2).max(1)).map(block).collect();
+            self.unnamed = knowledge_use::Unnamed::default();
         }
+        let [_, knowledge, _] = lists;
+        self.unnamed.relist(knowledge);
         self.lists = Some(lists.clone());
     }
 }

@@ -67,13 +67,13 @@ pub fn file(items: &Items<'_>, id: &ItemId, told: &mut Told, found: &mut Diagnos
 
 /// A file that only describes, written by somebody who meant to change something by it.
 fn describes(items: &Items<'_>, id: &ItemId, about: &'static str, found: &mut Diagnostics) {
-    let (system, written): (Vec<_>, Vec<_>) =
-        items.config_of_each(id).into_iter().partition(|(space, _)| *space == Space::System);
+    let layers = items.config_of_each(id);
     // Where the standard library has none, this is the one that describes.
-    if system.is_empty() {
+    if !layers.iter().any(|(space, _)| *space == Space::System) {
         return;
     }
-    for (_, node) in written.iter().filter(|(_, node)| !matches!(node.kind, Kind::Null)) {
+    let written = layers.iter().filter(|(space, _)| *space != Space::System);
+    for (_, node) in written.filter(|(_, node)| !matches!(node.kind, Kind::Null)) {
         let span = node.entries().first().map_or(node.span, |entry| entry.key.span);
         let path = items.sources().get(span.source).map_or_else(|| id.to_string(), |source| source.path.to_string());
         found.push(ConfigError::ChangesNothing { path, about, span });

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use rye_compiler::world::{Entry, ItemKind, Located, State, Stray, World, WorldError, is_same};
+use rye_compiler::world::{Entry, ItemKind, Located, State, Stray, Touched, World, WorldError, is_same};
 use rye_grammar::ItemId;
 use rye_grammar::tool_header::ScriptReader;
 
@@ -16,15 +16,17 @@ pub struct KeptWorld {
     files: RefCell<HashMap<ItemKind, HashMap<ItemId, Answer<Located>>>>,
     lists: RefCell<HashMap<ItemKind, Answer<Entry>>>,
     state: State,
+    nothing: Touched,
     /// The state before, and what was touched since then; `None` where it could be anything.
-    before: Option<(State, Vec<(ItemKind, ItemId)>)>,
+    before: Option<(State, Touched)>,
 }
 
 type Answer<T> = Result<Vec<T>, WorldError>;
 
 impl KeptWorld {
     pub fn new(disk: DiskWorld) -> Self {
-        Self { disk, files: RefCell::default(), lists: RefCell::default(), state: State::default(), before: None }
+        let (files, lists) = (RefCell::default(), RefCell::default());
+        Self { disk, files, lists, state: State::default(), nothing: Touched::default(), before: None }
     }
 
     /// Whether some item that was listed is a link: then its content can change without anything happening to it.
@@ -37,7 +39,7 @@ impl KeptWorld {
     #[must_use]
     pub fn look_again(&mut self, changed: &[Changed]) -> bool {
         let before = std::mem::take(&mut self.state);
-        let mut touched = Some(Vec::new());
+        let mut touched = Some(Touched::default());
         for change in changed {
             let (space, path, kinds) = match change {
                 Changed::Everything => return false,
@@ -52,7 +54,7 @@ impl KeptWorld {
                             of_kind.remove(&id);
                         }
                         if let Some(touched) = &mut touched {
-                            touched.push((kind, id));
+                            touched.items.insert((kind, id));
                         }
                     }
                     (*space, path, *listed)
@@ -71,6 +73,9 @@ impl KeptWorld {
                     if holds(path, kind) {
                         self.lists.get_mut().remove(&kind);
                         self.disk.forget_listing(space, kind);
+                        if let Some(touched) = &mut touched {
+                            touched.lists.insert(kind);
+                        }
                     }
                 }
             }
@@ -123,11 +128,11 @@ impl World for KeptWorld {
         Some(self.state.clone())
     }
 
-    fn touched_since(&self, before: &State) -> Option<Vec<(ItemKind, ItemId)>> {
+    fn touched_since(&self, before: &State) -> Option<&Touched> {
         if *before == self.state {
-            return Some(Vec::new());
+            return Some(&self.nothing);
         }
-        self.before.as_ref().filter(|(state, _)| state == before).map(|(_, touched)| touched.clone())
+        self.before.as_ref().filter(|(state, _)| state == before).map(|(_, touched)| touched)
     }
 
     fn strays(&self) -> Result<Vec<Stray>, WorldError> {

@@ -16,6 +16,11 @@ pub fn declared(names: &[String]) -> BTreeMap<String, String> {
 pub fn provider_keys(items: &Items<'_>) -> BTreeSet<String> {
     let list = items.list(ItemKind::Config);
     let files = list.iter().filter(|entry| entry.id.as_str().starts_with("agent/providers/"));
-    let nodes = files.flat_map(|entry| items.config_of_each(&entry.id));
-    nodes.filter_map(|(_, node)| Some(node.get("key_env")?.as_str()?.to_owned())).collect()
+    let mut names = BTreeSet::new();
+    for file in files {
+        let layers = items.config_of_each(&file.id);
+        let variables = layers.iter().filter_map(|(_, node)| node.get("key_env")?.as_str());
+        names.extend(variables.map(str::to_owned));
+    }
+    names
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rye_compiler::validate::Memory;
 use rye_compiler::world::Space;
@@ -21,8 +21,10 @@ use crate::space::Spaces;
 const PAUSE: Duration = Duration::from_millis(200);
 /// An editor writes a file in steps: it is read once nothing has happened for so long.
 const SETTLED: Duration = Duration::from_millis(30);
-/// Questions between two looks at all files, where the system tells what changes: it does not for every file system.
-const QUESTIONS: u32 = 25;
+/// Between two looks at all files, where the system tells what changes (it does not for every file system): as long at least,
+/// and so many times as long as a look takes.
+const LOOK: Duration = Duration::from_secs(5);
+const TIMES: u32 = 200;
 /// More files than that are not looked at one by one.
 const MOST_FILES: usize = 50_000;
 /// Folders whose files are items.
@@ -57,18 +59,33 @@ struct Watch {
     watcher: Option<Watcher>,
     /// All files as they were looked at last; `None` where the system has told of a change since.
     seen: Option<Stamps>,
+    /// When they are looked at again, where the system tells what changes.
+    next: Instant,
+    pause: Duration,
 }
 
 impl Watch {
     fn begin(spaces: &Spaces) -> Self {
         let roots = std::iter::once((Space::Project, spaces.project.clone()));
         let roots = roots.chain(spaces.user.iter().map(|user| (Space::User, user.clone()))).collect();
-        Self { watcher: Watcher::new(roots).ok(), seen: Some(stamps(spaces)) }
+        let mut watch = Self { watcher: Watcher::new(roots).ok(), seen: None, next: Instant::now(), pause: LOOK };
+        watch.look(spaces);
+        watch
+    }
+
+    /// Looks at all files; whether they are others than they were.
+    fn look(&mut self, spaces: &Spaces) -> bool {
+        let begin = Instant::now();
+        let now = stamps(spaces);
+        self.pause = LOOK.max(begin.elapsed() * TIMES);
+        self.next = Instant::now() + self.pause;
+        let is_new = self.seen.as_ref().is_some_and(|before| *before != now);
+        self.seen = Some(now);
+        is_new
     }
 
     /// Waits for a change.
     fn wait(&mut self, spaces: &Spaces) -> Vec<Changed> {
-        let mut questions = 0;
         loop {
             std::thread::sleep(PAUSE);
             let mut changed = self.told();
@@ -82,17 +99,20 @@ impl Watch {
                     changed.extend(more);
                 }
                 self.seen = None;
+                self.next = Instant::now() + self.pause;
                 return changed;
             }
-            questions += 1;
-            if self.watcher.is_some() && questions < QUESTIONS {
+            if self.watcher.is_some() && Instant::now() < self.next {
                 continue;
             }
-            questions = 0;
-            let now = stamps(spaces);
-            let before = self.seen.replace(now.clone());
-            if before.is_some_and(|before| before != now) {
-                self.seen = Some(settle(spaces, now));
+            if self.look(spaces) {
+                // Until two looks agree.
+                for _ in 0..10 {
+                    std::thread::sleep(SETTLED);
+                    if !self.look(spaces) {
+                        break;
+                    }
+                }
                 return vec![Changed::Everything];
             }
         }
@@ -106,19 +126,6 @@ impl Watch {
             vec![Changed::Everything]
         })
     }
-}
-
-/// Waits until two looks agree.
-fn settle(spaces: &Spaces, mut last: Stamps) -> Stamps {
-    for _ in 0..10 {
-        std::thread::sleep(SETTLED);
-        let now = stamps(spaces);
-        if now == last {
-            break;
-        }
-        last = now;
-    }
-    last
 }
 
 fn stamps(spaces: &Spaces) -> Stamps {

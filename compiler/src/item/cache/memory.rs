@@ -225,7 +225,8 @@ fn changes(world: &dyn World, cache: &Cache, log: &Log) -> Option<(Changes, List
         let before = known.get()?;
         let mut moved = BTreeSet::new();
         *slot = before.clone();
-        if !world.still_lists(kind, before) {
+        let may_differ = touched.is_none_or(|touched| touched.lists.contains(&kind));
+        if may_differ && !world.still_lists(kind, before) {
             let now = world.list(kind).ok()?;
             moved = differing(before, &now);
             *slot = now.into();
@@ -240,9 +241,9 @@ fn changes(world: &dyn World, cache: &Cache, log: &Log) -> Option<(Changes, List
                 moved.insert(id.clone());
             }
         };
-        match &touched {
+        match touched {
             Some(touched) => {
-                let of_kind = touched.iter().filter(|(of, _)| *of == kind);
+                let of_kind = touched.items.iter().filter(|(of, _)| *of == kind);
                 of_kind.filter_map(|(_, id)| given.get_key_value(id)).for_each(|(id, given)| look(id, given));
             }
             None => given.iter().for_each(|(id, given)| look(id, given)),
@@ -301,6 +302,7 @@ fn forget(cache: &Cache, log: &Log, kind: ItemKind, id: &ItemId) {
         }
         ItemKind::Config => {
             cache.configs.borrow_mut().remove(id);
+            cache.layers.borrow_mut().remove(id);
         }
     }
     let mut found = cache.found.borrow_mut();
