@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::diagnostics::{Diagnostics, PaletteError};
 use crate::item::Tool;
-use crate::plan::{Capabilities, DroppedTool, Field, Grant, PaletteTool, Primary, Tokenizer};
+use crate::plan::{DroppedTool, Field, PaletteTool, Primary, Tokenizer};
 use crate::primary::{self, DIRECTIVE_RETURN, ItemType, PrimaryDefinition};
 use crate::semantics::glob::Glob;
 use crate::semantics::glob::inclusion::{Witness, witness};
@@ -216,20 +216,19 @@ fn is_segment(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
 }
 
-/// The primaries that some grant could allow, each with what allows it; all three where nothing was declared.
+/// The primaries that some pattern could allow, each with what allows it; all three where nothing was declared.
 pub fn primaries(
-    capabilities: &Capabilities,
+    patterns: Option<&[String]>,
     of: impl Fn(&str) -> Vec<primary::Primary>,
 ) -> Vec<(primary::Primary, String)> {
-    if !capabilities.declared && capabilities.grants.is_empty() {
+    let Some(patterns) = patterns else {
         let because = "no link of the chain has permissions; the gate decides";
         return primary::Primary::ALL.map(|p| (p, because.to_owned())).to_vec();
-    }
-    let by_grant: Vec<(&Grant, Vec<primary::Primary>)> =
-        capabilities.grants.iter().map(|g| (g, of(&g.pattern))).collect();
+    };
+    let allowed: Vec<(&String, Vec<primary::Primary>)> = patterns.iter().map(|p| (p, of(p))).collect();
     let granted = |primary: primary::Primary| {
-        let (grant, _) = by_grant.iter().find(|(_, all)| all.contains(&primary))?;
-        Some((primary, format!("granted by `{}`", grant.pattern)))
+        let (pattern, _) = allowed.iter().find(|(_, all)| all.contains(&primary))?;
+        Some((primary, format!("granted by `{pattern}`")))
     };
     primary::Primary::ALL.into_iter().filter_map(granted).collect()
 }

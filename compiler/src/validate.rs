@@ -133,6 +133,7 @@ fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selec
     let (mut known, reach) = known.refresh(items, &mut changes, directives);
     let mut check = Check::new(items, reach, std::mem::take(&mut known.lowered));
     let ((), settings) = items.during(|| check.settings());
+    check.lowering.palettes_again(&mut changes, |read| known.shares.read(read));
     let mut chosen = Chosen::new(selection);
     let mut composed = 0;
     let effort = known.effort;

@@ -5,11 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rye_compiler::diagnostics::Diagnostic;
 use rye_compiler::validate::{CheckReport, Memory, Selection, Work, check};
 use rye_compiler::world::{MapWorld, Space};
+use rye_engine::disk_world::{DiskWorld, KeptWorld, Watcher};
+use rye_engine::keys::TrustStore;
 use rye_snapshots::standard_library;
 
 /// Edits of one run, each checked twice.
@@ -238,6 +240,74 @@ fn after_any_edit_again_is_anew() {
     // What is told is the same; what is done for it is not.
     assert_eq!(least, 0);
     assert!(composed * 2 < anew_composed, "{composed} of {anew_composed} directives were composed again");
+}
+
+/// Writes the files that differ, so that the kernel tells of those alone.
+fn sync(roots: &[(Space, PathBuf); 2], before: &Files, now: &Files) {
+    for ((space, path), bytes) in now {
+        if before.get(&(*space, path.clone())) != Some(bytes) {
+            let file = roots.iter().find(|(of, _)| of == space).unwrap().1.join(path);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, bytes).unwrap();
+        }
+    }
+    for (space, path) in before.keys().filter(|key| !now.contains_key(*key)) {
+        fs::remove_file(roots.iter().find(|(of, _)| of == space).unwrap().1.join(path)).unwrap();
+    }
+}
+
+/// The same on a disk, by a world that keeps what it has read until the kernel tells of a change.
+#[test]
+fn a_world_that_is_told_what_changed_says_what_a_new_one_says() {
+    let (mut kept_looks, mut anew) = (0, 0);
+    for seed in 0..RUNS {
+        let folder = tempfile::tempdir().unwrap();
+        let roots = [(Space::Project, folder.path().join("project")), (Space::User, folder.path().join("user"))];
+        let mut editor = Editor::new(seed + 10);
+        let mut on_disk = Files::new();
+        for (_, root) in &roots {
+            fs::create_dir_all(root.join(".ai")).unwrap();
+        }
+        let open = || {
+            let [(_, project), (_, user)] = &roots;
+            DiskWorld::open(Some(project), Some(user), rye_stdlib::files(), TrustStore::default()).unwrap()
+        };
+        sync(&roots, &on_disk, &editor.files);
+        on_disk.clone_from(&editor.files);
+        let mut watcher = Watcher::new(roots.to_vec()).unwrap();
+        let mut kept = KeptWorld::new(open());
+        let mut memory = Memory::new();
+        let mut history = vec![format!("run {seed}")];
+        for step in 0..EDITS {
+            if step > 0 {
+                for _ in 0..=usize::from(editor.dice.below(4) == 0) {
+                    // A file in the place of a folder is another matter.
+                    let before = editor.files.clone();
+                    let what = editor.edit();
+                    let is_folder =
+                        |path: &str| editor.files.keys().any(|(_, other)| other.starts_with(&format!("{path}/")));
+                    if editor.files.keys().any(|(_, path)| is_folder(path)) {
+                        editor.files = before;
+                    } else {
+                        history.push(what);
+                    }
+                }
+                sync(&roots, &on_disk, &editor.files);
+                on_disk.clone_from(&editor.files);
+                if kept.look_again(&watcher.changed().unwrap()) {
+                    kept_looks += 1;
+                } else {
+                    kept = KeptWorld::new(open());
+                    anew += 1;
+                }
+            }
+            let (again, fresh) = (memory.check(&kept, &Selection::All), check(&open(), &Selection::All));
+            same(&again, &fresh, &history);
+            // Nothing happened since.
+            assert_eq!(memory.check(&kept, &Selection::All).work, Work::default(), "after {history:#?}");
+        }
+    }
+    assert!(kept_looks > anew, "{kept_looks} looks at what was kept, {anew} at a new world");
 }
 
 /// A project of areas: in each a base, rules that its base brings, and leaves with a note of their own.

@@ -4,6 +4,7 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use rye_grammar::data::{Kind, Node};
 use rye_grammar::{ItemId, Span};
@@ -14,9 +15,9 @@ use crate::diagnostics::{ConfigError, Diagnostics, ModelError, PaletteError, Pla
 use crate::item::{Changes, Items, Read, Reads};
 use crate::model::{self, Catalog, ModelSettings};
 use crate::palette::{self, Palette, Preload, Runnable, Sized};
-use crate::plan::Capabilities;
 use crate::plan::graph::{Graph, Needs, build};
 use crate::plan::verify::verify;
+use crate::plan::{Capabilities, Tokenizer};
 use crate::primary::Primary;
 use crate::semantics::risk::{Risk, RiskTable};
 use crate::world::{ItemKind, Space};
@@ -30,9 +31,25 @@ pub const PROVIDERS: &str = "agent/providers/";
 pub struct Built {
     pub palette: Palette,
     pub diagnostics: Diagnostics,
+    /// Tools that do not fit, for whoever grants them.
+    heavy: Vec<(String, u64)>,
     /// What it was made of.
     reads: Reads,
 }
+
+impl Built {
+    /// Whether everything that a check asks of it has the same answer.
+    fn is_like(&self, other: &Self) -> bool {
+        let is_counted = !Tokenizer::O200k.here().is_estimate();
+        self.diagnostics.is_empty()
+            && other.diagnostics.is_empty()
+            && self.heavy.is_empty() == other.heavy.is_empty()
+            && self.palette.tokens() == other.palette.tokens()
+            && (!is_counted || self.palette.tools == other.palette.tools)
+    }
+}
+
+type Patterns = Arc<[String]>;
 
 /// What may hold for a later compilation too.
 #[derive(Default)]
@@ -40,12 +57,12 @@ pub struct Kept {
     tools: OnceCell<Runnable>,
     sized: RefCell<BTreeMap<ItemId, Option<Sized>>>,
     /// By the patterns: directives that may do the same have the same palette.
-    palettes: RefCell<BTreeMap<Vec<String>, Rc<Built>>>,
+    palettes: RefCell<BTreeMap<Patterns, Rc<Built>>>,
     proofs: RefCell<BTreeMap<Needs, (Graph, Vec<PlanError>)>>,
 }
 
 impl Kept {
-    /// Forgets what may not hold any more.
+    /// Forgets what may not hold any more, but for palettes: [`Shared::palettes_again`] asks what they are now.
     pub fn refresh(&mut self, changes: &Changes) {
         if changes.everything {
             *self = Self::default();
@@ -58,7 +75,6 @@ impl Kept {
                 self.sized.get_mut().remove(id);
             }
         }
-        self.palettes.get_mut().retain(|_, built| !changes.touch(&built.reads));
     }
 }
 
@@ -201,53 +217,83 @@ impl<'i, 'w> Shared<'i, 'w> {
     /// The palette of a composed directive's capabilities, without the return tool.
     pub fn palette(&self, composed: &Composed, capabilities: &Capabilities) -> Rc<Built> {
         let key = composed.permissions.as_ref().map(|p| p.value.span);
-        let at_hand = |known: Rc<Built>| {
-            self.items.depends_on(&known.reads);
-            known
-        };
         if let Some(known) = key.and_then(|key| self.faulty.borrow().get(&key).cloned()) {
-            return at_hand(known);
+            self.items.depends_on(&known.reads);
+            return known;
         }
+        // What the standard library grants by the handful is nobody's omission; the plan lists what does not fit.
+        let written = key.filter(|span| self.is_written(*span));
         // The primaries of who declares nothing are not those of who declares an empty set.
         let patterns = capabilities.declared || !capabilities.grants.is_empty();
-        let patterns = patterns.then(|| capabilities.grants.iter().map(|g| g.pattern.clone()).collect::<Vec<_>>());
-        if let Some(known) = patterns.as_ref().and_then(|patterns| self.kept.palettes.borrow().get(patterns).cloned()) {
-            return at_hand(known);
+        let patterns: Option<Patterns> =
+            patterns.then(|| capabilities.grants.iter().map(|g| g.pattern.clone()).collect());
+        if let Some(patterns) = &patterns
+            && let Some(known) = self.kept.palettes.borrow().get(patterns)
+            && (written.is_none() || known.heavy.is_empty())
+        {
+            self.items.depends(|| Read::Palette(patterns.clone()));
+            return Rc::clone(known);
         }
-        let ((palette, diagnostics), reads) = self.items.during(|| self.build(composed, capabilities));
-        let built = Rc::new(Built { palette, diagnostics, reads });
-        if !built.diagnostics.is_empty() {
-            // Its spans are this element's alone.
-            if let Some(key) = key {
-                self.faulty.borrow_mut().insert(key, Rc::clone(&built));
-            }
-        } else if let Some(patterns) = patterns {
-            self.kept.palettes.borrow_mut().insert(patterns, Rc::clone(&built));
-        }
-        built
-    }
-
-    fn build(&self, composed: &Composed, capabilities: &Capabilities) -> (Palette, Diagnostics) {
-        let preload = self.preload();
-        let primaries = palette::primaries(capabilities, |pattern| self.primaries_of(pattern));
-        let reached = if preload.enabled { self.tools().reached(&capabilities.grants) } else { Vec::new() };
-        // A tool that cannot be read has said so itself.
-        let reached: Vec<_> = reached.into_iter().filter_map(|r| self.tool(&r.id).map(|tool| (r, tool))).collect();
         let place = |pattern: &str| {
             let grants = &composed.permissions.as_ref()?.value.grants;
             grants.iter().find(|g| g.pattern.0 == pattern).map(|g| g.span)
         };
+        // It is what comes out that counts, and not what it was made of.
+        let mut built = self.items.apart(|| self.build(patterns.as_deref(), &place));
+        if let Some(span) = written.filter(|_| !built.heavy.is_empty()) {
+            let (tools, max_tokens) = (built.heavy.clone(), self.preload().max_tokens);
+            built.diagnostics.push(PaletteError::Dropped { tools, max_tokens, span });
+        }
+        let built = Rc::new(built);
+        if let Some(patterns) = patterns.filter(|_| built.diagnostics.is_empty()) {
+            self.items.depends(|| Read::Palette(patterns.clone()));
+            self.kept.palettes.borrow_mut().insert(patterns, Rc::clone(&built));
+        } else {
+            self.items.depends_on(&built.reads);
+            // The spans of what is wrong are this element's alone.
+            if let Some(key) = key.filter(|_| !built.diagnostics.is_empty()) {
+                self.faulty.borrow_mut().insert(key, Rc::clone(&built));
+            }
+        }
+        built
+    }
+
+    /// Makes the palettes of an earlier compilation again that something was changed of and that somebody asks for; those that
+    /// are others now are among the changes.
+    pub fn palettes_again(&self, changes: &mut Changes, is_asked: impl Fn(&Read) -> bool) {
+        let palettes = self.kept.palettes.borrow();
+        let touched = palettes.iter().filter(|(_, built)| changes.touch(&built.reads));
+        let touched: Vec<(Patterns, Rc<Built>)> = touched.map(|(p, built)| (p.clone(), Rc::clone(built))).collect();
+        drop(palettes);
+        for (patterns, before) in touched {
+            self.kept.palettes.borrow_mut().remove(&patterns);
+            if !is_asked(&Read::Palette(patterns.clone())) {
+                continue;
+            }
+            let now = self.build(Some(&patterns), &|_| None);
+            if now.is_like(&before) {
+                self.kept.palettes.borrow_mut().insert(patterns, Rc::new(now));
+            } else {
+                changes.reads.insert(Read::Palette(patterns));
+            }
+        }
+    }
+
+    fn build(&self, patterns: Option<&[String]>, place: &dyn Fn(&str) -> Option<Span>) -> Built {
         let mut diagnostics = Diagnostics::new();
-        let palette = palette::build(&primaries, &reached, preload, &place, &mut diagnostics);
-        // What the standard library grants by the handful is nobody's omission; the plan lists what does not fit.
-        let written = composed.permissions.as_ref().map(|p| p.value.span).filter(|s| self.is_written(*s));
+        let (palette, reads) = self.items.during(|| {
+            let preload = self.preload();
+            let primaries = palette::primaries(patterns, |pattern| self.primaries_of(pattern));
+            let granted = patterns.filter(|_| preload.enabled);
+            let reached = granted.map_or_else(Vec::new, |patterns| self.tools().reached(patterns));
+            // A tool that cannot be read has said so itself.
+            let reached: Vec<_> = reached.into_iter().filter_map(|r| self.tool(&r.id).map(|tool| (r, tool))).collect();
+            palette::build(&primaries, &reached, preload, place, &mut diagnostics)
+        });
         let heavy =
             palette.dropped.iter().filter(|d| d.tokens > 0 && palette::flatten(&d.item_id).len() <= palette::MAX_NAME);
-        let heavy: Vec<(String, u64)> = heavy.map(|d| (d.item_id.to_string(), d.tokens)).collect();
-        if let Some(span) = written.filter(|_| !heavy.is_empty()) {
-            diagnostics.push(PaletteError::Dropped { tools: heavy, max_tokens: preload.max_tokens, span });
-        }
-        (palette, diagnostics)
+        let heavy = heavy.map(|d| (d.item_id.to_string(), d.tokens)).collect();
+        Built { palette, diagnostics, heavy, reads }
     }
 
     /// Whether a place is in a file of the project or the user.

@@ -8,7 +8,6 @@ use rye_grammar::ItemId;
 use rye_grammar::capability::is_plain;
 
 use super::{Reached, Specific};
-use crate::plan::Grant;
 use crate::primary::{ItemType, Primary, capability};
 use crate::semantics::glob::Glob;
 
@@ -36,13 +35,13 @@ impl Runnable {
         Self { tools, matches: RefCell::default() }
     }
 
-    /// The tools that the grants reach, most specific grant first, then by id.
-    pub fn reached(&self, grants: &[Grant]) -> Vec<Reached> {
+    /// The tools that patterns reach, most specific pattern first, then by id.
+    pub fn reached(&self, patterns: &[String]) -> Vec<Reached> {
         let mut best: BTreeMap<usize, (Specific, &str)> = BTreeMap::new();
-        for grant in grants {
-            let matches = self.matches(&grant.pattern);
+        for pattern in patterns {
+            let matches = self.matches(pattern);
             for place in &matches.places {
-                let here = (matches.specific, grant.pattern.as_str());
+                let here = (matches.specific, pattern.as_str());
                 let known = best.entry(*place).or_insert(here);
                 // Of two equally specific patterns the smaller text counts, whatever the order in the file.
                 if here.0 > known.0 || (here.0 == known.0 && here.1 < known.1) {

@@ -38,18 +38,16 @@ fn tool(text: &str, tokens: usize) -> Arc<Tool> {
     Arc::new(Tool { file, spec: Arc::new(spec) })
 }
 
-fn capabilities(patterns: &[&str]) -> Capabilities {
-    let grants =
-        patterns.iter().map(|p| Grant { pattern: (*p).to_owned(), net: Vec::new(), write: Vec::new() }).collect();
-    Capabilities { declared: true, from: None, grants, acknowledged: BTreeMap::new() }
+fn texts(patterns: &[&str]) -> Vec<String> {
+    patterns.iter().map(|p| (*p).to_owned()).collect()
 }
 
 fn palette(patterns: &[&str], tools: &[(&str, usize)], max_tokens: u64) -> (Palette, Diagnostics) {
-    let capabilities = capabilities(patterns);
+    let patterns = texts(patterns);
     let ids: Vec<ItemId> = tools.iter().map(|(t, _)| id(t)).collect();
     let weight: BTreeMap<ItemId, usize> = tools.iter().map(|(t, w)| (id(t), *w)).collect();
     let reached: Vec<_> = Runnable::new(ids.iter().cloned())
-        .reached(&capabilities.grants)
+        .reached(&patterns)
         .into_iter()
         .map(|r| {
             let tool = Sized::of(tool(r.id.as_str(), weight[&r.id]));
@@ -58,7 +56,7 @@ fn palette(patterns: &[&str], tools: &[(&str, usize)], max_tokens: u64) -> (Pale
         .collect();
     let mut diagnostics = Diagnostics::new();
     let preload = Preload { enabled: true, max_tokens };
-    let primaries = super::primaries(&capabilities, primaries_of);
+    let primaries = super::primaries(Some(&patterns), primaries_of);
     let palette = build(&primaries, &reached, preload, &|_| None, &mut diagnostics);
     (palette, diagnostics)
 }
@@ -122,20 +120,15 @@ fn a_primary_is_there_when_some_grant_could_allow_it() {
     assert_eq!(primaries(&["rye.?etch.knowledge.a", "rye.sign.directive.b"]), ["rye_fetch", "rye_sign"]);
     assert_eq!(primaries(&["rye.execute.nothing.a", "other"]), Vec::<String>::new());
     assert_eq!(primaries(&[]), Vec::<String>::new());
-    let none = Capabilities { declared: false, ..capabilities(&[]) };
-    let all =
-        build(&super::primaries(&none, primaries_of), &[], Preload::default(), &|_| None, &mut Diagnostics::new());
+    let all = build(&super::primaries(None, primaries_of), &[], Preload::default(), &|_| None, &mut Diagnostics::new());
     assert_eq!(names(&all), ["rye_execute", "rye_fetch", "rye_sign"]);
 }
 
 #[test]
 fn registration_can_be_switched_off_and_the_return_tool_stays() {
-    let capabilities = capabilities(&["rye.execute.tool.a"]);
-    let reached: Vec<_> = Runnable::new([id("a")])
-        .reached(&capabilities.grants)
-        .into_iter()
-        .map(|r| (r, Sized::of(tool("a", 10))))
-        .collect();
+    let patterns = texts(&["rye.execute.tool.a"]);
+    let reached: Vec<_> =
+        Runnable::new([id("a")]).reached(&patterns).into_iter().map(|r| (r, Sized::of(tool("a", 10)))).collect();
     let field = Field {
         kind: FieldType::String,
         required: true,
@@ -145,7 +138,7 @@ fn registration_can_be_switched_off_and_the_return_tool_stays() {
     };
     let outputs = IndexMap::from([("url".to_owned(), field)]);
     let off = Preload { enabled: false, max_tokens: 2000 };
-    let primaries = super::primaries(&capabilities, primaries_of);
+    let primaries = super::primaries(Some(&patterns), primaries_of);
     let mut palette = build(&primaries, &reached, off, &|_| None, &mut Diagnostics::new());
     assert!(palette.add_return(&outputs) && !palette.add_return(&IndexMap::new()));
     assert_eq!(names(&palette), ["rye_execute", "rye_directive_return"]);
@@ -165,10 +158,8 @@ fn a_pattern_inside_one_primary_needs_no_automaton() {
 #[test]
 fn patterns_reach_by_name_by_prefix_and_by_wildcard() {
     let tools = Runnable::new(["a/b", "a/c", "ab", "b"].map(id));
-    let reached = |pattern: &str| {
-        let grant = Grant { pattern: pattern.into(), net: Vec::new(), write: Vec::new() };
-        tools.reached(&[grant]).into_iter().map(|r| r.id.to_string()).collect::<Vec<_>>()
-    };
+    let reached =
+        |pattern: &str| tools.reached(&texts(&[pattern])).into_iter().map(|r| r.id.to_string()).collect::<Vec<_>>();
     assert_eq!(reached("rye.execute.tool.a.*"), ["a/b", "a/c"]);
     assert_eq!(reached("rye.execute.tool.a*"), ["a/b", "a/c", "ab"]);
     assert_eq!(reached("rye.execute.tool.b"), ["b"]);

@@ -1,7 +1,7 @@
 //! Grants: patterns that reach nothing, more than the base has, or something risky (`language.md` 9). Every question
 //! about a pattern is asked once, however many directives grant it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use rye_grammar::Span;
 use rye_grammar::capability::{Pattern, is_plain};
@@ -31,7 +31,7 @@ pub struct Reach {
 
 /// What was asked of patterns, for a later look.
 #[derive(Default)]
-pub struct Answers(Vec<(String, Answer)>);
+pub struct Answers(HashMap<String, Answer>);
 
 /// Whether a pattern matches any item.
 #[derive(Clone, PartialEq, Eq)]
@@ -118,22 +118,24 @@ impl Reach {
     /// Answers of an earlier look, and the patterns that have another one now. Where the lists they were found in are
     /// the same, none has.
     pub fn recall(answers: Answers, items: &Items<'_>, lists_changed: bool) -> (Self, Vec<String>) {
+        if !lists_changed {
+            return (Self { reaches: answers.0, ..Self::default() }, Vec::new());
+        }
         let mut reach = Self::default();
         let mut changed = Vec::new();
-        for (pattern, before) in answers.0 {
-            let now = if lists_changed { reach.answer(items, &pattern) } else { before.clone() };
+        for (pattern, before) in answers.0.into_iter().collect::<BTreeMap<_, _>>() {
+            let now = reach.answer(items, &pattern);
             if now != before {
                 changed.push(pattern.clone());
             }
             reach.reaches.insert(pattern, now);
         }
-        changed.sort();
         (reach, changed)
     }
 
     /// What a later look can begin with.
     pub fn remember(self) -> Answers {
-        Answers(self.reaches.into_iter().collect())
+        Answers(self.reaches)
     }
 
     fn matches(&mut self, items: &Items<'_>, pattern: &str) -> bool {

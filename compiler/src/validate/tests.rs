@@ -394,3 +394,31 @@ fn diagnostics_are_sorted_by_place() {
     let world = directive(world, "a", "", "<limits turns=\"x\"/>", "");
     assert_eq!(codes(&world), ["limit::invalid", "limit::unknown", "interface::unknown-input"]);
 }
+
+#[test]
+fn what_does_not_fit_is_told_whoever_else_was_granted_the_same() {
+    let all = "<permissions><execute><tool>*</tool></execute></permissions>";
+    let directive = |name: &str, extends: &str, permissions: &str| {
+        format!(
+            "```xml\n<directive name=\"{name}\"{extends}><metadata><description>x</description>{permissions}</metadata></directive>\n```\n\nDo it.\n"
+        )
+    };
+    let provider = "id: p\nwire: scripted\ndefault_tier: general\ntiers: {general: m}\nmodels:\n  - {id: m, context_window: 100000, max_output: 8192, prices: {input: '0.1', output: '0.5'}}\n";
+    let tool = "description: Long enough not to fit.\nkind: command\ncommand: [echo, hi]\nparameters: {type: object}\n";
+    let world = MapWorld::new()
+        .with(Space::System, ".ai/config/agent/providers/p.yaml", provider)
+        .with(Space::System, ".ai/directives/wide.md", directive("wide", "", all))
+        .with(Space::Project, ".ai/config/agent/resilience.yaml", "tool_preload: {max_tokens: 1}\n")
+        .with(Space::Project, ".ai/tools/big.yaml", tool)
+        .with(Space::Project, ".ai/directives/a.md", directive("a", " extends=\"wide\"", ""))
+        .with(Space::Project, ".ai/directives/b.md", directive("b", "", all))
+        .with(Space::Project, ".ai/directives/c.md", directive("c", " extends=\"wide\"", ""));
+    let report = check(&world, &Selection::All);
+    let told: Vec<String> = report
+        .diagnostics
+        .iter()
+        .filter(|d| d.code() == "palette::dropped")
+        .map(|d| report.sources.get(d.labels()[0].span.source).unwrap().path.to_string())
+        .collect();
+    assert_eq!(told, [".ai/directives/b.md"]);
+}

@@ -20,6 +20,8 @@ pub enum Read {
     List(ItemKind),
     /// Whether a capability pattern reaches anything.
     Pattern(String),
+    /// What the tools come to that some patterns let be called.
+    Palette(Arc<[String]>),
 }
 
 /// What was read while something was asked, sorted, each once.
