@@ -34,7 +34,7 @@ use crate::assertion;
 use crate::compose::{Composed, compose_all};
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
 use crate::hook::HookSource;
-use crate::item::{Changes, Items, ModelRequest, Rest};
+use crate::item::{Changes, Items, ModelRequest, Read, Rest};
 use crate::levels::Levels;
 use crate::lower::audit;
 use crate::lower::shared::{FROZEN, Kept, Shared};
@@ -157,7 +157,11 @@ fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selec
                 chosen.add(items, id, chain);
             }
         }
-        items.keep_asked(|read| settings.contains(read) || known.shares.read(read));
+        let is_of_share = |read: &Read| known.shares.read(read);
+        let is_asked = |read: &Read| {
+            settings.contains(read) || is_of_share(read) || check.lowering.is_in_palette(read, is_of_share)
+        };
+        items.keep_asked(is_asked);
         (known.shares.together(), &known.shares.unnamed)
     } else {
         for (kind, id) in units(&lists) {

@@ -310,6 +310,24 @@ fn a_world_that_is_told_what_changed_says_what_a_new_one_says() {
     assert!(kept_looks > anew, "{kept_looks} looks at what was kept, {anew} at a new world");
 }
 
+/// A tool of the user's that only a grant reaches: nobody but the palette has asked for it.
+#[test]
+fn what_is_wrong_with_a_tool_of_a_palette_is_told_at_every_look() {
+    let system = standard_library();
+    let mut files = areas(2);
+    let broken = "description: Probes.\nkind: command\ncommand: [echo\n";
+    files.insert((Space::User, ".ai/tools/area1/other.yaml".into()), broken.as_bytes().to_vec());
+    let mut editor = Editor { dice: Dice(0), files, pool: Vec::new() };
+    let mut memory = Memory::new();
+    for text in ["One.", "Two.", "Two."] {
+        editor.files.insert((Space::Project, ".ai/knowledge/area0/note1.md".into()), text.as_bytes().to_vec());
+        let world = editor.world(&system);
+        let again = memory.check(&world, &Selection::All);
+        assert!(told(&again).iter().any(|told| told.contains("user:.ai/tools/area1/other.yaml")), "{text}");
+        same(&again, &check(&world, &Selection::All), &[text.to_owned()]);
+    }
+}
+
 /// A project of areas: in each a base, rules that its base brings, and leaves with a note of their own.
 fn areas(count: usize) -> Files {
     let mut files = Files::new();

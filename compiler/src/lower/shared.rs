@@ -279,6 +279,14 @@ impl<'i, 'w> Shared<'i, 'w> {
         }
     }
 
+    /// Whether something is part of a palette that somebody asks for.
+    pub fn is_in_palette(&self, read: &Read, is_asked: impl Fn(&Read) -> bool) -> bool {
+        let palettes = self.kept.palettes.borrow();
+        palettes
+            .iter()
+            .any(|(patterns, built)| built.reads.contains(read) && is_asked(&Read::Palette(patterns.clone())))
+    }
+
     fn build(&self, patterns: Option<&[String]>, place: &dyn Fn(&str) -> Option<Span>) -> Built {
         let mut diagnostics = Diagnostics::new();
         let (palette, reads) = self.items.during(|| {
