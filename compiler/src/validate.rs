@@ -1,6 +1,7 @@
 //! Check: every directive of the project composed along every route it could take, every hook and settings file read,
 //! everything that is wrong in one pass (`language.md` 1, 2, 7–9), and whether each could be lowered to a plan.
 
+mod body;
 mod capability;
 mod context;
 mod continuation;
@@ -43,6 +44,7 @@ use crate::resolve::{Inputs, Launch};
 use crate::semantics::condition::Effort;
 use crate::semantics::risk;
 use crate::world::{Entry, ItemKind, Space, World};
+use body::Bodies;
 use capability::Reach;
 use context::SuppressionUses;
 use continuation::Continuations;
@@ -346,6 +348,7 @@ impl<'i, 'w> Check<'i, 'w> {
             let started = self.told.check(self.items, composed, found);
             share.spawns.add(composed, &started, audit.as_ref());
             share.context.add(composed);
+            share.bodies.add(self.items, composed);
             share.chain.extend(composed.chain.iter().map(|d| d.file.source));
         }
         if all.len() < routes {
@@ -379,6 +382,8 @@ impl<'i, 'w> Check<'i, 'w> {
         let settings = self.continuation.get_or_init(|| continuation::Settings::read(items));
         Continuations::together(of().map(|s| &s.continuations)).finish(settings, &mut found);
         Prefixes::together(of().map(|s| &s.prefixes)).finish(&mut found);
+        let bodies: Vec<&Bodies> = of().map(|s| &s.bodies).collect();
+        body::check(&bodies, &mut found);
         let spawns: Vec<&Spawns> = of().map(|s| &s.spawns).collect();
         spawn::check(items, &spawns, &mut found);
         shadow::check(items, &mut found);

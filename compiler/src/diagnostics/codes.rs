@@ -33,7 +33,7 @@ codes! {
         "unknown-event" "unknown-fact" "unknown-value" "untrusted-parameter" "wrong-action";
     "compiler" "interface": "missing-input" "type" "unknown-input" "unknown-output" "unused-input";
     "compiler" "item": "ambiguous" "escapes-space" "invalid-value" "missing" "name-mismatch" "repeated" "shadows"
-        "signature" "stray" "unknown" "unknown-builtin" "unknown-call" "unknown-key" "unreadable";
+        "signature" "silent" "stray" "unknown" "unknown-builtin" "unknown-call" "unknown-key" "unreadable";
     "compiler" "limit": "cannot-afford-one-turn" "invalid" "never-binds" "unknown" "unpriced";
     "compiler" "model": "same-fallback" "unknown" "unpriced";
     "compiler" "palette": "collision" "describes-ungranted" "dropped" "name" "undescribed";

@@ -54,6 +54,9 @@ pub enum ItemError {
     /// A signature line that is not the first one.
     #[error("the signature in `{path}` is not on the first line, so it signs nothing")]
     LateSignature { path: String, span: Span },
+    /// A directive without a prompt, that nothing else gives one to.
+    #[error("`{id}` says nothing")]
+    Silent { id: String, span: Span },
     /// A file or folder under `.ai/` that nothing reads; `reason` says why, as a clause.
     #[error("nothing reads `{path}`: {reason}")]
     Stray { path: String, reason: String, suggestion: Option<String> },
@@ -88,6 +91,7 @@ impl Problem for ItemError {
             Self::Ambiguous { .. } => "item::ambiguous",
             Self::Signature { .. } | Self::LateSignature { .. } => "item::signature",
             Self::Stray { .. } | Self::FrontMatter { .. } => "item::stray",
+            Self::Silent { .. } => "item::silent",
             Self::UnknownCall { .. } => "item::unknown-call",
             Self::UnknownBuiltin { .. } => "item::unknown-builtin",
             Self::Shadows { .. } => "item::shadows",
@@ -102,7 +106,8 @@ impl Problem for ItemError {
             | Self::NearConstant { .. }
             | Self::UnknownCall { .. }
             | Self::UnknownBuiltin { .. }
-            | Self::LateSignature { .. } => Severity::Warning,
+            | Self::LateSignature { .. }
+            | Self::Silent { .. } => Severity::Warning,
             Self::Shadows { .. } => Severity::Advice,
             Self::Unknown { .. }
             | Self::UnknownKey { .. }
@@ -172,6 +177,7 @@ impl Problem for ItemError {
                 Some(format!("every directive on a base of the standard library reads this instead, {difference}: {over} for {under}"))
             }
             Self::Ambiguous { .. } => Some("remove or rename one of them: an id is the path without its extension".into()),
+            Self::Silent { .. } => Some("write the prompt below the block; a base is there for those that extend it".into()),
             Self::LateSignature { .. } => {
                 Some("remove what stands above it, or the line itself and sign the file again with `rye sign`".into())
             }
@@ -203,6 +209,9 @@ impl Problem for ItemError {
             }
             Self::EscapesSpace { span, reason, .. } => vec![label(*span, reason.clone())],
             Self::LateSignature { span, .. } => vec![label(*span, "read as text")],
+            Self::Silent { span, .. } => {
+                vec![label(*span, "no prompt below it, nothing brings one, and nobody extends it")]
+            }
             Self::Signature { span, reason, .. } => span.iter().map(|s| label(*s, reason.clone())).collect(),
             Self::InvalidValue { span, expected, .. } => vec![label(*span, format!("expected {expected}"))],
             Self::Missing { what, span, .. } => vec![label(*span, format!("{what} is missing here"))],

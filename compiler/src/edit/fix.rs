@@ -57,7 +57,8 @@ fn replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
             | ItemError::LateSignature { .. }
             | ItemError::Stray { .. }
             | ItemError::UnknownCall { .. }
-            | ItemError::Shadows { .. } => None,
+            | ItemError::Shadows { .. }
+            | ItemError::Silent { .. } => None,
         };
     }
     if let Diagnostic::Limit(LimitError::Unknown { name, span: Some(span), suggestion: Some(meant), .. }) = diagnostic {

@@ -9,8 +9,8 @@ use rye_grammar::{ItemId, SourceId};
 
 use super::capability::{Answers, Reach};
 use super::{
-    CheckReport, Selection, context, continuation, hook_use, interface, is_export, knowledge_use, look, of_project,
-    prefix, spawn,
+    CheckReport, Selection, body, context, continuation, hook_use, interface, is_export, knowledge_use, look,
+    of_project, prefix, spawn,
 };
 use crate::diagnostics::Diagnostics;
 use crate::item::{Changes, Items, Read, Reads, Remembered, Rest};
@@ -215,6 +215,7 @@ pub(super) struct Share {
     pub knowledge: knowledge_use::KnowledgeUses,
     pub continuations: continuation::Continuations,
     pub prefixes: prefix::Prefixes,
+    pub bodies: body::Bodies,
     /// The files of its chains.
     pub chain: Vec<SourceId>,
     reads: Reads,
@@ -230,5 +231,6 @@ impl Merge for Share {
         self.knowledge.merge(&other.knowledge);
         self.continuations.merge(&other.continuations);
         self.prefixes.merge(&other.prefixes);
+        self.bodies.merge(&other.bodies);
     }
 }

@@ -19,6 +19,7 @@ const TOOL: &str = "description: Does it.\nkind: builtin\nbuiltin: bash\nparamet
 
 fn directive(world: MapWorld<'static>, at: &str, attributes: &str, inside: &str, body: &str) -> MapWorld<'static> {
     let name = at.rsplit('/').next().unwrap();
+    let body = if body.is_empty() { "Do it." } else { body };
     let text = format!("```xml\n<directive name=\"{name}\" {attributes}>{inside}</directive>\n```\n\n{body}\n");
     world.project(&format!(".ai/directives/{at}.md"), text)
 }
