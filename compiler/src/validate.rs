@@ -161,7 +161,10 @@ fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selec
         }
         let is_of_share = |read: &Read| known.shares.read(read);
         let is_asked = |read: &Read| {
-            settings.contains(read) || is_of_share(read) || check.lowering.is_in_palette(read, is_of_share)
+            memory::is_unit(&lists, read)
+                || settings.contains(read)
+                || is_of_share(read)
+                || check.lowering.is_in_palette(read, is_of_share)
         };
         items.keep_asked(is_asked);
         (known.shares.together(), &known.shares.unnamed)

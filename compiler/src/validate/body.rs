@@ -59,6 +59,12 @@ impl Merge for Bodies {
 /// Those that nobody could have meant.
 pub fn check(several: &[&Bodies], found: &mut Diagnostics) {
     let silent = several.iter().flat_map(|bodies| &bodies.empty).filter(|(_, (_, silent))| *silent);
-    let unused = silent.filter(|(id, _)| !several.iter().any(|bodies| bodies.extended.contains(*id)));
-    found.extend(unused.map(|(id, (span, _))| ItemError::Silent { id: id.to_string(), span: *span }));
+    let mut silent: BTreeMap<&ItemId, Span> = silent.map(|(id, (span, _))| (id, *span)).collect();
+    if silent.is_empty() {
+        return;
+    }
+    for id in several.iter().flat_map(|bodies| &bodies.extended) {
+        silent.remove(id);
+    }
+    found.extend(silent.into_iter().map(|(id, span)| ItemError::Silent { id: id.to_string(), span }));
 }

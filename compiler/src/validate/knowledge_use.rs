@@ -13,7 +13,7 @@ use crate::item::{Changes, Directive, HookDecl, Items, Knowledge, Permissions, R
 use crate::semantics::glob::Glob;
 use crate::world::{Entry, ItemKind, Space};
 
-use super::memory::{Merge, Unit};
+use super::memory::{Merge, Unit, project_has};
 use super::{is_export, of_project};
 
 /// What brings knowledge, as far as the directives were gone through: by the place where it is written, because many
@@ -241,7 +241,7 @@ impl Mentions {
         }
         let mut search = Search { left, by };
         for unit in self.changed {
-            if is_of_project(items, &unit) {
+            if project_has(&items.list(unit.0), &unit.1) && !is_export(unit.0, &unit.1) {
                 search.unit(items, &unit);
             }
         }
@@ -303,12 +303,6 @@ impl Search {
             }
         }
     }
-}
-
-fn is_of_project(items: &Items<'_>, (kind, id): &Unit) -> bool {
-    let list = items.list(*kind);
-    let at = list.partition_point(|entry| entry.id < *id);
-    !is_export(*kind, id) && list.get(at).is_some_and(|entry| entry.id == *id && entry.space == Space::Project)
 }
 
 /// Ids that the metadata of knowledge names and no item has. A text that is no id is a remark for readers.

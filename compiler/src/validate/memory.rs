@@ -16,7 +16,7 @@ use crate::diagnostics::Diagnostics;
 use crate::item::{Changes, Items, Read, Reads, Remembered, Rest};
 use crate::lower::shared::Kept;
 use crate::semantics::condition::Effort;
-use crate::world::{Entry, ItemKind, World};
+use crate::world::{Entry, ItemKind, Space, World};
 
 /// A project as it was looked at last.
 #[derive(Default)]
@@ -182,6 +182,19 @@ impl Block {
 pub(super) fn units<'l>(lists: &'l Lists) -> impl Iterator<Item = (ItemKind, &'l ItemId)> {
     let of = |(kind, list): (ItemKind, &'l Arc<[Entry]>)| of_project(list).map(move |id| (kind, id));
     UNITS.into_iter().zip(lists).flat_map(of).filter(|(kind, id)| !is_export(*kind, id))
+}
+
+/// Whether somebody reads an item in any case.
+pub(super) fn is_unit(lists: &Lists, read: &Read) -> bool {
+    let Read::Item(kind, id) = read else { return false };
+    let list = UNITS.iter().zip(lists).find(|(of, _)| *of == kind).map(|(_, list)| list);
+    list.is_some_and(|list| project_has(list, id)) && !is_export(*kind, id)
+}
+
+/// Whether the project has an item, by the list of its kind.
+pub(super) fn project_has(list: &[Entry], id: &ItemId) -> bool {
+    let at = list.partition_point(|entry| entry.id < *id);
+    list.get(at).is_some_and(|entry| entry.id == *id && entry.space == Space::Project)
 }
 
 /// The kinds of units, in their order.
