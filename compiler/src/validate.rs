@@ -50,9 +50,9 @@ use context::SuppressionUses;
 use continuation::Continuations;
 use hook_use::HookUses;
 use interface::InputUses;
-use knowledge_use::{KnowledgeUses, Mentions, Unnamed};
+use knowledge_use::{KnowledgeUses, Unnamed};
 pub use memory::Memory;
-use memory::{Known, Lists, Merge, Share, UNITS, units};
+use memory::{Judged, Known, Lists, Merge, Share, UNITS, units};
 use prefix::Prefixes;
 use selection::Chosen;
 pub use selection::Selection;
@@ -181,7 +181,7 @@ fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selec
         unnamed.relist(knowledge);
         (vec![&all], &unnamed)
     };
-    let (mut found, reach, lowered) = check.finish(&shares, unnamed, &mut known.mentions);
+    let (mut found, reach, lowered) = check.finish(&shares, unnamed, &mut known.judged);
     found.append(items.diagnostics());
     stray::check(items, &mut found);
     chosen.narrow(items, &mut found);
@@ -369,19 +369,19 @@ impl<'i, 'w> Check<'i, 'w> {
     }
 
     /// What only all units together can tell. Answers what the patterns reach, too, and what was lowered.
-    fn finish(self, shares: &[&Share], unnamed: &Unnamed, mentions: &mut Mentions) -> (Diagnostics, Reach, Kept) {
+    fn finish(self, shares: &[&Share], unnamed: &Unnamed, judged: &mut Judged) -> (Diagnostics, Reach, Kept) {
         let (items, mut found) = (self.items, self.found);
         for share in shares {
             found.append(share.found.clone());
         }
         let of = || shares.iter();
-        HookUses::together(of().map(|s| &s.hooks)).finish(items, &self.shadowed, &mut found);
+        HookUses::together(of().map(|s| &s.hooks)).finish(items, &self.shadowed, &mut judged.verdicts, &mut found);
         let inputs: Vec<&InputUses> = of().map(|s| &s.interface).collect();
         interface::outputs(items, &inputs, &mut found);
         interface::unused(&inputs, &mut found);
         SuppressionUses::together(of().map(|s| &s.context)).finish(items, &mut found);
         let knowledge: Vec<&KnowledgeUses> = of().map(|s| &s.knowledge).collect();
-        knowledge_use::unreached(items, &knowledge, unnamed, mentions, &mut found);
+        knowledge_use::unreached(items, &knowledge, unnamed, &mut judged.mentions, &mut found);
         let settings = self.continuation.get_or_init(|| continuation::Settings::read(items));
         Continuations::together(of().map(|s| &s.continuations)).finish(settings, &mut found);
         Prefixes::together(of().map(|s| &s.prefixes)).finish(&mut found);

@@ -72,7 +72,13 @@ impl HookUses {
         }
     }
 
-    pub fn finish(mut self, items: &Items<'_>, shadowed: &BTreeSet<Span>, found: &mut Diagnostics) {
+    pub fn finish(
+        mut self,
+        items: &Items<'_>,
+        shadowed: &BTreeSet<Span>,
+        verdicts: &mut Verdicts,
+        found: &mut Diagnostics,
+    ) {
         let files = items.hook_files();
         for hook in files.project.iter().chain(&files.infra) {
             if is_asked(hook) {
@@ -82,7 +88,7 @@ impl HookUses {
         let is_cause = |d: &&Diagnostic| d.is_error() || matches!(d, Diagnostic::Hook(HookError::UnknownValue { .. }));
         let errors = found.iter().filter(is_cause);
         let faulty: BTreeSet<Span> = errors.filter_map(|d| d.labels().first().map(|l| l.span)).collect();
-        let mut effort = Effort::default();
+        let known = verdicts.begin(self.uses.len());
         for (hook, fires) in self.uses.into_values() {
             let span = hook.condition.as_ref().map_or(hook.span, |c| c.span);
             // What an error of its own makes false has been told.
@@ -94,15 +100,14 @@ impl HookUses {
             if has_unknown_facts(&hook) || shadowed.contains(&hook.span) {
                 continue;
             }
-            let point = hook_point::of(hook.event);
-            match Known::nothing().over(&hook, &|path| domain::of(point, path, None), &mut effort) {
-                Verdict::True => found.push(HookError::Always { id, span }),
-                Verdict::False => found.push(HookError::Never { id, because: whatever(&hook), span }),
-                Verdict::Unknown(_) if !fires && !self.incomplete && !fires_elsewhere(items, &hook) => {
+            match verdicts.of(&hook, &known) {
+                Some(true) => found.push(HookError::Always { id, span }),
+                Some(false) => found.push(HookError::Never { id, because: whatever(&hook), span }),
+                None if !fires && !self.incomplete && !fires_elsewhere(items, &hook) => {
                     let because = "its condition is false for every directive there is".into();
                     found.push(HookError::Never { id, because, span });
                 }
-                Verdict::Unknown(_) => {}
+                None => {}
             }
         }
     }
@@ -119,6 +124,37 @@ impl Merge for HookUses {
                 }
             }
         }
+    }
+}
+
+/// Whether the conditions of hooks are true or false whatever happens: by the hook, whose place in a text that was read is its
+/// alone. Each is asked with an effort of its own, so that the order of the hooks decides nothing.
+#[derive(Default)]
+pub struct Verdicts {
+    effort: Effort,
+    by: BTreeMap<Span, Option<bool>>,
+}
+
+impl Verdicts {
+    /// Begins anew for so many hooks; answers what is known of before.
+    fn begin(&mut self, hooks: usize) -> BTreeMap<Span, Option<bool>> {
+        let before = std::mem::take(self);
+        self.effort = Effort::share(hooks);
+        if self.effort == before.effort { before.by } else { BTreeMap::new() }
+    }
+
+    /// `None` where it depends.
+    fn of(&mut self, hook: &HookDecl, known: &BTreeMap<Span, Option<bool>>) -> Option<bool> {
+        let verdict = known.get(&hook.span).copied().unwrap_or_else(|| {
+            let (point, mut effort) = (hook_point::of(hook.event), self.effort);
+            match Known::nothing().over(hook, &|path| domain::of(point, path, None), &mut effort) {
+                Verdict::True => Some(true),
+                Verdict::False => Some(false),
+                Verdict::Unknown(_) => None,
+            }
+        });
+        self.by.insert(hook.span, verdict);
+        verdict
     }
 }
 

@@ -47,9 +47,16 @@ impl Memory {
 pub(super) struct Known {
     pub shares: Shares,
     pub answers: Answers,
-    pub mentions: knowledge_use::Mentions,
+    pub judged: Judged,
     pub lowered: Kept,
     pub effort: Effort,
+}
+
+/// What was judged of all units together, and need not be judged again.
+#[derive(Default)]
+pub(super) struct Judged {
+    pub mentions: knowledge_use::Mentions,
+    pub verdicts: hook_use::Verdicts,
 }
 
 impl Known {
@@ -63,7 +70,10 @@ impl Known {
         let (reach, patterns) = Reach::recall(answers, items, moved);
         changes.reads.extend(patterns.into_iter().map(Read::Pattern));
         self.lowered.refresh(changes);
-        self.mentions.refresh(changes);
+        self.judged.mentions.refresh(changes);
+        if changes.everything {
+            self.judged.verdicts = hook_use::Verdicts::default();
+        }
         self.effort = effort;
         (self, reach)
     }
