@@ -276,5 +276,15 @@ fn instead(found: &str, expected: &str) -> Option<String> {
 
 /// Words in backticks, joined by commas.
 fn list(words: &[impl AsRef<str>]) -> String {
-    words.iter().map(|w| format!("`{}`", w.as_ref())).collect::<Vec<_>>().join(", ")
+    list_of(words, MOST_WORDS)
+}
+
+/// More words of a list than that help nobody.
+const MOST_WORDS: usize = 60;
+
+/// So many words, and how many more there are.
+fn list_of(words: &[impl AsRef<str>], most: usize) -> String {
+    let shown: Vec<String> = words.iter().take(most).map(|w| format!("`{}`", w.as_ref())).collect();
+    let more = words.len().saturating_sub(most);
+    if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
 }

@@ -3,7 +3,7 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
-use super::{Label, Problem, Severity, did_you_mean, label, list};
+use super::{Label, Problem, Severity, did_you_mean, label, list, list_of};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SpawnError {
@@ -39,10 +39,13 @@ pub enum SpawnError {
     },
 }
 
+/// Steps of a circle that are shown.
+const MOST_STEPS: usize = 12;
+
 fn told(circle: &[String]) -> String {
     match circle {
         [one, _] => format!("`{one}` starts itself"),
-        [ids @ .., _] => format!("{} start each other", list(ids)),
+        [ids @ .., _] => format!("{} start each other", list_of(ids, MOST_STEPS)),
         [] => String::new(),
     }
 }
@@ -92,7 +95,7 @@ impl Problem for SpawnError {
     fn labels(&self) -> Vec<Label> {
         match self {
             Self::Cycle { circle, spans } => {
-                let next = circle.iter().skip(1);
+                let next = circle.iter().skip(1).take(MOST_STEPS);
                 next.zip(spans).map(|(id, span)| label(*span, format!("starts `{id}`"))).collect()
             }
             Self::ExceedsParent { parent, child, span, grant, granted, .. } => vec![

@@ -4,10 +4,11 @@
 
 mod budget;
 mod circle;
+mod graph;
 mod outputs;
 mod proof;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ use crate::semantics::money::Nanos;
 use crate::world::ItemKind;
 
 use super::memory::Merge;
+use graph::Graph;
 
 /// One start that a line names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,37 +124,18 @@ impl Merge for Spawns {
 
 /// What needs no other directive than those that are named. `several` have other directives each, in the order of their ids.
 pub fn proofs(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
-    proof::check(&nodes(items, several), found);
+    let leaves = graph::leaves(several, |id| elsewhere(items, id));
+    proof::check(&Graph::new(several, &leaves), found);
 }
 
 /// Everything, once every directive was added.
 pub fn check(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
-    let nodes = nodes(items, several);
-    proof::check(&nodes, found);
-    budget::check(&nodes, found);
-    circle::check(&nodes, found);
-    outputs::check(&nodes, found);
-}
-
-/// Every directive that starts one or is started, those of other spaces too.
-fn nodes(items: &Items<'_>, several: &[&Spawns]) -> Nodes {
-    let mut nodes: Nodes =
-        several.iter().flat_map(|s| &s.starting).map(|(id, links)| (id.clone(), links.clone())).collect();
-    let named: BTreeSet<ItemId> =
-        nodes.values().flatten().flat_map(|link| &link.starts).map(|s| s.to.clone()).collect();
-    let others: Vec<(&ItemId, &Nodes)> =
-        several.iter().filter_map(|s| Some((s.others.last_key_value()?.0, &s.others))).collect();
-    for id in named {
-        if nodes.contains_key(&id) {
-            continue;
-        }
-        let at = others.partition_point(|(last, _)| **last < id);
-        let links = others.get(at).and_then(|(_, nodes)| nodes.get(&id)).cloned();
-        if let Some(links) = links.or_else(|| elsewhere(items, &id)) {
-            nodes.insert(id, links);
-        }
-    }
-    nodes
+    let leaves = graph::leaves(several, |id| elsewhere(items, id));
+    let graph = Graph::new(several, &leaves);
+    proof::check(&graph, found);
+    budget::check(&graph, found);
+    circle::check(&graph, found);
+    outputs::check(&graph, found);
 }
 
 /// A directive that was not added: one of another space.

@@ -1,11 +1,12 @@
 //! Reservations that can never be granted: a child that asks for more than the thread which starts it can have left
 //! (`language.md` 11), by its own limit or by what the thread above it can give.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use rye_grammar::{ItemId, Span};
+use rye_grammar::Span;
 
+use super::graph::{Graph, Node};
 use super::{Link, Start, Starter};
 use crate::diagnostics::{Diagnostics, SpawnError};
 use crate::semantics::money::Nanos;
@@ -20,37 +21,29 @@ struct Budget<'n> {
     above: Option<(usize, &'n Start)>,
 }
 
-/// A start of a directive that was added, by its place.
-struct Edge<'n> {
-    link: &'n Link,
-    start: &'n Start,
-    child: usize,
-}
-
-pub fn check(nodes: &BTreeMap<ItemId, Vec<Rc<Link>>>, found: &mut Diagnostics) {
-    let places: HashMap<&ItemId, usize> = nodes.keys().enumerate().map(|(place, id)| (id, place)).collect();
-    let ids: Vec<&ItemId> = nodes.keys().collect();
-    let edges: Vec<Vec<Edge<'_>>> = nodes.values().map(|links| edges(links, &places)).collect();
-    let asked: Vec<Option<(Nanos, Span)>> = nodes.values().map(|links| named(links)).collect();
-    let mut budgets: Vec<Option<Budget<'_>>> =
-        nodes.values().map(|links| own(links).map(|spend| Budget { spend, above: None })).collect();
+pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
+    let asked: Vec<Option<(Nanos, Span)>> = graph.nodes.iter().map(|node| named(node.links)).collect();
+    let own = |node: &Node<'_>| own(node.links).map(|spend| Budget { spend, above: None });
+    let mut budgets: Vec<Option<Budget<'_>>> = graph.nodes.iter().map(own).collect();
     let mut told: BTreeSet<Span> = BTreeSet::new();
     // Those whose budget is another one than when their children were last looked at.
-    let mut parents: BTreeSet<usize> = (0..ids.len()).collect();
+    let mut parents: BTreeSet<usize> = (0..graph.nodes.len()).collect();
     for _ in 0..DEEPEST {
         let mut lower: Vec<(usize, Budget<'_>)> = Vec::new();
         for parent in std::mem::take(&mut parents) {
-            let (Some(Some(budget)), Some(edges)) = (budgets.get(parent), edges.get(parent)) else { continue };
-            for edge in edges {
-                let Some(most) = left(edge.link, edge.start, budget.spend) else { continue };
-                let Some(Some((asked, asked_span))) = asked.get(edge.child) else {
-                    if budgets.get(edge.child).copied().flatten().is_some_and(|known| most < known.spend) {
-                        lower.push((edge.child, Budget { spend: most, above: Some((parent, edge.start)) }));
+            let (Some(Some(budget)), Some(node)) = (budgets.get(parent), graph.nodes.get(parent)) else { continue };
+            for edge in &node.edges {
+                let (Some(most), Some(child)) = (left(edge.link, edge.start, budget.spend), edge.child) else {
+                    continue;
+                };
+                let Some(Some((asked, asked_span))) = asked.get(child) else {
+                    if budgets.get(child).copied().flatten().is_some_and(|known| most < known.spend) {
+                        lower.push((child, Budget { spend: most, above: Some((parent, edge.start)) }));
                     }
                     continue;
                 };
                 if *asked > most && told.insert(edge.start.span) {
-                    let name = |place: usize| ids.get(place).map(ToString::to_string).unwrap_or_default();
+                    let name = |place: usize| graph.nodes.get(place).map(|n| n.id.to_string()).unwrap_or_default();
                     found.push(SpawnError::NoBudget {
                         parent: name(parent),
                         child: edge.start.to.to_string(),
@@ -73,11 +66,6 @@ pub fn check(nodes: &BTreeMap<ItemId, Vec<Rc<Link>>>, found: &mut Diagnostics) {
             break;
         }
     }
-}
-
-fn edges<'n>(links: &'n [Rc<Link>], places: &HashMap<&ItemId, usize>) -> Vec<Edge<'n>> {
-    let starts = links.iter().flat_map(|link| link.starts.iter().map(move |start| (&**link, start)));
-    starts.filter_map(|(link, start)| Some(Edge { link, start, child: *places.get(&start.to)? })).collect()
 }
 
 /// The most that any route lets a directive spend.

@@ -1,71 +1,67 @@
 //! Circles of directives that start each other by lines that name them, where nobody has said how deep that may go.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::rc::Rc;
 
-use petgraph::algo::tarjan_scc;
+use petgraph::algo::kosaraju_scc;
 use petgraph::graphmap::DiGraphMap;
-use rye_grammar::{ItemId, Span};
+use rye_grammar::Span;
 
-use super::{Link, Starter};
+use super::Starter;
+use super::graph::Graph;
 use crate::diagnostics::{Diagnostics, SpawnError};
 
-pub fn check(nodes: &BTreeMap<ItemId, Vec<Rc<Link>>>, found: &mut Diagnostics) {
-    let mut edges: DiGraphMap<&ItemId, Span> = DiGraphMap::new();
-    for (id, links) in nodes {
-        let starts = links.iter().flat_map(|link| &link.starts).filter(|start| nodes.contains_key(&start.to));
+pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
+    let mut edges: DiGraphMap<usize, Span> = DiGraphMap::new();
+    for (place, node) in graph.nodes.iter().enumerate() {
         // A hook that may not fire may well be what ends it.
-        for start in starts.filter(|start| !matches!(start.by, Starter::Hook { certain: false, .. })) {
-            if !edges.contains_edge(id, &start.to) {
-                edges.add_edge(id, &start.to, start.span);
+        for edge in node.edges.iter().filter(|e| !matches!(e.start.by, Starter::Hook { certain: false, .. })) {
+            if let Some(child) = edge.child.filter(|child| !edges.contains_edge(place, *child)) {
+                edges.add_edge(place, child, edge.start.span);
             }
         }
     }
-    let mut circles: Vec<Vec<&ItemId>> = tarjan_scc(&edges);
+    // This one does not call itself, so that no chain is too long for the stack.
+    let mut circles: Vec<Vec<usize>> = kosaraju_scc(&edges);
     for circle in &mut circles {
-        circle.sort();
+        circle.sort_unstable();
     }
     circles.sort();
+    let node = |place: &usize| graph.nodes.get(*place);
     for members in circles {
         // Somebody who says how many children there may be, or how far down, has thought of it.
-        let bounded = members
-            .iter()
-            .filter_map(|id| nodes.get(*id))
-            .flatten()
-            .any(|link| link.limit_span("depth").is_some() || link.limit_span("spawns").is_some());
+        let mut links = members.iter().filter_map(node).flat_map(|node| node.links);
+        let bounded = links.any(|link| link.limit_span("depth").is_some() || link.limit_span("spawns").is_some());
         let Some(first) = members.first().filter(|_| !bounded) else { continue };
-        let Some(circle) = shortest(&edges, first, &members.iter().copied().collect()) else { continue };
+        let Some(circle) = shortest(&edges, *first, &members.iter().copied().collect()) else { continue };
         let steps = circle.windows(2).filter_map(|pair| match pair {
-            [from, to] => edges.edge_weight(from, to).copied(),
+            [from, to] => edges.edge_weight(*from, *to).copied(),
             _ => None,
         });
         let spans = steps.collect();
-        found.push(SpawnError::Cycle { circle: circle.iter().map(ToString::to_string).collect(), spans });
+        let circle = circle.iter().filter_map(node).map(|node| node.id.to_string()).collect();
+        found.push(SpawnError::Cycle { circle, spans });
     }
 }
 
 /// The shortest way from a directive back to itself; `None` where there is none.
-fn shortest<'n>(
-    edges: &DiGraphMap<&'n ItemId, Span>,
-    first: &'n ItemId,
-    members: &BTreeSet<&'n ItemId>,
-) -> Option<Vec<&'n ItemId>> {
-    let mut from: BTreeMap<&ItemId, &ItemId> = BTreeMap::new();
+fn shortest(edges: &DiGraphMap<usize, Span>, first: usize, members: &BTreeSet<usize>) -> Option<Vec<usize>> {
+    let mut from: BTreeMap<usize, usize> = BTreeMap::new();
     let mut queue = VecDeque::from([first]);
     while let Some(id) = queue.pop_front() {
-        let mut next: Vec<&ItemId> = edges.neighbors(id).filter(|to| members.contains(to)).collect();
-        next.sort();
+        let mut next: Vec<usize> = edges.neighbors(id).filter(|to| members.contains(to)).collect();
+        next.sort_unstable();
         for to in next {
             if to == first {
                 let mut circle = vec![first, id];
-                while let Some(before) = circle.last().filter(|last| **last != first).and_then(|last| from.get(*last)) {
-                    circle.push(before);
+                while let Some(before) = circle.last().filter(|last| **last != first).and_then(|last| from.get(last)) {
+                    circle.push(*before);
                 }
                 circle.reverse();
                 return Some(circle);
             }
-            if !from.contains_key(to) {
-                from.insert(to, id);
+            if let Entry::Vacant(unseen) = from.entry(to) {
+                unseen.insert(id);
                 queue.push_back(to);
             }
         }

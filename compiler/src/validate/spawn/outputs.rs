@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use rye_grammar::{ItemId, Span};
 
+use super::graph::Graph;
 use super::{Link, Start, Starter};
 use crate::diagnostics::{Diagnostics, SpawnError, closest};
 
@@ -19,28 +20,31 @@ static READ: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// What stands behind the dot of a file's name.
 const EXTENSIONS: [&str; 9] = ["csv", "html", "json", "log", "md", "toml", "txt", "yaml", "yml"];
 
-pub fn check(nodes: &BTreeMap<ItemId, Vec<Rc<Link>>>, found: &mut Diagnostics) {
-    for (parent, links) in nodes {
-        for link in links.iter().filter(|link| !link.open) {
+pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
+    for node in &graph.nodes {
+        for link in node.links.iter().filter(|link| !link.open) {
             // A hook of a file serves directives that know nothing of it: what it starts may be read, and need not be.
             let is_theirs = |start: &Start| matches!(start.by, Starter::Body { .. } | Starter::Hook { own: true, .. });
             if !link.starts.iter().any(is_theirs) {
                 continue;
             }
-            let children: BTreeSet<&ItemId> = link.starts.iter().map(|s| &s.to).collect();
-            let Some(known) = children.iter().map(|id| nodes.get(*id)).collect::<Option<Vec<_>>>() else { continue };
-            if known.is_empty() {
+            let read = reads(link);
+            if read.is_empty() {
                 continue;
             }
+            let edges = || node.edges.iter().filter(|edge| std::ptr::eq(edge.link, Rc::as_ptr(link)));
+            let children: BTreeSet<&ItemId> = edges().map(|edge| &edge.start.to).collect();
+            let known: Option<BTreeMap<usize, _>> = edges().map(|e| Some((e.child?, graph.child(e)?))).collect();
+            let Some(known) = known else { continue };
             let of = |link: &Rc<Link>| link.chain.iter().flat_map(|l| l.outputs.keys().cloned()).collect::<Vec<_>>();
-            let declared: BTreeSet<String> = known.into_iter().flatten().flat_map(of).collect();
+            let declared: BTreeSet<String> = known.into_values().flatten().flat_map(of).collect();
             let own = of(link);
-            for (name, span) in reads(link) {
+            for (name, span) in read {
                 if declared.contains(&name) || own.contains(&name) {
                     continue;
                 }
                 found.push(SpawnError::UnknownOutput {
-                    parent: parent.to_string(),
+                    parent: node.id.to_string(),
                     suggestion: closest(&name, declared.iter().map(String::as_str)),
                     name,
                     children: children.iter().map(ToString::to_string).collect(),

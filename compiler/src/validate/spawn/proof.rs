@@ -7,6 +7,7 @@ use std::rc::Rc;
 use rye_grammar::{ItemId, Span};
 
 use super::super::capability::plainly_covered;
+use super::graph::Graph;
 use super::{Link, Start, Starter};
 use crate::diagnostics::{Diagnostic, Diagnostics, HookError, SpawnError};
 use crate::item::Permissions;
@@ -19,14 +20,15 @@ type Pair<'n> = (Span, Span, &'n [String]);
 type Excess = Option<(Span, String)>;
 
 /// Every edge; of several routes one example is enough.
-pub fn check(nodes: &BTreeMap<ItemId, Vec<Rc<Link>>>, found: &mut Diagnostics) {
+pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
     let mut proved: BTreeMap<Pair<'_>, Excess> = BTreeMap::new();
     let mut told: BTreeSet<Span> = BTreeSet::new();
-    for (parent, links) in nodes {
-        for (link, start) in links.iter().flat_map(|link| link.starts.iter().map(move |start| (link, start))) {
-            let Some(children) = nodes.get(&start.to).filter(|_| !told.contains(&start.span)) else { continue };
-            let problem = no_children(parent, link, start);
-            let problem = problem.or_else(|| exceeds(parent, link, start, children, &mut proved));
+    for node in &graph.nodes {
+        for edge in &node.edges {
+            let (link, start) = (edge.link, edge.start);
+            let Some(children) = graph.child(edge).filter(|_| !told.contains(&start.span)) else { continue };
+            let problem = no_children(node.id, link, start);
+            let problem = problem.or_else(|| exceeds(node.id, link, start, children, &mut proved));
             if let Some(problem) = problem {
                 told.insert(start.span);
                 found.push(problem);

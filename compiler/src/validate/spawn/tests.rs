@@ -65,6 +65,19 @@ fn a_circle_that_only_depth_ends_is_reported_and_one_that_somebody_bounded_is_no
 }
 
 #[test]
+fn a_long_circle_is_told_by_its_first_steps() {
+    let name = |n: usize| -> &'static str { Box::leak(format!("d{:02}", n % 40).into_boxed_str()) };
+    let body = |n: usize| -> &'static str {
+        let text = format!("Call `rye_execute(item_type=\"directive\", item_id=\"{}\")`.", name(n + 1));
+        Box::leak(text.into_boxed_str())
+    };
+    let forty: Vec<Written> = (0..40).map(|n| (name(n), ALL, "", body(n))).collect();
+    let told = told(&forty, "");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("`d11` and 28 more start each other") && !told[0].contains("`d12`"), "{told:?}");
+}
+
+#[test]
 fn a_child_that_may_more_is_shown_with_a_capability_that_its_parent_lacks() {
     let own = "<permissions><execute><directive>b</directive></execute></permissions>";
     let more = "<permissions><execute><tool>deploy.*</tool></execute></permissions>";

@@ -1,0 +1,67 @@
+//! The spawn graph as it is gone through: directives by number, in the order of their ids.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
+
+use rye_grammar::ItemId;
+
+use super::{Link, Nodes, Spawns, Start};
+
+/// Every directive that starts one or is started.
+pub struct Graph<'n> {
+    pub nodes: Vec<Node<'n>>,
+}
+
+/// A directive, with its routes.
+pub struct Node<'n> {
+    pub id: &'n ItemId,
+    pub links: &'n [Rc<Link>],
+    pub edges: Vec<Edge<'n>>,
+}
+
+/// One start on one route.
+#[derive(Clone, Copy)]
+pub struct Edge<'n> {
+    pub link: &'n Link,
+    pub start: &'n Start,
+    /// The place of the directive that is started; `None` where it cannot be looked up.
+    pub child: Option<usize>,
+}
+
+/// The directives that are started and start none themselves. `several` have other directives each, in the order of their ids;
+/// `elsewhere` answers for those that none of them has.
+pub fn leaves(several: &[&Spawns], elsewhere: impl Fn(&ItemId) -> Option<Vec<Rc<Link>>>) -> Nodes {
+    let starting: HashSet<&ItemId> = several.iter().flat_map(|s| s.starting.keys()).collect();
+    let others: Vec<(&ItemId, &Nodes)> =
+        several.iter().filter_map(|s| Some((s.others.last_key_value()?.0, &s.others))).collect();
+    let links = several.iter().flat_map(|s| s.starting.values()).flatten();
+    let named = links.flat_map(|link| &link.starts).map(|start| &start.to);
+    let named: BTreeSet<&ItemId> = named.filter(|id| !starting.contains(id)).collect();
+    let find = |id: &ItemId| {
+        let at = others.partition_point(|(last, _)| *last < id);
+        others.get(at).and_then(|(_, nodes)| nodes.get(id)).cloned()
+    };
+    named.into_iter().filter_map(|id| Some((id.clone(), find(id).or_else(|| elsewhere(id))?))).collect()
+}
+
+impl<'n> Graph<'n> {
+    /// `leaves` are those that start nobody.
+    pub fn new(several: &[&'n Spawns], leaves: &'n Nodes) -> Self {
+        let mut all: Vec<(&ItemId, &[Rc<Link>])> =
+            several.iter().flat_map(|s| &s.starting).chain(leaves).map(|(id, links)| (id, links.as_slice())).collect();
+        all.sort_by_key(|(id, _)| *id);
+        let places: HashMap<&ItemId, usize> = all.iter().enumerate().map(|(place, (id, _))| (*id, place)).collect();
+        let edge = |link: &'n Rc<Link>, start: &'n Start| Edge { link, start, child: places.get(&start.to).copied() };
+        let node = |(id, links): &(&'n ItemId, &'n [Rc<Link>])| Node {
+            id,
+            links,
+            edges: links.iter().flat_map(|link| link.starts.iter().map(move |start| edge(link, start))).collect(),
+        };
+        Self { nodes: all.iter().map(node).collect() }
+    }
+
+    /// The routes of the directive that is started.
+    pub fn child(&self, edge: &Edge<'n>) -> Option<&'n [Rc<Link>]> {
+        self.nodes.get(edge.child?).map(|node| node.links)
+    }
+}
