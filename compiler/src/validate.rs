@@ -66,7 +66,7 @@ const EXPORTS: &str = "agent/threads/";
 pub struct CheckReport {
     pub diagnostics: Diagnostics,
     pub sources: Sources,
-    /// Files read.
+    /// Files of the project that hold an item, exports of threads aside.
     pub files: usize,
     /// Directives of the project (or of the selection).
     pub directives: usize,
@@ -100,23 +100,24 @@ impl CheckReport {
 pub fn check(world: &dyn World, selection: &Selection) -> CheckReport {
     let items = Items::new(world);
     let looked = look(&items, Changes::default(), Known::default(), selection);
-    let (parsed, files) = (items.parsed_files(), items.known_files());
+    let parsed = items.parsed_files();
     let (sources, rest) = items.into_parts();
-    looked.report(parsed, files, sources, rest)
+    looked.report(parsed, sources, rest)
 }
 
 /// What one look found; the diagnostics are not sorted yet.
 struct Looked {
     found: Diagnostics,
     levels: Levels,
+    files: usize,
     directives: usize,
     composed: usize,
     known: Known,
 }
 
 impl Looked {
-    fn report(self, parsed: usize, files: usize, sources: Sources, rest: Rest) -> CheckReport {
-        let Self { found: mut diagnostics, levels, directives, composed, known: _ } = self;
+    fn report(self, parsed: usize, sources: Sources, rest: Rest) -> CheckReport {
+        let Self { found: mut diagnostics, levels, files, directives, composed, known: _ } = self;
         diagnostics.sort(&sources);
         CheckReport { diagnostics, sources, files, directives, levels, work: Work { parsed, composed }, _rest: rest }
     }
@@ -166,7 +167,8 @@ fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selec
                 || is_of_share(read)
                 || check.lowering.is_in_palette(read, is_of_share)
         };
-        items.keep_asked(is_asked);
+        let forgotten = items.keep_asked(is_asked);
+        check.lowering.forget_tools(&forgotten);
         (known.shares.together(), &known.shares.unnamed)
     } else {
         for (kind, id) in units(&lists) {
@@ -187,7 +189,11 @@ fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selec
     chosen.narrow(items, &mut found);
     let levels = Levels::read(items, &mut found);
     (known.answers, known.lowered) = (reach.remember(), lowered);
-    Looked { found, levels, directives: chosen.directives, composed, known }
+    if items.is_remembering() {
+        known.forget_patterns(&settings);
+    }
+    let files = ItemKind::ALL.into_iter().map(|kind| files_of_project(items, kind)).sum();
+    Looked { found, levels, files, directives: chosen.directives, composed, known }
 }
 
 /// What is wrong with one composed directive and with what it reaches: for plan and run, which look at no other.
@@ -222,6 +228,11 @@ pub fn check_composed(shared: &Shared<'_, '_>, composed: &Composed, found: &mut 
 /// The ids of the project, of a list.
 fn of_project(list: &[Entry]) -> impl Iterator<Item = &ItemId> {
     list.iter().filter(|e| e.space == Space::Project).map(|e| &e.id)
+}
+
+/// How many files of the project hold an item of a kind.
+fn files_of_project(items: &Items<'_>, kind: ItemKind) -> usize {
+    of_project(&items.list(kind)).filter(|id| !is_export(kind, id)).count()
 }
 
 fn is_export(kind: ItemKind, id: &ItemId) -> bool {
@@ -357,6 +368,7 @@ impl<'i, 'w> Check<'i, 'w> {
         if all.len() < routes {
             share.hooks.alone(self.items, id);
             share.knowledge.alone(self.items.directive(id).as_deref());
+            share.bodies.alone(self.items.directive(id).as_deref());
             share.chain.extend(self.items.directive(id).map(|d| d.file.source));
         }
     }

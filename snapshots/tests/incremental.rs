@@ -204,7 +204,11 @@ fn same(again: &CheckReport, anew: &CheckReport, history: &[String]) {
         "again and anew differ after {history:#?}"
     );
     assert_eq!(again_told, anew_told, "another order after {history:#?}");
-    assert_eq!((again.directives, &again.levels), (anew.directives, &anew.levels), "after {history:#?}");
+    assert_eq!(
+        (again.files, again.directives, &again.levels),
+        (anew.files, anew.directives, &anew.levels),
+        "after {history:#?}"
+    );
 }
 
 #[test]
@@ -325,6 +329,41 @@ fn what_is_wrong_with_a_tool_of_a_palette_is_told_at_every_look() {
         let again = memory.check(&world, &Selection::All);
         assert!(told(&again).iter().any(|told| told.contains("user:.ai/tools/area1/other.yaml")), "{text}");
         same(&again, &check(&world, &Selection::All), &[text.to_owned()]);
+    }
+}
+
+/// Items of the user's with faults are told as long as somebody reads them, and not when they are only named.
+#[test]
+fn faults_of_others_come_and_go_with_who_reads_them() {
+    let system = standard_library();
+    let directive = |inside: &str, body: &str| {
+        format!(
+            "```xml\n<directive name=\"a\"><metadata><description>x</description>{inside}</metadata></directive>\n```\n\n{body}\n"
+        )
+    };
+    let grant = "<permissions><execute><tool>ut</tool></execute></permissions>";
+    let named = directive(grant, "Do it.");
+    let nothing = directive("<permissions/>", "Do it.");
+    let called = directive("<permissions/>", "Call `rye_execute(item_type=\"tool\", item_id=\"ut\")`.");
+    let brought = directive("<context><before>uk</before></context>", "Do it.");
+    let fetched = directive("", "Call `rye_fetch(item_type=\"knowledge\", item_id=\"uk\")`.");
+    let mut files = Files::new();
+    let tool = "description: x\nkind: nope\nbogus: 1\ncommand: [echo]\nparameters: {type: object}\n";
+    files.insert((Space::User, ".ai/tools/ut.yaml".into()), tool.as_bytes().to_vec());
+    files.insert((Space::User, ".ai/knowledge/uk.md".into()), b"---\nname: [\n---\n\nText.".to_vec());
+    let mut editor = Editor { dice: Dice(0), files, pool: Vec::new() };
+    let mut memory = Memory::new();
+    let mut history = Vec::new();
+    let texts =
+        [&named, &nothing, &named, &called, &named, &nothing, &brought, &fetched, &brought, &nothing, &fetched, &named];
+    for text in texts {
+        editor.files.insert((Space::Project, ".ai/directives/a.md".into()), text.as_bytes().to_vec());
+        history.push(text.clone());
+        let world = editor.world(&system);
+        let (again, anew) = (memory.check(&world, &Selection::All), check(&world, &Selection::All));
+        same(&again, &anew, &history);
+        let is_read = text == &named || text == &brought;
+        assert_eq!(told(&anew).iter().any(|told| told.contains("user:")), is_read, "{:#?}", told(&anew));
     }
 }
 

@@ -58,7 +58,7 @@ pub struct CheckOutput {
 pub struct CheckSummary {
     pub errors: usize,
     pub warnings: usize,
-    /// Files read, of all spaces.
+    /// Files of the project that hold an item, exports of threads aside.
     pub files: usize,
     pub directives: usize,
 }

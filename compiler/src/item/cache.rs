@@ -202,7 +202,7 @@ impl<'w> Items<'w> {
     /// Whether any space has an item. Where nobody has asked for the whole list, the one file is asked for: to list ten
     /// thousand is no answer to a question about one.
     pub fn exists(&self, kind: ItemKind, id: &ItemId) -> bool {
-        self.note(|| Read::Item(kind, id.clone()));
+        self.note(|| Read::Exists(kind, id.clone()));
         let listed = self.slot(kind).get();
         if listed.is_some_and(|list| list.binary_search_by(|e| e.id.cmp(id)).is_ok()) {
             return true;
@@ -259,11 +259,6 @@ impl<'w> Items<'w> {
     /// How many files were parsed by this look at the world.
     pub fn parsed_files(&self) -> usize {
         self.cache.parsed.get()
-    }
-
-    /// How many files are known, those of earlier looks included.
-    pub fn known_files(&self) -> usize {
-        self.sources().len().saturating_sub(self.log.as_ref().map_or(0, Log::dead))
     }
 
     pub fn sources(&self) -> Ref<'_, Sources> {

@@ -279,6 +279,15 @@ impl<'i, 'w> Shared<'i, 'w> {
         }
     }
 
+    /// Forgets what was made of tools whose faults nobody asks for: who asks again is to hear them.
+    pub fn forget_tools(&self, forgotten: &[(ItemKind, ItemId)]) {
+        for (_, id) in forgotten.iter().filter(|(kind, _)| *kind == ItemKind::Tool) {
+            self.kept.sized.borrow_mut().remove(id);
+            let read = Read::Item(ItemKind::Tool, id.clone());
+            self.kept.palettes.borrow_mut().retain(|_, built| !built.reads.contains(&read));
+        }
+    }
+
     /// Whether something is part of a palette that somebody asks for.
     pub fn is_in_palette(&self, read: &Read, is_asked: impl Fn(&Read) -> bool) -> bool {
         let palettes = self.kept.palettes.borrow();

@@ -1,5 +1,5 @@
-//! Directives that say nothing: no prompt of their own, nothing that their chain or a hook of the project brings, and nobody who
-//! extends them.
+//! Directives that say nothing: no prompt of their own, nothing that their chain or a hook brings but the library's own, and
+//! nobody who extends them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,13 +8,9 @@ use rye_grammar::{ItemId, Span};
 use super::memory::Merge;
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, ItemError};
-use crate::hook::HookPoint;
-use crate::item::Items;
+use crate::hook::HookAction;
+use crate::item::{Directive, HookDecl, Items};
 use crate::world::Space;
-
-/// Events whose hooks can put a text into the first request.
-const BRING: [HookPoint; 4] =
-    [HookPoint::BuildSystemPrompt, HookPoint::Context, HookPoint::BeforeAgentStart, HookPoint::ThreadStarted];
 
 /// The directives without a word on every route, and those that others extend.
 #[derive(Default)]
@@ -22,6 +18,8 @@ pub struct Bodies {
     /// Whether it is silent on every route so far.
     empty: BTreeMap<ItemId, (Span, bool)>,
     extended: BTreeSet<ItemId>,
+    /// One could not be read, and may extend any.
+    incomplete: bool,
 }
 
 impl Bodies {
@@ -35,16 +33,41 @@ impl Bodies {
         if !leaf.body.node.trim().is_empty() || items.is_broken(leaf.file.source) {
             return;
         }
-        let brings = |event| BRING.contains(&event);
         let is_told = [&composed.system, &composed.before, &composed.after].iter().any(|part| !part.is_empty())
-            || composed.hooks.iter().any(|h| h.is_live() && h.decl.space == Space::Project && brings(h.decl.event));
+            || composed.hooks.iter().any(|h| h.is_live() && h.decl.space != Space::System && brings(&h.decl));
         let (_, silent) = self.empty.entry(leaf.id().clone()).or_insert((leaf.span, true));
         *silent &= !is_told;
     }
+
+    /// One that could not be composed.
+    pub fn alone(&mut self, directive: Option<&Directive>) {
+        match directive {
+            Some(directive) => self.extended.extend(directive.extends.as_ref().map(|parent| parent.node.clone())),
+            None => self.incomplete = true,
+        }
+    }
+}
+
+/// Whether a hook can give a model something to read. What an executed item answers may be anything.
+fn brings(hook: &HookDecl) -> bool {
+    matches!(
+        hook.action.as_ref().map(|action| &action.node),
+        Some(
+            HookAction::Fetch { .. }
+                | HookAction::Execute { .. }
+                | HookAction::Transform { .. }
+                | HookAction::Message { .. }
+                | HookAction::SystemPrompt { .. }
+                | HookAction::Inject { .. }
+                | HookAction::Replace { .. }
+                | HookAction::FollowUp { .. }
+        )
+    )
 }
 
 impl Merge for Bodies {
     fn merge(&mut self, other: &Self) {
+        self.incomplete |= other.incomplete;
         for (id, (span, silent)) in &other.empty {
             self.empty.entry(id.clone()).or_insert((*span, true)).1 &= silent;
         }
@@ -60,7 +83,7 @@ impl Merge for Bodies {
 pub fn check(several: &[&Bodies], found: &mut Diagnostics) {
     let silent = several.iter().flat_map(|bodies| &bodies.empty).filter(|(_, (_, silent))| *silent);
     let mut silent: BTreeMap<&ItemId, Span> = silent.map(|(id, (span, _))| (id, *span)).collect();
-    if silent.is_empty() {
+    if silent.is_empty() || several.iter().any(|bodies| bodies.incomplete) {
         return;
     }
     for id in several.iter().flat_map(|bodies| &bodies.extended) {

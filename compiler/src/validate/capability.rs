@@ -33,6 +33,17 @@ pub struct Reach {
 #[derive(Default)]
 pub struct Answers(HashMap<String, Answer>);
 
+impl Answers {
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Forgets patterns that nobody asks about any more.
+    pub fn keep_asked(&mut self, is_asked: impl Fn(&Read) -> bool) {
+        self.0.retain(|pattern, _| is_asked(&Read::Pattern(pattern.clone())));
+    }
+}
+
 /// Whether a pattern matches any item.
 #[derive(Clone, PartialEq, Eq)]
 enum Answer {

@@ -210,9 +210,11 @@ impl Mentions {
     pub fn refresh(&mut self, changes: &Changes) {
         let unit = |read: &Read| match read {
             Read::Item(kind @ (ItemKind::Directive | ItemKind::Knowledge), id) => Some((*kind, id.clone())),
-            Read::Item(ItemKind::Tool | ItemKind::Config, _) | Read::List(_) | Read::Pattern(_) | Read::Palette(_) => {
-                None
-            }
+            Read::Item(ItemKind::Tool | ItemKind::Config, _)
+            | Read::Exists(..)
+            | Read::List(_)
+            | Read::Pattern(_)
+            | Read::Palette(_) => None,
         };
         self.changed = changes.reads.iter().filter_map(unit).collect();
         self.by.retain(|_, place| match place {

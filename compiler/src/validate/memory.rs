@@ -36,9 +36,9 @@ impl Memory {
         let (items, changes) = Items::recall(world, std::mem::take(&mut self.items));
         let mut looked = look(&items, changes, std::mem::take(&mut self.known), selection);
         self.known = std::mem::take(&mut looked.known);
-        let (parsed, files, sources) = (items.parsed_files(), items.known_files(), items.sources().clone());
+        let (parsed, sources) = (items.parsed_files(), items.sources().clone());
         self.items = items.remember();
-        looked.report(parsed, files, sources, Rest::default())
+        looked.report(parsed, sources, Rest::default())
     }
 }
 
@@ -47,6 +47,8 @@ impl Memory {
 pub(super) struct Known {
     pub shares: Shares,
     pub answers: Answers,
+    /// How many patterns were asked about when it was last looked which of them still are.
+    pub patterns: usize,
     pub judged: Judged,
     pub lowered: Kept,
     pub effort: Effort,
@@ -77,7 +79,23 @@ impl Known {
         self.effort = effort;
         (self, reach)
     }
+
+    /// Forgets patterns that were written once and are no more, now and then. `settings` is what the settings depend on.
+    pub fn forget_patterns(&mut self, settings: &Reads) {
+        if self.patterns == 0 {
+            // The first look asked about all of them.
+            self.patterns = self.answers.len();
+        }
+        if self.answers.len() > 2 * self.patterns + MOST_FORMER {
+            let shares = &self.shares;
+            self.answers.keep_asked(|read| settings.contains(read) || shares.read(read));
+            self.patterns = self.answers.len();
+        }
+    }
 }
+
+/// Patterns that nobody asks about any more are kept up to here, and up to as many as the others.
+const MOST_FORMER: usize = 1000;
 
 /// The items of the project whose turn it is, by kind, as the world lists them.
 pub(super) type Lists = [Arc<[Entry]>; 3];

@@ -14,8 +14,10 @@ use crate::world::{Entry, ItemKind, Located, State, World, WorldError};
 /// Something that an answer depends on. Settings are not among them: on those everything depends.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Read {
-    /// An item, or that there is none.
+    /// What an item says, or that there is none.
     Item(ItemKind, ItemId),
+    /// Whether there is an item.
+    Exists(ItemKind, ItemId),
     /// Which items of a kind there are.
     List(ItemKind),
     /// Whether a capability pattern reaches anything.
@@ -163,14 +165,11 @@ impl<'w> Items<'w> {
         }
     }
 
-    /// Forgets what was found wrong with items that nobody asks for any more.
-    pub fn keep_asked(&self, is_asked: impl Fn(&Read) -> bool) {
-        let Some(log) = &self.log else { return };
-        let with_fault: Vec<(ItemKind, ItemId)> = {
+    /// Forgets what was found wrong with items that nobody asks for any more; answers which items those were.
+    pub fn keep_asked(&self, is_asked: impl Fn(&Read) -> bool) -> Vec<(ItemKind, ItemId)> {
+        let Some(log) = &self.log else { return Vec::new() };
+        let mut with_fault: Vec<(ItemKind, ItemId)> = {
             let found = self.cache.found.borrow();
-            if found.is_empty() {
-                return;
-            }
             let items = log.items.borrow();
             let of = |about: &About| match about {
                 About::Item(kind, id) => Some((*kind, id.clone())),
@@ -179,11 +178,11 @@ impl<'w> Items<'w> {
             };
             found.keys().filter_map(of).collect()
         };
-        for (kind, id) in with_fault {
-            if kind != ItemKind::Config && !is_asked(&Read::Item(kind, id.clone())) {
-                forget(&self.cache, log, kind, &id);
-            }
+        with_fault.retain(|(kind, id)| *kind != ItemKind::Config && !is_asked(&Read::Item(*kind, id.clone())));
+        for (kind, id) in &with_fault {
+            forget(&self.cache, log, *kind, id);
         }
+        with_fault
     }
 }
 
@@ -231,6 +230,7 @@ fn changes(world: &dyn World, cache: &Cache, log: &Log) -> Option<(Changes, List
         if may_differ && !world.still_lists(kind, before) {
             let now = world.list(kind).ok()?;
             moved = differing(before, &now);
+            changes.reads.extend(moved.iter().map(|id| Read::Exists(kind, id.clone())));
             *slot = now.into();
         }
         if !moved.is_empty() {
