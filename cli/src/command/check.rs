@@ -1,6 +1,7 @@
 //! `rye check [PATH…]`: everything that is wrong in the project, or in some of its files.
 
 mod fix;
+mod stamps;
 mod watch;
 
 use std::path::PathBuf;

@@ -54,7 +54,7 @@ impl Watcher {
     /// The system cannot tell any more.
     pub fn changed(&mut self) -> io::Result<Vec<Changed>> {
         let mut changed = BTreeSet::new();
-        let mut new = Vec::new();
+        let (mut new, mut moved) = (Vec::new(), Vec::new());
         let mut buffer = [MaybeUninit::uninit(); 16 << 10];
         let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
         loop {
@@ -84,10 +84,23 @@ impl Watcher {
             let path = format!("{folder}/{name}");
             let listed = ReadFlags::CREATE | ReadFlags::DELETE | ReadFlags::MOVED_FROM | ReadFlags::MOVED_TO;
             if what.contains(ReadFlags::ISDIR) {
+                if what.contains(ReadFlags::MOVED_FROM) {
+                    moved.push((space, path.clone()));
+                }
                 new.push((space, path.clone()));
                 changed.insert(Changed::Folder { space, path });
             } else {
                 changed.insert(Changed::File { space, path, listed: what.intersects(listed) });
+            }
+        }
+        // Where a folder goes that is moved away is nobody's business any more.
+        for (space, path) in moved {
+            let inside = format!("{path}/");
+            let is_gone =
+                |(of, folder): &(Space, String)| *of == space && (*folder == path || folder.starts_with(&inside));
+            for number in self.folders.extract_if(|_, folder| is_gone(folder)).map(|(number, _)| number) {
+                // One that the system has given up itself needs no word.
+                let _ = inotify::remove_watch(&self.inotify, number);
             }
         }
         for (space, path) in new {

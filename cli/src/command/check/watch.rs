@@ -2,14 +2,12 @@
 //! depends on it is checked again; where it cannot tell, files are looked at, so that what an editor, a mount or a
 //! container does to them is the same here.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use rye_compiler::validate::Memory;
-use rye_compiler::world::Space;
 use rye_engine::disk_world::{Changed, KeptWorld, Watcher};
 
+use super::stamps::{Stamps, roots};
 use super::{CheckArgs, look, show};
 use crate::Failure;
 use crate::args::Asked;
@@ -25,29 +23,29 @@ const SETTLED: Duration = Duration::from_millis(30);
 /// and so many times as long as a look takes.
 const LOOK: Duration = Duration::from_secs(5);
 const TIMES: u32 = 200;
-/// More files than that are not looked at one by one.
-const MOST_FILES: usize = 50_000;
-/// Folders whose files are items.
-const FOLDERS: [&str; 4] = ["directives", "knowledge", "tools", "config"];
-
-type Stamps = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
+/// The same where it does not tell.
+const TIMES_ALONE: u32 = 50;
 
 /// Runs until the process is interrupted or nobody reads any more.
 pub fn run(args: &CheckArgs, spaces: &Spaces, asked: Asked, report: &Report) -> Result<Exit, Failure> {
+    let mut spaces = spaces.clone();
     // Before the first look, so that what changes while it runs is seen.
-    let mut watch = Watch::begin(spaces);
+    let mut watch = Watch::begin(&spaces);
     let mut world = KeptWorld::new(spaces.open()?);
     let mut memory = Memory::new();
     loop {
-        let found = look(args, spaces, &world, |world, selection| memory.check(world, selection))?;
+        let found = look(args, &spaces, &world, |world, selection| memory.check(world, selection))?;
         show(&found, asked, report)?;
         let work = found.report.work;
         report.detail(&format!("files parsed: {}, directives checked: {}", work.parsed, work.composed));
         drop(found);
         if world.has_links() {
-            watch.watcher = None;
+            watch.look_alone();
         }
-        if !world.look_again(&watch.wait(spaces)) {
+        if !world.look_again(&watch.wait(&spaces)) {
+            // There may be a user space now; a project whose folder is gone may come back.
+            spaces = Spaces::find(Some(&spaces.project)).unwrap_or(spaces);
+            watch.renew(&spaces);
             world = KeptWorld::new(spaces.open()?);
         }
     }
@@ -57,30 +55,49 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, asked: Asked, report: &Report) -> 
 struct Watch {
     /// `None` where the system does not tell, or not of so many folders.
     watcher: Option<Watcher>,
-    /// All files as they were looked at last; `None` where the system has told of a change since.
-    seen: Option<Stamps>,
-    /// When they are looked at again, where the system tells what changes.
+    /// All files as they were before they were read, so that no change is lost of which nobody told.
+    seen: Stamps,
+    beside: Stamps,
+    /// When all files are looked at again.
     next: Instant,
     pause: Duration,
 }
 
 impl Watch {
     fn begin(spaces: &Spaces) -> Self {
-        let roots = std::iter::once((Space::Project, spaces.project.clone()));
-        let roots = roots.chain(spaces.user.iter().map(|user| (Space::User, user.clone()))).collect();
-        let mut watch = Self { watcher: Watcher::new(roots).ok(), seen: None, next: Instant::now(), pause: LOOK };
+        let watcher = Watcher::new(roots(spaces).collect()).ok();
+        let (seen, beside) = (Stamps::default(), Stamps::default());
+        let mut watch = Self { watcher, seen, beside, next: Instant::now(), pause: LOOK };
+        watch.beside = Stamps::beside(spaces);
         watch.look(spaces);
         watch
+    }
+
+    /// What links lead to changes without a word: from now on files are looked at.
+    fn look_alone(&mut self) {
+        if self.watcher.take().is_some() {
+            self.next = Instant::now();
+        }
+    }
+
+    /// Begins anew, before everything is read anew.
+    fn renew(&mut self, spaces: &Spaces) {
+        if self.watcher.is_some() {
+            self.watcher = Watcher::new(roots(spaces).collect()).ok();
+        }
+        self.beside = Stamps::beside(spaces);
+        self.look(spaces);
     }
 
     /// Looks at all files; whether they are others than they were.
     fn look(&mut self, spaces: &Spaces) -> bool {
         let begin = Instant::now();
-        let now = stamps(spaces);
-        self.pause = LOOK.max(begin.elapsed() * TIMES);
+        let now = Stamps::of_items(spaces);
+        let took = begin.elapsed();
+        self.pause = if self.watcher.is_some() { LOOK.max(took * TIMES) } else { PAUSE.max(took * TIMES_ALONE) };
         self.next = Instant::now() + self.pause;
-        let is_new = self.seen.as_ref().is_some_and(|before| *before != now);
-        self.seen = Some(now);
+        let is_new = self.seen != now;
+        self.seen = now;
         is_new
     }
 
@@ -98,11 +115,14 @@ impl Watch {
                     }
                     changed.extend(more);
                 }
-                self.seen = None;
+                self.seen.again(spaces, &changed);
                 self.next = Instant::now() + self.pause;
                 return changed;
             }
-            if self.watcher.is_some() && Instant::now() < self.next {
+            if self.beside != Stamps::beside(spaces) {
+                return vec![Changed::Everything];
+            }
+            if Instant::now() < self.next {
                 continue;
             }
             if self.look(spaces) {
@@ -125,35 +145,5 @@ impl Watch {
             self.watcher = None;
             vec![Changed::Everything]
         })
-    }
-}
-
-fn stamps(spaces: &Spaces) -> Stamps {
-    let mut stamps = Stamps::new();
-    for root in std::iter::once(&spaces.project).chain(&spaces.user) {
-        for folder in FOLDERS {
-            walk(&root.join(".ai").join(folder), &mut stamps);
-        }
-    }
-    stamps
-}
-
-fn walk(root: &Path, stamps: &mut Stamps) {
-    let mut folders = vec![root.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        // A folder that is gone or closed is a change like any other; the check says what is wrong with it.
-        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
-        for entry in entries.flatten() {
-            // A link is what it leads to, but none is followed into a folder, so that no walk is without an end.
-            let Ok(own) = entry.metadata() else { continue };
-            if own.is_dir() {
-                folders.push(entry.path());
-                continue;
-            }
-            let metadata = if own.is_symlink() { std::fs::metadata(entry.path()).unwrap_or(own) } else { own };
-            if stamps.len() < MOST_FILES {
-                stamps.insert(entry.path(), (metadata.modified().ok(), metadata.len()));
-            }
-        }
     }
 }

@@ -1,0 +1,149 @@
+//! What files looked like when they were looked at last: enough to tell that one is another now, without reading it.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rye_compiler::world::{ItemKind, Space};
+use rye_engine::disk_world::Changed;
+
+use crate::space::Spaces;
+
+/// More files than that are not looked at one by one.
+const MOST_FILES: usize = 50_000;
+/// As deep as items may lie.
+const MAX_DEPTH: usize = 40;
+
+/// By path. A folder that is only known to be there has none.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Stamps(BTreeMap<PathBuf, Option<Stamp>>);
+
+/// Modified and changed, in seconds and nanoseconds; length in bytes; which file it is on which disk.
+#[derive(Debug, PartialEq, Eq)]
+struct Stamp {
+    modified: (i64, i64),
+    changed: (i64, i64),
+    length: u64,
+    file: (u64, u64),
+}
+
+impl From<&Metadata> for Stamp {
+    fn from(of: &Metadata) -> Self {
+        Self {
+            modified: (of.mtime(), of.mtime_nsec()),
+            changed: (of.ctime(), of.ctime_nsec()),
+            length: of.len(),
+            file: (of.dev(), of.ino()),
+        }
+    }
+}
+
+impl Stamps {
+    /// All files that can hold items, and what lies beside the folders of items.
+    pub fn of_items(spaces: &Spaces) -> Self {
+        let mut stamps = Self::default();
+        for (_, root) in roots(spaces) {
+            stamps.top(&root.join(".ai"));
+        }
+        stamps
+    }
+
+    /// The few other files that a check depends on: servers, keys, and which folder `.ai` is.
+    pub fn beside(spaces: &Spaces) -> Self {
+        let mut stamps = Self::default();
+        stamps.file(spaces.project.join(".mcp.json"));
+        for (_, root) in roots(spaces) {
+            stamps.walk(&root.join(".ai/keys"));
+        }
+        let user = spaces.user.clone().or_else(crate::space::user_root);
+        for root in std::iter::once(spaces.project.clone()).chain(user) {
+            let folder = root.join(".ai");
+            // What is done in it is told otherwise; another one in its place is not.
+            if let Ok(metadata) = std::fs::metadata(&folder) {
+                let file = (metadata.dev(), metadata.ino());
+                stamps.0.insert(folder, Some(Stamp { modified: (0, 0), changed: (0, 0), length: 0, file }));
+            }
+        }
+        stamps
+    }
+
+    /// Looks again at what was told to have changed.
+    pub fn again(&mut self, spaces: &Spaces, changed: &[Changed]) {
+        for change in changed {
+            match change {
+                Changed::Everything => *self = Self::of_items(spaces),
+                Changed::File { space, path, .. } => {
+                    let Some((_, root)) = roots(spaces).find(|(of, _)| of == space) else { continue };
+                    let path = root.join(path);
+                    self.0.remove(&path);
+                    self.file(path);
+                }
+                Changed::Folder { space, path } => {
+                    let Some((_, root)) = roots(spaces).find(|(of, _)| of == space) else { continue };
+                    let folder = root.join(path);
+                    self.0.retain(|known, _| !known.starts_with(&folder));
+                    if path == ".ai" { self.top(&folder) } else { self.walk(&folder) }
+                }
+            }
+        }
+    }
+
+    /// The folders of items, and the names of what lies beside them.
+    fn top(&mut self, folder: &Path) {
+        let Ok(entries) = std::fs::read_dir(folder) else { return };
+        for entry in entries.flatten() {
+            let (path, name) = (entry.path(), entry.file_name());
+            let is_ours = |kind: &ItemKind| Path::new(kind.folder()).file_name() == Some(&name);
+            if !path.is_dir() {
+                self.file(path);
+            } else if ItemKind::ALL.iter().any(is_ours) {
+                self.walk(&path);
+            } else {
+                self.0.insert(path, None);
+            }
+        }
+    }
+
+    fn walk(&mut self, root: &Path) {
+        let mut folders = vec![(root.to_path_buf(), 0)];
+        // A link is what it leads to, and a folder is walked once, so that no walk is without an end.
+        let mut walked: HashSet<(u64, u64)> = HashSet::new();
+        while let Some((folder, depth)) = folders.pop() {
+            // A folder that is gone or closed is a change like any other; the check says what is wrong with it.
+            let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+            for entry in entries.flatten() {
+                let path = entry.path();
+                let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+                if !is_folder && !is_link {
+                    self.file(path);
+                    continue;
+                }
+                match std::fs::metadata(&path).ok().filter(Metadata::is_dir) {
+                    Some(of) if depth < MAX_DEPTH && walked.insert((of.dev(), of.ino())) => {
+                        folders.push((path, depth + 1));
+                    }
+                    Some(_) => {}
+                    None => self.file(path),
+                }
+            }
+        }
+    }
+
+    /// A file, or what a link leads to; a link that leads nowhere is itself.
+    fn file(&mut self, path: PathBuf) {
+        let metadata = std::fs::metadata(&path).or_else(|_| std::fs::symlink_metadata(&path));
+        if let Ok(metadata) = metadata
+            && self.0.len() < MOST_FILES
+        {
+            self.0.insert(path, Some(Stamp::from(&metadata)));
+        }
+    }
+}
+
+/// The folders that hold `.ai/`.
+pub fn roots(spaces: &Spaces) -> impl Iterator<Item = (Space, PathBuf)> {
+    let user = spaces.user.iter().map(|user| (Space::User, user.clone()));
+    std::iter::once((Space::Project, spaces.project.clone())).chain(user)
+}
