@@ -19,19 +19,26 @@ def cpu(pid: int) -> float:
     return sum(int(task.read_text().split()[0]) for task in tasks) / 1e6
 
 
+def looked(process: subprocess.Popen) -> None:
+    """Waits until a check has told its sum."""
+    while not process.stderr.readline().startswith("checked "):
+        if process.poll() is not None:
+            sys.exit("the check has ended")
+
+
 def main() -> None:
     rye, project, file = sys.argv[1:4]
     edits = int(sys.argv[4]) if len(sys.argv) > 4 else 20
     process = subprocess.Popen([rye, "check", "--watch", "--project", project], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
-        process.stderr.readline()
+        looked(process)
         time.sleep(1)
         spent = []
         for edit in range(edits):
             before = cpu(process.pid)
             with (pathlib.Path(project) / file).open("a") as text:
                 text.write(f"Edit {edit}.\n")
-            process.stderr.readline()
+            looked(process)
             time.sleep(0.3)
             spent.append(cpu(process.pid) - before)
         before = cpu(process.pid)

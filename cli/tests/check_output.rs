@@ -154,3 +154,37 @@ fn a_change_is_checked_while_watching() {
     child.wait().unwrap();
     assert!(second.starts_with("::error"), "{second}");
 }
+
+/// What nobody tells of: files beside the items, another folder in the place of `.ai`, what a link leads to.
+#[test]
+fn nothing_that_changes_is_lost_while_watching() {
+    let place = place();
+    let mut command = place.command(&["check", "--watch", "--format", "github"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut sums = lines.map(|line| line.unwrap()).filter(|line| line.starts_with("checked "));
+    let mut until = |what: &str| {
+        let said: Vec<String> = sums.by_ref().take(20).take_while(|sum| !sum.contains(what)).collect();
+        assert!(said.len() < 20, "{what}: {said:?}");
+    };
+    until("0 errors, 1 warning");
+    place.write(".mcp.json", "{ not json");
+    until("1 error, 1 warning");
+    std::fs::remove_file(place.project().join(".mcp.json")).unwrap();
+    until("0 errors, 1 warning");
+    // As a branch without the folder, and back.
+    let (ai, away) = (place.project().join(".ai"), place.project().join("away"));
+    std::fs::rename(&ai, &away).unwrap();
+    until("checked 0 directives");
+    std::fs::rename(&away, &ai).unwrap();
+    until("0 errors, 1 warning");
+    // Watched anew, and then a link, whose target lies elsewhere.
+    place.write("docs/deep/rules.md", "Read by nobody.");
+    std::fs::create_dir_all(ai.join("knowledge")).unwrap();
+    std::os::unix::fs::symlink("../../docs", ai.join("knowledge/docs")).unwrap();
+    until("0 errors, 2 warnings");
+    place.write("docs/deep/more.md", "Read by nobody either.");
+    until("0 errors, 3 warnings");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
