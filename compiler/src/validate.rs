@@ -190,7 +190,7 @@ fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selec
     let levels = Levels::read(items, &mut found);
     (known.answers, known.lowered) = (reach.remember(), lowered);
     if items.is_remembering() {
-        known.forget_patterns(&settings);
+        known.forget_former(&settings);
     }
     let files = ItemKind::ALL.into_iter().map(|kind| files_of_project(items, kind)).sum();
     Looked { found, levels, files, directives: chosen.directives, composed, known }

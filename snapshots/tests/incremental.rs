@@ -367,6 +367,29 @@ fn faults_of_others_come_and_go_with_who_reads_them() {
     }
 }
 
+/// More patterns and palettes than are kept: what was forgotten is asked again.
+#[test]
+fn patterns_that_come_back_are_asked_again() {
+    let system = standard_library();
+    let mut editor = Editor { dice: Dice(0), files: areas(2), pool: Vec::new() };
+    let mut memory = Memory::new();
+    for round in (0..120).chain([3, 119, 0]) {
+        let tools = format!("<tool>area0.*</tool><tool>rye.file-system.read{round}</tool><tool>areas{round}.*</tool>");
+        let text = format!(
+            "```xml\n<directive name=\"wide\"><metadata><description>x</description><permissions><execute>{tools}</execute></permissions></metadata></directive>\n```\n\nDo it.\n"
+        );
+        editor.files.insert((Space::Project, ".ai/directives/wide.md".into()), text.into_bytes());
+        if round == 119 {
+            // One of them reaches something now.
+            let probe = "description: Probes.\nkind: command\ncommand: [echo, hi]\nparameters: {type: object}\n";
+            editor.files.insert((Space::Project, ".ai/tools/areas119/probe.yaml".into()), probe.as_bytes().to_vec());
+        }
+        let world = editor.world(&system);
+        let (again, anew) = (memory.check(&world, &Selection::All), check(&world, &Selection::All));
+        same(&again, &anew, &[format!("round {round}")]);
+    }
+}
+
 /// A project of areas: in each a base, rules that its base brings, and leaves with a note of their own.
 fn areas(count: usize) -> Files {
     let mut files = Files::new();

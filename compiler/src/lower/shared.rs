@@ -62,6 +62,16 @@ pub struct Kept {
 }
 
 impl Kept {
+    /// How many palettes there are.
+    pub fn palettes(&self) -> usize {
+        self.palettes.borrow().len()
+    }
+
+    /// Forgets palettes that nobody asks for any more.
+    pub fn keep_asked(&mut self, is_asked: impl Fn(&Read) -> bool) {
+        self.palettes.get_mut().retain(|patterns, _| is_asked(&Read::Palette(patterns.clone())));
+    }
+
     /// Forgets what may not hold any more, but for palettes: [`Shared::palettes_again`] asks what they are now.
     pub fn refresh(&mut self, changes: &Changes) {
         if changes.everything {

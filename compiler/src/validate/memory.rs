@@ -47,8 +47,8 @@ impl Memory {
 pub(super) struct Known {
     pub shares: Shares,
     pub answers: Answers,
-    /// How many patterns were asked about when it was last looked which of them still are.
-    pub patterns: usize,
+    /// How many patterns and palettes were asked about when it was last looked which of them still are.
+    pub asked: (usize, usize),
     pub judged: Judged,
     pub lowered: Kept,
     pub effort: Effort,
@@ -80,22 +80,29 @@ impl Known {
         (self, reach)
     }
 
-    /// Forgets patterns that were written once and are no more, now and then. `settings` is what the settings depend on.
-    pub fn forget_patterns(&mut self, settings: &Reads) {
-        if self.patterns == 0 {
+    /// Forgets patterns that were written once and are no more, with their palettes, now and then. `settings` is what the
+    /// settings depend on.
+    pub fn forget_former(&mut self, settings: &Reads) {
+        let shares = &self.shares;
+        let is_asked = |read: &Read| settings.contains(read) || shares.read(read);
+        if self.asked == (0, 0) {
             // The first look asked about all of them.
-            self.patterns = self.answers.len();
+            self.asked = (self.answers.len(), self.lowered.palettes());
         }
-        if self.answers.len() > 2 * self.patterns + MOST_FORMER {
-            let shares = &self.shares;
-            self.answers.keep_asked(|read| settings.contains(read) || shares.read(read));
-            self.patterns = self.answers.len();
+        let (patterns, palettes) = self.asked;
+        if self.answers.len() > 2 * patterns + MOST_FORMER {
+            self.answers.keep_asked(is_asked);
+            self.asked.0 = self.answers.len();
+        }
+        if self.lowered.palettes() > 2 * palettes + MOST_FORMER {
+            self.lowered.keep_asked(is_asked);
+            self.asked.1 = self.lowered.palettes();
         }
     }
 }
 
-/// Patterns that nobody asks about any more are kept up to here, and up to as many as the others.
-const MOST_FORMER: usize = 1000;
+/// Patterns that nobody asks about any more, and their palettes, are kept up to here, and up to as many as the others.
+const MOST_FORMER: usize = 100;
 
 /// The items of the project whose turn it is, by kind, as the world lists them.
 pub(super) type Lists = [Arc<[Entry]>; 3];
