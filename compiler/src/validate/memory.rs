@@ -30,8 +30,8 @@ impl Memory {
         Self::default()
     }
 
-    /// Checks a world, with what is remembered of the look before. The world is asked for its lists and for every file
-    /// that was read; which of them have changed need not be said.
+    /// Checks a world, with what is remembered of the look before. The world is asked for its lists and for every file that
+    /// was read, but for those that it knows to be untouched ([`World::touched_since`]); nobody else need say what changed.
     pub fn check(&mut self, world: &dyn World, selection: &Selection) -> CheckReport {
         let (items, changes) = Items::recall(world, std::mem::take(&mut self.items));
         let mut looked = look(&items, changes, std::mem::take(&mut self.known), selection);
