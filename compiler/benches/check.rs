@@ -1,5 +1,5 @@
 //! A check of a project from nothing, and again after one file was edited. `cargo bench -p rye-compiler --bench check` prints both
-//! for projects in memory; with `RYE_BENCH_PROJECT` set, for the project in that folder. `docs/performance.md` quotes them.
+//! for projects in memory; with `RYE_BENCH_PROJECT` set, for the project in that folder. `docs/explanation/performance.md` quotes them.
 
 #![expect(clippy::print_stderr, reason = "a bench that cannot go on says why")]
 #![expect(clippy::disallowed_methods, reason = "a bench reads its project from a disk; what it measures does not")]

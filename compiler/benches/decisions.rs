@@ -1,5 +1,5 @@
 //! What is decided again and again: composing a chain, a hook's condition, a call at the gate.
-//! `cargo bench -p rye-compiler` prints them; `docs/performance.md` quotes them beside their aims.
+//! `cargo bench -p rye-compiler` prints them; `docs/explanation/performance.md` quotes them beside their aims.
 
 #![expect(clippy::print_stderr, reason = "a bench that cannot go on says why")]
 

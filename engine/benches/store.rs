@@ -1,5 +1,5 @@
 //! What durability costs, beside the least it could cost: a bare append with `fdatasync`, a bare commit of the
-//! database, a bare round trip over loopback. `cargo bench -p rye-engine` prints them; `docs/performance.md` quotes
+//! database, a bare round trip over loopback. `cargo bench -p rye-engine` prints them; `docs/explanation/performance.md` quotes
 //! ratios.
 
 #![expect(clippy::print_stderr, reason = "a bench that cannot go on says why")]

@@ -1,6 +1,6 @@
 //! Many threads in one process: 20 children that nobody waits for, 1,000 children of one root, 10,000 roots at once, and one
 //! thread of 1,000 turns. `cargo bench -p rye-engine --bench threads -- [children|roots|turns]` prints what each took;
-//! `docs/performance.md` quotes it.
+//! `docs/explanation/performance.md` quotes it.
 
 #![expect(clippy::print_stderr, clippy::print_stdout, reason = "a bench prints what it measured")]
 

@@ -1,4 +1,4 @@
-//! A recorded thread as a script (`docs/scripted.md`): every reply and every failed attempt of its transcript, and what
+//! A recorded thread as a script (`docs/reference/scripted.md`): every reply and every failed attempt of its transcript, and what
 //! the request of each held, so that playing it tells the first difference. Pure: events in, steps out.
 
 use rye_compiler::plan::Plan;

@@ -1,4 +1,4 @@
-//! `docs/language.md` and `docs/mistakes.md` are true: their examples come to what stands beside them, the tables say
+//! `docs/reference/language.md` and `docs/guides/first-mistakes.md` are true: their examples come to what stands beside them, the tables say
 //! what the code says. The generated parts are written anew with `ACCEPT_DOCS=1`.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
@@ -22,7 +22,7 @@ use rye_snapshots::{check, standard_library};
 use serde_json::Value;
 
 fn path() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/language.md")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/language.md")
 }
 
 fn page() -> String {
@@ -228,6 +228,6 @@ fn the_generated_parts_are_up_to_date() {
     if std::env::var_os("ACCEPT_DOCS").is_some() {
         fs::write(path(), &new).unwrap();
     } else {
-        assert!(old == new, "docs/language.md is out of date: run this test once with ACCEPT_DOCS=1");
+        assert!(old == new, "docs/reference/language.md is out of date: run this test once with ACCEPT_DOCS=1");
     }
 }

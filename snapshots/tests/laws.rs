@@ -6,6 +6,7 @@ mod laws {
     pub mod codes;
     pub mod house;
     pub mod lifecycle;
+    pub mod links;
     pub mod page;
     pub mod shown;
     pub mod standard;

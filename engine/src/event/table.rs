@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn the_page_holds_the_same_table() {
-        let page = include_str!("../../../docs/engine.md");
+        let page = include_str!("../../../docs/explanation/engine.md");
         let word = |value: Value| value.as_str().unwrap().to_owned();
         for row in &TABLE {
             let readers: Vec<String> = row.readers.iter().map(|r| word(serde_json::to_value(r).unwrap())).collect();
@@ -390,7 +390,7 @@ mod tests {
                 word(serde_json::to_value(row.durability).unwrap()),
                 readers.join(" ")
             );
-            assert!(page.contains(&line), "docs/engine.md lacks\n{line}");
+            assert!(page.contains(&line), "docs/explanation/engine.md lacks\n{line}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Provider files as data (`docs/providers.md`), and the settings of a connection from one of them.
+//! Provider files as data (`docs/reference/providers.md`), and the settings of a connection from one of them.
 //!
 //! Which provider and model a directive gets is the compiler's answer (`PlannedModel`); here its `connection`, the
 //! merged provider file, meets the environment.
@@ -287,12 +287,13 @@ mod tests {
     #[test]
     fn the_examples_of_the_page_are_provider_files() {
         let page =
-            std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/providers.md")).unwrap();
+            std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/providers.md"))
+                .unwrap();
         let mut ids = Vec::new();
         for block in page.split("```yaml\n").skip(1) {
             let text = block.split("```").next().unwrap().to_owned();
             let mut sources = Sources::default();
-            let source = sources.add(Source::new("docs/providers.md", text.clone()));
+            let source = sources.add(Source::new("docs/reference/providers.md", text.clone()));
             let parsed = yaml::parse(source, &text);
             assert!(parsed.errors.is_empty(), "{:?}", parsed.errors);
             let definition = Definition::from_value(&parsed.tree.to_value()).unwrap();

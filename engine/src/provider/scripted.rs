@@ -1,4 +1,4 @@
-//! The `scripted` wire: plays a script instead of asking a model (`engine.md` 6, `docs/scripted.md`).
+//! The `scripted` wire: plays a script instead of asking a model (`engine.md` 6, `docs/reference/scripted.md`).
 //!
 //! It keeps nothing between calls. Which step answers is read from the request, so a thread that was killed and
 //! resumed in another process is answered exactly as if nothing had happened.

@@ -1,4 +1,4 @@
-//! The parts of `docs/language.md` that are written by the code: the table of events, the settings.
+//! The parts of `docs/reference/language.md` that are written by the code: the table of events, the settings.
 
 use std::fmt::Write as _;
 use std::fs;

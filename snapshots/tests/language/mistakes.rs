@@ -1,4 +1,4 @@
-//! `docs/mistakes.md`: under each project stands what check prints about it.
+//! `docs/guides/first-mistakes.md`: under each project stands what check prints about it.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use super::{Part, parts};
 
 #[test]
 fn what_is_printed_is_what_stands_there() {
-    let path = super::path().with_file_name("mistakes.md");
+    let path = super::path().with_file_name("../guides/first-mistakes.md");
     let old = fs::read_to_string(&path).unwrap();
     let mut new = String::new();
     let mut world: Option<MapWorld<'static>> = None;
@@ -44,7 +44,7 @@ fn what_is_printed_is_what_stands_there() {
     } else {
         assert!(
             old == new,
-            "docs/mistakes.md is out of date: run this test once with ACCEPT_DOCS=1, and read what changed"
+            "docs/guides/first-mistakes.md is out of date: run this test once with ACCEPT_DOCS=1, and read what changed"
         );
     }
 }

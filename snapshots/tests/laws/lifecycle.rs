@@ -5,13 +5,13 @@ use std::fs;
 
 use super::house::{root, sources};
 
-/// The checklists of `docs/engine.md` 9, with the number of lines that each cannot lose.
+/// The checklists of `snapshots/promises/lifecycle.md`, with the number of lines that each cannot lose.
 const TABLES: [(&str, usize); 5] = [
-    ("### The fifteen steps", 15),
-    ("### The eleven operations of the orchestrator", 11),
-    ("### The eleven operations of the registry", 11),
-    ("### The events", 15),
-    ("### What lies on disk", 9),
+    ("## The fifteen steps", 15),
+    ("## The eleven operations of the orchestrator", 11),
+    ("## The eleven operations of the registry", 11),
+    ("## The events", 15),
+    ("## What lies on disk", 9),
 ];
 
 /// The names of every test in the tree.
@@ -37,7 +37,7 @@ fn tests() -> BTreeSet<String> {
 
 #[test]
 fn every_line_of_the_lifecycle_names_a_test_that_is_there() {
-    let (page, tests) = (fs::read_to_string(root().join("docs/engine.md")).unwrap(), tests());
+    let (page, tests) = (fs::read_to_string(root().join("snapshots/promises/lifecycle.md")).unwrap(), tests());
     assert!(tests.len() > 500, "the law must see the tests it asks for");
     for (heading, lines) in TABLES {
         let (_, table) = page.split_once(heading).unwrap_or_else(|| panic!("`{heading}` is gone"));
@@ -52,7 +52,7 @@ fn every_line_of_the_lifecycle_names_a_test_that_is_there() {
                 assert!(tests.contains(name), "there is no test `{name}`, which is to show: {row}");
             }
             for decision in row.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-                assert!(root().join("docs").join(decision).is_file(), "there is no {decision}: {row}");
+                assert!(root().join("snapshots/promises").join(decision).is_file(), "there is no {decision}: {row}");
             }
         }
     }

@@ -53,30 +53,30 @@ fn missing(page: &str, from: &str, least: usize) -> Vec<String> {
 
 #[test]
 fn every_row_of_the_threat_table_names_what_is_there() {
-    let missing = missing("docs/security.md", "## Threats and their tests", 25);
+    let missing = missing("docs/explanation/security.md", "## Threats and their tests", 25);
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
 #[test]
 fn every_sentence_of_the_language_names_what_shows_it() {
-    let missing = missing("docs/sentences.md", "# Every sentence", 130);
+    let missing = missing("snapshots/promises/language.md", "# Promises of the language", 130);
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
 #[test]
 fn every_line_about_the_world_names_what_shows_it() {
-    let missing = missing("docs/world.md", "# What reaches the world", 40);
+    let missing = missing("snapshots/promises/providers-and-tools.md", "# Promises about providers", 40);
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
 #[test]
 fn every_line_about_the_compiler_names_what_shows_it() {
-    let missing = missing("docs/compiler.md", "# The compiler", 60);
+    let missing = missing("snapshots/promises/compiler.md", "# Promises of the compiler", 60);
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
 #[test]
 fn every_line_about_threads_names_what_shows_it() {
-    let missing = missing("docs/threads.md", "# What a thread does", 60);
+    let missing = missing("snapshots/promises/threads.md", "# Promises about threads", 60);
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }

@@ -11,7 +11,7 @@ pub struct Project {
     pub files: Vec<(String, String)>,
     /// Of the directive `main`.
     pub inputs: Map<String, Value>,
-    /// `docs/scripted.md`.
+    /// `docs/reference/scripted.md`.
     pub script: String,
 }
 

@@ -1,5 +1,5 @@
 //! What each settings file may say: its closed vocabulary, as data (`language.md` 1). The check goes through a file by
-//! it, `docs/language.md` prints it. What a value does is decided where it is read.
+//! it, `docs/reference/language.md` prints it. What a value does is decided where it is read.
 
 use crate::model::WIRES;
 use crate::plan::Tokenizer;
@@ -313,8 +313,12 @@ pub const FILES: &[File] = &[
             ),
         ]),
     },
-    File { id: "check", about: "How loud each code of `rye check` is (`docs/check.md`).", shape: Shape::Elsewhere },
-    File { id: "mcp", about: "MCP servers (`docs/tools.md`).", shape: Shape::Elsewhere },
+    File {
+        id: "check",
+        about: "How loud each code of `rye check` is (`docs/reference/check.md`).",
+        shape: Shape::Elsewhere,
+    },
+    File { id: "mcp", about: "MCP servers (`docs/reference/tools.md`).", shape: Shape::Elsewhere },
 ];
 
 /// The file an id names.

@@ -9,7 +9,7 @@ use super::{Recorded, turn_text, usage};
 use crate::message::Turn;
 use crate::provider::{CallError, Cue, FailedStage, Request, StopReason};
 
-/// A whole script: `docs/scripted.md`.
+/// A whole script: `docs/reference/scripted.md`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Script {

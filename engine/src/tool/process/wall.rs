@@ -1,5 +1,5 @@
 //! The wall around a tool's program: what it may read, write and reach, set up by the program itself before it becomes
-//! the tool's (`language.md` 9, `docs/security.md`). Built on what the kernel offers to anybody: Landlock, a filter on
+//! the tool's (`language.md` 9, `docs/explanation/security.md`). Built on what the kernel offers to anybody: Landlock, a filter on
 //! system calls, resource limits. Where it offers less, the wall is lower, and [`offers`] says so.
 
 #[cfg(target_os = "linux")]

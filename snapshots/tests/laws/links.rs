@@ -1,0 +1,70 @@
+//! Links in Markdown pages: every relative link leads to a file of this repository, and every anchor to a heading.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::house::{root, sources};
+
+/// The pages that readers of the repository open.
+fn pages() -> Vec<PathBuf> {
+    let mut pages = vec![root().join("README.md"), root().join("ARCHITECTURE.md"), root().join("CONTRIBUTING.md")];
+    for folder in ["docs", "snapshots/promises", "examples"] {
+        pages.extend(sources(&root().join(folder), ".md"));
+    }
+    assert!(pages.len() > 20, "the law must see the pages it checks");
+    pages
+}
+
+/// Lines outside fenced blocks.
+fn prose(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_fenced = false;
+    text.lines().filter(move |line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_fenced ^= is_fence;
+        !is_fenced && !is_fence
+    })
+}
+
+/// Targets of inline links, without those that leave the repository.
+fn targets(text: &str) -> Vec<String> {
+    let after = prose(text).flat_map(|line| line.split("](").skip(1).map(str::to_owned).collect::<Vec<_>>());
+    let targets = after.filter_map(|rest| rest.split(')').next().map(str::to_owned));
+    targets.filter(|target| !target.contains("://") && !target.starts_with("mailto:")).collect()
+}
+
+/// The anchor that a heading gets.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().to_lowercase();
+    let kept = kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+fn has_anchor(page: &Path, wanted: &str) -> bool {
+    let text = fs::read_to_string(page).unwrap();
+    prose(&text).filter(|line| line.starts_with('#')).any(|line| anchor(line.trim_start_matches('#')) == wanted)
+}
+
+#[test]
+fn links_of_pages_resolve() {
+    let mut broken = Vec::new();
+    let mut seen = 0;
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        for target in targets(&text) {
+            seen += 1;
+            let (file, fragment) = target.split_once('#').unwrap_or((target.as_str(), ""));
+            let file = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            if !file.exists() || (!fragment.is_empty() && !has_anchor(&file, fragment)) {
+                broken.push(format!("{}: {target}", page.display()));
+            }
+        }
+    }
+    assert!(seen > 40, "the law must see the links it checks: {seen}");
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn a_broken_link_is_seen() {
+    assert_eq!(targets("See [a](b.md#c) and [d](https://example.com).\n```\n[e](f.md)\n```"), ["b.md#c"]);
+    assert_eq!(anchor("8. What is signed, and how"), "8-what-is-signed-and-how");
+}
