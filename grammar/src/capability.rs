@@ -1,36 +1,36 @@
-//! Capability patterns: `rye.<primary>.<item_type>.<item_id with dots>` with `*`, `?`, `[seq]`.
-//! Spelling only: what a pattern matches is decided by the compiler's one `glob`.
+//! Capability patterns: `rye.<primary>.<item_type>.<item_id with dots>` with `*`, `?`, `[seq]`. Syntax only; the
+//! compiler's `glob` matches them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::{SourceId, Span};
 
-/// A capability pattern, normalised: `search` and `load` read as `fetch`, `/` as `.`.
+/// A normalized capability pattern: `search` and `load` become `fetch`, `/` becomes `.`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Pattern(pub String);
 
-/// Reads a whole pattern such as `rye.execute.tool.rye.file-system.*` (`language.md` 9). Surrounding white space is
+/// Parses a whole pattern such as `rye.execute.tool.rye.file-system.*` (`language.md` 9). Surrounding white space is
 /// dropped. `base` is the byte offset of `text` in its source.
 ///
 /// # Errors
-/// [`crate::SyntaxKind::Capability`] for an empty pattern and for characters no capability holds.
+/// Returns [`crate::SyntaxKind::Capability`] for an empty pattern or an invalid character.
 pub fn parse(source: SourceId, text: &str, base: usize) -> Result<Pattern, SyntaxError> {
     check(source, text, base)?;
     Ok(normalise(text.trim()))
 }
 
-/// Reads the item part of a pattern, what stands in `<tool>…</tool>`: `/` reads as `.`, nothing else changes.
+/// Parses the item part of a pattern, the text of `<tool>…</tool>`: `/` becomes `.`, nothing else changes.
 ///
 /// # Errors
-/// As [`parse`].
+/// As for [`parse`].
 pub fn parse_item(source: SourceId, text: &str, base: usize) -> Result<Pattern, SyntaxError> {
     check(source, text, base)?;
     Ok(Pattern(text.trim().replace('/', ".")))
 }
 
-/// The normal spelling of a pattern, whatever it holds.
+/// Normalizes a pattern without checking it.
 pub fn normalise(text: &str) -> Pattern {
     let mut dotted = text.replace('/', ".");
     for alias in ["rye.search", "rye.load"] {
@@ -43,7 +43,7 @@ pub fn normalise(text: &str) -> Pattern {
     Pattern(dotted)
 }
 
-/// Whether a pattern holds no wildcard and so names one capability.
+/// Returns true if a pattern has no wildcard, so that it names one capability.
 pub fn is_plain(text: &str) -> bool {
     !text.bytes().any(|b| matches!(b, b'*' | b'?' | b'['))
 }

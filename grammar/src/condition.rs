@@ -1,5 +1,5 @@
-//! The condition language: one tree for the mapping form and the one-line form (`language.md` 5).
-//! What a condition means is the compiler's business; here it is only read.
+//! The condition language: one tree for the mapping form and the one-line form (`language.md` 5). Syntax only; the
+//! compiler evaluates conditions.
 
 mod complaint;
 mod mapping;
@@ -15,7 +15,7 @@ pub(crate) use path::segments;
 
 use crate::span::Span;
 
-/// The deepest tree that is read, so that everything that walks one may recurse.
+/// Maximum depth of a tree, so that traversals may recurse.
 pub const MAX_DEPTH: usize = 64;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -25,7 +25,7 @@ pub struct Expr {
 }
 
 impl Expr {
-    /// Puts the whole tree at one span: for texts whose offsets do not map onto their source byte by byte.
+    /// Sets the span of the whole tree: for texts whose offsets do not match their source.
     fn move_to(&mut self, to: Span) {
         self.span = to;
         match &mut self.kind {
@@ -96,7 +96,7 @@ pub struct Path {
     pub segments: Vec<Segment>,
 }
 
-/// A name, or a number that indexes a list or names an object's key.
+/// A name, or a number that is a list index or an object's key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Segment {
     Name(String),

@@ -1,11 +1,11 @@
-//! Structured data with spans: what YAML files and XML hooks both become, so that each is read by one reader.
+//! Structured data with spans: the common form of YAML files and XML hooks, so that one reader handles both.
 
 use serde_json::{Map, Number, Value};
 
 use crate::span::{Span, Spanned};
 
-/// A value and where it was written. The span of a quoted string is what stands between its quotes, unless escapes or
-/// line breaks make that another text: then it covers the quotes too.
+/// A value with its span. The span of a quoted string excludes the quotes, unless escapes or line breaks make the
+/// source differ from the value: then it includes them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
     pub kind: Kind,
@@ -38,12 +38,12 @@ impl Node {
         self.entries().iter().find(|e| e.key.node == key).map(|e| &e.value)
     }
 
-    /// The entries of a map; empty for anything else.
+    /// Returns the entries of a map; empty for anything else.
     pub fn entries(&self) -> &[Entry] {
         if let Kind::Map(entries) = &self.kind { entries } else { &[] }
     }
 
-    /// The items of a list; empty for anything else.
+    /// Returns the items of a list; empty for anything else.
     pub fn items(&self) -> &[Node] {
         if let Kind::List(items) = &self.kind { items } else { &[] }
     }
@@ -56,18 +56,18 @@ impl Node {
         if let Kind::Bool(b) = self.kind { Some(b) } else { None }
     }
 
-    /// Where the text of a string begins in its source: the base to parse it at.
+    /// Returns the source offset of a string's text: the base for parsing it.
     pub fn content_start(&self) -> usize {
         self.span.range().start
     }
 
-    /// Whether the bytes of a string stand in the source as they are, so that an offset into the string is an offset
-    /// from the start of its span. Escapes, entities and folded lines break that.
+    /// Returns true if the string's bytes equal the source, so that an offset into the string is an offset from the
+    /// start of its span. Escapes, entities and folded lines prevent that.
     pub fn is_verbatim(&self) -> bool {
         self.as_str().is_some_and(|s| self.span.len() == s.len())
     }
 
-    /// The same value without spans.
+    /// Returns the value without spans.
     pub fn to_value(&self) -> Value {
         match &self.kind {
             Kind::Null => Value::Null,
@@ -85,7 +85,7 @@ impl Node {
         }
     }
 
-    /// A human word for the kind of value: "a list", "a string"…
+    /// Describes the kind of value for a message: "a list", "a string".
     pub fn describe(&self) -> &'static str {
         match self.kind {
             Kind::Null => "null",

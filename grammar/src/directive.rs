@@ -1,5 +1,5 @@
-//! A directive file: the Markdown shell, the one XML fence, the body (`language.md` 2).
-//! Which elements the fence may hold is not known here.
+//! The grammar of a directive file: the Markdown shell, the XML fence, the body (`language.md` 2). The compiler checks
+//! the elements inside the fence.
 
 use std::ops::Range;
 
@@ -16,18 +16,18 @@ pub struct DirectiveTree {
     pub signature: Option<Spanned<SignatureLine>>,
     /// The first `# heading` before the fence.
     pub title: Option<Spanned<String>>,
-    /// The prose between the title and the fence, trimmed; the description where `<description>` is missing.
+    /// The prose between the title and the fence, trimmed; the description if `<description>` is missing.
     pub prose: Option<Spanned<String>>,
-    /// The root of the XML fence; `None` where there is none or it could not be read.
+    /// The root of the XML fence; `None` if there is none or it cannot be parsed.
     pub root: Option<Element>,
-    /// The bytes of the fence, from its opening backticks to the end of its closing line.
+    /// The span of the fence, from its opening backticks to the end of its closing line.
     pub fence: Option<Span>,
-    /// What follows the fence, verbatim but for leading blank lines and trailing white space.
+    /// The text after the fence, verbatim except for leading blank lines and trailing white space.
     pub body: Spanned<String>,
 }
 
-/// Reads a directive file. Of several fences that hold a `<directive>` the first is read, and each other is an error,
-/// wherever it stands.
+/// Parses a directive file. Of several fences that hold a `<directive>`, the first one is read, and every other one is
+/// an error.
 pub fn parse(source: SourceId, text: &str) -> Parsed<DirectiveTree> {
     let signature = signature::parse(source, text);
     let start = signature::content_start(signature.as_ref());
@@ -62,7 +62,7 @@ fn slice<'t>(text: &'t str, range: &Range<usize>) -> &'t str {
     text.get(range.clone()).unwrap_or_default()
 }
 
-/// The fence that holds the metadata: the first `xml` fence with a `<directive>`, else the first `xml` fence.
+/// Returns the metadata fence: the first `xml` fence with a `<directive>`, else the first `xml` fence.
 fn choose<'f>(source: SourceId, text: &str, all: &'f [Fence], errors: &mut Vec<SyntaxError>) -> Option<&'f Fence> {
     let xml = || all.iter().filter(|fence| fence.language == "xml");
     let mut directives = xml().filter(|fence| root_name(slice(text, &fence.content)) == Some("directive"));
@@ -128,7 +128,8 @@ fn check_root(source: SourceId, fence: &Fence, root: Option<&Element>, errors: &
     }
 }
 
-/// What of a fence is read as XML: all of it, or up to the end of the element where the fence is never closed.
+/// Returns the part of a fence to parse as XML: all of it, or up to the end of the element if the fence is never
+/// closed.
 fn readable(text: &str, fence: &Fence, content: Range<usize>) -> Range<usize> {
     const END: &str = "</directive>";
     if fence.closed {
@@ -138,7 +139,7 @@ fn readable(text: &str, fence: &Fence, content: Range<usize>) -> Range<usize> {
     content.start..end
 }
 
-/// The name of the first element, if nothing is read but comments, declarations and text before it.
+/// Returns the name of the first element, if only comments, declarations and text come before it.
 fn root_name(xml: &str) -> Option<&str> {
     let mut rest = xml;
     loop {
@@ -178,7 +179,7 @@ fn heading_and_prose(
 ) -> (Option<Spanned<String>>, Option<Spanned<String>>) {
     let shell = text.get(..before.end).unwrap_or(text);
     let title = lines(shell, before.start).find_map(|line| {
-        // Fences are in order, so the one that may hold this line is found without looking at the others.
+        // Fences are in order, so a binary search finds the one that may contain this line.
         let next = fences.partition_point(|fence| fence.whole.end <= line.start);
         if fences.get(next).is_some_and(|fence| fence.whole.start <= line.start) {
             return None;
@@ -198,7 +199,7 @@ fn heading_and_prose(
     (title.filter(|t| !t.node.is_empty()), (!prose.node.is_empty()).then_some(prose))
 }
 
-/// A range of the text without leading blank lines and trailing white space.
+/// Returns a range of the text without leading blank lines and trailing white space.
 fn verbatim(source: SourceId, text: &str, range: Range<usize>) -> Spanned<String> {
     let inside = slice(text, &range).trim_end();
     let end = range.start + inside.len();

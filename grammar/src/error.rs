@@ -1,26 +1,26 @@
-//! Syntax errors as data: what kind of text is broken, where, and what to do. Rendering belongs to others.
+//! Syntax errors as data: the kind of text, the span, the fix. Callers render them.
 
 use thiserror::Error;
 
 use crate::span::Span;
 
-/// One syntax error.
+/// A syntax error.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("{message}")]
 pub struct SyntaxError {
     pub kind: SyntaxKind,
     pub message: String,
-    /// Where it is.
+    /// The span of the error.
     pub span: Span,
-    /// Stands under the span.
+    /// The text under the span.
     pub label: String,
-    /// What to change.
+    /// The suggested fix.
     pub help: Option<String>,
-    /// A second place to underline: where the first of what may stand once is.
+    /// The span of the first occurrence, if this one is a duplicate.
     pub other: Option<Span>,
 }
 
-/// The small language whose rules a text breaks.
+/// The small language whose syntax is violated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyntaxKind {
     Xml,
@@ -30,14 +30,14 @@ pub enum SyntaxKind {
     Template,
     Reference,
     Capability,
-    /// A Python, JavaScript or TypeScript file that is none.
+    /// An invalid Python, JavaScript or TypeScript file.
     Script,
-    /// A declaring constant of a script whose value a run would have to make.
+    /// A declaring constant of a script whose value is not constant.
     Constant,
 }
 
 impl SyntaxKind {
-    /// The code without its `rye::` prefix, such as `syntax::xml`.
+    /// Returns the code without its `rye::` prefix, such as `syntax::xml`.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Xml => "syntax::xml",
@@ -52,43 +52,43 @@ impl SyntaxKind {
         }
     }
 
-    /// An error of this kind, with what stands under its span.
+    /// Creates an error of this kind, with the text under its span.
     pub fn error(self, span: Span, message: impl Into<String>, label: impl Into<String>) -> SyntaxError {
         SyntaxError { kind: self, message: message.into(), span, label: label.into(), help: None, other: None }
     }
 }
 
 impl SyntaxError {
-    /// The code of its kind, such as `syntax::xml`.
+    /// Returns the code of its kind, such as `syntax::xml`.
     pub const fn code(&self) -> &'static str {
         self.kind.code()
     }
 
-    /// Every place to underline, the error's own first.
+    /// Returns every labeled span, the error's own first.
     pub fn labels(&self) -> Vec<(Span, &str)> {
         let other = self.other.map(|other| (other, "the first one"));
         std::iter::once((self.span, self.label.as_str())).chain(other).collect()
     }
 
-    /// The same with what to change.
+    /// Adds a suggested fix.
     #[must_use]
     pub fn with_help(self, help: impl Into<String>) -> Self {
         Self { help: Some(help.into()), ..self }
     }
 
-    /// The same with help where there is some.
+    /// Adds a suggested fix, if there is one.
     #[must_use]
     pub fn with_help_if(self, help: Option<impl Into<String>>) -> Self {
         Self { help: help.map(Into::into), ..self }
     }
 
-    /// The same with the place of the first of its kind.
+    /// Adds the span of the first occurrence.
     #[must_use]
     pub fn with_other(self, other: Span) -> Self {
         Self { other: Some(other), ..self }
     }
 
-    /// The same error put inside `limit`: for texts whose offsets do not map onto their source byte by byte.
+    /// Replaces the span by `limit`: for texts whose offsets do not match their source.
     #[must_use]
     pub fn within(self, limit: Span) -> Self {
         Self { span: limit, ..self }

@@ -1,7 +1,7 @@
-//! Hooks in XML become the same data nodes as hooks in YAML, so that one reader gives them meaning.
+//! Converts hooks in XML to the data nodes of hooks in YAML, so that one reader handles both.
 //!
-//! Spelling only: names nobody knows are kept as keys, with their spans, for the compiler's closed vocabulary to find.
-//! Attributes are text; where the YAML spelling holds a boolean, a number or a list, they are read as one.
+//! Syntax only: unknown names are kept as keys with their spans, and the compiler reports them. Attributes are text; if
+//! the YAML form has a boolean, a number or a list, they are parsed as one.
 
 use serde_json::{Number, Value};
 
@@ -12,10 +12,10 @@ use crate::span::{Span, Spanned};
 use crate::text::shorten;
 use crate::xml::{Attribute, Element, Node as XmlNode};
 
-/// Reads a `<hooks>` element as a list of hook mappings with the keys of the YAML spelling (`language.md` 7).
+/// Converts a `<hooks>` element to a list of hook mappings with the keys of the YAML form (`language.md` 7).
 ///
-/// `value` of a condition and the text of a `<param>` are JSON where they parse as JSON (`3`, `true`, `["a"]`,
-/// `"3"`), else text; the pattern of `matches` is always text.
+/// The `value` of a condition and the text of a `<param>` are JSON if they parse as JSON (`3`, `true`, `["a"]`, `"3"`),
+/// else text; the pattern of `matches` is always text.
 pub fn from_xml(hooks: &Element) -> Parsed<Node> {
     let mut reader = Reader { errors: Vec::new() };
     reader.refuse_text(hooks);
@@ -35,7 +35,7 @@ pub fn from_xml(hooks: &Element) -> Parsed<Node> {
     Parsed { tree: Node::new(Kind::List(items), hooks.span), errors: reader.errors }
 }
 
-/// What the attributes and the text of each element hold, where that is not a string.
+/// The type of an attribute or of an element's text.
 #[derive(Clone, Copy)]
 enum Type {
     Text,
@@ -43,7 +43,7 @@ enum Type {
     Number,
     /// Words separated by commas or spaces.
     Words,
-    /// JSON where it parses as such.
+    /// JSON if it parses, else text.
     Json,
 }
 
@@ -57,7 +57,7 @@ fn type_of(attribute: &str) -> Type {
     }
 }
 
-/// The field that the text of an action's element fills.
+/// Returns the field that the text of an action's element sets.
 fn text_field(action: &str) -> Option<&'static str> {
     match action {
         "transform" | "system_prompt" => Some("text"),
@@ -81,7 +81,7 @@ impl Reader {
         self.errors.push(SyntaxKind::Xml.error(span, message, label).with_help(help));
     }
 
-    /// A text as the type its place calls for; a text that is none stays a string, for the compiler to complain about.
+    /// Parses a text as a type; a text that does not fit stays a string, and the compiler reports it.
     fn typed(&mut self, text: &Spanned<String>, r#type: Type) -> Node {
         let word = text.node.trim();
         let kind = match r#type {
@@ -108,12 +108,12 @@ impl Reader {
         Node::new(kind.unwrap_or_else(|| Kind::String(text.node.clone())), text.span)
     }
 
-    /// The attributes of an element as entries, each of the type its name has.
+    /// Converts the attributes of an element to entries, each by the type of its name.
     fn attributes(&mut self, element: &Element) -> Vec<Entry> {
         element.attributes.iter().map(|a| entry(a, self.typed(&a.value, type_of(&a.name.node)))).collect()
     }
 
-    /// Where only elements may stand, text is nobody's.
+    /// Reports text where only elements are allowed.
     fn refuse_text(&mut self, element: &Element) {
         for child in &element.children {
             if let XmlNode::Text(text) = child
@@ -164,7 +164,7 @@ impl Reader {
         Node::new(Kind::Map(entries), hook.span)
     }
 
-    /// Keys are unique in a mapping; XML repeats elements freely.
+    /// Appends entries with unique keys, because XML elements may repeat.
     fn merge(&mut self, into: &mut Vec<Entry>, new: Vec<Entry>) {
         for entry in new {
             if into.iter().any(|e| e.key.node == entry.key.node) {
@@ -176,7 +176,7 @@ impl Reader {
         }
     }
 
-    /// `<condition path="" op="" value=""/>`, or text in the one-line form.
+    /// Reads `<condition path="" op="" value=""/>`, or text in the one-line form.
     fn condition(&mut self, element: &Element) -> Node {
         for child in element.elements() {
             let message = format!("`<{}>` stands in a condition", name(child));
@@ -193,7 +193,7 @@ impl Reader {
         Node::new(Kind::Map(element.attributes.iter().map(field).collect()), element.span)
     }
 
-    /// `<action primary="" item_type="" item_id="" set_extends=""><param name="">…</param></action>`.
+    /// Reads `<action primary="" item_type="" item_id="" set_extends=""><param name="">…</param></action>`.
     fn action(&mut self, element: &Element) -> Vec<Entry> {
         self.refuse_text(element);
         let mut fields = self.attributes(element);
@@ -235,7 +235,7 @@ impl Reader {
         Some(Entry { key: key.clone(), value: self.typed(&element.text(), Type::Json) })
     }
 
-    /// `<block reason=""/>`, `<set_extends>id</set_extends>`, `<fetch item_type="" item_id=""/>`.
+    /// Reads `<block reason=""/>`, `<set_extends>id</set_extends>`, `<fetch item_type="" item_id=""/>`.
     fn named_action(&mut self, element: &Element) -> Vec<Entry> {
         let key = element.name.clone();
         match key.node.as_str() {
@@ -254,7 +254,7 @@ impl Reader {
         }
     }
 
-    /// An element with its attributes, its child elements and its text as the fields of a mapping.
+    /// Converts an element's attributes, child elements and text to the fields of a mapping.
     fn plain(&mut self, element: &Element) -> Node {
         let mut fields = self.attributes(element);
         for child in element.elements() {
@@ -295,7 +295,7 @@ fn entry(attribute: &Attribute, value: Node) -> Entry {
     Entry { key: attribute.name.clone(), value }
 }
 
-/// Whether a whole number in JSON text was too large to be read exactly: it arrives as a decimal.
+/// Returns true if a whole number in JSON text was too large to be exact and became a float.
 fn lost_digits(value: &Value, written: &str) -> bool {
     match value {
         Value::Number(number) => number.is_f64() && !written.contains(['.', 'e', 'E']),

@@ -1,4 +1,4 @@
-//! A knowledge file: metadata (YAML fence or front matter, or a pure YAML file) and the body that is injected.
+//! The grammar of a knowledge file: metadata (YAML fence, front matter, or a pure YAML file) and the body to inject.
 
 use crate::Parsed;
 use crate::data::{Kind, Node};
@@ -12,13 +12,13 @@ use crate::yaml;
 #[derive(Debug, Clone, PartialEq)]
 pub struct KnowledgeTree {
     pub signature: Option<Spanned<SignatureLine>>,
-    /// The metadata mapping; `None` where the file has none.
+    /// The metadata mapping; `None` if the file has none.
     pub metadata: Option<Node>,
-    /// What is injected: without signature and metadata, trimmed.
+    /// The text to inject: without signature and metadata, trimmed.
     pub body: Spanned<String>,
 }
 
-/// How a knowledge file is written.
+/// The format of a knowledge file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KnowledgeFormat {
     /// `.md`: metadata in a first ```` ```yaml ```` fence or in `---` front matter, then the body.
@@ -27,11 +27,10 @@ pub enum KnowledgeFormat {
     Yaml,
 }
 
-/// Reads a knowledge file (`language.md` 2).
+/// Parses a knowledge file (`language.md` 2).
 ///
-/// In Markdown the metadata fence is the file's first fence and stands before any prose (headings and comments may
-/// precede it); a ```` ```yaml ```` fence further down is an example like any other. Of a YAML file the whole text
-/// below the signature is injected.
+/// In Markdown, the metadata fence is the file's first fence and precedes any prose, except headings and comments; a
+/// later ```` ```yaml ```` fence is an example. Of a YAML file, the whole text below the signature is injected.
 pub fn parse(source: SourceId, text: &str, format: KnowledgeFormat) -> Parsed<KnowledgeTree> {
     let signature = signature::parse(source, text);
     let start = signature::content_start(signature.as_ref());
@@ -92,7 +91,7 @@ fn find_metadata(source: SourceId, text: &str, start: usize, errors: &mut Vec<Sy
     Some(Metadata { yaml: fence.content, whole: fence.whole })
 }
 
-/// `---` on the first line that is not blank, up to the next `---` or `...` line.
+/// Finds `---` on the first non-blank line, up to the next `---` or `...` line.
 fn front_matter(source: SourceId, text: &str, start: usize, errors: &mut Vec<SyntaxError>) -> Option<Metadata> {
     let mut all = lines(text, start).map(|line| (line, text.get(line.content()).unwrap_or_default().trim_end()));
     let (open, _) = all.by_ref().find(|(_, content)| !content.is_empty()).filter(|(_, content)| *content == "---")?;
@@ -142,7 +141,7 @@ fn mapping(node: Node, errors: &mut Vec<SyntaxError>) -> Option<Node> {
     }
 }
 
-/// What stands before and after the metadata, joined by a blank line where there is both.
+/// Joins the text before and after the metadata with a blank line.
 fn body(
     source: SourceId,
     text: &str,

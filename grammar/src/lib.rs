@@ -1,6 +1,6 @@
-//! Text to trees. Everything here is syntax: spans, shapes and spellings, never what a name stands for.
+//! The grammar: parses text to trees. Syntax only: spans, shapes and spellings, not their meaning.
 //!
-//! Parsing never fails and never panics: it answers a smaller tree and more errors ([`Parsed`]).
+//! Parsing never fails and never panics: on invalid input it returns a smaller tree and more errors ([`Parsed`]).
 
 pub mod capability;
 pub mod condition;
@@ -25,7 +25,7 @@ pub use reference::ItemId;
 pub use source::{InvalidUtf8, Source, Sources};
 pub use span::{SourceId, Span, Spanned};
 
-/// A tree and everything that was wrong on the way to it.
+/// A tree with all errors found while parsing it.
 #[derive(Debug, Clone)]
 pub struct Parsed<T> {
     pub tree: T,

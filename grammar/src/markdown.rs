@@ -1,25 +1,25 @@
-//! The little of Markdown that decides where metadata stands: fences, headings, blank lines. Nothing is rendered.
+//! The part of Markdown that locates metadata: fences, headings, blank lines. Nothing is rendered.
 //!
-//! Fences follow `CommonMark` (three or more backticks or tildes, closed by at least as many of the same), and are found
-//! inside list items too; a fence inside a longer fence is text of the longer one.
+//! Fences follow `CommonMark` (three or more backticks or tildes, closed by at least as many of the same), also inside
+//! list items; a fence inside of a longer fence is text of the longer one.
 
 use std::ops::Range;
 
-/// A fenced block, as byte ranges of the text it stands in.
+/// A fenced block, as byte ranges of the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fence {
     /// The first word of the info string, in lower case.
     pub language: String,
     /// The opening line, without its line break.
     pub opening: Range<usize>,
-    /// What stands between the opening and the closing line.
+    /// The text between the opening and the closing line.
     pub content: Range<usize>,
-    /// From the opening fence characters to the end of the closing line, its line break included.
+    /// From the opening fence characters to the end of the closing line, including its line break.
     pub whole: Range<usize>,
     pub closed: bool,
 }
 
-/// The fences of `text` from byte `from` on, in order.
+/// Returns the fences of `text` from byte `from` on, in order.
 pub(crate) fn fences(text: &str, from: usize) -> Vec<Fence> {
     let mut found = Vec::new();
     let mut open: Option<(Marker, Fence)> = None;
@@ -55,7 +55,7 @@ pub(crate) fn fences(text: &str, from: usize) -> Vec<Fence> {
     found
 }
 
-/// One line: where it begins, where its text ends, where the next one begins.
+/// A line: its start, the end of its text, the start of the next line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Line {
     pub start: usize,
@@ -69,7 +69,7 @@ impl Line {
     }
 }
 
-/// The lines of `text` from byte `from` on; `\n` and `\r\n` end one.
+/// Returns the lines of `text` from byte `from` on, which end in `\n` or `\r\n`.
 pub(crate) fn lines(text: &str, from: usize) -> impl Iterator<Item = Line> + '_ {
     let mut at = from;
     text.get(from..).unwrap_or_default().split_inclusive('\n').map(move |line| {
@@ -80,11 +80,11 @@ pub(crate) fn lines(text: &str, from: usize) -> impl Iterator<Item = Line> + '_ 
     })
 }
 
-/// The run of fence characters that opened a fence.
+/// The run of fence characters that opens a fence.
 struct Marker {
     character: char,
     length: usize,
-    /// Bytes before the run.
+    /// Number of bytes before the run.
     offset: usize,
 }
 
@@ -108,7 +108,7 @@ impl Marker {
 
     fn is_closed_by(&self, line: &str) -> bool {
         let indent = line.bytes().take_while(|b| matches!(b, b' ' | b'\t')).count();
-        // CommonMark gives a closing fence three columns beyond the block its opening stands in.
+        // CommonMark allows a closing fence three more columns than the block of its opening fence.
         if indent > self.offset + 3 {
             return false;
         }
@@ -118,7 +118,7 @@ impl Marker {
     }
 }
 
-/// The bytes before a fence that Markdown allows: white space and the markers of list items.
+/// Returns the number of bytes before a fence: white space and the markers of list items.
 fn prefix(line: &str) -> usize {
     let bytes = line.as_bytes();
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! Item ids: `rye/agent/core/base`. Segments are `[A-Za-z0-9_-]+`, joined by `/`; nothing else is an id.
+//! Item ids: `rye/agent/core/base`. Segments of `[A-Za-z0-9_-]+`, joined by `/`.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::text::{name_char, shorten};
 #[serde(try_from = "String", into = "String")]
 pub struct ItemId(Arc<str>);
 
-/// Why a text is no item id; the offset is in bytes.
+/// The reason why a text is not an item id; the offset is in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct InvalidId {
@@ -22,7 +22,7 @@ pub struct InvalidId {
 }
 
 impl ItemId {
-    /// Reads an id, or says at which byte and why the text is none.
+    /// Parses an id; the error has the offset of the first invalid part.
     pub fn parse(text: &str) -> Result<Self, InvalidId> {
         if text.is_empty() {
             return Err(InvalidId { reason: "an item id cannot be empty".into(), offset: 0 });
@@ -52,23 +52,23 @@ impl ItemId {
         &self.0
     }
 
-    /// The last segment.
+    /// Returns the last segment.
     pub fn name(&self) -> &str {
         self.0.rsplit('/').next().unwrap_or(&self.0)
     }
 
-    /// Everything before the last segment; empty for a one-segment id.
+    /// Returns everything before the last segment; empty for an id of one segment.
     pub fn category(&self) -> &str {
         self.0.rsplit_once('/').map_or("", |(c, _)| c)
     }
 
-    /// The spelling used in capabilities: dots for slashes.
+    /// Returns the form used in capabilities, with dots for slashes.
     pub fn dotted(&self) -> String {
         self.0.replace('/', ".")
     }
 }
 
-/// It is compared and hashed like its text.
+/// An id compares and hashes like its text.
 impl Borrow<str> for ItemId {
     fn borrow(&self) -> &str {
         &self.0

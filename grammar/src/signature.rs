@@ -1,28 +1,27 @@
-//! The signature line: `rye:signed:TIMESTAMP:SHA256_HEX:ED25519_B64URL:KEYID` in a comment, first line of a file.
-//! Taking it apart is all that happens here; whether it verifies is decided elsewhere.
+//! The signature line: `rye:signed:TIMESTAMP:SHA256_HEX:ED25519_B64URL:KEYID` in a comment, the first line of a file.
+//! This module only splits it; callers verify it.
 
 use crate::span::{SourceId, Span, Spanned};
 
-/// A signature line taken apart; nothing here says whether it verifies.
+/// The parts of a signature line, not verified.
 ///
-/// A line that claims to be a signature but lacks parts has them empty here, so that it fails to verify instead of
-/// passing for unsigned.
+/// A signature line with missing parts has empty fields, so that it fails to verify instead of counting as unsigned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignatureLine {
-    /// As written, RFC 3339.
+    /// The RFC 3339 timestamp as written.
     pub timestamp: String,
-    /// SHA-256 of every byte after the signature line, lowercase hex.
+    /// SHA-256 of every byte after the signature line, in lowercase hex.
     pub sha256: String,
-    /// Ed25519 signature, base64url without padding.
+    /// Ed25519 signature, in base64url without padding.
     pub signature: String,
     /// First 16 hex digits of SHA-256 over the public key PEM.
     pub key_id: String,
-    /// Byte offset at which the signed content begins.
+    /// Byte offset where the signed content begins.
     pub content_start: usize,
 }
 
-/// Reads the signature line of a text, in any of the comment syntaxes `<!-- -->`, `#` and `//` (`language.md` 3).
-/// `None` where the first line is none.
+/// Parses the signature line of a text, in any of the comment syntaxes `<!-- -->`, `#` and `//` (`language.md` 3).
+/// `None` if the first line is not a signature.
 pub fn parse(source: SourceId, text: &str) -> Option<Spanned<SignatureLine>> {
     let (line, content_start) = match text.split_once('\n') {
         Some((line, _)) => (line, line.len() + 1),
@@ -30,7 +29,7 @@ pub fn parse(source: SourceId, text: &str) -> Option<Spanned<SignatureLine>> {
     };
     let line = line.strip_suffix('\r').unwrap_or(line);
     let payload = comment(line)?.strip_prefix("rye:signed:")?;
-    // The time stamp holds colons itself, so the parts are taken from the right.
+    // The timestamp contains colons, so the parts are split from the right.
     let mut parts = payload.rsplitn(4, ':');
     let key_id = parts.next().unwrap_or_default().to_owned();
     let signature = parts.next().unwrap_or_default().to_owned();
@@ -40,11 +39,11 @@ pub fn parse(source: SourceId, text: &str) -> Option<Spanned<SignatureLine>> {
     Some(Spanned::new(SignatureLine { timestamp, sha256, signature, key_id, content_start }, span))
 }
 
-/// How many lines below the first one a signature is looked for that was to be the first.
+/// Number of lines at the start of a text in which a misplaced signature is searched.
 const LATE: usize = 8;
 
-/// The place of a whole signature line near the beginning of a text that is not its first line; `None` where there is
-/// none, or where the first line is one.
+/// Returns the span of a complete signature line near the start of a text but not on its first line; `None` if there is
+/// none, or if the first line is one.
 pub fn late(source: SourceId, text: &str) -> Option<Span> {
     if parse(source, text).is_some() {
         return None;
@@ -63,12 +62,12 @@ pub fn late(source: SourceId, text: &str) -> Option<Span> {
     None
 }
 
-/// Where the content begins: after the signature line, or at the start where there is none.
+/// Returns the offset of the content: after the signature line, or the start of the text without one.
 pub fn content_start(signature: Option<&Spanned<SignatureLine>>) -> usize {
     signature.map_or(0, |s| s.node.content_start)
 }
 
-/// The inside of a one-line comment, trimmed.
+/// Returns the trimmed content of a one-line comment.
 fn comment(line: &str) -> Option<&str> {
     let line = line.trim();
     if let Some(rest) = line.strip_prefix("<!--") {

@@ -1,20 +1,20 @@
-//! The texts of a compilation, by number, with line and column look-up.
+//! The texts of a compilation by id, with lookup of lines and columns.
 
 use std::sync::{Arc, OnceLock};
 
 use crate::span::{SourceId, Span};
 
-/// One text: the path shown to people and the text itself.
+/// A text and its display path.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// What diagnostics print: relative to the project for its files, `user:…` and `system:…` for the other spaces.
+    /// The path in diagnostics: relative to the project for its files, `user:…` and `system:…` for the other spaces.
     pub path: Arc<str>,
     pub text: Arc<str>,
-    /// Found when the first place is asked for: most texts have nothing to complain about.
+    /// Computed on first use: most texts have no diagnostics.
     line_starts: OnceLock<Arc<[u32]>>,
 }
 
-/// A place for people: 1-based line, 1-based column in characters.
+/// A position for humans: 1-based line, 1-based column in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     pub line: u32,
@@ -44,26 +44,26 @@ impl Source {
     }
 }
 
-/// Bytes that are no UTF-8, and the first offset at which they are none.
+/// The error for bytes that are not UTF-8, with the offset of the first invalid byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the file is not valid UTF-8 (first bad byte at offset {offset})")]
 pub struct InvalidUtf8 {
     pub offset: usize,
 }
 
-/// The text of a file's bytes, without a byte-order mark. Control characters are left for the parsers to report.
+/// Decodes a file's bytes, without a byte order mark. Control characters are left for the parsers to report.
 ///
 /// # Errors
-/// [`InvalidUtf8`], with the offset into `bytes`.
+/// Returns [`InvalidUtf8`] with the offset into `bytes`.
 pub fn decode(bytes: &[u8]) -> Result<&str, InvalidUtf8> {
     let text = std::str::from_utf8(bytes).map_err(|e| InvalidUtf8 { offset: e.valid_up_to() })?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
-/// Every text read so far; a [`SourceId`] is an index into it.
+/// All texts read so far; a [`SourceId`] is an index into them.
 #[derive(Debug, Clone, Default)]
 pub struct Sources {
-    /// Shared, so that ten thousand texts are as soon handed on as one.
+    /// Shared, so that cloning many texts is cheap.
     all: Arc<Vec<Source>>,
 }
 
@@ -78,7 +78,7 @@ impl Sources {
         self.all.get(id.0 as usize)
     }
 
-    /// The text under a span; empty where the span does not fit.
+    /// Returns the text of a span; empty if the span does not fit.
     pub fn slice(&self, span: Span) -> &str {
         self.get(span.source).and_then(|s| s.text.get(span.range())).unwrap_or("")
     }

@@ -1,8 +1,8 @@
-//! Where something stands in a text: byte offsets into one source.
+//! Places in a text: byte offsets into one source.
 
 use serde::{Deserialize, Serialize};
 
-/// Names one text of a compilation; given out by [`crate::Sources`].
+/// The id of a text of a compilation, assigned by [`crate::Sources`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SourceId(pub u32);
 
@@ -20,7 +20,7 @@ impl Span {
         Self { source, start: clamp(start), end: clamp(end.max(start)) }
     }
 
-    /// The smallest span of the same source that holds both.
+    /// Returns the smallest span that covers both; both must be of the same source.
     #[must_use]
     pub fn join(self, other: Self) -> Self {
         Self { source: self.source, start: self.start.min(other.start), end: self.end.max(other.end) }
@@ -39,7 +39,7 @@ impl Span {
     }
 }
 
-/// A value and where it was written.
+/// A value with its span.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Spanned<T> {
     pub node: T,

@@ -1,5 +1,5 @@
-//! The two template languages (`language.md` 6): `${path || "fallback"}` and `{input:name}`.
-//! Reading only: what a hole holds is filled in by the compiler's semantics.
+//! The two template languages (`language.md` 6): `${path || "fallback"}` and `{input:name}`. Syntax only; the
+//! compiler's semantics fills placeholders.
 
 mod read;
 
@@ -8,7 +8,7 @@ use crate::span::Span;
 
 pub use read::{parse, parse_inputs, read, read_inputs, scan_knowledge};
 
-/// A `${…}` template. One hole alone keeps its value's type.
+/// A `${…}` template. A single placeholder without other text keeps its value's type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Template {
     pub parts: Vec<TemplatePart>,
@@ -24,12 +24,12 @@ pub enum TemplatePart {
 pub struct Hole {
     pub path: Path,
     pub fallback: Option<String>,
-    /// The hole as it was written, for texts in which a hole nobody fills stays what it is.
+    /// The placeholder as written, for texts in which an unfilled one stays literal.
     pub raw: String,
     pub span: Span,
 }
 
-/// A text with `{input:…}` holes.
+/// A text with `{input:…}` placeholders.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InputsText {
     pub parts: Vec<InputsPart>,

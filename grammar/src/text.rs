@@ -1,8 +1,8 @@
-//! Small facts about characters that several parsers share.
+//! Character helpers that several parsers share.
 
 use std::ops::Range;
 
-/// How a message calls one character: itself in backticks, or its code point where it cannot be seen.
+/// Describes a character for a message: in backticks, or by its code point if it is invisible.
 pub(crate) fn name_char(c: char) -> String {
     match c {
         ' ' => "a space".into(),
@@ -14,13 +14,13 @@ pub(crate) fn name_char(c: char) -> String {
     }
 }
 
-/// The first control character other than tab and line breaks, as the range it takes.
+/// Returns the first control character other than tab and line breaks, with its range.
 pub(crate) fn control_character(text: &str) -> Option<(Range<usize>, char)> {
     let at = text.bytes().position(|b| b < 0x20 && !matches!(b, b'\t' | b'\n' | b'\r'))?;
     text.get(at..)?.chars().next().map(|c| (at..at + 1, c))
 }
 
-/// `text` cut to a length a message can hold, at a character boundary.
+/// Cuts `text` to the length of a message, at a character boundary.
 pub(crate) fn shorten(text: &str) -> String {
     const LONGEST: usize = 60;
     match text.char_indices().nth(LONGEST) {
@@ -29,7 +29,7 @@ pub(crate) fn shorten(text: &str) -> String {
     }
 }
 
-/// The brackets of a text with their places, those inside `"…"` (with escapes) and `'…'` (without) left out.
+/// Returns the brackets of a text with their offsets, except those inside of `"…"` (with escapes) and `'…'` (without).
 pub(crate) fn brackets(text: &str) -> impl Iterator<Item = (usize, char)> + '_ {
     let mut quote = None;
     let mut escaped = false;
@@ -49,7 +49,7 @@ pub(crate) fn brackets(text: &str) -> impl Iterator<Item = (usize, char)> + '_ {
     })
 }
 
-/// The candidate a misspelled word most likely meant; `None` where nothing is near.
+/// Returns the candidate that a misspelled word most likely means; `None` if none is close.
 pub(crate) fn closest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str> {
     if word.len() > 64 {
         return None;

@@ -1,4 +1,4 @@
-//! Tool headers: metadata read from a tool file without running it.
+//! Tool headers: metadata parsed from a tool file without running it.
 
 mod script;
 
@@ -12,26 +12,27 @@ use crate::yaml;
 
 pub use script::{Constant, Script, ScriptReader, Unread, declaring};
 
-/// The metadata of a tool as one mapping, whatever the language of its file; keys as in YAML tools.
+/// The metadata of a tool as one mapping, with the keys of YAML tools, in all languages.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolTree {
     pub signature: Option<Spanned<SignatureLine>>,
     pub metadata: Node,
-    /// What a file that is itself the program says of itself; `None` for YAML.
+    /// The declarations of a script; `None` for YAML.
     pub script: Option<ScriptShape>,
 }
 
-/// A tool that is its own program.
+/// The declarations of a tool that is its own program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptShape {
     pub language: ToolLanguage,
-    /// Names another file can call: top-level ones of Python, exported ones of JavaScript; none in a shell script.
+    /// Names that another file can call: top-level names in Python, exported names in JavaScript; none in a shell
+    /// script.
     pub names: Vec<String>,
-    /// Constants that look as if they declared something, `__so__` or `CONFIG_SO`, and are none of [`declaring`].
+    /// Constants that look like a declaration, such as `__so__` or `CONFIG_SO`, but are not in [`declaring`].
     pub others: Vec<Spanned<String>>,
 }
 
-/// The language a tool is written in.
+/// The language of a tool file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolLanguage {
     /// `.yaml`, `.yml`: the whole file is the metadata.
@@ -42,14 +43,14 @@ pub enum ToolLanguage {
     Python,
     /// `.js`, `.mjs`: exported constants.
     JavaScript,
-    /// `.ts`: the same.
+    /// `.ts`: exported constants.
     TypeScript,
 }
 
 impl ToolLanguage {
     pub const ALL: [Self; 5] = [Self::Yaml, Self::Shell, Self::Python, Self::JavaScript, Self::TypeScript];
 
-    /// The language of a path's extension; `None` where no tool ends like that.
+    /// Returns the language of a path's extension; `None` if it is not the extension of a tool.
     pub fn of_path(path: &str) -> Option<Self> {
         match path.rsplit_once('.')?.1 {
             "yaml" | "yml" => Some(Self::Yaml),
@@ -61,7 +62,7 @@ impl ToolLanguage {
         }
     }
 
-    /// What people call it.
+    /// Returns the display name of the language.
     pub fn name(self) -> &'static str {
         match self {
             Self::Yaml => "YAML",
@@ -73,8 +74,8 @@ impl ToolLanguage {
     }
 }
 
-/// Reads the metadata of a tool file (`language.md` 2). The constants of Python and JavaScript come from `scripts`, which
-/// has the syntax trees; nothing is ever guessed from their text.
+/// Parses the metadata of a tool file (`language.md` 2). `scripts` reads the constants of Python and JavaScript from
+/// their syntax trees; nothing is guessed from the text.
 pub fn parse(source: SourceId, text: &str, language: ToolLanguage, scripts: &dyn ScriptReader) -> Parsed<ToolTree> {
     let signature = signature::parse(source, text);
     let start = signature::content_start(signature.as_ref());
@@ -123,11 +124,11 @@ pub fn parse(source: SourceId, text: &str, language: ToolLanguage, scripts: &dyn
     Parsed { tree: ToolTree { signature, metadata, script }, errors }
 }
 
-/// The `# rye:` comment of a script, as YAML at its place in the file.
+/// The `# rye:` comment of a script, as YAML with its offset in the file.
 struct Header {
     yaml: String,
     start: usize,
-    /// Brackets still open; a flow mapping goes on until there are none.
+    /// Number of open brackets; a flow mapping continues until it is zero.
     open: usize,
 }
 
@@ -138,7 +139,7 @@ impl Header {
         for c in text.chars() {
             match (quote, c) {
                 (Some(open), _) => quote = (open != c).then_some(open),
-                // Only at the start of a value does a quote begin a string: `don't` is a plain one.
+                // A quote begins a string only at the start of a value: `don't` is plain text.
                 (None, '"' | '\'') if matches!(before, ' ' | '\t' | '{' | '[' | ',' | ':') => quote = Some(c),
                 (None, '{' | '[') => self.open += 1,
                 (None, '}' | ']') => self.open = self.open.saturating_sub(1),
@@ -150,8 +151,8 @@ impl Header {
     }
 }
 
-/// The `# rye:` comment among the comments and blank lines a script begins with. Comment lines that continue it read
-/// as if their `#` were a space, so that every byte keeps its place.
+/// Returns the `# rye:` comment among the comments and blank lines at the start of a script. In continued comment
+/// lines, `#` becomes a space, so that every byte keeps its offset.
 fn shell_header(text: &str, start: usize) -> Option<Header> {
     let mut header: Option<Header> = None;
     for line in lines(text, start) {
@@ -163,7 +164,7 @@ fn shell_header(text: &str, start: usize) -> Option<Header> {
             break;
         };
         let Some(header) = &mut header else {
-            // `# rye:signed:` is a signature line out of place, not metadata.
+            // `# rye:signed:` is a misplaced signature line, not metadata.
             let yaml = comment.trim_start().strip_prefix("rye:").unwrap_or("-");
             if yaml.is_empty() || yaml.starts_with([' ', '\t', '{']) {
                 let mut new = Header { yaml: String::new(), start: line.content_end - yaml.len(), open: 0 };

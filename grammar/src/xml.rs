@@ -1,5 +1,5 @@
-//! XML as a small tree with byte spans, read by quick-xml within limits (depth 64, attributes 64, no DTD).
-//! Well-formedness only: which elements and attributes mean something is the compiler's business.
+//! XML as a small tree with byte spans, read by quick-xml within limits (depth 64, 64 attributes, no DTD). Only
+//! well-formedness is checked; the compiler checks elements and attributes.
 
 mod chars;
 mod read;
@@ -21,14 +21,14 @@ pub struct Element {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attribute {
     pub name: Spanned<String>,
-    /// Entities resolved; the span is the raw value between the quotes.
+    /// Entities are resolved; the span is the raw value between the quotes.
     pub value: Spanned<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Node {
     Element(Element),
-    /// Text and CDATA, entities resolved.
+    /// Text and CDATA, with entities resolved.
     Text(Spanned<String>),
     Comment(Spanned<String>),
 }
@@ -42,7 +42,8 @@ impl Element {
         self.children.iter().filter_map(|n| if let Node::Element(e) = n { Some(e) } else { None })
     }
 
-    /// All text directly inside, joined and trimmed; the span covers the trimmed text, or the whole element when empty.
+    /// Returns all text directly inside, joined and trimmed; the span covers the trimmed text, or the whole element if
+    /// it is empty.
     pub fn text(&self) -> Spanned<String> {
         let mut texts = self.children.iter().filter_map(|n| match n {
             Node::Text(t) if !t.node.trim().is_empty() => Some(t),
@@ -60,7 +61,7 @@ impl Element {
     }
 }
 
-/// A text without its surrounding white space. Where the source spells it with entities, the span stays as it was.
+/// Trims white space. If the source spells the text with entities, its span is unchanged.
 fn trimmed(text: &Spanned<String>) -> Spanned<String> {
     let inner = text.node.trim();
     if text.span.len() != text.node.len() {

@@ -1,5 +1,5 @@
-//! YAML to [`crate::data::Node`] with byte spans, through serde-saphyr and within its budgets.
-//! One place holds the options; nobody else names the library.
+//! Parses YAML to [`crate::data::Node`] with byte spans, through serde-saphyr and within its budgets. Only this module
+//! uses the library.
 
 mod complaint;
 mod node;
@@ -11,24 +11,24 @@ use crate::data::{Kind, Node};
 use crate::span::{SourceId, Span};
 use node::{Raw, Spans};
 
-/// The deepest nesting that is read, so that everything that walks a tree may recurse.
+/// Maximum nesting depth, so that traversals may recurse.
 pub const MAX_DEPTH: usize = 64;
-/// The most values one document may hold, those its aliases stand for included.
+/// Maximum number of values in a document, including those that aliases expand to.
 pub const MAX_NODES: usize = 250_000;
-/// The most aliases one document may use.
+/// Maximum number of aliases in a document.
 pub const MAX_ALIASES: usize = 1_000;
 
-/// Stack that reading [`MAX_DEPTH`] levels may take: the library recurses through large frames, and threads other than
-/// the main one have two megabytes.
+/// Stack in bytes for reading [`MAX_DEPTH`] levels: the library recurses with large frames, and threads other than the
+/// main one have two megabytes.
 const STACK_NEEDED: usize = 6 * 1024 * 1024;
 const STACK_GIVEN: usize = 16 * 1024 * 1024;
 
-/// Reads one YAML document. An empty file is null; so is one that could not be read, beside its errors.
+/// Parses one YAML document. An empty file is null; an invalid one is null with errors.
 pub fn parse(source: SourceId, text: &str) -> Parsed<Node> {
     parse_at(source, text, 0)
 }
 
-/// Reads a YAML document that stands at `base` in its source; spans are offsets into the source.
+/// Parses a YAML document at offset `base` of its source; spans are offsets into the source.
 pub fn parse_at(source: SourceId, text: &str, base: usize) -> Parsed<Node> {
     let spans = Spans { source, text, base };
     let read = || serde_saphyr::from_str_with_options::<Spanned<Raw>>(text, options());

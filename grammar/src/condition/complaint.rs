@@ -1,4 +1,4 @@
-//! What a condition's mistakes are called, and the hint that goes with each. No parsing happens here.
+//! The messages for syntax errors of conditions, with their hints. Nothing is parsed here.
 
 use std::ops::Range;
 
@@ -95,7 +95,7 @@ pub(super) fn pattern_not_literal(span: Span) -> SyntaxError {
     )
 }
 
-/// What is wrong at the byte where the grammar gave up.
+/// Returns the error for the offset at which the grammar failed.
 pub(super) fn unexpected(place: Place<'_>, at: usize) -> SyntaxError {
     let text = place.text;
     let before = text.get(..at).unwrap_or(text).trim_end();
@@ -164,7 +164,7 @@ fn ends_early(place: Place<'_>, before: &str) -> SyntaxError {
     )
 }
 
-/// Whether what stands before calls for a value: the start, an open bracket, a comma, an operator.
+/// Returns true if a value must follow: after the start, an open bracket, a comma, or an operator.
 fn operand_expected(before: &str) -> bool {
     let Some(last) = before.chars().next_back() else { return true };
     if matches!(last, '(' | '[' | ',' | '=' | '<' | '>' | '&' | '|' | '!' | '+' | '-' | '*' | '/' | '%') {
@@ -176,7 +176,7 @@ fn operand_expected(before: &str) -> bool {
     !after_dot && matches!(word, "and" | "or" | "not" | "in" | "contains" | "matches" | "exists" | "length")
 }
 
-/// The bracket still open at the end.
+/// Returns the last bracket that is still open.
 fn last_open(text: &str) -> Option<(usize, char)> {
     let mut open = Vec::new();
     for (at, bracket) in brackets(text) {
@@ -189,7 +189,7 @@ fn last_open(text: &str) -> Option<(usize, char)> {
     open.pop()
 }
 
-/// The word or the run of operator characters at the start.
+/// Returns the word or the run of operator characters at the start.
 fn token(rest: &str) -> &str {
     let word = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
     let operator = |c: char| matches!(c, '=' | '<' | '>' | '&' | '|' | '!' | '~' | '?');

@@ -1,4 +1,5 @@
-//! The mapping form: `{path, op, value}`, `{any: […]}`, `{all: […]}`, `{not: …}`, or a string in the one-line form.
+//! The mapping form of conditions: `{path, op, value}`, `{any: […]}`, `{all: […]}`, `{not: …}`, or a string in the
+//! one-line form.
 
 use serde_json::Value;
 
@@ -9,11 +10,11 @@ use crate::error::SyntaxError;
 use crate::span::Span;
 use crate::text::{closest, shorten};
 
-/// Every `op` of the mapping form.
+/// The values of `op` in the mapping form.
 pub const OPS: [&str; 11] = ["eq", "ne", "gt", "gte", "lt", "lte", "in", "contains", "regex", "matches", "exists"];
 
-/// Reads a condition from data: a mapping, or a string in the one-line form (`language.md` 5). `null` and `{}` are no
-/// condition, which is always true; so is a condition that could not be read, beside its errors.
+/// Reads a condition from data: a mapping, or a string in the one-line form (`language.md` 5). The tree is `None` for
+/// `null`, `{}` (always true) and an invalid condition, which has errors.
 pub fn from_data(node: &Node) -> Parsed<Option<Expr>> {
     let mut reader = Reader { errors: Vec::new() };
     let tree = match &node.kind {
@@ -73,7 +74,7 @@ impl Reader {
             [] if entries.is_empty() => Some(Expr { kind: ExprKind::All(Vec::new()), span: node.span }),
             [] => self.comparison(node, entries),
             [form] => {
-                // `op` and `value` beside a `path` are part of the same second condition.
+                // `op` and `value` beside a `path` belong to the same second condition.
                 let path = has("path").is_some();
                 let belongs = |key: &str| path && matches!(key, "op" | "value");
                 for extra in entries.iter().filter(|e| e.key.node != form.key.node && !belongs(&e.key.node)) {

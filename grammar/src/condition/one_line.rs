@@ -1,4 +1,5 @@
-//! The one-line form: pest finds the tokens, a Pratt table the tree. Nothing here knows what a fact is.
+//! The one-line form of conditions: pest finds the tokens, a Pratt parser builds the tree. Syntax only: facts are not
+//! known here.
 
 use std::num::NonZeroUsize;
 use std::sync::LazyLock;
@@ -15,9 +16,9 @@ use crate::error::SyntaxError;
 use crate::span::{SourceId, Span};
 use crate::text::{brackets, control_character};
 
-/// The longest condition that is read, in bytes.
+/// Maximum length of a condition in bytes.
 const MAX_BYTES: usize = 64 * 1024;
-/// Parser calls one text may cost; far above what the longest condition needs.
+/// Maximum number of parser calls per text, far above the need of the longest condition.
 const CALL_LIMIT: usize = 20_000_000;
 
 #[derive(pest_derive::Parser)]
@@ -39,7 +40,7 @@ static PRATT: LazyLock<PrattParser<Rule>> = LazyLock::new(|| {
         .op(Op::prefix(Rule::negate))
 });
 
-/// Where a text stands.
+/// A text with its place in its source.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'t> {
     pub source: SourceId,
@@ -57,10 +58,10 @@ impl Place<'_> {
     }
 }
 
-/// Reads a one-line condition (`language.md` 5). `base` is the byte offset of `text` in its source.
+/// Parses a one-line condition (`language.md` 5). `base` is the byte offset of `text` in its source.
 ///
 /// # Errors
-/// The first [`crate::SyntaxKind::Condition`]: one expression, one error.
+/// Returns the first [`crate::SyntaxKind::Condition`].
 pub fn parse_line(source: SourceId, text: &str, base: usize) -> Result<Expr, SyntaxError> {
     let place = Place { source, text, base };
     if text.trim().is_empty() {
@@ -86,7 +87,7 @@ pub fn parse_line(source: SourceId, text: &str, base: usize) -> Result<Expr, Syn
     Builder { place, table }.expression(expression.into_inner()).map(|built| built.expr)
 }
 
-/// The first bracket that opens more than [`MAX_DEPTH`] levels.
+/// Returns the offset of the first bracket nested deeper than [`MAX_DEPTH`].
 fn too_deep_at(text: &str) -> Option<usize> {
     let mut depth = 0usize;
     for (at, bracket) in brackets(text) {
@@ -102,7 +103,7 @@ fn too_deep_at(text: &str) -> Option<usize> {
     None
 }
 
-/// An expression under construction, and what the operators around it may do with it.
+/// An expression under construction, with its role for the operators around it.
 struct Built {
     expr: Expr,
     depth: usize,
@@ -111,7 +112,7 @@ struct Built {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
-    /// Anything that can be an operand: literals, paths, calls, parentheses, arithmetic.
+    /// A possible operand: literals, paths, calls, parentheses, arithmetic.
     Value,
     Not,
     Comparison,
@@ -126,7 +127,7 @@ struct Builder<'t> {
 
 impl Builder<'_> {
     fn expression(&self, pairs: Pairs<'_, Rule>) -> Result<Built, SyntaxError> {
-        // The Pratt parser recurses once for each prefix operator, so their runs are bounded before it sees them.
+        // The Pratt parser recurses once per prefix operator, so their runs are limited before.
         let mut run = 0;
         for pair in pairs.clone() {
             run = if matches!(pair.as_rule(), Rule::not | Rule::negate) { run + 1 } else { 0 };
@@ -196,7 +197,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The one expression inside a group or a call.
+    /// Builds the expression inside of a group or a call.
     fn inner(&self, pair: Pair<'_, Rule>) -> Result<Built, SyntaxError> {
         match pair.into_inner().next() {
             Some(expression) => self.expression(expression.into_inner()),
@@ -276,7 +277,7 @@ impl Builder<'_> {
     }
 }
 
-/// `a || b || c` is one list of three, however long the chain.
+/// Flattens a chain: `a || b || c` is one list of three.
 fn join(left: Built, right: Built, shape: Shape, span: Span) -> Result<Built, SyntaxError> {
     let joins = left.shape == shape;
     let depth = if joins { left.depth.max(right.depth + 1) } else { left.depth.max(right.depth) + 1 };
@@ -289,7 +290,7 @@ fn join(left: Built, right: Built, shape: Shape, span: Span) -> Result<Built, Sy
     built(depth, shape, kind, span)
 }
 
-/// `a == !b`: a `!` binds looser than what stands left of it, so it cannot be its operand.
+/// Rejects `a == !b`: `!` binds looser than `==`, so it cannot be its operand.
 fn refuse_not(right: &Built) -> Result<(), SyntaxError> {
     if right.shape == Shape::Not { Err(complaint::not_as_operand(right.expr.span)) } else { Ok(()) }
 }
@@ -301,7 +302,7 @@ fn built(depth: usize, shape: Shape, kind: ExprKind, span: Span) -> Result<Built
     Ok(Built { expr: Expr { kind, span }, depth, shape })
 }
 
-/// A number literal; `None` outside what is exact (integers) or finite (decimals).
+/// Parses a number literal; `None` if an integer is not exact or a float not finite.
 fn number(text: &str) -> Option<Value> {
     if text.bytes().all(|b| b.is_ascii_digit()) {
         return text.parse::<u64>().ok().map(Value::from);

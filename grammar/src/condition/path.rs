@@ -1,14 +1,15 @@
-//! Fact paths as the mapping form and templates write them: names may hold `-`, unlike in the one-line form.
+//! Fact paths in the mapping form and in templates: names may contain `-`, unlike in the one-line form.
 
 use super::{Path, Segment};
 use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::{SourceId, Span};
 use crate::text::{name_char, shorten};
 
-/// Reads a path such as `call.input.file-path` or `items.0` (`language.md` 4). `base` is the offset of `text`.
+/// Parses a path such as `call.input.file-path` or `items.0` (`language.md` 4). `base` is the offset of `text` in its
+/// source.
 ///
 /// # Errors
-/// [`crate::SyntaxKind::Condition`] for an empty segment, a character no segment holds, a number with leading zeros.
+/// Returns [`crate::SyntaxKind::Condition`] for an empty segment, an invalid character, or a number with leading zeros.
 pub fn parse_path(source: SourceId, text: &str, base: usize) -> Result<Path, SyntaxError> {
     segments(text).map_err(|bad| {
         SyntaxKind::Condition
@@ -21,7 +22,7 @@ pub fn parse_path(source: SourceId, text: &str, base: usize) -> Result<Path, Syn
     })
 }
 
-/// The part of a text that is no path, and why.
+/// The invalid part of a path, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BadPath {
     pub start: usize,

@@ -1,5 +1,5 @@
-//! Finding holes: a byte scan steps from one opening to the next, pest reads what is inside. A text without holes
-//! never meets the parser.
+//! Parses templates: a byte scan finds each opening, and pest parses the placeholder. Text without placeholders never
+//! reaches the parser.
 
 use pest::Parser;
 use pest::error::InputLocation;
@@ -12,9 +12,9 @@ use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::{SourceId, Span};
 use crate::text::{name_char, shorten};
 
-/// Malformed holes that are told of one text; what follows is not looked at.
+/// Maximum number of malformed placeholders reported per text; the rest of the text is not scanned.
 const MOST_ERRORS: usize = 32;
-/// The longest hole that is read, in bytes.
+/// Maximum length of a placeholder in bytes.
 const MAX_HOLE: usize = 16 * 1024;
 
 #[derive(pest_derive::Parser)]
@@ -22,10 +22,10 @@ const MAX_HOLE: usize = 16 * 1024;
 #[grammar = "../template.pest"]
 struct TemplateParser;
 
-/// Reads a `${…}` template; `$${` is a literal `${`. `base` is the byte offset of `text` in its source.
+/// Parses a `${…}` template; `$${` is a literal `${`. `base` is the byte offset of `text` in its source.
 ///
 /// # Errors
-/// [`crate::SyntaxKind::Template`] at the first malformed hole.
+/// Returns [`crate::SyntaxKind::Template`] for the first malformed placeholder.
 pub fn parse(source: SourceId, text: &str, base: usize) -> Result<Template, SyntaxError> {
     first_error(read(source, text, base))
 }
@@ -37,7 +37,7 @@ fn first_error<T>(read: Parsed<T>) -> Result<T, SyntaxError> {
     }
 }
 
-/// [`parse`] with every malformed hole told; in the tree they are text.
+/// As [`parse`], but reports every malformed placeholder; in the tree they are text.
 pub fn read(source: SourceId, text: &str, base: usize) -> Parsed<Template> {
     let mut errors = Vec::new();
     let mut parts = Parts::default();
@@ -67,9 +67,9 @@ pub fn read(source: SourceId, text: &str, base: usize) -> Parsed<Template> {
     Parsed { tree: Template { parts: parts.done }, errors }
 }
 
-/// Reads the content of fetched knowledge: every well-formed hole is one, everything else stays text. `$${` before
-/// what would be a hole is a literal `${`. Whether a hole's root is a fact is not known here: [`Hole::raw`] is what
-/// stands there if it is none.
+/// Scans the content of fetched knowledge: every well-formed placeholder is one, everything else stays text. `$${`
+/// before a well-formed placeholder is a literal `${`. The caller decides if its root is a fact; if not, it inserts
+/// [`Hole::raw`].
 pub fn scan_knowledge(source: SourceId, text: &str, base: usize) -> Template {
     let mut parts = Parts::default();
     let mut from = 0;
@@ -93,15 +93,16 @@ pub fn scan_knowledge(source: SourceId, text: &str, base: usize) -> Template {
     Template { parts: parts.done }
 }
 
-/// Reads a text with `{input:…}` holes; `\{input:` is literal and drops the backslash. `base` as above.
+/// Parses a text with `{input:…}` placeholders; `\{input:` is literal and drops the backslash. `base` is the byte
+/// offset of `text` in its source.
 ///
 /// # Errors
-/// [`crate::SyntaxKind::Template`] at the first malformed hole.
+/// Returns [`crate::SyntaxKind::Template`] for the first malformed placeholder.
 pub fn parse_inputs(source: SourceId, text: &str, base: usize) -> Result<InputsText, SyntaxError> {
     first_error(read_inputs(source, text, base))
 }
 
-/// [`parse_inputs`] with every malformed hole told; in the tree they are text.
+/// As [`parse_inputs`], but reports every malformed placeholder; in the tree they are text.
 pub fn read_inputs(source: SourceId, text: &str, base: usize) -> Parsed<InputsText> {
     const OPEN: &str = "{input:";
     let mut errors = Vec::new();
@@ -152,7 +153,7 @@ pub fn read_inputs(source: SourceId, text: &str, base: usize) -> Parsed<InputsTe
     Parsed { tree: InputsText { parts }, errors }
 }
 
-/// `{input:name}` and nothing more, which needs no parser.
+/// Parses a plain `{input:name}` without the parser.
 fn plain_input(source: SourceId, text: &str, base: usize, open: usize) -> Option<InputHole> {
     let inside = text.get(open + "{input:".len()..)?;
     let len = inside.bytes().position(|b| !(b.is_ascii_alphanumeric() || b == b'_'))?;
@@ -165,7 +166,7 @@ fn plain_input(source: SourceId, text: &str, base: usize, open: usize) -> Option
     Some(InputHole { name: name.to_owned(), when_missing: WhenMissing::Refuse, span })
 }
 
-/// Parts of a template in which neighbouring texts are one.
+/// Parts of a template, with adjacent texts merged.
 #[derive(Default)]
 struct Parts {
     done: Vec<TemplatePart>,
@@ -189,7 +190,7 @@ struct Dollar {
     escaped: bool,
 }
 
-/// The next `${` or `$${` at or after `from`.
+/// Finds the next `${` or `$${` at or after `from`.
 fn next_dollar(text: &str, from: usize) -> Option<Dollar> {
     let open = from + text.get(from..)?.find("${")?;
     let escaped = open > from && slice(text, from, open).ends_with('$');
@@ -200,15 +201,15 @@ fn slice(text: &str, start: usize, end: usize) -> &str {
     text.get(start..end).unwrap_or_default()
 }
 
-/// The text a hole may take: its line, bounded. The parser copies what it cannot read into its error, so it is never
-/// handed more than a hole could be.
+/// Returns the text that a placeholder may cover: the rest of its line, bounded. The parser copies unparsed text into
+/// its error, so it never gets more.
 fn hole_window(text: &str, open: usize) -> &str {
     let rest = text.get(open..).unwrap_or_default();
     let line = rest.split('\n').next().unwrap_or_default();
     bounded(line)
 }
 
-/// As above; a default may span lines and runs to the first `}`.
+/// As [`hole_window`], but a default may span lines: up to the first `}`.
 fn input_window(text: &str, open: usize) -> &str {
     let rest = text.get(open..).unwrap_or_default();
     let end = rest.find('}').map_or(rest.len(), |at| at + 1);
@@ -245,8 +246,8 @@ fn hole(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Option<Hole> {
     Some(Hole { path: path?, fallback, raw: raw.to_owned(), span })
 }
 
-/// A hole at `open`, if what stands there is one. The byte scan rejects at the first character no hole holds, so that
-/// a text full of openings stays linear.
+/// Returns the placeholder at `open`, if it is well-formed. The byte scan stops at the first invalid character, so a
+/// text full of openings takes linear time.
 fn well_formed(source: SourceId, text: &str, base: usize, open: usize) -> Option<Hole> {
     let end = hole_end(text.as_bytes(), open)?;
     let pair = TemplateParser::parse(Rule::hole, text.get(open..end)?).ok()?.next()?;
@@ -254,7 +255,7 @@ fn well_formed(source: SourceId, text: &str, base: usize, open: usize) -> Option
     (hole.raw.len() == end - open).then_some(hole)
 }
 
-/// Where a hole that opens at `open` would end.
+/// Returns the offset of the end of a placeholder that opens at `open`.
 fn hole_end(bytes: &[u8], open: usize) -> Option<usize> {
     let mut in_string = false;
     let mut escaped = false;
@@ -296,7 +297,7 @@ fn input(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Option<InputH
     Some(InputHole { name: name?, when_missing, span: Span::new(source, start, start + pair.as_str().len()) })
 }
 
-/// Why what opens at `open` is no hole; `at` is where the parser stopped, counted from `open`.
+/// Returns the error for a malformed placeholder at `open`; `at` is the parser's stop, relative to `open`.
 fn bad_hole(source: SourceId, base: usize, text: &str, open: usize, at: usize) -> SyntaxError {
     let line = hole_window(text, open);
     let rest = line.get(at.min(line.len())..).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The constants by which a Python or JavaScript tool declares itself: their names, and what becomes of values that are
-//! not constant. Who reads the syntax tree is given from outside: the parsers are heavy (decision 0006).
+//! The constants by which a Python or JavaScript tool declares itself: their names, and errors for values that are not
+//! constant. The caller supplies the reader of syntax trees, because the parsers are heavy (decision 0006).
 
 use crate::Parsed;
 use crate::data::{Entry, Kind, Node};
@@ -8,28 +8,29 @@ use crate::span::{SourceId, Span, Spanned};
 
 use super::ToolLanguage;
 
-/// Reads the syntax tree of a script. Never runs it, never fails: a smaller answer and more errors.
+/// Reads the syntax tree of a script. Never runs it and never fails: on errors it returns fewer constants.
 pub trait ScriptReader {
-    /// Every assignment of a name at the top level, in order, and the names others can call. Offsets are of `text`.
+    /// Returns every assignment of a name at the top level, in order, and the names that others can call. Offsets are
+    /// into `text`.
     fn read(&self, source: SourceId, text: &str, language: ToolLanguage) -> Parsed<Script>;
 }
 
-/// What a script says of itself.
+/// The declarations of a script.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Script {
     pub constants: Vec<Constant>,
     pub names: Vec<String>,
 }
 
-/// A name that gets a value at the top level of a script.
+/// A name assigned at the top level of a script.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Constant {
     pub name: Spanned<String>,
-    /// The value, or the part of it that only a run could know.
+    /// The value, or the span of the part that is not constant.
     pub value: Result<Node, Span>,
 }
 
-/// Reads no language: every script is an error.
+/// A reader without languages: every script is an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unread;
 
@@ -44,7 +45,7 @@ impl ScriptReader for Unread {
     }
 }
 
-/// The names that declare something, and the key each has in a YAML tool.
+/// The declaring constants, with their keys in YAML tools.
 const NAMES: [(&str, &str); 15] = [
     ("__tool_description__", "description"),
     ("__version__", "version"),
@@ -63,19 +64,19 @@ const NAMES: [(&str, &str); 15] = [
     ("__tool_name__", "name"),
 ];
 
-/// The names of the constants by which a script declares itself.
+/// Returns the names of the constants that declare a tool.
 pub fn declaring() -> impl Iterator<Item = &'static str> {
     NAMES.iter().map(|(name, _)| *name)
 }
 
-/// Names in the manner of those that declare something, and none of them.
+/// Returns names that look like declaring constants but are not.
 pub(super) fn others(constants: &[Constant]) -> Vec<Spanned<String>> {
     let is_like = |name: &str| (name.starts_with("__") && name.ends_with("__")) || name.starts_with("CONFIG");
     let names = constants.iter().map(|constant| &constant.name);
     names.filter(|name| is_like(&name.node) && !declaring().any(|known| known == name.node)).cloned().collect()
 }
 
-/// The declaring constants as one mapping; a program's other names are its own.
+/// Converts the declaring constants to one mapping; other names are ignored.
 pub(super) fn metadata(constants: Vec<Constant>, empty: &Node) -> (Node, Vec<SyntaxError>) {
     let mut entries: Vec<Entry> = Vec::new();
     let mut errors = Vec::new();
@@ -90,7 +91,7 @@ pub(super) fn metadata(constants: Vec<Constant>, empty: &Node) -> (Node, Vec<Syn
             ),
             Ok(value) => entries.push(Entry { key: Spanned::new((*key).to_owned(), name.span), value }),
             Err(span) => {
-                // The key is known, its value is not: what is missing is then not said a second time.
+                // The key is present, only its value is invalid, so it is not reported as missing too.
                 errors.push(
                     SyntaxKind::Constant
                         .error(span, format!("`{}` is not constant", name.node), "only a run could tell")

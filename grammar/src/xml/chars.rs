@@ -1,6 +1,6 @@
-//! Which characters XML 1.0 allows where, and what its references stand for.
+//! The characters that XML 1.0 allows, and the values of its references.
 
-/// Whether a character may stand in a document at all.
+/// Returns true if a character is allowed in a document.
 pub(super) fn is_char(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | '\u{20}'..='\u{D7FF}' | '\u{E000}'..='\u{FFFD}' | '\u{10000}'..)
 }
@@ -20,10 +20,10 @@ pub(super) fn is_name_char(c: char) -> bool {
     is_name_start(c) || matches!(c, '0'..='9' | '-' | '.' | '\u{B7}' | '\u{300}'..='\u{36F}' | '\u{203F}' | '\u{2040}')
 }
 
-/// The length of the name at the start of `text`; 0 where there is none.
+/// Returns the length of the name at the start of `text`; 0 if there is none.
 pub(super) fn name_len(text: &str) -> usize {
     let name_byte = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b':' | b'-' | b'.');
-    // Names are ASCII nearly always, and then bytes tell.
+    // Names are nearly always ASCII, so bytes are enough.
     let ascii = text.bytes().position(|b| !name_byte(&b)).unwrap_or(text.len());
     if text.as_bytes().get(ascii).is_none_or(u8::is_ascii) {
         let starts = text.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || matches!(b, b'_' | b':'));
@@ -35,7 +35,7 @@ pub(super) fn name_len(text: &str) -> usize {
     text.find(|c| !is_name_char(c)).unwrap_or(text.len())
 }
 
-/// What a reference stands for, given what is between `&` and `;`.
+/// Returns the character of a reference, given the text between `&` and `;`.
 pub(super) fn resolve(reference: &str) -> Option<char> {
     match reference {
         "lt" => return Some('<'),
@@ -54,7 +54,7 @@ pub(super) fn resolve(reference: &str) -> Option<char> {
     code.ok().and_then(char::from_u32).filter(|c| is_char(*c))
 }
 
-/// Text with the line ends XML gives it: `\r\n` and a lone `\r` read as `\n`.
+/// Appends text with normalized line ends: `\r\n` and a lone `\r` become `\n`.
 pub(super) fn push_text(into: &mut String, raw: &str) {
     if !raw.as_bytes().contains(&b'\r') {
         into.push_str(raw);

@@ -1,5 +1,5 @@
-//! From text to tree. quick-xml finds where each piece of markup begins and ends; what it leaves unchecked is checked
-//! here, and a mistake that can be stepped over is, so that one reading reports several.
+//! Parses XML to a tree. quick-xml finds the bounds of each piece of markup; this module checks the rest, and recovers
+//! from errors so that one pass reports several.
 
 use std::ops::Range;
 
@@ -14,17 +14,17 @@ use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::{SourceId, Span, Spanned};
 use crate::text::{name_char, shorten};
 
-/// The deepest nesting that is read, so that everything that walks a tree may recurse.
+/// Maximum nesting depth, so that traversals may recurse.
 pub const MAX_DEPTH: usize = 64;
-/// The most attributes one element may hold.
+/// Maximum number of attributes of an element.
 pub const MAX_ATTRIBUTES: usize = 64;
-/// After this many errors reading stops: what follows is more likely noise than news.
+/// Maximum number of errors; later ones are likely consequences of earlier ones.
 const MAX_ERRORS: usize = 20;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Reads the XML in `range` of `text` (`language.md` 2); spans are offsets into `text`. The tree is the root element,
-/// if there is one, with whatever could be read of it.
+/// Parses the XML in `range` of `text` (`language.md` 2); spans are offsets into `text`. The tree is the root element,
+/// if there is one, as far as it could be parsed.
 pub fn parse(source: SourceId, text: &str, range: Range<usize>) -> Parsed<Option<Element>> {
     let end = range.end.min(text.len());
     let mut tree = Builder { source, text, end, open: Vec::new(), root: None, skipped: 0, errors: Vec::new() };
@@ -52,7 +52,7 @@ struct Builder<'t> {
     end: usize,
     open: Vec<Element>,
     root: Option<Element>,
-    /// Elements open beyond [`MAX_DEPTH`], which are counted and not kept.
+    /// Number of open elements beyond [`MAX_DEPTH`], which are not kept.
     skipped: usize,
     errors: Vec<SyntaxError>,
 }
@@ -70,11 +70,11 @@ impl<'t> Builder<'t> {
         self.errors.push(xml_error(self.span(start, end), message, label, help));
     }
 
-    /// Reads until the end, or until a place from which reading must start again.
+    /// Parses up to the end, or returns the offset at which parsing must restart.
     fn read_from(&mut self, from: usize) -> Option<usize> {
         let rest = self.text.get(from..self.end)?;
         if rest.starts_with(BYTE_ORDER_MARK) {
-            // quick-xml drops one at the start of what it reads, and with it the count of bytes.
+            // quick-xml drops a byte order mark at the start of its input, but does not count its bytes.
             let end = from + BYTE_ORDER_MARK.len_utf8();
             self.text(from, end);
             return Some(end);
@@ -129,7 +129,7 @@ impl<'t> Builder<'t> {
         }
     }
 
-    /// What quick-xml cannot read on from: something opened and never closed.
+    /// Reports markup that is never closed, where quick-xml cannot continue.
     fn unreadable(&mut self, start: usize) -> Option<usize> {
         let rest = self.raw(start, self.end);
         if rest.starts_with('&') {
@@ -152,7 +152,7 @@ impl<'t> Builder<'t> {
         None
     }
 
-    /// A `<` that opens nothing is taken as text, and reading goes on behind it.
+    /// Reports a `<` that opens nothing, and takes it as text.
     fn stray_angle(&mut self, start: usize) -> usize {
         self.complain(start, start + 1, "a `<` in text must be escaped".into(), "opens no tag", Some(ESCAPE_LT));
         self.push_text(start, start + 1, String::push_str);
@@ -209,7 +209,7 @@ impl<'t> Builder<'t> {
         let inside = raw.get(2..raw.len().saturating_sub(1)).unwrap_or_default();
         let name = inside.trim_end_matches(is_space);
         if name_len(name) != name.len() || name.is_empty() {
-            // `</a <b>`: the tag's own `>` is missing.
+            // `</a <b>`: the end tag lacks its own `>`.
             let resume = inside.find('<').map(|at| start + 2 + at);
             let stop = resume.unwrap_or(end);
             self.complain(start, stop, "this is no end tag".into(), "not a name and `>`", Some("write `</name>`"));
@@ -222,7 +222,7 @@ impl<'t> Builder<'t> {
         None
     }
 
-    /// Closes the innermost open element of that name, and with a complaint each all those inside it.
+    /// Closes the innermost open element of that name; reports every open element inside it.
     fn close(&mut self, name: &str, start: usize, end: usize) {
         let Some(depth) = self.open.iter().rposition(|e| e.name.node == name) else {
             let message = format!("`</{}>` closes nothing", shorten(name));
@@ -294,7 +294,7 @@ impl<'t> Builder<'t> {
         None
     }
 
-    /// Adds to the text that stands last in the open element, or begins one.
+    /// Appends to the last text of the open element, or starts a new one.
     fn push_text(&mut self, start: usize, end: usize, write: impl FnOnce(&mut String, &str)) {
         let span = self.span(start, end);
         let raw = self.text.get(start..end).unwrap_or_default();
@@ -343,7 +343,7 @@ impl<'t> Builder<'t> {
         }
     }
 
-    /// `a:b` needs an `xmlns:a` on the element or around it.
+    /// Reports a name `a:b` without an `xmlns:a` on the element or around it.
     fn check_prefixes(&mut self, element: &Element) {
         let names = std::iter::once(&element.name).chain(element.attributes.iter().map(|a| &a.name));
         let mut errors = Vec::new();

@@ -1,4 +1,4 @@
-//! The inside of one start tag: its name and its attributes, with spans.
+//! The content of a start tag: its name and attributes, with spans.
 
 use super::Attribute;
 use super::chars::{is_char, is_space, name_len, push_text, resolve};
@@ -10,16 +10,16 @@ use crate::text::{name_char, shorten};
 pub(super) const ESCAPE_LT: &str = "write `&lt;` for a `<` in text, or put the text into `<![CDATA[ … ]]>`";
 pub(super) const ESCAPE_AMP: &str = "write `&amp;` for a `&`; a condition may say `and`";
 
-/// A start tag taken apart.
+/// A parsed start tag.
 pub(super) struct Tag {
     pub name: Spanned<String>,
     pub attributes: Vec<Attribute>,
     pub errors: Vec<SyntaxError>,
-    /// Where reading must go on because what looked like a tag is none: a `<` before its `>`.
+    /// The offset at which parsing must restart, if this is not a tag after all: a `<` before its `>`.
     pub resume: Option<usize>,
 }
 
-/// Reads a tag from `<` to `>`, which `text` spans from `start` to `end`.
+/// Parses a tag from `<` to `>`, which is `text` from `start` to `end`.
 pub(super) fn read(source: SourceId, text: &str, start: usize, end: usize) -> Tag {
     let inside_end = end - usize::from(text.get(start..end).is_some_and(|t| t.ends_with("/>"))) - 1;
     let mut scan = Scan { source, text, at: start + 1, end: inside_end, errors: Vec::new() };
@@ -110,7 +110,7 @@ impl<'t> Scan<'t> {
         Span::new(self.source, start, end)
     }
 
-    /// Where the next `<` is: after a mistake, what follows it may be a tag, but the rest before it is no attributes.
+    /// Returns the offset of the next `<`: after an error, a tag may follow it, but no more attributes come before it.
     fn next_tag(&self) -> Option<usize> {
         self.rest().find('<').map(|at| self.at + at)
     }
@@ -144,7 +144,7 @@ impl<'t> Scan<'t> {
                 "expected `=` after this",
                 Some("write `name=\"value\"`; a `<` in text is written `&lt;`"),
             ));
-            // Reading on would only repeat the complaint for each word.
+            // Continuing would repeat the error for every word.
             return None;
         }
         self.at += 1;
@@ -181,7 +181,7 @@ impl<'t> Scan<'t> {
         Some(Attribute { name, value: Spanned::new(value, self.span(start, start + len)) })
     }
 
-    /// References resolved, white space as XML normalises it: each tab and line break reads as a space.
+    /// Resolves references and normalizes white space as XML requires: each tab and line break becomes a space.
     fn value(&mut self, start: usize, raw: &str) -> String {
         if !raw.bytes().any(|b| matches!(b, b'<' | b'&' | b'\r' | b'\n' | b'\t')) {
             return raw.to_owned();
@@ -218,7 +218,7 @@ impl<'t> Scan<'t> {
     }
 }
 
-/// What is wrong with a `&` that starts no reference, or one to something unknown.
+/// Returns the error for a `&` that starts no reference, or an unknown one.
 pub(super) fn bad_reference(span: Span, name: Option<&str>) -> SyntaxError {
     match name {
         Some(name) => xml_error(
@@ -240,10 +240,10 @@ fn push_spaced(into: &mut String, raw: &str) {
     }
 }
 
-/// The first character of `text` no XML document may hold.
+/// Returns the first character of `text` that XML does not allow.
 pub(super) fn bad_char(text: &str) -> Option<(usize, char)> {
-    // Everything forbidden is a control character, a surrogate (no `char`) or one of two code points that begin with
-    // the bytes EF BF; the byte test keeps clean text fast.
+    // Forbidden are control characters, surrogates (not a `char`) and two code points whose bytes begin with EF BF; the
+    // byte check keeps valid text fast.
     if !text.bytes().any(|b| (b < 0x20 && !matches!(b, b'\t' | b'\n' | b'\r')) || b == 0xEF) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! What the library's errors are called here.
+//! Converts the library's errors to syntax errors.
 
 use serde_saphyr::Error;
 use serde_saphyr::budget::BudgetBreach;
@@ -9,14 +9,14 @@ use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::Span;
 use crate::text::shorten;
 
-/// How nesting beyond the limit is reported from inside the library.
+/// The library error that reports nesting beyond the limit.
 pub(super) const TOO_DEEP: &str = "too deep";
 
 pub(super) fn yaml_error(span: Span, message: String, label: &str, help: Option<&str>) -> SyntaxError {
     SyntaxKind::Yaml.error(span, message, label).with_help_if(help)
 }
 
-/// A key that stands in its mapping a second time.
+/// Returns the error for a duplicate key in a mapping.
 pub(super) fn twice(span: Span, key: &str) -> SyntaxError {
     yaml_error(span, format!("`{}` is given twice", shorten(key)), "second time", Some("keep one of the two"))
 }
@@ -30,7 +30,7 @@ pub(super) fn describe(spans: &Spans<'_>, error: &Error) -> SyntaxError {
     yaml_error(span, message, label, help)
 }
 
-/// An error at a point underlines the character there, or the last one before the end.
+/// Returns a span of the character at an offset, or of the last position before the end.
 fn one_character(spans: &Spans<'_>, at: usize) -> Span {
     let at = if at >= spans.text.trim_end().len() { spans.text.trim_end().len() } else { at };
     match spans.text.get(at..).and_then(|rest| rest.chars().next()) {
@@ -115,7 +115,7 @@ fn budget(breach: &BudgetBreach) -> (String, &'static str, Option<&'static str>)
     }
 }
 
-/// The library's own sentence, without its position and its way of quoting.
+/// Returns the library's message without its position, and with our quotes.
 fn cleaned(text: &str) -> String {
     let text = text.rsplit_once(" at line ").map_or(text, |(before, _)| before);
     let text = text.trim_end_matches('.');

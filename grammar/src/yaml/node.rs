@@ -1,4 +1,4 @@
-//! What serde hands over, and its conversion into spanned nodes.
+//! Values as serde delivers them, and their conversion to spanned nodes.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use crate::data::{Entry, Kind, Node};
 use crate::error::SyntaxError;
 use crate::span::{SourceId, Span, Spanned as At};
 
-/// A value as the library reads it, before spans are settled.
+/// A value as the library reads it, before its span is computed.
 pub(super) enum Raw {
     Null,
     Bool(bool),
@@ -99,7 +99,7 @@ thread_local! {
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-/// One level of nesting. The library counts what is written; what aliases stand for nests further, and is counted here.
+/// One level of nesting. The library counts only written levels; this also counts those that aliases expand to.
 struct Level;
 
 impl Level {
@@ -119,10 +119,11 @@ impl Drop for Level {
     }
 }
 
-/// After this many errors in one document the rest is noise.
+/// Maximum number of errors per document.
 const MAX_ERRORS: usize = 20;
 
-/// Keys are unique by their text: `1` and `"1"` are two keys to YAML and one here. The first one counts.
+/// Removes duplicate keys and reports them; the first one counts. Keys are compared by text, so `1` and `"1"`, which
+/// YAML distinguishes, are duplicates.
 fn unique(entries: Vec<Entry>, errors: &mut Vec<SyntaxError>) -> Vec<Entry> {
     let mut seen = BTreeSet::new();
     let repeated: Vec<bool> = entries.iter().map(|entry| !seen.insert(entry.key.node.as_str())).collect();
@@ -140,7 +141,7 @@ fn unique(entries: Vec<Entry>, errors: &mut Vec<SyntaxError>) -> Vec<Entry> {
     kept
 }
 
-/// Turns the library's places into spans of the source.
+/// Converts the library's locations to spans of the source.
 pub(super) struct Spans<'t> {
     pub source: SourceId,
     pub text: &'t str,
@@ -155,12 +156,12 @@ impl Spans<'_> {
         Parsed { tree, errors }
     }
 
-    /// A range of the document as a span of the source.
+    /// Returns a range of the document as a span of the source.
     pub(super) fn span(&self, start: usize, end: usize) -> Span {
         Span::new(self.source, self.base + start, self.base + end)
     }
 
-    /// The bytes a place takes. Places from inside the scanner know characters only.
+    /// Returns the byte range of a location. Locations from inside of the scanner only have line and column.
     pub(super) fn range(&self, place: Location) -> (usize, usize) {
         let as_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let start = match place.span().byte_offset() {
@@ -217,14 +218,14 @@ impl Spans<'_> {
         Node::new(kind, self.span(start, end))
     }
 
-    /// What stands between the quotes of a string, if that is its text byte by byte.
+    /// Returns the range between the quotes of a string, if it equals the value byte for byte.
     fn between_quotes(&self, start: usize, end: usize, value: &str) -> (usize, usize) {
         let written = self.text.get(start..end).unwrap_or_default();
         let inside = written.get(1..written.len().saturating_sub(1));
         if written.starts_with(['"', '\'']) && inside == Some(value) { (start + 1, end - 1) } else { (start, end) }
     }
 
-    /// A whole number too large to be exact arrives as a decimal; its spelling gives it away.
+    /// Converts a float. An integer too large to be exact also arrives as a float, and is detected by its spelling.
     fn decimal(&self, value: f64, place: Location, errors: &mut Vec<SyntaxError>) -> Kind {
         let (start, end) = self.range(place);
         let written = self.text.get(start..end).unwrap_or_default();
@@ -244,7 +245,7 @@ impl Spans<'_> {
         }
     }
 
-    /// Where a container ends: with its last value, or with its closing bracket.
+    /// Returns the end of a container: its last value, or its closing bracket.
     fn container_end(&self, start: usize, end: usize, last: Option<Span>, close: u8) -> usize {
         let bytes = self.text.as_bytes();
         let last = last.map_or(end, |s| s.range().end.saturating_sub(self.base)).max(end);
