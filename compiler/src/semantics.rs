@@ -1,8 +1,8 @@
-//! What the small languages mean: values, conditions, templates, patterns, limits, money, the table of hook points
-//! (`language.md` 4–7, 9, 11).
+//! The semantics of the small languages: values, conditions, templates, patterns, limits, money, the table of hook
+//! points (`language.md` 4–7, 9, 11).
 //!
-//! The one implementation behind check, plan and run. Nothing here resolves items, composes chains or lowers plans,
-//! and nothing here fails on what a user wrote once it has been compiled.
+//! Check, plan and run share this one implementation. Nothing here resolves items, composes chains or lowers plans, and
+//! after compilation nothing here fails on user input.
 
 pub mod capability;
 pub mod classify;

@@ -1,5 +1,5 @@
-//! What a thread may do: one decision for the gate, over the whole spawn chain (`language.md` 9). Proofs about patterns
-//! are in [`super::glob`].
+//! Permission decisions: the gate's decision over the whole spawn chain (`language.md` 9). Proofs about patterns are in
+//! [`super::glob`].
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::glob::Glob;
 use crate::world::{ItemKind, Space};
 
-/// What is done with an item.
+/// An action on an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Primary {
@@ -22,7 +22,7 @@ pub enum Primary {
 impl Primary {
     pub const ALL: [Self; 3] = [Self::Execute, Self::Fetch, Self::Sign];
 
-    /// `search` and `load` read as `fetch`.
+    /// Parses a primary; `search` and `load` are aliases of `fetch`.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "execute" => Some(Self::Execute),
@@ -47,7 +47,7 @@ impl fmt::Display for Primary {
     }
 }
 
-/// The kinds of items that capabilities are about.
+/// The kinds of items in capabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ItemType {
@@ -63,7 +63,7 @@ impl ItemType {
         Self::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
 
-    /// `None` for configuration, which no thread may name.
+    /// Returns the type of an item kind; `None` for settings, which no thread may name.
     pub fn of(kind: ItemKind) -> Option<Self> {
         match kind {
             ItemKind::Tool => Some(Self::Tool),
@@ -103,7 +103,7 @@ pub struct CapabilitySet {
 }
 
 impl CapabilitySet {
-    /// Patterns in the order they were granted; `search`, `load` and `/` are read as section 9 says.
+    /// Creates a set from patterns in grant order; `search`, `load` and `/` are normalized as in section 9.
     pub fn new<S: Into<String>>(patterns: impl IntoIterator<Item = S>) -> Self {
         let compile = |written: String| {
             let glob = Glob::new(&normalise(&written).0);
@@ -116,34 +116,35 @@ impl CapabilitySet {
         self.patterns.is_empty()
     }
 
-    /// The patterns as they were written.
+    /// Returns the patterns as written.
     pub fn patterns(&self) -> impl Iterator<Item = &str> {
         self.patterns.iter().map(|(written, _)| written.as_str())
     }
 
-    /// The first pattern that matches a whole capability string, as it was written.
+    /// Returns the first pattern, as written, that matches a whole capability.
     pub fn first_match(&self, capability: &str) -> Option<&str> {
         self.patterns.iter().find(|(_, glob)| glob.matches(capability)).map(|(written, _)| written.as_str())
     }
 }
 
-/// One thing that is about to be done. The id is validated: it is what will be dispatched, never a text of the model's.
+/// An action to authorize. The id is validated: it is the id that will be dispatched, never unchecked text of the
+/// model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
     pub primary: Primary,
     pub item_type: ItemType,
     /// `None` for a query.
     pub item_id: Option<&'a ItemId>,
-    /// The space the id resolved to; `None` where it was not looked up. Only the exceptions ask for it.
+    /// The space that the id resolved to; `None` if it was not looked up. Only the exceptions depend on it.
     pub space: Option<Space>,
 }
 
 impl Request<'_> {
-    /// The capability string this needs.
+    /// Returns the capability that this action needs.
     pub fn capability(&self) -> String {
         let parts = ["rye.", self.primary.as_str(), ".", self.item_type.as_str()];
         let id = self.item_id.map_or("", ItemId::as_str);
-        // Built in one piece: the gate asks for every call.
+        // Built without intermediate strings, because the gate runs for every call.
         let mut capability = String::with_capacity(parts.iter().map(|part| part.len()).sum::<usize>() + 1 + id.len());
         capability.extend(parts);
         if self.item_id.is_some() {
@@ -153,7 +154,8 @@ impl Request<'_> {
         capability
     }
 
-    /// What needs no grant: the engine's own thread tools and the structured return, in the system space alone.
+    /// Returns true for actions that need no grant: the engine's own thread tools and the structured return, only in
+    /// the system space.
     fn is_exception(&self) -> bool {
         self.primary == Primary::Execute
             && self.item_type == ItemType::Tool
@@ -164,19 +166,19 @@ impl Request<'_> {
     }
 }
 
-/// The gate's answer, with what a denied caller has to be told.
+/// The gate's decision, with the reason for a denied caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
     pub allow: bool,
-    /// The first matching pattern of the leaf, when allowed by one.
+    /// The first matching pattern of the leaf, if one allows the action.
     pub by: Option<String>,
-    /// The capability that was asked for.
+    /// The requested capability.
     pub capability: String,
-    /// The link of the chain that has no pattern for it: 0 is the thread itself, 1 its parent.
+    /// The link of the chain without a matching pattern: 0 is the thread itself, 1 its spawn parent.
     pub denied_by: Option<usize>,
 }
 
-/// Whether every link of the spawn chain, leaf first, allows the request. An empty chain allows nothing.
+/// Decides if every link of the spawn chain, leaf first, allows the action. An empty chain allows nothing.
 pub fn allows(chain: &[CapabilitySet], request: &Request<'_>) -> Decision {
     let capability = request.capability();
     if request.is_exception() {
@@ -190,10 +192,10 @@ pub fn allows(chain: &[CapabilitySet], request: &Request<'_>) -> Decision {
     }
 }
 
-/// Capabilities that start directives begin like this.
+/// The prefixes of capabilities that start directives.
 const STARTING: [&str; 2] = ["rye.execute.directive.", "rye.execute.tool.rye.agent.threads."];
 
-/// Whether a pattern could allow to start a directive. Says yes too often rather than too rarely.
+/// Returns true if a pattern could allow starting a directive. May return true for patterns that do not.
 pub fn could_start(pattern: &str) -> bool {
     let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
     STARTING.iter().any(|start| start.starts_with(literal) || literal.starts_with(start))

@@ -1,5 +1,5 @@
-//! What kind of failure a failure is, and how long to wait before the next attempt (`engine.md` 3). Data-driven: the
-//! table is `error_classification.yaml`, its conditions are the language's own. Jitter belongs to the engine.
+//! Classification of failures, and the delay before the next attempt (`engine.md` 3). The table is
+//! `error_classification.yaml` with conditions of the language. The engine adds jitter.
 
 mod delay;
 mod http_date;
@@ -15,7 +15,7 @@ pub use table::{ClassifyTable, TableFault, built_in, read_backoff};
 use super::facts::Facts;
 use super::value::Type;
 
-/// The categories of failures; only the first two are worth another attempt by themselves.
+/// The categories of failures; by default only the first two are retryable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Category {
@@ -42,10 +42,10 @@ impl Category {
     }
 }
 
-/// A failed attempt, as facts.
+/// A failed attempt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Failure {
-    /// Where it failed, in the engine's words: `setup connect timeout status stream_error truncated protocol`.
+    /// The stage of the engine that failed: `setup connect timeout status stream_error truncated protocol`.
     pub stage: Option<String>,
     pub status: Option<u16>,
     /// Response headers, names in any case.
@@ -53,11 +53,11 @@ pub struct Failure {
     pub error_type: Option<String>,
     pub code: Option<String>,
     pub message: String,
-    /// Which attempt failed: the first one is 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
 }
 
-/// What the table says about a failure.
+/// The table's result for a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Classification {
     pub name: String,
@@ -67,7 +67,7 @@ pub struct Classification {
 }
 
 impl Failure {
-    /// The facts that the table's conditions read: `stage status headers error.{type,code,message} attempt`.
+    /// Returns the facts for the table's conditions: `stage status headers error.{type,code,message} attempt`.
     pub fn to_facts(&self) -> Facts {
         let text = |value: &Option<String>| value.clone().map_or(Value::Null, Value::String);
         let mut headers = Map::new();
@@ -87,25 +87,25 @@ impl Failure {
         Facts::from_map(facts)
     }
 
-    /// A header by name, in any case.
+    /// Returns a header by its case-insensitive name.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 }
 
 impl Classification {
-    /// How long to wait before the next attempt, in milliseconds, without jitter and without the cap of the thread's
-    /// remaining time: `retry-after-ms`, then `retry-after`, then backoff. `now` is in milliseconds since 1970; without
-    /// it a date is read against the answer's own `date` header.
+    /// Returns the delay before the next attempt in milliseconds, without jitter and without the cap of the thread's
+    /// remaining time: `retry-after-ms`, then `retry-after`, then backoff. `now_ms` counts from 1970; without it, a
+    /// date is compared with the `date` header of the response.
     pub fn delay_ms(&self, failure: &Failure, now_ms: Option<i64>) -> Option<u64> {
         self.retryable.then(|| delay::asked(failure, now_ms).unwrap_or_else(|| self.backoff.delay_ms(failure.attempt)))
     }
 }
 
-/// The facts of a failure. Headers are the provider's own, in lower case.
+/// The facts of a failure. Header names are those of the provider, in lower case.
 pub const FACTS: [&str; 7] = ["stage", "status", "headers", "error.type", "error.code", "error.message", "attempt"];
 
-/// The declared types of a failure's facts, so that a condition which can never hold is found when the table is read.
+/// Returns the declared type of a fact, so that a condition that can never hold is reported when the table is read.
 pub fn fact_type(path: &Path) -> Option<Type> {
     match path.segments.as_slice() {
         [Segment::Name(root)] if root == "attempt" => Some(Type::Integer),

@@ -1,4 +1,4 @@
-//! Conditions, compiled once and evaluated anywhere (`language.md` 5). Parsing them is the grammar's business.
+//! Conditions, compiled once and then evaluated over facts (`language.md` 5). The grammar parses them.
 
 mod compile;
 mod domain;
@@ -16,20 +16,20 @@ pub use domain::{Domain, Effort};
 use pattern::Pattern;
 pub use samples::{Samples, around};
 
-/// A condition ready to be evaluated: patterns read, constants folded. It cannot fail any more.
+/// A compiled condition: patterns built, constants folded. Its evaluation cannot fail.
 #[derive(Debug, Clone)]
 pub struct Condition {
     root: Node,
-    /// The first names of the paths it reads, each once.
+    /// The first names of the paths that it reads, each once.
     roots: Box<[Box<str>]>,
 }
 
-/// What a condition says over some facts (Kleene's three values).
+/// The result of a condition over some facts (Kleene's three values).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     True,
     False,
-    /// The unknown operands' declared paths, in order of first reading, each once.
+    /// The declared unknown paths, in order of first reading, each once.
     Unknown(Vec<String>),
 }
 
@@ -41,7 +41,7 @@ pub struct ConditionFault {
     pub help: Option<String>,
 }
 
-/// One path that an evaluation read, and what was there.
+/// A path that an evaluation read, with its value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
     pub path: String,
@@ -84,45 +84,45 @@ enum Comparison {
 }
 
 impl Condition {
-    /// The condition that holds everywhere: what no condition and `{}` mean.
+    /// Returns the condition that always holds: the meaning of `{}` and of a missing condition.
     pub fn always() -> Self {
         Self { root: Node::Literal(Value::Bool(true)), roots: Box::default() }
     }
 
-    /// Compiles with no more types known than those of the literals.
+    /// Compiles a condition with no known types besides those of literals.
     ///
     /// # Errors
-    /// Every static error, also those in branches that can never be reached.
+    /// Returns every static error, including those in unreachable branches.
     pub fn compile(expr: &Expr) -> Result<Self, Vec<ConditionFault>> {
         Self::compile_typed(expr, &|_| None)
     }
 
-    /// Compiles against the declared types of facts and inputs.
+    /// Compiles a condition against the declared types of facts and inputs.
     ///
     /// # Errors
-    /// As [`Condition::compile`], and wherever a declared type makes a part of the condition false for ever.
+    /// As for [`Condition::compile`]; also if a declared type makes a part of the condition always false.
     pub fn compile_typed(expr: &Expr, types: &dyn Fn(&Path) -> Option<Type>) -> Result<Self, Vec<ConditionFault>> {
         compile::compile(expr, types).map(|root| Self { roots: roots(&root), root })
     }
 
-    /// Whether the condition holds over these facts.
+    /// Evaluates the condition over these facts.
     pub fn evaluate(&self, facts: &Facts) -> Verdict {
         evaluate::verdict(&self.root, facts, None)
     }
 
-    /// As [`Condition::evaluate`], with every path that was read, in order of reading.
+    /// As [`Condition::evaluate`]; also returns every path that was read, in order of reading.
     pub fn evaluate_traced(&self, facts: &Facts) -> (Verdict, Vec<Reading>) {
         let mut readings = Vec::new();
         let verdict = evaluate::verdict(&self.root, facts, Some(&mut readings));
         (verdict, readings)
     }
 
-    /// The facts the condition may read, by the first name of their paths, in order of first appearance, each once.
+    /// Returns the first names of the paths that the condition may read, in order of first appearance, each once.
     pub fn roots(&self) -> impl Iterator<Item = &str> {
         self.roots.iter().map(AsRef::as_ref)
     }
 
-    /// Every path the condition may read, in order of first appearance, each once.
+    /// Returns every path that the condition may read, in order of first appearance, each once.
     pub fn paths(&self) -> Vec<&Path> {
         let mut paths = Vec::new();
         collect(&self.root, &mut paths);

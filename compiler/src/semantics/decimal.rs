@@ -1,11 +1,11 @@
-//! Decimal text to scaled integers, exactly: money and delays never pass through floats.
+//! Exact conversion of decimal text to scaled integers: money and delays never pass through floats.
 
-/// What to do with digits finer than the scale.
+/// The treatment of digits finer than the scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Excess {
-    /// An author's text: finer digits are a mistake, unless they are zeros.
+    /// For text of an author: finer digits are an error, unless they are zeros.
     Refuse,
-    /// The text of a JSON number, which may carry the noise of a float: to the nearest, halves away from zero.
+    /// For text of a JSON number, which may carry float noise: rounds to nearest, halves away from zero.
     Round,
 }
 
@@ -19,10 +19,10 @@ pub enum DecimalError {
     TooLarge(String),
 }
 
-/// Reads `[-+]digits[.digits][e[-+]digits]` and answers the number times 10^`places`.
+/// Parses `[-+]digits[.digits][e[-+]digits]` and returns the number times 10^`places`.
 ///
 /// # Errors
-/// What is no decimal number, does not fit an `i128`, or is finer than `places` and [`Excess::Refuse`] holds.
+/// The text is not a decimal number, does not fit an `i128`, or is finer than `places` with [`Excess::Refuse`].
 pub fn scaled(text: &str, places: u8, excess: Excess) -> Result<i128, DecimalError> {
     let shown = || text.chars().take(40).collect::<String>();
     let not_a_number = || DecimalError::NotANumber(shown());
@@ -41,7 +41,7 @@ pub fn scaled(text: &str, places: u8, excess: Excess) -> Result<i128, DecimalErr
         return Err(not_a_number());
     }
     let digits: Vec<u8> = whole.bytes().chain(fraction.bytes()).map(|b| b - b'0').collect();
-    // The number is 0.digits × 10^point; scaled, the first `keep` digits stand before the decimal point.
+    // The number is 0.digits × 10^point; scaled, its first `keep` digits are before the decimal point.
     let point = i64::try_from(whole.len()).unwrap_or(i64::MAX).saturating_add(exponent);
     let keep = point.saturating_add(i64::from(places));
     let mut value: i128 = 0;
@@ -83,7 +83,7 @@ fn exponent_of(text: &str) -> Option<i64> {
     Some(if text.starts_with('-') { -magnitude } else { magnitude })
 }
 
-/// Prints a scaled integer as a plain decimal without trailing zeros: 500000000 at nine places is `0.5`.
+/// Formats a scaled integer as a plain decimal without trailing zeros: 500000000 with nine places is `0.5`.
 pub fn print(value: i128, places: u8) -> String {
     let places = usize::from(places);
     let digits = format!("{:0width$}", value.unsigned_abs(), width = places + 1);

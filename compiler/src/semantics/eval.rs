@@ -1,5 +1,5 @@
-//! `rye eval`: one JSON request in, one JSON answer out (`language.md` 13). Pure, and never fails: a bad request is
-//! answered with an error.
+//! `rye eval`: answers one JSON request with one line of JSON (`language.md` 13). Pure, and never fails: an invalid
+//! request is answered with an error.
 
 mod id;
 mod language;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::value::parse_json;
 
-/// Why a request has no answer.
+/// The reason why a request has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EvalError {
     pub code: &'static str,
@@ -22,7 +22,7 @@ impl EvalError {
         Self { code, message: message.into() }
     }
 
-    /// A request of the wrong shape.
+    /// Creates the error for a request of the wrong shape.
     fn request(message: impl Into<String>) -> Self {
         Self::new("request", message)
     }
@@ -38,8 +38,8 @@ impl EvalError {
 
 type Answer = Result<Value, EvalError>;
 
-/// Answers one request line; `id` is echoed, also that of a line which is no request otherwise. A byte order mark is no
-/// part of the line. The answer holds no line break.
+/// Answers one request line. `id` is echoed, even for a line that is otherwise invalid. A leading byte order mark is
+/// ignored. The answer holds no line break.
 pub fn answer(line: &str) -> String {
     let line = line.strip_prefix('\u{feff}').unwrap_or(line);
     let (id, answer) = match parse_json(line) {
@@ -59,7 +59,7 @@ pub fn answer(line: &str) -> String {
     }
 }
 
-/// The kinds of requests, each with the keys that may stand beside it.
+/// The kinds of requests, each with the keys allowed beside it.
 const KINDS: [(&str, &[&str]); 11] = [
     ("condition", &["facts", "unknown"]),
     ("template", &["facts", "unknown"]),
@@ -74,10 +74,10 @@ const KINDS: [(&str, &[&str]); 11] = [
     ("glob", &[]),
 ];
 
-/// Answers a request that is already an object, without its `id`.
+/// Answers a parsed request, without its `id`.
 ///
 /// # Errors
-/// What the request gets wrong; `code` says which part of the language was asked.
+/// The request is invalid; `code` names the part of the language that rejects it.
 pub fn answer_request(request: &Map<String, Value>) -> Answer {
     let mut asked = KINDS.iter().filter(|(kind, _)| request.contains_key(*kind));
     let (Some((kind, beside)), None) = (asked.next(), asked.next()) else {
@@ -119,7 +119,7 @@ fn texts<'v>(value: Option<&'v Value>, what: &str) -> Result<Vec<&'v str>, EvalE
         .ok_or_else(|| EvalError::request(format!("`{what}` has to be a list of strings")))
 }
 
-/// Refuses keys that nobody reads: a misspelt one would silently mean something else.
+/// Rejects unknown keys: a misspelled one would silently change the meaning.
 fn only(map: &Map<String, Value>, what: &str, known: &[&str]) -> Result<(), EvalError> {
     match map.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => {

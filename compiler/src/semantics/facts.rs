@@ -1,22 +1,22 @@
-//! What a condition or a template can read: known values, and paths that are not known yet (`language.md` 4).
+//! The facts that a condition or a template can read: known values, and paths that are still unknown (`language.md` 4).
 
 use rye_grammar::condition::{Path, Segment};
 use serde_json::{Map, Value};
 
-/// The facts of one evaluation. Only check and plan declare paths unknown; a run knows everything it may read.
+/// The facts of one evaluation. Only check and plan have unknown paths; in a run, all facts are known.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
     known: Map<String, Value>,
     unknown: Vec<Unknown>,
 }
 
-/// What stands at a path.
+/// The result of looking up a path.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Lookup<'a> {
     Known(&'a Value),
-    /// Nothing is there.
+    /// The path has no value.
     Absent,
-    /// Not known yet; the declared paths that make it so, in the order they were declared.
+    /// The value is not known yet; lists the declared unknown paths responsible, in order of declaration.
     Unknown(Vec<&'a str>),
 }
 
@@ -35,7 +35,8 @@ impl Facts {
         Self { known, unknown: Vec::new() }
     }
 
-    /// Puts a value at a dotted path of names, making the objects on the way; what stood in the way is replaced.
+    /// Sets a value at a dotted path of names. Missing objects are created, and other values on the path are replaced
+    /// by objects.
     pub fn set(&mut self, path: &str, value: Value) {
         let mut names: Vec<&str> = path.split('.').collect();
         let Some(last) = names.pop() else { return };
@@ -51,24 +52,24 @@ impl Facts {
         map.insert(last.to_owned(), value);
     }
 
-    /// Declares a dotted path unknown; it wins over a known value at the same place.
+    /// Declares a dotted path unknown, even if a value is known there.
     pub fn unknown(&mut self, path: &str) {
         if self.unknown.iter().all(|u| u.declared != path) {
             self.unknown.push(Unknown { declared: path.to_owned(), segments: path.split('.').map(segment).collect() });
         }
     }
 
-    /// Everything known, as one object.
+    /// Returns all known facts as one object.
     pub fn known(&self) -> &Map<String, Value> {
         &self.known
     }
 
-    /// The declared unknown paths, in order.
+    /// Returns the declared unknown paths, in order.
     pub fn unknown_paths(&self) -> impl Iterator<Item = &str> {
         self.unknown.iter().map(|u| u.declared.as_str())
     }
 
-    /// What stands at a path. Above or below an unknown path is unknown too, and named by the declared path.
+    /// Looks up a path. A path above or below a declared unknown path is unknown too.
     pub fn lookup(&self, path: &Path) -> Lookup<'_> {
         if !self.unknown.is_empty() {
             let hit: Vec<&str> = self
@@ -108,7 +109,7 @@ fn key_of<'a>(map: &'a Map<String, Value>, segment: &Segment) -> Option<&'a Valu
     }
 }
 
-/// Reads one segment of a path that is already known to be one.
+/// Parses one segment of a valid path.
 pub(crate) fn segment(text: &str) -> Segment {
     let numeric =
         !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));

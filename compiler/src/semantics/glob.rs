@@ -6,21 +6,21 @@ use std::sync::OnceLock;
 
 pub use inclusion::{Coverage, covers};
 
-/// A pattern, ready to be matched.
+/// A pattern that is ready to match.
 #[derive(Debug, Clone)]
 pub struct Glob {
     pattern: Box<str>,
     shape: Shape,
-    /// Read at the first question that the shape alone does not answer.
+    /// Tokenized on the first call that the shape alone cannot answer.
     tokens: OnceLock<Vec<Token>>,
 }
 
-/// What patterns mostly are; the rest is matched token by token.
+/// The common forms of patterns, which match without tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
-    /// Stands for itself.
+    /// A text without wildcards.
     Exact,
-    /// One `*`, at the end.
+    /// A single `*` at the end.
     Prefix,
     Other,
 }
@@ -60,7 +60,7 @@ impl Glob {
         Self { pattern: pattern.into(), shape, tokens: OnceLock::new() }
     }
 
-    /// Whether the pattern stands for this one text and nothing else.
+    /// Returns true if the pattern matches exactly one text.
     pub fn is_literal(&self) -> bool {
         match self.shape {
             Shape::Exact => true,
@@ -69,7 +69,7 @@ impl Glob {
         }
     }
 
-    /// How many characters the pattern spells out; the most specific pattern has the most.
+    /// Counts the literal characters of the pattern; the most specific pattern has the most.
     pub fn literal_chars(&self) -> usize {
         match self.shape {
             Shape::Exact => self.pattern.chars().count(),
@@ -82,7 +82,7 @@ impl Glob {
         self.tokens.get_or_init(|| tokens(&self.pattern))
     }
 
-    /// Whether the whole text matches.
+    /// Returns true if the whole text matches.
     pub fn matches(&self, text: &str) -> bool {
         match self.shape {
             Shape::Exact => *self.pattern == *text,
@@ -91,12 +91,12 @@ impl Glob {
         }
     }
 
-    /// Iterative: at most pattern length × text length steps, no memory.
+    /// Matches iteratively in at most pattern length × text length steps, without allocation.
     fn matches_tokens(&self, text: &str) -> bool {
         let tokens = self.tokens();
         let mut rest = text.chars();
         let mut token = 0;
-        // After a run: the token behind it, and the text from which that token was tried last.
+        // The token after the last run, and the text at which that token was last tried.
         let mut retry: Option<(usize, std::str::Chars<'_>)> = None;
         loop {
             let before = rest.clone();
@@ -111,7 +111,7 @@ impl Glob {
                 }
                 (Some(expected), Some(c)) if expected.accepts(c) => token += 1,
                 (None, None) => return true,
-                // The text is used up and something is still expected: a longer run only makes it worse.
+                // The text is used up, but a token is left: extending a run cannot help.
                 (Some(_), None) => return false,
                 (Some(_) | None, Some(_)) => {
                     let Some((behind, from)) = &mut retry else { return false };
@@ -161,12 +161,12 @@ fn tokens(pattern: &str) -> Vec<Token> {
     tokens
 }
 
-/// Whether `pattern` matches the whole of `text`.
+/// Returns true if `pattern` matches the whole of `text`.
 pub fn matches(pattern: &str, text: &str) -> bool {
     Glob::new(pattern).matches(text)
 }
 
-/// The class that opens before `start`, and the position after its `]`; `None` where it never closes.
+/// Returns the class that opens before `start`, and the position after its `]`; `None` if it never closes.
 fn class(chars: &[char], start: usize) -> Option<(Token, usize)> {
     let is = |at: usize, c: char| chars.get(at) == Some(&c);
     let mut close = start;
@@ -184,8 +184,8 @@ fn class(chars: &[char], start: usize) -> Option<(Token, usize)> {
     Some((read_class(chars.get(start..close)?), close + 1))
 }
 
-/// Reads the text between the brackets the way Python does: hyphens split it into chunks, a hyphen between two chunks
-/// is a range from the last character of the one to the first of the next, and empty ranges vanish with both ends.
+/// Reads the text between the brackets as Python does: hyphens split it into chunks, a hyphen between two chunks is a
+/// range from the last character of the first to the first of the second, and empty ranges vanish with both ends.
 fn read_class(inside: &[char]) -> Token {
     let mut chunks = hyphen_chunks(inside);
     let mut at = chunks.len();

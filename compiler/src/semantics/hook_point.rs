@@ -1,23 +1,23 @@
-//! The table of hook points (`language.md` 7): name, mode, facts with their types, allowed actions. Check reads it to
-//! refuse what cannot work, the engine to know how answers combine. It says nothing about when a point fires.
+//! The table of hook points (`language.md` 7): name, mode, facts with their types, allowed actions. The compiler
+//! rejects invalid hooks by it, the engine combines answers by it. It does not define when a point fires.
 
 use rye_grammar::condition::{Path, Segment};
 
 use super::value::Type;
 use crate::hook::HookPoint;
 
-/// How the answers of a point's hooks combine.
+/// The way the answers of a point's hooks are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Stops at the first true condition.
     FirstMatch,
     /// Runs all and joins their text.
     Collect,
-    /// Feeds each the previous one's result.
+    /// Runs all; each gets the previous one's result.
     Chain,
     /// The first that blocks wins.
     FirstBlock,
-    /// The first non-empty answer wins, except that layer-4 hooks always run and never answer.
+    /// The first non-empty answer wins, but layer-4 hooks always run and never answer.
     Control,
     /// Runs all.
     Observe,
@@ -50,47 +50,47 @@ pub enum ActionName {
     FollowUp,
 }
 
-/// A fact and what can be known of it before a run.
+/// A fact and its static shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fact {
     pub name: &'static str,
     pub shape: Shape,
 }
 
-/// What lies at and under a fact.
+/// The shape of a fact and of the paths below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// A plain value; nothing lies under it.
+    /// A plain value without fields.
     Plain(Type),
     /// An object with exactly these fields.
     Fields(&'static [Fact]),
     /// The declared inputs of the directive.
     Inputs,
-    /// Anything may lie under it; the type is that of the fact itself, where it is known.
+    /// Any fields; the type is that of the fact itself, if known.
     Open(Option<Type>),
 }
 
-/// One line of the table.
+/// One row of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Point {
     pub point: HookPoint,
     pub name: &'static str,
     pub mode: Mode,
-    /// Besides those every point has ([`COMMON`]).
+    /// The facts besides [`COMMON`].
     pub facts: &'static [Fact],
     pub actions: &'static [ActionName],
 }
 
-/// What a path names at a point.
+/// The meaning of a path at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// A fact, with its type where it is known.
+    /// A fact, with its type if known.
     Fact(Option<Type>),
-    /// A declared input, or something inside it; the directive knows its type.
+    /// A declared input or a path inside of one; the directive declares its type.
     Input,
-    /// Something whose name only a run knows.
+    /// A path that is known only in a run.
     Open,
-    /// No fact of this point.
+    /// Not a fact of this point.
     Nothing,
 }
 
@@ -116,11 +116,11 @@ const fn object(name: &'static str, fields: &'static [Fact]) -> Fact {
     Fact { name, shape: Shape::Fields(fields) }
 }
 
-/// Facts of every point.
+/// The facts of every point.
 pub const COMMON: &[Fact] = &[text("thread_id"), text("directive"), text("category"), text("model")];
 
 const INPUTS: Fact = Fact { name: "inputs", shape: Shape::Inputs };
-/// `current`, `limit` and `loop_count` are other names for `spend`, the spend limit and `cost.turns`.
+/// `current`, `limit` and `loop_count` are aliases of `spend`, the spend limit and `cost.turns`.
 const COST: Fact = object(
     "cost",
     &[
@@ -182,7 +182,7 @@ use ActionName as A;
 const EXECUTE_ONLY: &[ActionName] = &[A::Execute];
 const COLLECTED: &[ActionName] = &[A::Fetch, A::Execute];
 const STEP: &[ActionName] = &[A::Retry, A::Continue, A::Terminate, A::Execute];
-/// The points that are written events: their facts are the event's fields.
+/// Points that are transcript events: their facts are the fields of the event.
 const EVENT: Mode = Mode::Observe;
 
 /// The whole table, in the order of [`HookPoint`].
@@ -290,35 +290,35 @@ const fn row(
     Point { point, name, mode, facts, actions }
 }
 
-/// The line of a point.
+/// Returns the row of a point.
 pub fn of(point: HookPoint) -> &'static Point {
-    // The table holds every point (tested); the first line only keeps this total.
+    // A test checks that the table holds every point; this row only makes the function total.
     const FIRST: &Point = &row(HookPoint::ResolveExtends, "resolve_extends", Mode::FirstMatch, &[], &[]);
     POINTS.iter().find(|p| p.point == point).unwrap_or(FIRST)
 }
 
-/// The point an `event:` names.
+/// Returns the point that an `event:` names.
 pub fn by_name(name: &str) -> Option<&'static Point> {
     POINTS.iter().find(|p| p.name == name)
 }
 
-/// Every event name, in the table's order.
+/// Returns every event name, in the table's order.
 pub fn event_names() -> Vec<&'static str> {
     POINTS.iter().map(|p| p.name).collect()
 }
 
 impl Point {
-    /// Whether the facts are the fields of a written event, which the table does not list.
+    /// Returns true if the facts are the fields of a transcript event, which the table does not list.
     pub fn is_event(&self) -> bool {
         self.point >= HookPoint::CognitionIn
     }
 
-    /// Whether a root name is a fact of this point.
+    /// Returns true if a root name is a fact of this point.
     pub fn has_root(&self, root: &str) -> bool {
         self.all_facts().any(|f| f.name == root)
     }
 
-    /// Names of the facts, objects with a dot and their fields: `cost.turns`.
+    /// Returns the names of the facts, with the fields of objects: `cost.turns`.
     pub fn fact_names(&self) -> Vec<String> {
         let mut names = Vec::new();
         for fact in self.all_facts() {
@@ -330,7 +330,7 @@ impl Point {
         names
     }
 
-    /// What a path names here.
+    /// Returns the meaning of a path at this point.
     pub fn find(&self, path: &Path) -> Found {
         let mut segments = path.segments.iter();
         let Some(Segment::Name(root)) = segments.next() else { return Found::Nothing };
@@ -385,7 +385,7 @@ impl ActionName {
         A::FollowUp,
     ];
 
-    /// As it is written: `set_extends`.
+    /// Returns the name as written: `set_extends`.
     pub fn word(self) -> &'static str {
         match self {
             A::SetExtends => "set_extends",
@@ -413,7 +413,7 @@ impl ActionName {
         }
     }
 
-    /// Reads a word, other spellings included: `load` and `search` are `fetch`, `fail` and `abort` are `terminate`.
+    /// Parses a name, including aliases: `load` and `search` are `fetch`, `fail` and `abort` are `terminate`.
     pub fn from_word(word: &str) -> Option<Self> {
         match word {
             "load" | "search" => Some(A::Fetch),
@@ -423,7 +423,7 @@ impl ActionName {
     }
 }
 
-/// Whether a path leads to text that the model or a tool wrote (`language.md` 7).
+/// Returns true if a path leads to text written by the model or a tool (`language.md` 7).
 pub fn is_untrusted(path: &Path) -> bool {
     matches!(path.segments.first(), Some(Segment::Name(root)) if matches!(root.as_str(), "call" | "result" | "messages"))
 }

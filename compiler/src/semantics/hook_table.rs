@@ -1,22 +1,22 @@
-//! The order of hooks (`language.md` 7): layers, replacement by id, what is switched off. Which hooks there are and
-//! what their conditions say is the caller's business.
+//! The order of hooks (`language.md` 7): layers, replacement by id, disabled hooks. Callers supply the hooks and
+//! evaluate their conditions.
 
 use std::collections::HashMap;
 
 use crate::hook::HookSource;
 
-/// A hook as far as its order is concerned, in source order: user, directive (leaf first), built-in, project,
-/// infrastructure.
+/// The properties of a hook that determine its order. Candidates are in source order: user, directive (leaf first),
+/// built-in, project, infrastructure.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate<'h> {
     pub id: &'h str,
-    /// The `layer` that was written.
+    /// The declared `layer`.
     pub layer: Option<f64>,
     pub source: &'h HookSource,
     pub enabled: bool,
 }
 
-/// Where a candidate stands.
+/// The place of a candidate in the order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Place {
     /// Index into the candidates.
@@ -25,16 +25,16 @@ pub struct Place {
     pub removed: Option<Removed>,
 }
 
-/// Why a hook is out before any condition is looked at.
+/// The reason why a hook is removed before any condition is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Removed {
     /// `enabled: false`.
     Disabled,
-    /// The candidate of this index has its id and takes its place.
+    /// The candidate at this index has the same id and replaces it.
     Replaced { by: usize },
 }
 
-/// The layer of a source whose hook names none.
+/// Returns the layer of a source's hooks that declare none.
 pub fn own_layer(source: &HookSource) -> f64 {
     match source {
         HookSource::User => 0.0,
@@ -45,10 +45,10 @@ pub fn own_layer(source: &HookSource) -> f64 {
     }
 }
 
-/// Hooks of this layer always run and never answer.
+/// The layer of hooks that always run and never answer.
 pub const INFRASTRUCTURE: f64 = 4.0;
 
-/// The candidates in evaluation order; removed ones stay, at the place they would have.
+/// Returns the candidates in evaluation order; removed ones are kept in their place.
 pub fn order(candidates: &[Candidate<'_>]) -> Vec<Place> {
     let named = Named::new(candidates);
     let mut keyed: Vec<((f64, usize), Place)> = Vec::with_capacity(candidates.len());
@@ -56,7 +56,7 @@ pub fn order(candidates: &[Candidate<'_>]) -> Vec<Place> {
         let infrastructure = matches!(candidate.source, HookSource::Infrastructure);
         let own = candidate.layer.filter(|_| !infrastructure).unwrap_or_else(|| own_layer(candidate.source));
         let (layer, rank) = match named.replaced_built_in(candidate) {
-            // In the built-in's place, unless it names a layer of its own.
+            // A replacement takes the place of the built-in hook, unless it declares its own layer.
             Some((built_in, its_layer)) if candidate.layer.is_none() => (its_layer, built_in),
             Some(_) | None => (own, index),
         };
@@ -67,12 +67,12 @@ pub fn order(candidates: &[Candidate<'_>]) -> Vec<Place> {
         };
         keyed.push(((layer, rank), Place { index, layer, removed }));
     }
-    // Stable: what shares a place stays in source order.
+    // The sort is stable: equal places stay in source order.
     keyed.sort_by(|((a, i), _), ((b, j), _)| a.total_cmp(b).then(i.cmp(j)));
     keyed.into_iter().map(|(_, place)| place).collect()
 }
 
-/// The first hook of each id, by what can replace and what can be replaced.
+/// The first hook of each id, by source.
 struct Named<'h> {
     built_in: HashMap<&'h str, (usize, f64)>,
     project: HashMap<&'h str, usize>,
@@ -100,7 +100,7 @@ impl<'h> Named<'h> {
         named
     }
 
-    /// The built-in whose place a project or user hook takes: its index and layer.
+    /// Returns index and layer of the built-in hook that a project or user hook replaces.
     fn replaced_built_in(&self, hook: &Candidate<'_>) -> Option<(usize, f64)> {
         if !replaces(hook.source) {
             return None;
@@ -108,12 +108,12 @@ impl<'h> Named<'h> {
         self.built_in.get(hook.id).copied()
     }
 
-    /// Who takes the place of a candidate: the project before the user, both before the built-in.
+    /// Returns the replacement of a candidate: a project's hook before a user's, both before the built-in one.
     fn replacement(&self, hook: &Candidate<'_>) -> Option<usize> {
         let project = || self.project.get(hook.id).copied();
         match hook.source {
             HookSource::Builtin => project().or_else(|| self.user.get(hook.id).copied()),
-            // Two replacements of one built-in: the project's wins, as everywhere.
+            // If both replace one built-in hook, the project's wins, as for all items.
             HookSource::User if self.built_in.contains_key(hook.id) => project(),
             HookSource::User | HookSource::Directive { .. } | HookSource::Project | HookSource::Infrastructure => None,
         }
@@ -130,7 +130,7 @@ mod tests {
 
     const LEAF: fn() -> HookSource = || HookSource::Directive { id: "x".into() };
 
-    /// `(id, layer, source, enabled)` in, `id@layer` with a mark for removed ones out.
+    /// Formats hooks given as `(id, layer, source, enabled)` as `id@layer`, with a mark for removed ones.
     fn ordered(hooks: &[(&str, Option<f64>, HookSource, bool)]) -> Vec<String> {
         let candidates: Vec<_> = hooks
             .iter()

@@ -1,4 +1,5 @@
-//! The ledger of a thread tree: who may spend how much, and what is left (`language.md` 11). No I/O: a store keeps it.
+//! The ledger of a thread tree: the spend of each thread and its remaining amount (`language.md` 11). No I/O: a store
+//! persists it.
 
 mod account;
 
@@ -10,37 +11,37 @@ pub use account::{Account, Standing};
 
 use super::money::Nanos;
 
-/// Every account of one or more root threads. Serializable; the same operations give the same ledger.
+/// The accounts of one or more root threads. Serializable; the same operations produce the same ledger.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Ledger {
     accounts: BTreeMap<String, Account>,
 }
 
-/// What can be asked of a ledger. Amounts are nano-dollars.
+/// An operation on a ledger. Amounts are nano-dollars.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Operation {
     /// Opens the account of a root thread.
     Register { thread: String, spend: Nanos },
-    /// Sets money of the parent aside for a child, before the child starts. Without an amount the child gets the
-    /// smaller of `default` and what is left.
+    /// Reserves money of the parent for a child, before the child starts. Without an amount, the child gets the smaller
+    /// of `default` and the parent's remaining amount.
     Reserve { thread: String, parent: String, amount: Option<Nanos>, default: Nanos },
-    /// How much of an account its descendants cannot have: one last turn of the thread itself.
+    /// Sets the amount of an account that descendants cannot reserve: one last turn of the thread itself.
     KeepBack { thread: String, amount: Nanos },
-    /// Sets the worst case of one attempt aside, before it is made.
+    /// Reserves the worst case of an attempt, before the attempt is made.
     Issue { thread: String, attempt: String, worst_case: Nanos },
-    /// Books what was spent. With an attempt, it takes the place of what was issued for it.
+    /// Books an amount that was spent. With an attempt, it replaces the amount issued for that attempt.
     Settle { thread: String, attempt: Option<String>, spent: Nanos },
-    /// Gives an account a new total; more is taken from the parent's.
+    /// Sets a new total for an account; an increase is taken from the parent.
     Raise { thread: String, spend: Nanos },
-    /// Moves a surviving child, with its reservation, to an ancestor of its parent.
+    /// Moves a live child, with its reservation, to an ancestor of its parent.
     Move { thread: String, to: String },
-    /// The thread is over but children live on: it spends and reserves no more, and is released with the last of them.
+    /// Ends a thread with live children: it can no longer spend or reserve, and is released with its last child.
     Drain { thread: String },
-    /// Closes an account: what was spent goes to the parent, the rest back to it.
+    /// Closes an account: the parent books its spend and gets the rest back.
     Release { thread: String },
-    /// What the thread could still spend or give away; negative when overspent.
+    /// Returns the amount that the thread could still spend or reserve for children; negative if overspent.
     Remaining { thread: String },
 }
 
@@ -48,7 +49,7 @@ pub enum Operation {
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
     Done,
-    /// What a child got.
+    /// The amount that a child got.
     Reserved {
         amount: Nanos,
     },
@@ -98,7 +99,7 @@ impl Ledger {
         self.accounts.iter().map(|(thread, account)| (thread.as_str(), account))
     }
 
-    /// Carries out one operation, or refuses it and changes nothing.
+    /// Applies an operation, or refuses it and changes nothing.
     pub fn apply(&mut self, operation: &Operation) -> Answer {
         let answer = match operation {
             Operation::Register { thread, spend } => self.register(thread, *spend),
@@ -157,7 +158,7 @@ impl Ledger {
     fn issue(&mut self, thread: &str, attempt: &str, worst_case: Nanos) -> Result<Answer, Refusal> {
         let worst_case = positive(worst_case)?;
         let account = self.open(thread)?;
-        // Issuing the same attempt again replaces the first issue.
+        // Issuing the same attempt again replaces the first amount.
         let left = account.remaining().saturating_add(account.issued(attempt));
         if worst_case > left {
             return Err(Refusal::MoreThanIsLeft { asked: worst_case, left });
@@ -208,7 +209,7 @@ impl Ledger {
         if between.is_empty() {
             return Ok(Answer::Done);
         }
-        // The reservation travels along: every account on the way gives up that much of its own.
+        // The reservation moves along: every account in between gives up that amount.
         self.change(&old, |account| account.disown(thread))?;
         for account in &between {
             self.change(account, |account| account.set_reserved(account.reserved().saturating_sub(held)))?;
@@ -263,7 +264,7 @@ impl Ledger {
         self.accounts.get(thread).ok_or_else(|| Refusal::NoSuchThread { thread: thread.to_owned() })
     }
 
-    /// An account that money can still be booked on.
+    /// Returns an account that can still book spend.
     fn live(&self, thread: &str) -> Result<&Account, Refusal> {
         let account = self.known(thread)?;
         match account.standing() {
@@ -272,7 +273,7 @@ impl Ledger {
         }
     }
 
-    /// An account that may take on something new.
+    /// Returns an account that can still issue and reserve.
     fn open(&self, thread: &str) -> Result<&Account, Refusal> {
         let account = self.live(thread)?;
         match account.standing() {
@@ -281,7 +282,7 @@ impl Ledger {
         }
     }
 
-    /// Changes one account and carries the difference it makes up the tree.
+    /// Changes one account and propagates the difference to its ancestors.
     fn change(&mut self, thread: &str, change: impl FnOnce(&mut Account)) -> Result<(), Refusal> {
         let missing = || Refusal::NoSuchThread { thread: thread.to_owned() };
         let account = self.accounts.get_mut(thread).ok_or_else(missing)?;
@@ -301,7 +302,7 @@ impl Ledger {
     }
 }
 
-/// A ledger of some accounts: enough for an operation are the thread it names and that thread's ancestors.
+/// Creates a ledger of some accounts: an operation needs the thread that it names and that thread's ancestors.
 impl FromIterator<(String, Account)> for Ledger {
     fn from_iter<I: IntoIterator<Item = (String, Account)>>(accounts: I) -> Self {
         Self { accounts: accounts.into_iter().collect() }

@@ -1,4 +1,4 @@
-//! Limits: how the layers resolve, and when a cost exceeds one (`language.md` 11). Reserving money is the ledger's.
+//! Limits: resolution of their layers, and checks of a cost against them (`language.md` 11). The ledger reserves money.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use super::decimal::{self, Excess};
 use super::money::Nanos;
 use super::value::Num;
 
-/// Every limit there is, in the order they are listed.
+/// All limits, in listing order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitName {
@@ -20,7 +20,7 @@ pub enum LimitName {
     Spawns,
     Depth,
     DurationSeconds,
-    /// Output tokens one request asks for; a wish, never exceeded, so it has no code and no parent's minimum.
+    /// Requested output tokens per request; not enforced, so it has no code and no parent's minimum.
     Output,
 }
 
@@ -44,7 +44,7 @@ impl LimitName {
         }
     }
 
-    /// Zero means "no children" for these two; for every other limit it is an error.
+    /// Returns true if zero is valid: it means "no children" for these two limits.
     fn allows_zero(self) -> bool {
         matches!(self, Self::Depth | Self::Spawns)
     }
@@ -60,19 +60,19 @@ impl fmt::Display for LimitName {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     pub turns: u64,
-    /// Input and output together.
+    /// Input and output tokens together.
     pub tokens: u64,
     /// Nano-dollars.
     pub spend: Nanos,
     pub spawns: u64,
     pub depth: u64,
     pub duration_seconds: u64,
-    /// Output tokens one request asks for.
+    /// Requested output tokens per request.
     pub output: u64,
 }
 
 impl Default for Limits {
-    /// What holds where no configuration says otherwise.
+    /// Returns the limits that apply without settings.
     fn default() -> Self {
         Self {
             turns: 15,
@@ -87,12 +87,12 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The value of one limit as JSON: dollars for `spend`.
+    /// Returns the value of one limit as JSON, in dollars for `spend`.
     pub fn get(&self, name: LimitName) -> Value {
         if name == LimitName::Spend { self.spend.to_json() } else { Value::from(self.number(name)) }
     }
 
-    /// The six limits of section 13, dollars as a number.
+    /// Returns the six limits of section 13, with dollars as a number.
     pub fn to_json(&self) -> Map<String, Value> {
         LimitName::ALL
             .into_iter()
@@ -101,7 +101,7 @@ impl Limits {
             .collect()
     }
 
-    /// The value as it is kept: nano-dollars for `spend`.
+    /// Returns the value as stored, in nano-dollars for `spend`.
     fn number(&self, name: LimitName) -> u64 {
         match name {
             LimitName::Turns => self.turns,
@@ -126,7 +126,7 @@ impl Limits {
         }
     }
 
-    /// These limits as settings of a parent: every value with the same source.
+    /// Returns these limits as a parent's settings, all with the same source.
     pub fn to_settings<S: Clone>(&self, source: &S) -> Vec<Setting<S>> {
         LimitName::ALL
             .into_iter()
@@ -140,7 +140,7 @@ impl Limits {
     }
 }
 
-/// One limit as somebody wrote it. `S` says where: a span, an origin, a flag's name.
+/// One limit as written. `S` is its place: a span, an origin, a flag's name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setting<S> {
     pub name: String,
@@ -152,9 +152,9 @@ pub struct Setting<S> {
 pub enum Written {
     /// From JSON or YAML.
     Json(Value),
-    /// From an attribute or a flag: decimal text, read exactly.
+    /// Decimal text from an attribute or a flag, parsed exactly.
     Text(String),
-    /// Already resolved (nano-dollars for `spend`): a parent's.
+    /// A resolved value of a parent, in nano-dollars for `spend`.
     Kept(u64),
 }
 
@@ -168,24 +168,24 @@ impl<S> Setting<S> {
     }
 }
 
-/// Where an effective value comes from.
+/// The source of an effective value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source<S> {
-    /// Nobody wrote it.
+    /// The built-in default.
     BuiltIn,
     Written(S),
-    /// The parent's value is the smaller one (for `depth`, the parent's minus one).
+    /// The parent's value, because it is smaller (for `depth`, the parent's minus one).
     Parent(S),
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resolved<S> {
     pub limits: Limits,
-    /// One entry for every limit.
+    /// One entry per limit.
     pub sources: BTreeMap<LimitName, Source<S>>,
 }
 
-/// Why limits do not resolve.
+/// The reason why limits do not resolve.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LimitFault<S> {
     Unknown {
@@ -197,17 +197,18 @@ pub enum LimitFault<S> {
         why: String,
         source: S,
     },
-    /// The parent's depth is 0: it may have no children.
+    /// The parent's depth is 0, so it may have no children.
     TooDeep {
         source: S,
     },
 }
 
-/// Defaults < directive < overrides, then the minimum with the parent (`depth`: the parent's minus one).
+/// Resolves limits: defaults < directive < overrides, then the minimum with the parent (`depth`: the parent's minus
+/// one).
 ///
 /// # Errors
-/// Every unknown name and every value that is negative, not a number, null, fractional, or zero where zero has no
-/// meaning; a parent whose depth is used up.
+/// Returns every unknown name, every value that is negative, not a number, null, fractional, or zero where zero is
+/// invalid, and a parent whose depth is used up.
 pub fn resolve<S: Clone>(
     defaults: &[Setting<S>],
     directive: &[Setting<S>],
@@ -263,10 +264,10 @@ fn read<S: Clone>(setting: &Setting<S>, faults: &mut Vec<LimitFault<S>>) -> Opti
     }
 }
 
-/// One limit's value from what was written; used for `raise` actions and flags too.
+/// Parses the value of one limit; also used for `raise` actions and flags.
 ///
 /// # Errors
-/// Says in words what is wrong with the value.
+/// Describes the invalid value, as a phrase.
 pub fn amount(name: LimitName, written: &Written) -> Result<u64, String> {
     let value = match written {
         Written::Kept(value) => *value,
@@ -313,7 +314,7 @@ fn whole(name: LimitName, written: &str, value: Option<u64>) -> Result<u64, Stri
     })
 }
 
-/// What a thread has used so far.
+/// The usage of a thread so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cost {
     pub turns: u64,
@@ -326,7 +327,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// The facts of section 7, with the older names the language still reads.
+    /// Returns the facts of section 7, with older aliases.
     pub fn to_facts(&self) -> Value {
         serde_json::json!({
             "turns": self.turns,
@@ -343,27 +344,28 @@ impl Cost {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Exceeded {
     pub name: LimitName,
-    /// `turns_exceeded` and so on.
+    /// The code, such as `turns_exceeded`.
     pub limit_code: String,
-    /// Dollars for `spend`.
+    /// In dollars for `spend`.
     pub current_value: Value,
     pub current_max: Value,
 }
 
 impl fmt::Display for Exceeded {
-    /// `spend_exceeded: 0.02 of 0.02`; dollars are written out, never with an exponent.
+    /// Formats `spend_exceeded: $0.02 of $0.02`; dollars have no exponent.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&told(&self.limit_code, &self.current_value, &self.current_max))
     }
 }
 
-/// A limit that was reached, in words: `turns_exceeded: 2 of 2`.
+/// Describes a limit that was reached: `turns_exceeded: 2 of 2`.
 pub fn told(limit_code: &str, current_value: &Value, current_max: &Value) -> String {
     let shown = |value: &Value| match Nanos::from_json(value) {
         Ok(amount) if limit_code == "spend_exceeded" => format!("${amount}"),
         Ok(_) | Err(_) => value.to_string(),
     };
-    // Money stops a thread before it is gone: when what is left, and what children hold, does not pay for one more call.
+    // A thread stops before its money is used up, if the rest, after reservations of children, cannot pay for another
+    // call.
     let is_left = |(value, max): (Nanos, Nanos)| limit_code == "spend_exceeded" && value < max;
     let amounts = Nanos::from_json(current_value).ok().zip(Nanos::from_json(current_max).ok());
     let rest = if amounts.is_some_and(is_left) { ", and what is left does not pay for another call" } else { "" };
@@ -376,7 +378,7 @@ impl Exceeded {
     }
 }
 
-/// The first limit that the cost has reached, in the order turns, tokens, spend, duration: `≥` stops.
+/// Returns the first limit that the cost has reached (`≥`), in the order turns, tokens, spend, duration.
 pub fn check(limits: &Limits, cost: &Cost) -> Option<Exceeded> {
     let tokens = cost.input_tokens.saturating_add(cost.output_tokens);
     let used = [
@@ -391,7 +393,7 @@ pub fn check(limits: &Limits, cost: &Cost) -> Option<Exceeded> {
     })
 }
 
-/// The limit that forbids one more child: `spawned` were started before, and depth 0 means none at all.
+/// Returns the limit that forbids another child: `spawned` children were started before, and depth 0 allows none.
 pub fn check_spawn(limits: &Limits, spawned: u64) -> Option<Exceeded> {
     if spawned >= limits.spawns {
         return Some(Exceeded::new(LimitName::Spawns, Value::from(spawned), Value::from(limits.spawns)));

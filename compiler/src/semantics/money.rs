@@ -1,4 +1,4 @@
-//! Money: whole nano-dollars, written as decimal dollars, never a float (`language.md` 11).
+//! Money: whole nano-dollars, written as decimal dollars, never floats (`language.md` 11).
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use serde_json::{Number, Value};
 
 use super::decimal::{self, DecimalError, Excess};
 
-/// Decimal places of a dollar that are kept.
+/// Decimal places of a dollar.
 const PLACES: u8 = 9;
 
-/// An amount in nano-dollars. Negative only where an account is overspent.
+/// An amount in nano-dollars, negative only for an overspent account.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Nanos(pub i64);
@@ -28,18 +28,18 @@ pub enum MoneyError {
 impl Nanos {
     pub const ZERO: Self = Self(0);
 
-    /// Reads decimal dollars as an author writes them: `0.10`. No unit, no thousands separators.
+    /// Parses decimal dollars as an author writes them: `0.10`. No unit, no thousands separators.
     ///
     /// # Errors
-    /// What is no decimal number, is finer than a nano-dollar, or is beyond nine billion dollars.
+    /// The text is not a decimal number, is finer than a nano-dollar, or exceeds nine billion dollars.
     pub fn parse(text: &str) -> Result<Self, MoneyError> {
         Self::read(text.trim(), Excess::Refuse)
     }
 
-    /// Reads a JSON number of dollars; what a float adds beyond nano-dollars is rounded away.
+    /// Reads a JSON number of dollars, rounded to nano-dollars.
     ///
     /// # Errors
-    /// Anything but a number, and what is beyond nine billion dollars.
+    /// The value is not a number, or exceeds nine billion dollars.
     pub fn from_json(value: &Value) -> Result<Self, MoneyError> {
         let Value::Number(number) = value else {
             return Err(MoneyError::NotAnAmount(value.to_string().chars().take(40).collect()));
@@ -56,17 +56,17 @@ impl Nanos {
         i64::try_from(nanos).map(Self).map_err(|_| MoneyError::TooLarge(text.chars().take(40).collect()))
     }
 
-    /// An unsigned count of nano-dollars, as plans and usage rows keep it; the largest amount where it does not fit.
+    /// Converts an unsigned count of nano-dollars, as plans and usage rows store it; saturates.
     pub fn from_u64(nanos: u64) -> Self {
         Self(i64::try_from(nanos).unwrap_or(i64::MAX))
     }
 
-    /// The count of nano-dollars, 0 for an overspent amount.
+    /// Returns the count of nano-dollars, 0 for an overspent amount.
     pub fn to_u64(self) -> u64 {
         u64::try_from(self.0).unwrap_or(0)
     }
 
-    /// Dollars as a JSON number, for people and for section 13; never read back into sums.
+    /// Returns dollars as a JSON number, for display and section 13; never used in sums.
     pub fn to_json(self) -> Value {
         let text = self.to_string();
         if let Ok(whole) = text.parse::<i64>() {
@@ -97,7 +97,7 @@ impl Nanos {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// What so many tokens cost at this price per million tokens, rounded up.
+    /// Returns the cost of tokens at this price per million tokens, rounded up.
     pub fn per_million(self, tokens: u64) -> Option<Self> {
         cost(&[(self, tokens)])
     }
@@ -109,7 +109,7 @@ impl fmt::Display for Nanos {
     }
 }
 
-/// What a call costs: (price per million tokens, tokens) each, the sum rounded up once. `None` beyond what can be counted.
+/// Returns the cost of a call from pairs of (price per million tokens, tokens), rounded up once; `None` on overflow.
 pub fn cost(parts: &[(Nanos, u64)]) -> Option<Nanos> {
     let mut millionths: i128 = 0;
     for (price, tokens) in parts {

@@ -1,7 +1,6 @@
-//! Whether one host or folder that a grant names lies in another (`language.md` 9): for the gate, and for the comparison
-//! of two plans.
+//! Comparison of the hosts and folders that grants name (`language.md` 9): for the gate, and for comparing two plans.
 
-/// Whether a folder lies in another, both relative to the project.
+/// Returns true if a folder lies inside of another one; both are relative to the project.
 pub fn is_folder_inside(inner: &str, outer: &str) -> bool {
     let parts = |path: &str| -> Vec<String> {
         path.split('/').filter(|part| !part.is_empty() && *part != ".").map(str::to_owned).collect()
@@ -10,18 +9,18 @@ pub fn is_folder_inside(inner: &str, outer: &str) -> bool {
     !inner.iter().any(|part| part == "..") && inner.starts_with(&outer)
 }
 
-/// Whether a name is one that tools only read, whatever lies below it, wherever in a project it stands. The name is
-/// [`folded`].
+/// Returns true if a file or folder of this name is protected anywhere in a project, with everything below it. `name`
+/// must be [`folded`].
 pub fn is_law(name: &str) -> bool {
     name == ".git" || name.starts_with(".env")
 }
 
-/// Lower case, and the letter that a folding file system takes for an ASCII one.
+/// Converts a name to lower case, including the letter that a case-folding file system equates with an ASCII one.
 pub fn folded(name: &str) -> String {
     name.chars().map(|c| if c == 'ſ' { 's' } else { c }).flat_map(char::to_lowercase).collect()
 }
 
-/// Why a path of a grant opens no folder of the project to anybody; `None` where it names one.
+/// Returns the reason why a path of a grant opens no folder of the project; `None` if it does.
 pub fn opens_nothing(path: &str) -> Option<&'static str> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     let law = |(at, part): (usize, &&str)| {
@@ -41,7 +40,7 @@ pub fn opens_nothing(path: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether every host of one pattern is one of the other's: `a.example.com` in `*.example.com`.
+/// Returns true if every host of one pattern matches the other: `a.example.com` in `*.example.com`.
 pub fn is_host_inside(inner: &str, outer: &str) -> bool {
     if inner.eq_ignore_ascii_case(outer) || outer == "*" {
         return true;
@@ -51,8 +50,8 @@ pub fn is_host_inside(inner: &str, outer: &str) -> bool {
     outer.strip_prefix("*.").is_some_and(|domain| bare.len() > domain.len() && bare.ends_with(&format!(".{domain}")))
 }
 
-/// The host that a text was probably meant to name, empty where that cannot be told; `None` where it names one as hosts
-/// are compared: `api.example.com`, `*.example.com`, `*`, without a scheme, a path or a port.
+/// Returns the host that an invalid text probably means, empty if unclear; `None` if the text is a valid host:
+/// `api.example.com`, `*.example.com`, `*`, without scheme, path or port.
 pub fn host_instead(text: &str) -> Option<String> {
     if is_host(text) {
         return None;

@@ -1,4 +1,4 @@
-//! How dangerous a capability or a grant is, by the table `capability_risk.yaml` (`language.md` 9).
+//! The risk of capabilities and grants, by the table `capability_risk.yaml` (`language.md` 9).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use super::capability::{ItemType, Primary};
 use super::glob::Glob;
 use super::glob::inclusion::{Witness, witness};
 
-/// Tiers, mildest first.
+/// Risk tiers, lowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
@@ -38,7 +38,7 @@ impl Tier {
         }
     }
 
-    /// What holds where a table says nothing about the tier.
+    /// Returns the policy of a tier that the table does not list.
     fn default_policy(self) -> Policy {
         match self {
             Self::Safe | Self::Write => Policy::Allow,
@@ -70,16 +70,16 @@ impl Policy {
     }
 }
 
-/// The class of one capability or grant.
+/// The risk of one capability or grant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Risk {
     pub tier: Tier,
     pub policy: Policy,
-    /// The pattern of the table that decided; `None` where none matches.
+    /// The pattern of the table that decided; `None` if no pattern matches.
     pub pattern: Option<String>,
 }
 
-/// The table: policies by tier, patterns by tier.
+/// The risk table: a policy per tier, and patterns per tier.
 #[derive(Debug, Clone)]
 pub struct RiskTable {
     policies: BTreeMap<Tier, Policy>,
@@ -90,12 +90,12 @@ pub struct RiskTable {
 struct Rule {
     tier: Tier,
     written: String,
-    /// Spelt as capabilities are.
+    /// The normalized pattern.
     normal: String,
     glob: Glob,
 }
 
-/// What is wrong with a table; `at` says where: `classifications.2.risk`.
+/// An error in a risk table; `at` is its path: `classifications.2.risk`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{at}`: {message}")]
 pub struct TableFault {
@@ -103,7 +103,7 @@ pub struct TableFault {
     pub message: String,
 }
 
-/// The patterns of section 9, which hold where no table says otherwise.
+/// The patterns of section 9: the table that applies without a file.
 const BUILT_IN: [(Tier, &[&str]); 4] = [
     (Tier::Unrestricted, &["rye.*"]),
     (
@@ -124,7 +124,7 @@ const BUILT_IN: [(Tier, &[&str]); 4] = [
     ),
 ];
 
-/// Whether the table that holds where there is no other has the very pattern.
+/// Returns true if the built-in table contains exactly this pattern.
 pub fn is_built_in(pattern: &Pattern) -> bool {
     BUILT_IN.iter().any(|(_, patterns)| patterns.contains(&pattern.0.as_str()))
 }
@@ -145,7 +145,7 @@ impl RiskTable {
     /// Reads the content of `capability_risk.yaml`.
     ///
     /// # Errors
-    /// An unknown tier, policy or key, or something of the wrong shape.
+    /// The table has an unknown tier, policy or key, or the wrong shape.
     pub fn from_value(value: &Value) -> Result<Self, TableFault> {
         let fault = |at: String, message: String| TableFault { at, message };
         let mut table = Self { policies: BTreeMap::new(), rules: Vec::new() };
@@ -210,13 +210,13 @@ impl RiskTable {
         self.policies.get(&tier).copied().unwrap_or_else(|| tier.default_policy())
     }
 
-    /// The class of one capability, by its text: the matching pattern with the most literal characters decides, and of
-    /// two equally specific ones the worse.
+    /// Classifies one capability: the matching pattern with the most literal characters decides; of two equally
+    /// specific ones, the higher tier.
     pub fn classify(&self, capability: &str) -> Risk {
         self.risk(self.matching(&normalise(capability).0))
     }
 
-    /// The class of a grant. One with wildcards is as bad as the worst its text or anything it reaches is classed as.
+    /// Classifies a grant. A grant with wildcards has the highest tier of its own text and of everything it reaches.
     pub fn classify_grant(&self, pattern: &str) -> Risk {
         let pattern = normalise(pattern).0;
         let by_text = self.matching(&pattern);
@@ -235,13 +235,13 @@ impl RiskTable {
         self.risk(by_text.into_iter().chain(reached).max_by_key(|rule| rule.tier))
     }
 
-    /// Whether every rule is a prefix or one capability, and there are too few of them to spell out what a prefix
-    /// reaches character by character: then prefixes alone decide, and no automaton is needed.
+    /// Returns true if every rule is a prefix or a single capability, and there are fewer rules than characters, so
+    /// that rules cannot cover a prefix character by character. Then prefixes alone decide without an automaton.
     fn is_simple(&self) -> bool {
         self.rules.len() < ALPHABET_SIZE && self.rules.iter().all(|rule| Reach::of_rule(&rule.normal).is_some())
     }
 
-    /// [`RiskTable::classify_grant`] for `prefix*` against simple rules.
+    /// As [`RiskTable::classify_grant`], for `prefix*` against simple rules.
     fn classify_reach(&self, by_text: Option<&Rule>, grant: &Reach<'_>) -> Risk {
         let rules: Vec<(&Rule, Reach<'_>)> =
             self.rules.iter().filter_map(|rule| Some((rule, Reach::of_rule(&rule.normal)?))).collect();
@@ -249,7 +249,7 @@ impl RiskTable {
             return self.risk(None);
         }
         let decides = |rule: &Rule, reach: &Reach<'_>| {
-            // What both reach is the narrower of the two.
+            // The narrower of the two is their intersection.
             let common = if reach.covers(grant) {
                 grant
             } else if grant.covers(reach) {
@@ -267,7 +267,8 @@ impl RiskTable {
         self.risk(by_text.into_iter().chain(reached).max_by_key(|rule| rule.tier))
     }
 
-    /// Whether the rule decides about some capability that the grant reaches. What is too complex to tell counts.
+    /// Returns true if the rule decides some capability that the grant reaches. If the check is too complex, the rule
+    /// counts.
     fn decides_within(&self, rule: &Rule, grant: &Glob) -> bool {
         let specific = rule.glob.literal_chars();
         let stronger: Vec<&Glob> = self
@@ -296,18 +297,18 @@ impl RiskTable {
     }
 }
 
-/// What a pattern without other wildcards than one `*` at its end reaches.
+/// The reach of a pattern without wildcards other than one `*` at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Reach<'p> {
     literal: &'p str,
     is_prefix: bool,
 }
 
-/// Characters a capability goes on with.
+/// The number of characters that can continue a capability.
 const ALPHABET_SIZE: usize = 65;
 
 impl<'p> Reach<'p> {
-    /// A grant `rye.execute.tool.x*`: whatever follows inside the id part is free.
+    /// Returns the reach of a grant such as `rye.execute.tool.x*`, whose wildcard is inside of the id.
     fn of(pattern: &'p str) -> Option<Self> {
         let literal = pattern.strip_suffix('*')?;
         let inside_an_id = ItemType::ALL.iter().any(|kind| {
@@ -319,7 +320,7 @@ impl<'p> Reach<'p> {
         inside_an_id.then_some(Self { literal, is_prefix: true })
     }
 
-    /// A rule may also be a prefix of the head, or name one capability.
+    /// Returns the reach of a rule: also a prefix of the head, or a single capability.
     fn of_rule(pattern: &'p str) -> Option<Self> {
         let (literal, is_prefix) = match pattern.strip_suffix('*') {
             Some(literal) => (literal, true),
@@ -333,7 +334,7 @@ impl<'p> Reach<'p> {
     }
 }
 
-/// Segments of the right characters, none of them empty but the last, which may go on.
+/// Returns true if all segments have valid characters and only the last one may be empty.
 fn is_item(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     text.chars().all(fits) && !text.starts_with('.') && !text.contains("..")
@@ -366,7 +367,7 @@ mod tests {
         }
     }
 
-    /// Automata and prefixes give the same answer wherever both can.
+    /// Automata and prefixes give the same answer wherever both apply.
     #[test]
     fn the_short_way_agrees_with_the_long_one() {
         let slow = |table: &RiskTable, pattern: &str| {

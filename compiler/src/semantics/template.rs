@@ -1,5 +1,5 @@
-//! Templates filled in: `${…}` over facts, `{input:…}` over inputs (`language.md` 6). What was put in is never scanned
-//! again, and nothing is parsed here at run time.
+//! Template rendering: `${…}` over facts, `{input:…}` over inputs (`language.md` 6). Inserted text is never scanned
+//! again, and nothing is parsed at run time.
 
 mod hook_text;
 mod tree;
@@ -15,18 +15,18 @@ pub use tree::{HookTree, Text, Tree};
 use super::facts::{Facts, Lookup};
 use super::value::embed;
 
-/// A filled template, or the declared paths that are not known yet.
+/// A rendered value, or the declared paths that are not known yet.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Rendered {
     Value(Value),
     Pending(Vec<String>),
 }
 
-/// A piece of a template that is filled as far as it can be.
+/// A part of a template that is rendered as far as possible.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RenderedPart {
     Text(String),
-    /// A hole that only a run can fill.
+    /// A placeholder that only a run can fill.
     Pending {
         path: String,
         fallback: Option<String>,
@@ -34,7 +34,7 @@ pub enum RenderedPart {
     },
 }
 
-/// A required input that has no value.
+/// A required input without a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the input `{name}` is missing")]
 pub struct MissingInput {
@@ -42,17 +42,18 @@ pub struct MissingInput {
     pub span: Span,
 }
 
-/// The holes of a template, in order.
+/// Returns the `${…}` placeholders of a template, in order.
 pub fn holes(template: &Template) -> impl Iterator<Item = &Hole> {
     template.parts.iter().filter_map(|part| if let TemplatePart::Hole(hole) = part { Some(hole) } else { None })
 }
 
-/// The holes of a text with `{input:…}`, in order.
+/// Returns the `{input:…}` placeholders of a text, in order.
 pub fn input_holes(text: &InputsText) -> impl Iterator<Item = &InputHole> {
     text.parts.iter().filter_map(|part| if let InputsPart::Input(hole) = part { Some(hole) } else { None })
 }
 
-/// Fills a template. One hole alone keeps its value's type; a lone missing one is null.
+/// Renders a template. A single placeholder without other text keeps its value's type, or is null if the value is
+/// missing.
 pub fn render(template: &Template, facts: &Facts) -> Rendered {
     if let [TemplatePart::Hole(hole)] = template.parts.as_slice() {
         return match fill(hole, facts) {
@@ -68,10 +69,10 @@ pub fn render(template: &Template, facts: &Facts) -> Rendered {
     }
 }
 
-/// Fills a template into text, whatever its holes hold.
+/// Renders a template as text.
 ///
 /// # Errors
-/// The declared paths that are not known yet, each once.
+/// Returns the declared paths that are not known yet, each once.
 pub fn render_text(template: &Template, facts: &Facts) -> Result<String, Vec<String>> {
     let mut text = String::new();
     let mut pending: Vec<String> = Vec::new();
@@ -95,13 +96,13 @@ pub fn render_text(template: &Template, facts: &Facts) -> Result<String, Vec<Str
     if pending.is_empty() { Ok(text) } else { Err(pending) }
 }
 
-/// Fills what is known; holes over unknown paths stay, named by what they were written as.
+/// Renders the known placeholders; those over unknown paths remain, named by their own paths.
 pub fn render_parts(template: &Template, facts: &Facts) -> Vec<RenderedPart> {
     render_where(template, facts, &|_| true)
 }
 
-/// Fills the content of fetched knowledge, read by the grammar's `scan_knowledge`: only holes whose root is a fact of
-/// the hook point are holes, any other `${…}` is the text it was written as.
+/// Renders the content of fetched knowledge, parsed by the grammar's `scan_knowledge`: only placeholders whose root is
+/// a fact of the hook point are filled; any other `${…}` stays literal text.
 pub fn render_knowledge(template: &Template, facts: &Facts, is_fact: &dyn Fn(&str) -> bool) -> Vec<RenderedPart> {
     render_where(template, facts, &|path| root(path).is_some_and(is_fact))
 }
@@ -153,7 +154,7 @@ enum Filled<'a> {
     Unknown(Vec<&'a str>),
 }
 
-/// The fallback stands for what is missing and for null; `0`, `false` and `""` are values.
+/// The fallback replaces missing and null values; `0`, `false` and `""` are values.
 fn fill<'a>(hole: &'a Hole, facts: &'a Facts) -> Filled<'a> {
     match facts.lookup(&hole.path) {
         Lookup::Known(Value::Null) | Lookup::Absent => match &hole.fallback {
@@ -165,10 +166,10 @@ fn fill<'a>(hole: &'a Hole, facts: &'a Facts) -> Filled<'a> {
     }
 }
 
-/// Fills `{input:…}` holes. Values stand as they would in the middle of a `${…}` template; null counts as missing.
+/// Renders `{input:…}` placeholders. Values are formatted as inside of a `${…}` template; null counts as missing.
 ///
 /// # Errors
-/// The first required input without a value.
+/// Returns the first required input without a value.
 pub fn render_inputs(text: &InputsText, inputs: &Map<String, Value>) -> Result<String, MissingInput> {
     let mut filled = String::new();
     for part in &text.parts {

@@ -1,4 +1,4 @@
-//! Values are JSON. Here are their numbers, their equality and their order (`language.md` 4 and 5), not their look-up.
+//! JSON values: their numbers, equality and order (`language.md` 4 and 5).
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -10,7 +10,7 @@ use serde_json::{Number, Value};
 use rye_grammar::data::{Entry, Kind, Node};
 use rye_grammar::{Span, Spanned};
 
-/// The types a value can be declared with, and the two words for what is left.
+/// The types of values: those that a declaration may use, and null.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Type {
@@ -24,7 +24,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// The declared type of that name (`string integer number boolean array object`).
+    /// Returns the declared type of that name (`string integer number boolean array object`).
     pub fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "string" => Self::String,
@@ -37,10 +37,10 @@ impl Type {
         })
     }
 
-    /// The names a declaration may use, in the order the language page lists them.
+    /// The names that a declaration may use, in the order of the language page.
     pub const NAMES: [&'static str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
 
-    /// The narrowest type of a value: `2.0` is an integer, because numbers compare by value.
+    /// Returns the narrowest type of a value: `2.0` is an integer, because numbers compare by value.
     pub fn of(value: &Value) -> Self {
         match value {
             Value::Null => Self::Null,
@@ -58,7 +58,7 @@ impl Type {
         }
     }
 
-    /// Whether a value of this type may stand where `declared` is asked for.
+    /// Returns true if a value of this type is allowed where `declared` is required.
     pub fn fits(self, declared: Self) -> bool {
         self == declared || (self == Self::Integer && declared == Self::Number)
     }
@@ -118,7 +118,7 @@ impl Num {
         }
     }
 
-    /// The same number in JSON.
+    /// Returns the same number as JSON.
     pub fn to_value(self) -> Value {
         match self {
             Self::Int(n) => {
@@ -128,7 +128,7 @@ impl Num {
         }
     }
 
-    /// The whole number, if it is one and not negative.
+    /// Returns the whole number, if it is one and not negative.
     pub fn to_u64(self) -> Option<u64> {
         match self {
             Self::Int(n) => u64::try_from(n).ok(),
@@ -137,7 +137,7 @@ impl Num {
         }
     }
 
-    /// By value, exactly: no integer is ever rounded to meet a decimal.
+    /// Compares by exact value: integers are never rounded to floats.
     pub fn compare(self, other: Self) -> Ordering {
         match (self, other) {
             (Self::Int(a), Self::Int(b)) => a.cmp(&b),
@@ -166,8 +166,8 @@ impl Num {
         self.apply(other, i128::checked_mul, |a, b| a * b)
     }
 
-    /// The decimal quotient; two integers that divide evenly stay exact, and others give the decimal that is nearest to
-    /// their quotient. `None` for a division by zero.
+    /// Divides. Two integers that divide evenly stay exact; otherwise the result is the float nearest to the quotient.
+    /// `None` for a division by zero.
     pub fn checked_divide(self, other: Self) -> Option<Self> {
         if other.is_zero() {
             return None;
@@ -181,7 +181,7 @@ impl Num {
         float(self.to_f64() / other.to_f64())
     }
 
-    /// The remainder of the division rounded towards zero: it has the sign of the left side.
+    /// Returns the remainder of the division rounded toward zero: it has the sign of the left side.
     pub fn checked_remainder(self, other: Self) -> Option<Self> {
         if other.is_zero() {
             return None;
@@ -222,12 +222,12 @@ fn float(f: f64) -> Option<Num> {
     f.is_finite().then_some(Num::Float(f))
 }
 
-/// The float nearest to a quotient of integers that do not divide evenly. Neither is rounded first: beyond 2⁵³ that would
-/// give a neighbour of it.
+/// Returns the float nearest to a quotient of integers that do not divide evenly. Neither operand is rounded first:
+/// above 2⁵³ the result would not be the nearest one.
 #[expect(clippy::cast_precision_loss, reason = "the quotient is rounded here, once")]
 fn nearest_quotient(a: i128, b: i128) -> f64 {
     let (dividend, divisor) = (a.unsigned_abs(), b.unsigned_abs());
-    // As many binary places as fit: more than a float has. What remains only says on which side of a half it is.
+    // Scale by as many bits as fit, more than a float holds. The remainder only decides ties.
     let places = dividend.leading_zeros();
     let scaled = dividend << places;
     let quotient = scaled.checked_div(divisor).unwrap_or(0) | u128::from(scaled.checked_rem(divisor) != Some(0));
@@ -235,7 +235,7 @@ fn nearest_quotient(a: i128, b: i128) -> f64 {
     if (a < 0) == (b < 0) { magnitude } else { -magnitude }
 }
 
-/// The integer nearest to zero of a float that fits the integer range with room to spare.
+/// Truncates a float to an integer; `None` far outside of the integer range.
 #[expect(clippy::cast_possible_truncation, reason = "the range is checked first")]
 fn float_to_int(f: f64) -> Option<i128> {
     (f.abs() < 1e30).then_some(f.trunc() as i128)
@@ -251,7 +251,7 @@ fn compare_mixed(whole: i128, decimal: f64) -> Ordering {
     }
 }
 
-/// Deep JSON equality: numbers by value (`1 == 1.0`), `true` is not `1`, the order of keys does not count.
+/// Compares deeply: numbers by value (`1 == 1.0`), `true` is not `1`, the order of keys does not matter.
 pub fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Null, Value::Null) => true,
@@ -266,17 +266,17 @@ pub fn equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The order of two numbers, or of two strings by code points; no other pair has one.
+/// Orders two numbers, or two strings by code points; all other pairs have no order.
 pub fn order(a: &Value, b: &Value) -> Option<Ordering> {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => Some(Num::of(a).compare(Num::of(b))),
-        // UTF-8 keeps the order of code points.
+        // UTF-8 preserves the order of code points.
         (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
         _ => None,
     }
 }
 
-/// How a value stands inside a longer text: strings as they are, null as nothing, the rest as compact JSON.
+/// Formats a value inside of a longer text: strings unchanged, null as nothing, all else as compact JSON.
 pub fn embed(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(s) => Cow::Borrowed(s),
@@ -285,7 +285,7 @@ pub fn embed(value: &Value) -> Cow<'_, str> {
     }
 }
 
-/// Why a JSON text is refused.
+/// The reason why a JSON text is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
     #[error("{0}")]
@@ -294,16 +294,16 @@ pub enum JsonError {
     IntegerTooLarge(String),
 }
 
-/// Reads JSON, refusing integers that would silently become decimals (section 4). `-0` is the integer 0.
+/// Parses JSON, but rejects integers that would silently become floats (section 4). `-0` is the integer 0.
 ///
 /// # Errors
-/// What is no JSON, nests deeper than 127 levels, or holds an integer outside −2⁶³ … 2⁶⁴−1.
+/// The text is not JSON, nests deeper than 127 levels, or holds an integer outside −2⁶³ … 2⁶⁴−1.
 pub fn parse_json(text: &str) -> Result<Value, JsonError> {
     let checked = check_integers(text)?;
     serde_json::from_str(&checked).map_err(|e| JsonError::Syntax(e.to_string()))
 }
 
-/// Looks at every number token outside strings. The text need not be JSON: what is none is refused by the parser.
+/// Checks every number token outside of strings. The parser rejects a text that is not JSON later.
 fn check_integers(text: &str) -> Result<Cow<'_, str>, JsonError> {
     let bytes = text.as_bytes();
     let mut negative_zeros = Vec::new();
@@ -354,7 +354,7 @@ fn end_of_string(bytes: &[u8], open: usize) -> usize {
     at
 }
 
-/// The same value as data nodes, every node at one place: for readers of data that comes without a source.
+/// Converts a value to data nodes that all have one span: for readers of data without a source.
 pub fn to_node(value: &Value, at: Span) -> Node {
     let kind = match value {
         Value::Null => Kind::Null,

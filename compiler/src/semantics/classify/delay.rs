@@ -1,4 +1,4 @@
-//! How long to wait: what the answer asks for, else exponential backoff.
+//! The delay before the next attempt: requested by the response, else exponential backoff.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,14 +20,14 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// `min(base × 2^attempt, max)`.
+    /// Returns `min(base × 2^attempt, max)`.
     pub fn delay_ms(&self, attempt: u32) -> u64 {
         let factor = 1u64.checked_shl(attempt).unwrap_or(u64::MAX);
         self.base_ms.saturating_mul(factor).min(self.max_ms)
     }
 }
 
-/// What the answer's headers ask for, in milliseconds; what cannot be read asks for nothing.
+/// Returns the delay that the response's headers request, in milliseconds; unreadable headers are ignored.
 pub(super) fn asked(failure: &Failure, now_ms: Option<i64>) -> Option<u64> {
     if let Some(ms) = failure.header("retry-after-ms").and_then(|text| round_up(text, 0)) {
         return Some(ms);
@@ -41,7 +41,7 @@ pub(super) fn asked(failure: &Failure, now_ms: Option<i64>) -> Option<u64> {
     Some(u64::try_from(until.saturating_sub(now)).unwrap_or(0))
 }
 
-/// A decimal that is not negative, times 10^`places`, rounded up.
+/// Parses a non-negative decimal, times 10^`places`, rounded up.
 fn round_up(text: &str, places: u8) -> Option<u64> {
     const FINER: u8 = 6;
     let fine = scaled(text.trim(), places + FINER, Excess::Round).ok()?;

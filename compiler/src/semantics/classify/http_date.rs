@@ -1,8 +1,8 @@
-//! HTTP dates in their three spellings, as milliseconds since 1970. A pure calendar: nothing here knows what time it is.
+//! HTTP dates in their three formats, as milliseconds since 1970. Pure: the current time is not used.
 
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Reads `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT` or `Sun Nov  6 08:49:37 1994`.
+/// Parses `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT` or `Sun Nov  6 08:49:37 1994`.
 pub(super) fn parse(text: &str) -> Option<i64> {
     let words: Vec<&str> = text.split([' ', ',']).filter(|word| !word.is_empty()).collect();
     match words.as_slice() {
@@ -19,7 +19,7 @@ pub(super) fn parse(text: &str) -> Option<i64> {
 fn instant(year: &str, month: &str, day: &str, time: &str) -> Option<i64> {
     let year = match (year.len(), number(year)?) {
         (4, year) => year,
-        // Two digits: the century that puts the date nearest to our own times.
+        // Two-digit years are those from 1970 to 2069.
         (2, year) if year < 70 => 2000 + year,
         (2, year) => 1900 + year,
         _ => return None,
@@ -38,7 +38,7 @@ fn number(text: &str) -> Option<i64> {
     if plain { text.parse().ok() } else { None }
 }
 
-/// Days of the Gregorian calendar; years begin in March so that the leap day comes last.
+/// Returns the days in the Gregorian calendar; years begin in March, so that the leap day comes last.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = if month > 2 { year } else { year - 1 };
     let since_march = (month + 9) % 12;

@@ -1,4 +1,4 @@
-//! The classification table: rules in order, the first whose condition holds names the failure.
+//! The classification table: the first rule whose condition holds classifies the failure.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use crate::semantics::condition::{Condition, Verdict};
 use crate::semantics::decimal::{Excess, scaled};
 use crate::semantics::value::{Num, to_node};
 
-/// A table that is ready to classify.
+/// A compiled table.
 #[derive(Debug, Clone)]
 pub struct ClassifyTable {
     rules: Vec<Rule>,
@@ -32,7 +32,7 @@ struct Kind {
     backoff: Backoff,
 }
 
-/// What is wrong with a table; `at` says where: `patterns.3.match`.
+/// An error in a table; `at` is its path: `patterns.3.match`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{at}`: {message}")]
 pub struct TableFault {
@@ -41,21 +41,21 @@ pub struct TableFault {
 }
 
 impl ClassifyTable {
-    /// The table that holds where no file says otherwise, with its own backoff.
+    /// Returns the table that applies without a file, with its own backoff.
     pub fn built_in() -> &'static Self {
         static TABLE: LazyLock<ClassifyTable> = LazyLock::new(|| {
-            // A test compiles the same content, so this cannot fall back.
+            // A test compiles the same content, so the fallback is never used.
             let table = ClassifyTable::from_value(&built_in(), Backoff::default());
             table.unwrap_or_else(|_| ClassifyTable { rules: Vec::new(), fallback: unclassified(Backoff::default()) })
         });
         &TABLE
     }
 
-    /// Reads the content of `error_classification.yaml`. `backoff` is what holds where a rule says nothing: the
+    /// Reads the content of `error_classification.yaml`. `backoff` is the default for rules without their own: the
     /// `retry` of `resilience.yaml`.
     ///
     /// # Errors
-    /// An unknown key or category, a condition that cannot be read, a number out of range.
+    /// The table has an unknown key or category, an invalid condition, or a number out of range.
     pub fn from_value(value: &Value, backoff: Backoff) -> Result<Self, TableFault> {
         let map = object(value, "")?;
         only(map, "", &["patterns", "default"])?;
@@ -73,7 +73,7 @@ impl ClassifyTable {
         Ok(Self { rules, fallback })
     }
 
-    /// What a failure is. Never fails: what no rule names is the table's default.
+    /// Classifies a failure. If no rule matches, the table's default applies.
     pub fn classify(&self, failure: &Failure) -> Classification {
         let facts = failure.to_facts();
         let kind = self
@@ -90,10 +90,10 @@ impl ClassifyTable {
     }
 }
 
-/// Reads `{base_seconds, max_seconds, max_retries}` over what holds otherwise.
+/// Reads `{base_seconds, max_seconds, max_retries}`; missing keys keep the values of `otherwise`.
 ///
 /// # Errors
-/// An unknown key, or a number that is negative or too large.
+/// There is an unknown key, or a number that is negative or too large.
 pub fn read_backoff(value: &Value, at: &str, otherwise: Backoff) -> Result<Backoff, TableFault> {
     let map = object(value, at)?;
     only(map, at, &["base_seconds", "max_seconds", "max_retries"])?;
@@ -180,10 +180,10 @@ fn fault(at: &str, message: &str) -> TableFault {
     TableFault { at: at.to_owned(), message: message.to_owned() }
 }
 
-/// The content of the standard library's `error_classification.yaml`.
+/// Returns the content of the standard library's `error_classification.yaml`.
 pub fn built_in() -> Value {
     let code = |pattern: &str| format!("error.code matches '{pattern}' || error.type matches '{pattern}'");
-    // Errors that came without a status of their own, as in the middle of an answer, are told by their names.
+    // Errors without a status of their own, such as within a stream, are classified by name.
     let named =
         |pattern: &str| format!("(status == null || status < 300 || stage == 'stream_error') && ({})", code(pattern));
     json!({

@@ -1,4 +1,4 @@
-//! From the tree to something that cannot fail: every static error of a condition is found here.
+//! Compiles a condition's tree to a form that cannot fail, and reports every static error.
 
 use rye_grammar::condition::{CompareOp, Expr, ExprKind, Path};
 use serde_json::Value;
@@ -19,7 +19,7 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    /// An expression in a boolean place.
+    /// Compiles an expression in a boolean position.
     fn truth(&mut self, expr: &Expr) -> Node {
         if let Some(known) = self.known_type(expr)
             && known != Type::Boolean
@@ -67,7 +67,7 @@ impl Compiler<'_> {
         Node::Compare { op, left: Box::new(self.value(left)), right: Box::new(self.value(right)) }
     }
 
-    /// Passes the operator through; two known types that have no order are a fault.
+    /// Returns the operator; reports two known types that have no order.
     fn ordered(&mut self, whole: &Expr, op: Comparison, left: &Expr, right: &Expr) -> Comparison {
         if let (Some(a), Some(b)) = (self.known_type(left), self.known_type(right)) {
             let comparable = (a.is_numeric() && b.is_numeric()) || (a == Type::String && b == Type::String);
@@ -101,7 +101,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// The type of an expression where it is known: literals, declared inputs and declared facts.
+    /// Returns the type of an expression if it is known: literals, declared inputs and declared facts.
     fn known_type(&self, expr: &Expr) -> Option<Type> {
         match &expr.kind {
             ExprKind::Literal(value) => Some(Type::of(value)),
@@ -123,7 +123,7 @@ impl Compiler<'_> {
     }
 }
 
-/// A list of nothing but literals is itself one.
+/// Folds a list of literals to a literal.
 fn list(items: Vec<Node>) -> Node {
     if items.iter().all(|item| matches!(item, Node::Literal(_))) {
         let values = items.into_iter().filter_map(|item| if let Node::Literal(v) = item { Some(v) } else { None });

@@ -1,5 +1,6 @@
-//! A condition over every value that its facts can have: where all of them are few, "depends" becomes "always" or
-//! "never" (`language.md` 5 and 7). The answers are the one evaluator's; only the values are chosen here.
+//! Evaluation of a condition over every value that its facts can have: if the values are few, "depends" becomes
+//! "always" or "never" (`language.md` 5 and 7). This module only chooses the values; the shared evaluator evaluates the
+//! condition.
 
 use rye_grammar::condition::Path;
 use serde_json::{Number, Value};
@@ -8,19 +9,19 @@ use super::samples::around;
 use super::{Condition, Verdict};
 use crate::semantics::facts::{Facts, Lookup};
 
-/// What a fact can be.
+/// The possible values of a fact.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Domain {
-    /// One of these; `None` is a fact that is not there.
+    /// One of these values; `None` is an absent fact.
     Values(Vec<Option<Value>>),
-    /// Any number; of those between two numbers that the condition compares it with, one stands for all.
+    /// Any number; between two numbers that the condition compares it with, one number represents all others.
     Number { whole: bool, least: Option<i32>, optional: bool },
 }
 
-/// Combinations that are tried before the answer is left open.
+/// Maximum number of combinations per condition; beyond it, the result stays unknown.
 const MOST: usize = 4096;
 
-/// How many evaluations all questions together may take.
+/// A bound on the evaluations of several conditions together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort(usize);
 
@@ -31,16 +32,16 @@ impl Default for Effort {
 }
 
 impl Effort {
-    /// A share that depends on nothing but about how many there are, so that what one of them is asked leaves the others
-    /// theirs: enough for one question at its largest, as long as there are a thousand at most.
+    /// Returns the bound for one of `among` conditions. The bound depends only on the magnitude of `among`, so one
+    /// condition does not affect the others. It covers the largest single condition if there are at most a thousand.
     pub fn share(among: usize) -> Self {
         Self((MOST << 10) / among.next_power_of_two().max(1 << 10))
     }
 }
 
 impl Condition {
-    /// As [`Condition::evaluate`], with each unknown fact that has a domain tried at all its values. What cannot be
-    /// gone through stays unknown.
+    /// As [`Condition::evaluate`], but tries every unknown fact that has a domain with all of its values. If there are
+    /// too many values, the result stays unknown.
     pub fn over(&self, facts: &Facts, domain: &dyn Fn(&Path) -> Option<Domain>, effort: &mut Effort) -> Verdict {
         let plain = self.evaluate(facts);
         let Verdict::Unknown(_) = plain else { return plain };
@@ -92,7 +93,8 @@ impl Condition {
         }
     }
 
-    /// The values that stand for all of a domain; `None` where the condition does more with them than compare.
+    /// Returns values that represent a whole domain; `None` if the condition uses the path in other ways than comparing
+    /// it.
     fn values(&self, path: &Path, domain: Domain) -> Option<Vec<Option<Value>>> {
         let (whole, least, optional) = match domain {
             Domain::Values(values) => return Some(values).filter(|v| !v.is_empty()),
@@ -116,7 +118,7 @@ impl Condition {
     }
 }
 
-/// Whether no other path of the condition lies above or below this one.
+/// Returns true if no other path of the condition is above or below this one.
 fn stands_alone(path: &Path, all: &[&Path]) -> bool {
     let related = |other: &&&Path| other.segments.iter().zip(&path.segments).all(|(a, b)| a == b);
     all.iter().filter(related).count() == 1

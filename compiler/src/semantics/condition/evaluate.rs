@@ -1,4 +1,4 @@
-//! Kleene's evaluation of a compiled condition. Total: whatever the facts are, it answers.
+//! Kleene's evaluation of a compiled condition. Total: it has a result for all facts.
 
 use std::cmp::Ordering;
 
@@ -201,7 +201,7 @@ fn merge<'a>(into: &mut Paths<'a>, paths: Paths<'a>) {
     }
 }
 
-/// Both operands, or the unknown paths of either.
+/// Returns both operands, or the unknown paths of either.
 fn both_known<'a>(left: Operand<'a>, right: Operand<'a>) -> Result<(Operand<'a>, Operand<'a>), Paths<'a>> {
     match (left, right) {
         (Operand::Unknown(mut left), Operand::Unknown(right)) => {
@@ -259,7 +259,7 @@ fn compare(op: Comparison, left: &Operand<'_>, right: &Operand<'_>) -> bool {
     }
 }
 
-/// Whether a list holds an equal element, or a string the other string.
+/// Returns true if a list contains an equal element, or a string contains the other string.
 fn holds(whole: &Operand<'_>, part: &Operand<'_>) -> bool {
     if let Some(items) = items(whole) {
         return items.iter().any(|item| equal(&Operand::Value(item), part));
@@ -267,7 +267,7 @@ fn holds(whole: &Operand<'_>, part: &Operand<'_>) -> bool {
     matches!((text(whole), text(part)), (Some(whole), Some(part)) if whole.contains(part))
 }
 
-/// Deep equality. What is absent equals null and no value else; two absences are equal, as two nulls are.
+/// Compares deeply. An absent operand equals null and another absent operand, and nothing else.
 fn equal(left: &Operand<'_>, right: &Operand<'_>) -> bool {
     match (left, right) {
         (Operand::Absent, other) | (other, Operand::Absent) => {

@@ -1,19 +1,19 @@
-//! The pattern of `matches`: read when its condition is compiled, so that a mistake is told then, and built when a text
-//! first has to match it. A table of conditions is compiled by every command; most of its patterns never meet a text.
+//! The pattern of `matches`: parsed when its condition is compiled, so that errors are reported then, and built when it
+//! first matches a text. Every command compiles a table of conditions, and most of its patterns are never used.
 
 use std::sync::OnceLock;
 
 use regex::{Error, Regex, RegexBuilder};
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-/// Built patterns larger than this many bytes are refused; it bounds memory, matching is linear in any case.
+/// Maximum size of a built pattern in bytes. This bounds memory; matching is linear in any case.
 const LARGEST: usize = 1 << 20;
-/// More than a state of the built pattern takes, in bytes.
+/// Upper bound for the size of a state of a built pattern, in bytes.
 const STATE: usize = 64;
-/// What a range of a class takes at the most in ordinary classes, in bytes: up to seven sequences of up to four states.
+/// Upper bound for the size of a range in an ordinary class, in bytes: up to seven sequences of up to four states.
 const RANGE: usize = 256;
 
-/// A pattern that is known to be one.
+/// A valid pattern.
 #[derive(Debug, Clone)]
 pub(super) struct Pattern {
     source: Box<str>,
@@ -21,10 +21,10 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    /// Reads the pattern, and builds it too where its size could be too much.
+    /// Parses the pattern, and also builds it if it could be too large.
     ///
     /// # Errors
-    /// What is no pattern, and what is too large.
+    /// The pattern is invalid or too large.
     pub(super) fn new(source: &str) -> Result<Self, Error> {
         let built = OnceLock::new();
         let small = regex_syntax::parse(source).is_ok_and(|hir| weight(&hir) <= LARGEST);
@@ -35,14 +35,14 @@ impl Pattern {
         Ok(Self { source: source.into(), built })
     }
 
-    /// Whether some part of the text matches.
+    /// Returns true if some part of the text matches.
     pub(super) fn is_match(&self, text: &str) -> bool {
-        // What was read and weighed can be built: the library's own limit is ten times as wide as ours.
+        // A pattern below our size estimate can be built: the default limit of the library is ten times as large.
         self.built.get_or_init(|| Regex::new(&self.source).ok()).as_ref().is_some_and(|regex| regex.is_match(text))
     }
 }
 
-/// At least what the built pattern takes, in bytes, give or take the shapes of its classes.
+/// Estimates an upper bound of the size of the built pattern in bytes, for ordinary classes.
 fn weight(hir: &Hir) -> usize {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => STATE,

@@ -1,36 +1,37 @@
-//! Values at which a condition can change its mind: what its paths are compared with, and the numbers beside them. For
-//! whoever goes through the inputs of a directive; the condition itself is asked by the one evaluator.
+//! The values at which a condition can change its result: the literals that its paths are compared with, and
+//! neighboring numbers. For checks that enumerate the inputs of a directive; the shared evaluator evaluates the
+//! condition.
 
 use rye_grammar::condition::Path;
 use serde_json::Value;
 
 use super::{Comparison, Condition, Node};
 
-/// A path that a condition reads and what it is held against.
+/// A path that a condition reads, and the literals it is compared with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Samples {
     pub path: Path,
-    /// Literals that it is compared with, or has to be one of.
+    /// Literals that it is compared with, or must be one of.
     pub values: Vec<Value>,
-    /// Literals that are looked for in it.
+    /// Literals that it must contain.
     pub parts: Vec<Value>,
-    /// A pattern, an expression or another path decides too: the literals alone may not show everything.
+    /// True if a pattern, an expression or another path decides too, so that the literals alone are not enough.
     pub open: bool,
 }
 
 impl Samples {
-    /// The numbers it is compared with; anything else decides the same way for all of them. `None` beyond what every
-    /// kind of number tells apart.
+    /// Returns the numbers it is compared with, ignoring other literals. `None` if a number is outside of the exactly
+    /// representable range.
     pub fn numbers(&self) -> Option<Vec<f64>> {
         let numbers = self.values.iter().filter_map(|value| if let Value::Number(n) = value { Some(n) } else { None });
         numbers.map(|n| n.as_f64().filter(|n| n.abs() < EXACT)).collect()
     }
 }
 
-/// Numbers beyond this are not told apart by every kind of number, so that nothing is concluded from them.
+/// Integers from here on are not exactly representable as floats, so nothing is concluded from them.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Each of these numbers, and one of every stretch between them.
+/// Returns each of these numbers, and one from every interval between them.
 pub fn around(against: &[f64], whole: bool) -> Vec<f64> {
     if whole {
         return against.iter().flat_map(|n| [n.floor() - 1.0, n.floor(), n.floor() + 1.0]).collect();
@@ -40,13 +41,14 @@ pub fn around(against: &[f64], whole: bool) -> Vec<f64> {
     let between =
         sorted.windows(2).filter_map(|pair| if let [a, b] = pair { Some(f64::midpoint(*a, *b)) } else { None });
     let ends = sorted.first().map(|n| n - 1.0).into_iter().chain(sorted.last().map(|n| n + 1.0));
-    // Half way from 0 stands for what lies between a lower bound and the first of them.
+    // Half of the smallest number represents those between a lower bound and it.
     let low = sorted.first().map(|n| n / 2.0);
     between.chain(ends).chain(low).chain(sorted.iter().copied()).collect()
 }
 
 impl Condition {
-    /// Every path the condition reads, with the literals it is compared with, in order of first appearance.
+    /// Returns every path that the condition reads, with the literals it is compared with, in order of first
+    /// appearance.
     pub fn samples(&self) -> Vec<Samples> {
         let mut all: Vec<Samples> = self
             .paths()
@@ -61,7 +63,7 @@ impl Condition {
 fn walk(node: &Node, all: &mut Vec<Samples>) {
     match node {
         Node::Literal(_) => {}
-        // Standing alone, a path is true only where it is `true`.
+        // On its own, a path is true only if its value is `true`.
         Node::Path(path) => add(all, path, [Value::Bool(true), Value::Bool(false)]),
         Node::Exists(path) => add(all, path, []),
         Node::Length(inner) | Node::Negate(inner) => open(inner, all),
@@ -84,7 +86,7 @@ fn walk(node: &Node, all: &mut Vec<Samples>) {
     }
 }
 
-/// `first`: the path stands before the operator.
+/// Records a comparison; `first` is true if the path is the left operand.
 fn compared(op: Comparison, path: &Path, first: bool, other: &Node, all: &mut Vec<Samples>) {
     let mut literals_of = Vec::new();
     let known = literals(other, &mut literals_of);
@@ -104,7 +106,7 @@ fn compared(op: Comparison, path: &Path, first: bool, other: &Node, all: &mut Ve
         Comparison::In if first && matches!(other, Node::List(_)) => extend(&mut samples.values, literals_of),
         Comparison::In if first => match literals_of.pop() {
             Some(Value::Array(items)) => extend(&mut samples.values, items),
-            // A text in a text: any part of it.
+            // A text inside of a text: any substring matches.
             other => {
                 extend(&mut samples.values, other);
                 samples.open = true;
@@ -129,7 +131,7 @@ fn extend(known: &mut Vec<Value>, values: impl IntoIterator<Item = Value>) {
     }
 }
 
-/// The literals that a node is made of; false where it is more than that.
+/// Collects the literals of a node; returns false if the node holds anything else.
 fn literals(node: &Node, values: &mut Vec<Value>) -> bool {
     match node {
         Node::Literal(value) => {
@@ -150,7 +152,7 @@ fn literals(node: &Node, values: &mut Vec<Value>) -> bool {
     }
 }
 
-/// Paths that are read for something that no literal shows.
+/// Marks paths that are used in a way that literals cannot represent.
 fn open(node: &Node, all: &mut Vec<Samples>) {
     if let Node::Path(path) = node {
         if let Some(samples) = all.iter_mut().find(|s| s.path == *path) {

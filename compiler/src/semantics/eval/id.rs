@@ -1,15 +1,15 @@
-//! The `id` of a line that is no JSON, or no JSON that can be held: who matches answers by id still wants to know which
-//! request failed. What is well-formed is read by the parser and not here.
+//! The `id` of a line that is not valid JSON or too large to hold, so that clients can match the error to their
+//! request. The parser handles valid lines.
 
 use serde::de::IgnoredAny;
 use serde_json::Deserializer;
 
-/// The value of the outermost `id`, as it was written, where the line is sound up to its end.
+/// Returns the raw value of the outermost `id`, if the line is well-formed up to the value's end.
 pub(super) fn of_broken_line(line: &str) -> Option<&str> {
     let bytes = line.as_bytes();
     let mut at = 0;
     let mut depth = 0usize;
-    // Whether the next string is a key of the outermost object.
+    // True if the next string is a key of the outermost object.
     let mut key = false;
     while let Some(byte) = bytes.get(at) {
         match byte {
@@ -34,7 +34,7 @@ pub(super) fn of_broken_line(line: &str) -> Option<&str> {
     None
 }
 
-/// Where a string that opens at `open` is over.
+/// Returns the offset after the end of a string that opens at `open`.
 fn end_of_string(bytes: &[u8], open: usize) -> Option<usize> {
     let mut at = open + 1;
     loop {
@@ -46,13 +46,13 @@ fn end_of_string(bytes: &[u8], open: usize) -> Option<usize> {
     }
 }
 
-/// The JSON value that a text begins with, if it has one that ends.
+/// Returns the complete JSON value at the start of a text.
 fn value(text: &str) -> Option<&str> {
     let text = text.trim_start();
     let mut values = Deserializer::from_str(text).into_iter::<IgnoredAny>();
     values.next()?.ok()?;
     let (value, rest) = text.split_at_checked(values.byte_offset())?;
-    // A number that the line breaks off in is not the whole one.
+    // A number at the end of a truncated line may be incomplete.
     (!rest.is_empty()).then_some(value)
 }
 

@@ -12,7 +12,7 @@ use crate::semantics::facts::Facts;
 use crate::semantics::template::{Rendered, Tree, render_inputs};
 use crate::semantics::value::{Num, embed, to_node};
 
-/// Requests have no source: everything stands at its beginning.
+/// Requests have no source, so all spans are empty.
 const NOWHERE: Span = Span { source: SourceId(0), start: 0, end: 0 };
 
 fn syntax(error: &SyntaxError) -> EvalError {

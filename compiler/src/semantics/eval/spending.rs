@@ -46,7 +46,7 @@ fn fault(fault: &LimitFault<&str>) -> EvalError {
     }
 }
 
-/// As the engine's check, over as many limits as the request names.
+/// Checks a cost like the engine does, but only against the limits in the request.
 pub(super) fn check_limits(body: &Value) -> Answer {
     let body = object(body, "check_limits")?;
     only(body, "check_limits", &["limits", "cost"])?;
@@ -92,7 +92,7 @@ pub(super) fn check_limits(body: &Value) -> Answer {
                 let tokens = used("input_tokens")?.saturating_add(used("output_tokens")?);
                 (tokens >= max, Value::from(tokens))
             }
-            // These two are checked at a spawn, so only where the cost speaks of them.
+            // These two are checked at a spawn, so only if the cost has a value for them.
             LimitName::Spawns | LimitName::Depth => {
                 let current = used(name.as_str())?;
                 (cost.contains_key(name.as_str()) && current >= max, Value::from(current))

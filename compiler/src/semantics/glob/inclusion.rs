@@ -1,14 +1,14 @@
-//! Glob inclusion over well-formed capability strings, decided by walking a product of automata (`language.md` 9).
+//! Glob inclusion over well-formed capabilities, decided by searching a product of automata (`language.md` 9).
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::LazyLock;
 
 use super::{Glob, Token};
 
-/// At most so many states are explored before a question counts as too complex.
+/// Maximum number of states to explore before the result is "too complex".
 pub const MAX_STATES: usize = 20_000;
 
-/// Whether parents reach everything a child reaches.
+/// The result of checking that parents cover a child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Coverage {
     Covered,
@@ -18,7 +18,7 @@ pub enum Coverage {
     TooComplex,
 }
 
-/// A search for one well-formed capability string.
+/// The result of searching for a well-formed capability.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Witness {
     Found(String),
@@ -26,12 +26,12 @@ pub enum Witness {
     TooComplex,
 }
 
-/// Whether the parents together match every well-formed capability that `child` matches.
+/// Checks that the parents together match every well-formed capability that `child` matches.
 pub fn covers(parents: &[&str], child: &str) -> Coverage {
     covers_all(parents, &[child])
 }
 
-/// Whether the parents together match every well-formed capability that any of the children matches.
+/// Checks that the parents together match every well-formed capability that any of the children matches.
 pub fn covers_all(parents: &[&str], children: &[&str]) -> Coverage {
     let excluded: Vec<Glob> = parents.iter().map(|p| Glob::new(p)).collect();
     let wanted: Vec<Vec<Glob>> =
@@ -43,18 +43,18 @@ pub fn covers_all(parents: &[&str], children: &[&str]) -> Coverage {
     }
 }
 
-/// A shortest well-formed capability that every `wanted` pattern matches and no `excluded` one does.
+/// Finds a shortest well-formed capability that every `wanted` pattern matches and no `excluded` one does.
 pub fn witness(wanted: &[&Glob], excluded: &[&Glob]) -> Witness {
     let wanted = vec![wanted.iter().map(|g| (*g).clone()).collect()];
     let excluded: Vec<Glob> = excluded.iter().map(|g| (*g).clone()).collect();
     Search::new(&wanted, &excluded).run()
 }
 
-/// Every character of a well-formed capability string, nicest examples first.
+/// Every character of a well-formed capability, in the preferred order for examples.
 const ALPHABET: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
 
-/// The beginnings of well-formed capability strings, followed by `.segment` once or more. A query of items needs none:
-/// `rye.fetch.<type>` is a capability by itself, and the only kind that is.
+/// The heads of well-formed capabilities, followed by one or more `.segment`. Only a query needs no segment:
+/// `rye.fetch.<type>` is a capability by itself.
 const HEADS: [&str; 9] = [
     "rye.execute.tool",
     "rye.execute.directive",
@@ -67,21 +67,21 @@ const HEADS: [&str; 9] = [
     "rye.sign.knowledge",
 ];
 
-/// Where a string stands in the shape of a well-formed capability.
+/// A position in the shape of a well-formed capability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
     /// A node of the trie of heads.
     Head(u32),
-    /// After a dot: a segment character has to follow.
+    /// After a dot: a segment character must follow.
     SegmentStart,
     InSegment,
 }
 
 struct TrieNode {
     edges: Vec<(char, u32)>,
-    /// Whether a head ends here.
+    /// True if a head ends here.
     head: bool,
-    /// Whether the head is a capability without any segment.
+    /// True if the head is a capability without any segment.
     query: bool,
 }
 
@@ -141,8 +141,8 @@ impl Shape {
     }
 }
 
-/// The positions a pattern can be at. After a run everything before it is beside the point: whatever an earlier
-/// position could still match, the run matches too. That keeps the sets as small as one stretch between runs.
+/// The possible positions in a pattern. Positions before a run are dropped: the run matches everything that an earlier
+/// position could still match. This keeps the sets small.
 type Positions = Vec<u32>;
 
 fn start(glob: &Glob) -> Positions {
@@ -182,7 +182,7 @@ fn accepts(glob: &Glob, positions: &[u32]) -> bool {
     positions.last().is_some_and(|at| *at as usize == glob.tokens().len())
 }
 
-/// Whether whatever follows is matched as well.
+/// Returns true if every continuation matches too.
 fn accepts_everything(glob: &Glob, positions: &[u32]) -> bool {
     let len = glob.tokens().len();
     positions.iter().any(|at| *at as usize + 1 == len && glob.tokens().last() == Some(&Token::Run))
@@ -223,7 +223,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Breadth first from all groups at once, so the first witness is a shortest one.
+    /// Searches breadth first from all groups at once, so the first witness is a shortest one.
     fn run(mut self) -> Witness {
         for (group, globs) in self.wanted.iter().enumerate() {
             let state = State {
@@ -303,7 +303,7 @@ fn key(state: &State) -> Vec<u32> {
     key
 }
 
-/// One character for each set of characters that no pattern and no head tells apart.
+/// Returns one character for each set of characters that no pattern and no head distinguishes.
 fn representatives<'g>(globs: impl Iterator<Item = &'g Glob>) -> Vec<char> {
     let mut classes: Vec<&Token> = Vec::new();
     let mut spelled: Vec<char> = HEADS.iter().flat_map(|head| head.chars()).collect();

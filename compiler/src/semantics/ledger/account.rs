@@ -1,4 +1,4 @@
-//! One account of the ledger: its arithmetic, without the rules about who may do what.
+//! An account of the ledger: its arithmetic, without the rules about permitted operations.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::semantics::money::Nanos;
 
-/// The money of one thread. INVARIANT: `children` holds exactly the live children, each with what it holds now.
+/// The money of one thread. INVARIANT: `children` holds exactly the live children, each with the amount it holds now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     parent: Option<String>,
-    /// What it may spend in all, its descendants included.
+    /// The total it may spend, including its descendants.
     reserved: Nanos,
-    /// What it has spent, its released children included.
+    /// The amount it has spent, including its released children.
     spent: Nanos,
-    /// Worst cases of the attempts under way.
+    /// Worst cases of the attempts in progress.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     issued: BTreeMap<String, Nanos>,
-    /// What descendants cannot have.
+    /// The amount that descendants cannot reserve.
     #[serde(default, skip_serializing_if = "is_zero")]
     kept_back: Nanos,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     children: BTreeMap<String, Nanos>,
-    /// The sum over `children`.
+    /// The sum of `children`.
     #[serde(default, skip_serializing_if = "is_zero")]
     children_hold: Nanos,
     standing: Standing,
@@ -32,7 +32,7 @@ pub struct Account {
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
     Open,
-    /// Over, but with live children.
+    /// The thread has ended, but has live children.
     Draining,
     Released,
 }
@@ -72,34 +72,34 @@ impl Account {
         self.standing
     }
 
-    /// The live children.
+    /// Returns the live children.
     pub fn children(&self) -> impl Iterator<Item = &str> {
         self.children.keys().map(String::as_str)
     }
 
-    /// The worst case set aside for an attempt under way.
+    /// Returns the worst case reserved for an attempt in progress.
     pub fn issued(&self, attempt: &str) -> Nanos {
         self.issued.get(attempt).copied().unwrap_or_default()
     }
 
-    /// Spent, under way, or set aside for children.
+    /// Returns the amount that is spent, in progress, or reserved for children.
     pub fn used(&self) -> Nanos {
         self.issued
             .values()
             .fold(self.spent.saturating_add(self.children_hold), |sum, worst| sum.saturating_add(*worst))
     }
 
-    /// What it takes from its parent: its reservation, or more when it is overspent.
+    /// Returns the amount it takes from its parent: its reservation, or more if it is overspent.
     pub fn held(&self) -> Nanos {
         self.reserved.max(self.used())
     }
 
-    /// What it could still spend or give away; negative when overspent.
+    /// Returns the amount it could still spend or reserve for children; negative if overspent.
     pub fn remaining(&self) -> Nanos {
         self.reserved.saturating_sub(self.used())
     }
 
-    /// How far the account is over its reservation.
+    /// Returns the amount by which the account exceeds its reservation.
     pub fn overspend(&self) -> Nanos {
         self.used().saturating_sub(self.reserved).max(Nanos::ZERO)
     }
@@ -135,7 +135,7 @@ impl Account {
         self.standing = Standing::Draining;
     }
 
-    /// Closes the account; attempts that never came back are booked at their worst case.
+    /// Closes the account; attempts without a result are booked at their worst case.
     pub(super) fn release(&mut self) {
         for (_, worst_case) in std::mem::take(&mut self.issued) {
             self.spent = self.spent.saturating_add(worst_case);
@@ -154,13 +154,13 @@ impl Account {
         self.children_hold = self.children_hold.saturating_sub(before);
     }
 
-    /// A child was released: what it spent is spent here, the rest is free again.
+    /// Books the spend of a released child; the rest of its reservation is free again.
     pub(super) fn take_back(&mut self, child: &str, spent: Nanos) {
         self.disown(child);
         self.spent = self.spent.saturating_add(spent);
     }
 
-    /// Notes what a live child holds now; false when nothing changed or it is no live child.
+    /// Updates the amount that a live child holds; returns false if nothing changed or the child is not live.
     pub(super) fn child_holds(&mut self, child: &str, held: Nanos) -> bool {
         match self.children.get(child) {
             Some(before) if *before != held => {

@@ -1,4 +1,5 @@
-//! Text of hooks, which may hold both kinds of holes: `{input:…}` is filled first, then `${…}`, each in one pass.
+//! Text of hooks, which may hold both kinds of placeholders: `{input:…}` is filled first, then `${…}`, each in one
+//! pass.
 
 use rye_grammar::template::{Hole, InputHole, InputsPart, Template, TemplatePart, parse, parse_inputs};
 use rye_grammar::{SourceId, Span, SyntaxError, SyntaxKind};
@@ -6,12 +7,13 @@ use serde_json::{Map, Value};
 
 use super::{MissingInput, Text, fill_input, input_holes};
 
-/// A text with `${…}` holes in which `{input:…}` holes may stand anywhere, also inside a fallback.
+/// A text with `${…}` placeholders that may hold `{input:…}` placeholders anywhere, also inside a fallback.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HookText {
     template: Template,
     inputs: Vec<InputHole>,
-    /// Stands around the number of an input hole while the `${…}` are read; a character the text does not hold.
+    /// The delimiter around the index of an input placeholder while `${…}` is parsed; a character that the text does
+    /// not contain.
     mark: char,
 }
 
@@ -47,7 +49,7 @@ impl Text for HookText {
                 }
             }
         }
-        // Places in the marked text are not places in the source.
+        // Offsets in the marked text are not offsets in the source.
         let mut template = parse(source, &marked, base).map_err(|error| error.within(whole))?;
         template.move_to(whole);
         Ok(Self { template, inputs, mark })
@@ -70,10 +72,11 @@ impl HookText {
         &self.inputs
     }
 
-    /// Fills the `{input:…}` holes. What they put in is text for good: the answer holds only the author's `${…}`.
+    /// Fills the `{input:…}` placeholders. Inserted text is never scanned again: the result holds only the author's
+    /// `${…}`.
     ///
     /// # Errors
-    /// The first required input without a value.
+    /// Returns the first required input without a value.
     pub fn bind(&self, inputs: &Map<String, Value>) -> Result<Template, MissingInput> {
         if self.inputs.is_empty() {
             return Ok(self.template.clone());
@@ -90,7 +93,7 @@ impl HookText {
 
     fn unmark(&self, text: &str, inputs: &Map<String, Value>) -> Result<String, MissingInput> {
         let mut filled = String::with_capacity(text.len());
-        // Marks come in pairs: every second piece is a number.
+        // Marks come in pairs: every second piece is an index.
         for (i, piece) in text.split(self.mark).enumerate() {
             match piece.parse().ok().and_then(|n: usize| self.inputs.get(n)) {
                 Some(hole) if i % 2 == 1 => filled.push_str(&fill_input(hole, inputs)?),

@@ -1,4 +1,4 @@
-//! Whole values as templates: in a list or a mapping every string is one, keys are not (`language.md` 6).
+//! Whole values as templates: every string in a list or a mapping is a template, keys are not (`language.md` 6).
 
 use rye_grammar::data::{Kind, Node};
 use rye_grammar::template::{Hole, InputHole, Template, TemplatePart, parse};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{HookText, MissingInput, Rendered, holes, render};
 use crate::semantics::facts::Facts;
 
-/// A value whose strings are templates of a kind.
+/// A value whose strings are templates.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Tree<T = Template> {
     Value(Value),
@@ -17,21 +17,21 @@ pub enum Tree<T = Template> {
     Map(Vec<(String, Self)>),
 }
 
-/// One whose strings may hold `{input:…}` too.
+/// A tree whose strings may also hold `{input:…}`.
 pub type HookTree = Tree<HookText>;
 
-/// A text with holes.
+/// A text with placeholders.
 pub trait Text: Sized {
-    /// Reads it; `base` is the byte offset of `text` in its source.
+    /// Parses a text; `base` is the byte offset of `text` in its source.
     ///
     /// # Errors
-    /// The first malformed hole.
+    /// Returns the first malformed placeholder.
     fn parse(source: SourceId, text: &str, base: usize) -> Result<Self, SyntaxError>;
 
-    /// Puts every hole at one place.
+    /// Sets the span of every placeholder.
     fn move_to(&mut self, to: Span);
 
-    /// Every `${…}` hole, in order.
+    /// Returns every `${…}` placeholder, in order.
     fn holes(&self) -> impl Iterator<Item = &Hole>;
 }
 
@@ -54,7 +54,7 @@ impl Text for Template {
 }
 
 impl<T: Text> Tree<T> {
-    /// Reads every string of a value; one that cannot be read stays what it is, beside its error.
+    /// Reads every string of a value; a malformed one stays a plain value, and its error is returned.
     pub fn read(node: &Node) -> Parsed<Self> {
         let mut errors = Vec::new();
         let tree = Self::read_node(node, &mut errors);
@@ -66,7 +66,8 @@ impl<T: Text> Tree<T> {
             Kind::Null | Kind::Bool(_) | Kind::Number(_) => Self::Value(node.to_value()),
             Kind::String(text) => match T::parse(node.span.source, text, node.content_start()) {
                 Ok(mut text) => {
-                    // Offsets into the string are no offsets into the source: every hole stands where the string does.
+                    // Offsets in an escaped string are not offsets in the source, so placeholders get the string's
+                    // span.
                     if !node.is_verbatim() {
                         text.move_to(node.span);
                     }
@@ -84,7 +85,7 @@ impl<T: Text> Tree<T> {
         }
     }
 
-    /// Every string, in order.
+    /// Returns every string, in order.
     fn texts(&self) -> Vec<&T> {
         match self {
             Self::Value(_) => Vec::new(),
@@ -94,14 +95,14 @@ impl<T: Text> Tree<T> {
         }
     }
 
-    /// Every `${…}` hole, in order.
+    /// Returns every `${…}` placeholder, in order.
     pub fn holes(&self) -> Vec<&Hole> {
         self.texts().into_iter().flat_map(Text::holes).collect()
     }
 }
 
 impl Tree {
-    /// The value, or every path that is not known yet.
+    /// Renders the value, or returns every path that is not known yet.
     pub fn render(&self, facts: &Facts) -> Rendered {
         let mut pending = Vec::new();
         let value = self.fill(facts, &mut pending);
@@ -131,10 +132,10 @@ impl Tree {
 }
 
 impl HookTree {
-    /// Fills the `{input:…}` holes.
+    /// Fills the `{input:…}` placeholders.
     ///
     /// # Errors
-    /// The first required input without a value.
+    /// Returns the first required input without a value.
     pub fn bind(&self, inputs: &Map<String, Value>) -> Result<Tree, MissingInput> {
         Ok(match self {
             Self::Value(value) => Tree::Value(value.clone()),
@@ -147,7 +148,7 @@ impl HookTree {
         })
     }
 
-    /// Every `{input:…}` hole, in order.
+    /// Returns every `{input:…}` placeholder, in order.
     pub fn inputs(&self) -> Vec<&InputHole> {
         self.texts().into_iter().flat_map(HookText::inputs).collect()
     }
