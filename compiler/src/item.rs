@@ -1,5 +1,5 @@
-//! Items: what a file of a space means by itself, typed, with the span of everything that was written. What several
-//! files mean together is `compose`.
+//! Items: the typed content of single files of a space, with the span of everything written. Combining several files is
+//! the job of `compose`.
 
 mod cache;
 mod config;
@@ -24,7 +24,7 @@ pub use xml::shorten;
 
 use crate::world::{ItemKind, Space};
 
-/// Which file an item is.
+/// The identity of the file that an item was read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileRef {
     pub kind: ItemKind,

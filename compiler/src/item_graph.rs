@@ -1,5 +1,5 @@
-//! How the items of a project hang together: what extends, injects, suppresses, grants, starts and shadows what, each
-//! with the line that says so. Read from the files; no plan is made for it.
+//! The relations between the items of a project: extends, injects, suppresses, grants, spawns and shadows, each with
+//! the source line that declares it. Read from the files, without compiling a plan.
 
 mod mentions;
 
@@ -21,7 +21,7 @@ use crate::semantics::glob::Glob;
 use crate::world::{ItemKind, Space, World};
 pub use mentions::{Mention, mentions};
 
-/// Items and what leads from one to another.
+/// Items and the relations between them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ItemGraph {
     pub nodes: Vec<ItemNode>,
@@ -30,12 +30,13 @@ pub struct ItemGraph {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct ItemNode {
-    /// `directive ID`, `knowledge ID`, `tool ID`, `hook ID`, `pattern PATTERN`; of a shadowed one with its space.
+    /// `directive ID`, `knowledge ID`, `tool ID`, `hook ID`, `pattern PATTERN`; the id of a shadowed item ends with its
+    /// space.
     pub id: String,
     /// `directive`, `knowledge`, `tool`, `hook` or `pattern`.
     pub kind: String,
     pub name: String,
-    /// `project`, `user` or `system`; null for patterns and for what is not there.
+    /// `project`, `user` or `system`; null for hooks, patterns and missing items.
     pub space: Option<String>,
 }
 
@@ -44,7 +45,7 @@ pub struct ItemEdge {
     pub from: String,
     pub to: String,
     pub relation: Relation,
-    /// Where it is injected, the hook that does it, or what starts it.
+    /// The position of an injection, the hook that causes it, or the cause of a spawn.
     pub label: String,
     pub source: Option<SourceReport>,
 }
@@ -73,7 +74,7 @@ impl Relation {
     }
 }
 
-/// The graph of a project, or of what one directive reaches.
+/// Returns the graph of a project, or of everything that one directive reaches.
 pub fn item_graph(world: &dyn World, only: Option<&ItemId>) -> ItemGraph {
     let items = Items::new(world);
     let mut builder = Builder { items: &items, nodes: BTreeMap::new(), edges: BTreeSet::new(), done: BTreeSet::new() };
@@ -99,10 +100,10 @@ struct Builder<'i, 'w> {
 }
 
 impl Builder<'_, '_> {
-    /// One directive along every route; answers the directives it leads to.
+    /// Adds one directive with all of its routes, and returns the directives that it starts.
     fn directive(&mut self, id: &ItemId) -> Vec<ItemId> {
         let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
-        // What is wrong with it is for check to say.
+        // `rye check` reports its diagnostics.
         let (all, _) = compose_all(self.items, id, &launch, &mut Diagnostics::new());
         let mut next = Vec::new();
         let own = self.item(ItemKind::Directive, id.as_str());
@@ -127,7 +128,7 @@ impl Builder<'_, '_> {
         next
     }
 
-    /// What one file says by itself.
+    /// Adds the relations that one file declares.
     fn declared(&mut self, link: &Directive) {
         let own = self.item(ItemKind::Directive, link.id().as_str());
         let context = &link.context;
@@ -152,7 +153,7 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// A grant of one item is that item, any other its pattern.
+    /// Returns the node of the tool if a grant names exactly one, else a node for the pattern.
     fn granted(&mut self, pattern: &str) -> String {
         let single = pattern.strip_prefix("rye.execute.tool.").filter(|_| Glob::new(pattern).is_literal());
         let tools = self.items.list(ItemKind::Tool);
@@ -162,14 +163,14 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// What live hooks bring and start.
+    /// Adds the items that live hooks inject and spawn.
     fn hooks(&mut self, composed: &Composed, own: &str) -> Vec<ItemId> {
         let mut next = Vec::new();
         for hook in composed.hooks.iter().filter(|h| h.is_live() && h.decl.has_static_id()) {
             let label = format!("hook {}", hook.decl.id.node);
             let Some(action) = hook.decl.action.as_ref().map(|a| &a.node) else { continue };
             let Some((kind, id)) = action.item() else { continue };
-            // What a hook fetches or asks comes into a prompt or an answer; a directive that it runs is a thread.
+            // A fetched item or a tool's answer is injected; a directive that a hook executes is a thread.
             let relation = if kind == ItemKind::Directive && matches!(action, HookAction::Execute { .. }) {
                 Relation::Spawns
             } else if matches!(action, HookAction::Fetch { .. } | HookAction::Execute { .. }) {
@@ -186,7 +187,7 @@ impl Builder<'_, '_> {
         next
     }
 
-    /// What the body names, and the continuation.
+    /// Adds the directives that the body names.
     fn starts(&mut self, composed: &Composed, own: &str) -> Vec<ItemId> {
         let mut next = Vec::new();
         let Some(leaf) = composed.leaf() else { return next };
@@ -200,7 +201,7 @@ impl Builder<'_, '_> {
         next
     }
 
-    /// Files that a higher space hides, of everything in the graph.
+    /// Adds the shadowed files of every item in the graph.
     fn shadows(&mut self) {
         let shown: Vec<ItemNode> = self.nodes.values().cloned().collect();
         for node in shown {
@@ -244,11 +245,12 @@ impl Builder<'_, '_> {
     }
 }
 
-/// What one hook does for so many directives is drawn once.
+/// A hook that serves at least this many directives is drawn once.
 const MANY: usize = 8;
 
 impl ItemGraph {
-    /// To be drawn. What lies in the standard library stands back, and a hook that serves many is a box of its own.
+    /// Returns a drawing. Items of the standard library are drawn in the background, and a hook that serves many
+    /// directives becomes a box of its own.
     pub fn drawing(&self) -> Drawing {
         let at: BTreeMap<&str, usize> = self.nodes.iter().enumerate().map(|(i, n)| (n.id.as_str(), i)).collect();
         let nodes = self.nodes.iter().map(|node| {

@@ -1,5 +1,5 @@
-//! The world a compilation reads: items and configuration of three spaces, through one trait, with a recording
-//! wrapper that makes the manifest. No I/O here; the engine has the disk, tests have a map.
+//! The world that a compilation reads: items and settings of three spaces behind one trait, with a recording wrapper
+//! that makes the manifest. No I/O here: the engine implements the trait on the disk, tests in memory.
 
 mod map;
 mod recording;
@@ -43,7 +43,8 @@ impl Space {
         }
     }
 
-    /// How diagnostics print a path of this space: as it is for the project, `user:…` and `system:…` for the others.
+    /// Returns a path of this space as diagnostics print it: unchanged for the project, `user:…` and `system:…` for the
+    /// others.
     pub fn display(self, path: &str) -> String {
         match self {
             Self::Project => path.to_owned(),
@@ -65,12 +66,12 @@ impl ItemKind {
         }
     }
 
-    /// The kind a word names, as `item_type` spells it.
+    /// Returns the kind that a word names, as `item_type` spells it.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 
-    /// Where files of the kind lie, with the closing slash: `.ai/directives/`.
+    /// Returns the folder of the kind, with the trailing slash: `.ai/directives/`.
     pub fn folder(self) -> &'static str {
         match self {
             Self::Directive => ".ai/directives/",
@@ -80,7 +81,7 @@ impl ItemKind {
         }
     }
 
-    /// What such a file may end in (`language.md` 1).
+    /// Returns the file extensions of the kind (`language.md` 1).
     pub fn extensions(self) -> &'static [&'static str] {
         match self {
             Self::Directive => &["md"],
@@ -90,8 +91,8 @@ impl ItemKind {
         }
     }
 
-    /// The kind and id of a path relative to a space's root; `None` for what is no item: another folder, another
-    /// extension, a name that is no id.
+    /// Returns the kind and id of a path relative to a space's root; `None` if the path is not an item: another folder,
+    /// another extension, or a name that is not an id.
     pub fn of_path(path: &str) -> Option<(Self, ItemId)> {
         Self::ALL.into_iter().find_map(|kind| {
             let inside = path.strip_prefix(kind.folder())?;
@@ -102,7 +103,7 @@ impl ItemKind {
     }
 }
 
-/// One file of one space, read whole.
+/// A file of one space, with its whole content.
 #[derive(Debug, Clone)]
 pub struct Located {
     pub space: Space,
@@ -121,15 +122,15 @@ pub struct Entry {
     pub path: Arc<str>,
 }
 
-/// What lies in the project's `.ai/` and is no item: a file, or a folder directly in `.ai/`.
+/// A file or folder of the project's `.ai/` that is not an item: folders only directly in `.ai/`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stray {
-    /// Relative to the project's root, without a slash at its end.
+    /// Relative to the project's root, without a trailing slash.
     pub path: Arc<str>,
     pub is_folder: bool,
 }
 
-/// Why a look-up has no honest answer: never treated as "not there".
+/// The failure of a look-up, never to be treated as a missing item.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WorldError {
     #[error("`{path}` cannot be read: {reason}")]
@@ -138,13 +139,12 @@ pub enum WorldError {
     Ambiguous { id: String, first: String, second: String },
     #[error("`{path}` leaves its space")]
     Escapes { path: String },
-    /// Signed, and not by a trusted key, or not what was signed: such a file is never read further.
+    /// The signature is not by a trusted key, or does not match the content: the file is not parsed.
     #[error("the signature of `{path}` does not hold: {reason}")]
     Signature { path: String, reason: String },
 }
 
-/// One state of a world that keeps its answers until it is told that something has changed: it is only ever the same as
-/// itself.
+/// An identity token for one state of a caching world; it is equal only to its own clones.
 #[derive(Debug, Clone, Default)]
 pub struct State(Arc<()>);
 
@@ -156,43 +156,43 @@ impl PartialEq for State {
 
 impl Eq for State {}
 
-/// What may be otherwise than it was: the answers of [`World::list`] and of [`World::candidates`].
+/// The answers of [`World::list`] and [`World::candidates`] that may have changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Touched {
     pub lists: BTreeSet<ItemKind>,
     pub items: BTreeSet<(ItemKind, ItemId)>,
 }
 
-/// What a compilation may read. Every method answers all spaces, highest precedence first.
+/// The files that a compilation may read. Every method covers all spaces, highest precedence first.
 pub trait World {
-    /// Every space's file for this id.
+    /// Returns every space's file for this id.
     fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<Located>, WorldError>;
-    /// Everything of a kind, sorted by id, then by space.
+    /// Returns all items of a kind, sorted by id, then by space.
     fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError>;
-    /// Whether [`World::candidates`] would answer this again. A world that keeps its answers compares them where they are.
+    /// Returns true if [`World::candidates`] would give this answer again. Caching worlds compare in place.
     fn still_gives(&self, kind: ItemKind, id: &ItemId, given: &Result<Vec<Located>, WorldError>) -> bool {
         is_same(given, &self.candidates(kind, id))
     }
-    /// Whether [`World::list`] would answer this again.
+    /// Returns true if [`World::list`] would give this answer again.
     fn still_lists(&self, kind: ItemKind, given: &[Entry]) -> bool {
         self.list(kind).is_ok_and(|list| list == given)
     }
-    /// What a later question about changes can refer to; `None` from a world that keeps no account of them.
+    /// Returns the current state for [`World::touched_since`]; `None` if the world does not track changes.
     fn state(&self) -> Option<State> {
         None
     }
-    /// What it may answer otherwise than in that state; `None` where it could be anything.
+    /// Returns the answers that may differ from those in an earlier state; `None` if any answer may.
     fn touched_since(&self, _before: &State) -> Option<&Touched> {
         None
     }
-    /// What the project holds beside items, sorted: the folders directly in `.ai/`, the files there, and the files in
-    /// the folders of the kinds that are no items.
+    /// Returns everything in the project besides items, sorted: the folders directly in `.ai/`, the files there, and
+    /// the files in the folders of the kinds that are not items.
     fn strays(&self) -> Result<Vec<Stray>, WorldError>;
-    /// Who reads the constants of Python and JavaScript tools: pure, from the text alone (decision 0006).
+    /// Returns the reader of constants in Python and JavaScript tools: pure, from the text alone (decision 0006).
     fn scripts(&self) -> &dyn ScriptReader;
 }
 
-/// Whether two answers of [`World::candidates`] give the same files with the same content.
+/// Compares two answers of [`World::candidates`]: the same files with the same content.
 pub fn is_same(one: &Result<Vec<Located>, WorldError>, other: &Result<Vec<Located>, WorldError>) -> bool {
     match (one, other) {
         (Ok(one), Ok(other)) => {

@@ -1,4 +1,4 @@
-//! Everything a compilation has read, parsed once and shared: nothing is opened before somebody needs it.
+//! The item cache of a compilation: every file is read on demand, parsed once and shared.
 
 mod memory;
 mod parse;
@@ -19,15 +19,15 @@ use memory::Log;
 pub use memory::{Changes, Read, Reads, Remembered};
 use parse::{broken_signature, parse_directive, parse_knowledge, read_hook_file, world_error};
 
-/// The items of a world, read lazily and once.
+/// The items of a world, each read on first use and cached.
 pub struct Items<'w> {
     world: &'w dyn World,
     cache: Cache,
-    /// Who reads what; only where a later look at the world is to know it.
+    /// Records the reads of each answer; present only if a later compilation is to reuse the cache.
     log: Option<Log>,
 }
 
-/// What was read.
+/// The items and diagnostics read so far.
 #[derive(Default)]
 struct Cache {
     sources: RefCell<Sources>,
@@ -36,20 +36,20 @@ struct Cache {
     knowledge: ById<Knowledge>,
     tools: ById<Tool>,
     configs: ById<Node>,
-    /// Settings files of each space, none laid on another.
+    /// The settings files of each space, not merged.
     layers: RefCell<HashMap<ItemId, Layers>>,
-    /// Those of the standard library that a higher space hides.
+    /// Items of the standard library that a higher space shadows.
     hidden_directives: ById<Directive>,
     hidden_knowledge: ById<Knowledge>,
     hooks: OnceCell<HookFiles>,
     lists: [OnceCell<Arc<[Entry]>>; 4],
-    /// Kinds whose list could not be read; said once.
+    /// Kinds whose list could not be read; each is reported once.
     unlisted: RefCell<BTreeSet<ItemKind>>,
     all_signed: OnceCell<bool>,
     parsed: Cell<usize>,
 }
 
-/// What is left of a cache whose texts were taken out.
+/// A cache whose sources were taken out, kept only to defer its drop.
 #[derive(Clone, Default)]
 pub struct Rest {
     _cache: Option<Rc<Cache>>,
@@ -61,36 +61,36 @@ impl std::fmt::Debug for Rest {
     }
 }
 
-/// What holds the hooks of files.
+/// The settings files that hold hooks.
 const HOOK_FILES: [&str; 2] = ["agent/hook_conditions", "agent/hooks"];
 
-/// A settings file in each space that has it, the highest first.
+/// A settings file in each space that has it, highest space first.
 type Layers = Arc<[(Space, Arc<Node>)]>;
 
 type ById<T> = RefCell<HashMap<ItemId, Option<Arc<T>>>>;
 
-/// What something wrong was found with.
+/// The file, item or list that a diagnostic belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum About {
-    /// All items of a kind.
+    /// The list of all items of a kind.
     List(ItemKind),
-    /// An item none of whose text can be shown.
+    /// An item without readable text to point at.
     Item(ItemKind, ItemId),
     Source(SourceId),
 }
 
-/// The hooks of the settings files, by source, each in file order.
+/// The hooks of the settings files by source, each list in file order.
 #[derive(Debug, Clone, Default)]
 pub struct HookFiles {
     pub user: Vec<Arc<HookDecl>>,
     /// Built-in and context hooks of the standard library.
     pub builtin: Vec<Arc<HookDecl>>,
     pub project: Vec<Arc<HookDecl>>,
-    /// `infra_hooks` of any space: layer 4 whatever number they carry.
+    /// The `infra_hooks` of every space: always layer 4, even if they declare another layer.
     pub infra: Vec<Arc<HookDecl>>,
-    /// All of them, as they stand for a directive that has none of its own.
+    /// All of them, ordered for a directive without hooks of its own.
     pub line: HookLine,
-    /// Those that route such a directive, in evaluation order.
+    /// The hooks that route such a directive, in evaluation order.
     pub routing: Vec<Arc<HookDecl>>,
 }
 
@@ -99,13 +99,13 @@ impl<'w> Items<'w> {
         Self { world, cache: Cache::default(), log: None }
     }
 
-    /// The directive of an id in the highest space that has it; `None` where none has, or where its file holds no
-    /// readable directive.
+    /// Returns the directive of an id from the highest space that has it; `None` if no space has one, or if its file
+    /// holds no readable directive.
     pub fn directive(&self, id: &ItemId) -> Option<Arc<Directive>> {
         self.cached(&self.cache.directives, ItemKind::Directive, id, parse_directive)
     }
 
-    /// The standard library's own directive of an id, whatever stands in front of it.
+    /// Returns the standard library's directive of an id, even if a higher space shadows it.
     pub fn system_directive(&self, id: &ItemId) -> Option<Arc<Directive>> {
         let highest = self.directive(id)?;
         if highest.file.space == Space::System {
@@ -153,18 +153,18 @@ impl<'w> Items<'w> {
         })
     }
 
-    /// The tool of an id; `None` also where its metadata cannot be read.
+    /// Returns the tool of an id; `None` also if its metadata cannot be read.
     pub fn tool(&self, id: &ItemId) -> Option<Arc<Tool>> {
         let scripts = self.world.scripts();
         self.cached(&self.cache.tools, ItemKind::Tool, id, |file, text, found| tool::read(file, text, scripts, found))
     }
 
-    /// A settings file merged over the spaces, highest last: `agent/resilience`.
+    /// Returns a settings file merged over the spaces, where higher spaces win: `agent/resilience`.
     pub fn config(&self, id: &ItemId) -> Option<Arc<Node>> {
         if let Some(known) = self.cache.configs.borrow().get(id) {
             return known.clone();
         }
-        // Lowest first, so that each file lies on those below it. One of comments alone says nothing, so it takes nothing away.
+        // Merge from the lowest space up. A file that holds only comments overrides nothing.
         let layers = self.config_of_each(id);
         let said = layers.iter().rev().map(|(_, node)| node).filter(|node| !matches!(node.kind, Kind::Null));
         let merged = said.cloned().reduce(|under, over| Arc::new(config::merge((*over).clone(), (*under).clone())));
@@ -172,12 +172,12 @@ impl<'w> Items<'w> {
         merged
     }
 
-    /// A settings file of the highest space that has it, as it stands there.
+    /// Returns the settings file of the highest space that has it, not merged.
     pub fn config_of_highest(&self, id: &ItemId) -> Option<Node> {
         self.candidates(ItemKind::Config, id).into_iter().next().and_then(|located| self.parse_yaml(located))
     }
 
-    /// A settings file of every space that has it, the highest first, none laid on another.
+    /// Returns a settings file of every space that has it, highest space first, not merged.
     pub fn config_of_each(&self, id: &ItemId) -> Layers {
         if let Some(known) = self.cache.layers.borrow().get(id) {
             return known.clone();
@@ -189,18 +189,18 @@ impl<'w> Items<'w> {
         layers
     }
 
-    /// [`Items::config`] by text; `None` also where the text is no id.
+    /// [`Items::config`] by name; `None` also if the name is not a valid id.
     pub fn config_named(&self, name: &str) -> Option<Arc<Node>> {
         self.config(&ItemId::parse(name).ok()?)
     }
 
-    /// The hooks of every hook file, read once.
+    /// Returns the hooks of all hook files, read once.
     pub fn hook_files(&self) -> &HookFiles {
         self.cache.hooks.get_or_init(|| self.read_hook_files())
     }
 
-    /// Whether any space has an item. Where nobody has asked for the whole list, the one file is asked for: to list ten
-    /// thousand is no answer to a question about one.
+    /// Returns true if any space has the item. If the kind is not listed yet, only the one file is looked up, because
+    /// listing thousands of items to find one is slow.
     pub fn exists(&self, kind: ItemKind, id: &ItemId) -> bool {
         self.note(|| Read::Exists(kind, id.clone()));
         let listed = self.slot(kind).get();
@@ -208,17 +208,18 @@ impl<'w> Items<'w> {
             return true;
         }
         let is_whole = listed.is_some() && !self.cache.unlisted.borrow().contains(&kind);
-        // One that cannot be read is there.
+        // An unreadable file exists.
         !is_whole && self.world.candidates(kind, id).map_or(true, |files| !files.is_empty())
     }
 
-    /// Whether the list of a kind is whole: where it could not be read, nothing can be said about what is missing.
+    /// Returns true if the list of a kind is complete. If a list could not be read, nothing is known about missing
+    /// items.
     pub fn is_listed(&self, kind: ItemKind) -> bool {
         self.entries(kind);
         !self.cache.unlisted.borrow().contains(&kind)
     }
 
-    /// Every item of a kind, sorted by id, then by space.
+    /// Returns every item of a kind, sorted by id, then by space.
     pub fn list(&self, kind: ItemKind) -> Arc<[Entry]> {
         self.note(|| Read::List(kind));
         self.entries(kind).clone()
@@ -245,18 +246,18 @@ impl<'w> Items<'w> {
         })
     }
 
-    /// What the project holds beside items; nothing where that cannot be told, because then a list could not be read
-    /// either.
+    /// Returns the project's files and folders that are not items; empty if they cannot be read, because then reading a
+    /// list fails too.
     pub fn strays(&self) -> Vec<Stray> {
         self.world.strays().unwrap_or_default()
     }
 
-    /// The id nearest to a text that names none.
+    /// Returns the existing id that is closest to an unknown one.
     pub fn nearest(&self, kind: ItemKind, text: &str) -> Option<String> {
         closest(text, self.list(kind).iter().map(|e| e.id.as_str()))
     }
 
-    /// How many files were parsed by this look at the world.
+    /// Returns the number of files parsed by this compilation, without those recalled from an earlier one.
     pub fn parsed_files(&self) -> usize {
         self.cache.parsed.get()
     }
@@ -265,18 +266,18 @@ impl<'w> Items<'w> {
         self.cache.sources.borrow()
     }
 
-    /// The texts, once nothing more is to be read.
+    /// Returns the sources, once reading is done.
     pub fn into_sources(self) -> Sources {
         self.cache.sources.into_inner()
     }
 
-    /// The same, with everything else that was read: clearing that away takes time that who ends anyway need not spend.
+    /// Also returns the rest of the cache, so that the caller can skip dropping it before the process exits.
     pub fn into_parts(mut self) -> (Sources, Rest) {
         let sources = std::mem::take(self.cache.sources.get_mut());
         (sources, Rest { _cache: Some(Rc::new(self.cache)) })
     }
 
-    /// What was wrong with the files read so far, each said once.
+    /// Returns the diagnostics of the files read so far, each once.
     pub fn diagnostics(&self) -> Diagnostics {
         let mut all = Diagnostics::new();
         for found in self.cache.found.borrow().values() {
@@ -285,12 +286,12 @@ impl<'w> Items<'w> {
         all
     }
 
-    /// Whether a file that was read has an error of its own.
+    /// Returns true if a file that was read has errors of its own.
     pub fn is_broken(&self, source: SourceId) -> bool {
         self.cache.found.borrow().get(&About::Source(source)).is_some_and(Diagnostics::has_errors)
     }
 
-    /// The texts of the files with errors of their own: what they would have said can only be guessed from them.
+    /// Returns the texts of the files with errors of their own; their content can only be guessed.
     pub fn broken_texts(&self) -> Vec<Arc<str>> {
         let (found, sources) = (self.cache.found.borrow(), self.cache.sources.borrow());
         let broken = found.iter().filter(|(_, d)| d.has_errors()).filter_map(|(about, _)| match about {
@@ -331,7 +332,7 @@ impl<'w> Items<'w> {
         }
     }
 
-    /// Makes a source of a file and parses it, unless it is no text or its signature does not fit.
+    /// Adds a file to the sources and parses it, unless it is not text or its signature is invalid.
     fn open<T>(&self, located: Located, parse: impl FnOnce(FileRef, &str, &mut Diagnostics) -> Option<T>) -> Option<T> {
         let path = located.space.display(&located.path);
         let text: Arc<str> = match source::decode(&located.bytes) {
@@ -372,8 +373,8 @@ impl<'w> Items<'w> {
         item
     }
 
-    /// Whether a space asks for signatures on every file (`language.md` 3). The strictest counts: a project cannot take
-    /// back what its user wants.
+    /// Returns true if any space requires a signature on every file (`language.md` 3). The strictest setting applies: a
+    /// project cannot relax the setting of its user.
     fn all_signed(&self) -> bool {
         *self.cache.all_signed.get_or_init(|| {
             let Ok(id) = ItemId::parse("agent/agent") else { return false };
@@ -418,7 +419,7 @@ impl<'w> Items<'w> {
             hook_reader::unique(&of_space, &mut found);
         }
         for diagnostic in found {
-            // Each of them stands in a hook file, and is gone when that is read again.
+            // Each of these diagnostics points into a hook file, and is dropped when that file is read again.
             let Some(label) = diagnostic.labels().into_iter().next() else { continue };
             self.cache.found.borrow_mut().entry(About::Source(label.span.source)).or_default().push(diagnostic);
         }

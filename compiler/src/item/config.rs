@@ -1,11 +1,11 @@
-//! Settings files: merged over the spaces, every value still knowing where it was written (`language.md` 1).
+//! Settings files merged over the spaces; every value keeps the span where it was written (`language.md` 1).
 
 use std::collections::HashMap;
 
 use rye_grammar::data::{Entry, Kind, Node};
 
-/// Lays `over` on `under`: mappings deep, lists of things with an `id` by id, anything else replaced. Spans stay those
-/// of the file each value came from.
+/// Merges `over` into `under`: mappings deeply, lists whose entries all have an `id` by that id; any other value is
+/// replaced. Each value keeps the span in its own file.
 pub fn merge(over: Node, under: Node) -> Node {
     match (over.kind, under.kind) {
         (Kind::Map(over_entries), Kind::Map(under_entries)) => {
@@ -20,7 +20,7 @@ pub fn merge(over: Node, under: Node) -> Node {
     }
 }
 
-/// The order is that of the lower file, then what only the higher one has.
+/// Keeps the order of the lower file, followed by the keys that only the higher file has.
 fn merge_maps(over: Vec<Entry>, mut merged: Vec<Entry>) -> Vec<Entry> {
     let places: HashMap<String, usize> = merged.iter().enumerate().map(|(i, e)| (e.key.node.clone(), i)).collect();
     for entry in over {

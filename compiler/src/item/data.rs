@@ -1,4 +1,4 @@
-//! Reading data (YAML, or XML hooks turned into it) with a closed vocabulary.
+//! Readers for data (YAML, or hooks converted from XML) with a closed vocabulary.
 
 use rye_grammar::Spanned;
 use rye_grammar::data::{Entry, Kind, Node};
@@ -6,7 +6,7 @@ use rye_grammar::data::{Entry, Kind, Node};
 use super::xml::shorten;
 use crate::diagnostics::{Diagnostics, ItemError, closest};
 
-/// Complains about every key outside `known`; `of` is what the mapping is, for the message.
+/// Reports every key that is not in `known`; `of` names the mapping in the message.
 pub fn keys(found: &mut Diagnostics, entries: &[Entry], known: &[&str], of: &str) {
     for entry in entries {
         let key = entry.key.node.as_str();
@@ -23,7 +23,7 @@ pub fn keys(found: &mut Diagnostics, entries: &[Entry], known: &[&str], of: &str
     }
 }
 
-/// A value that is not what is needed here.
+/// Reports a value that does not have the expected form.
 pub fn invalid(found: &mut Diagnostics, what: &str, node: &Node, expected: &str) {
     found.push(ItemError::InvalidValue {
         what: format!("`{what}`"),
@@ -33,7 +33,7 @@ pub fn invalid(found: &mut Diagnostics, what: &str, node: &Node, expected: &str)
     });
 }
 
-/// "the string `x`", "a list"…
+/// Describes a value for a message: its quoted text, or its kind, such as "a list".
 pub fn describe(node: &Node) -> String {
     match &node.kind {
         Kind::String(text) if text.is_empty() => "an empty string".into(),
@@ -44,7 +44,7 @@ pub fn describe(node: &Node) -> String {
     }
 }
 
-/// A string, or a diagnostic.
+/// Returns a string, or `None` and a diagnostic.
 pub fn string(found: &mut Diagnostics, what: &str, node: &Node) -> Option<Spanned<String>> {
     let text = node.as_str().map(|text| Spanned::new(text.to_owned(), node.span));
     if text.is_none() {
@@ -53,7 +53,7 @@ pub fn string(found: &mut Diagnostics, what: &str, node: &Node) -> Option<Spanne
     text
 }
 
-/// A boolean; XML can only write it as text.
+/// Returns a boolean, also from text, because XML holds only text; otherwise `None` and a diagnostic.
 pub fn truth(found: &mut Diagnostics, what: &str, node: &Node) -> Option<bool> {
     let value = match &node.kind {
         Kind::Bool(value) => Some(*value),
@@ -67,7 +67,7 @@ pub fn truth(found: &mut Diagnostics, what: &str, node: &Node) -> Option<bool> {
     value
 }
 
-/// A finite number, from XML too.
+/// Returns a finite number, also from text; otherwise `None` and a diagnostic.
 pub fn number(found: &mut Diagnostics, what: &str, node: &Node) -> Option<f64> {
     let value = match &node.kind {
         Kind::Number(number) => number.as_f64(),
@@ -81,7 +81,7 @@ pub fn number(found: &mut Diagnostics, what: &str, node: &Node) -> Option<f64> {
     value
 }
 
-/// A whole number from 0 up, from XML too.
+/// Returns a whole number from 0 up, also from text; otherwise `None` and a diagnostic.
 pub fn count(found: &mut Diagnostics, what: &str, node: &Node) -> Option<u64> {
     let value = match &node.kind {
         Kind::Number(number) => number.as_u64(),

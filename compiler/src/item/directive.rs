@@ -1,4 +1,4 @@
-//! A directive as its own file states it (`language.md` 2), aliases normalised, the vocabulary checked.
+//! A directive as its own file declares it (`language.md` 2), with aliases normalized and the vocabulary checked.
 
 pub mod fields;
 mod permissions;
@@ -21,7 +21,7 @@ use crate::semantics::limits::Written;
 #[derive(Debug, Clone)]
 pub struct Directive {
     pub file: FileRef,
-    /// The `name` attribute, or the whole start tag where there is none: where "this directive" is shown.
+    /// The value of the `name` attribute, or the element's name if it is missing: labels for this directive point here.
     pub span: Span,
     pub version: Option<Spanned<String>>,
     pub extends: Option<Spanned<ItemId>>,
@@ -31,10 +31,11 @@ pub struct Directive {
     pub category: Option<Spanned<String>>,
     pub author: Option<Spanned<String>>,
     pub model: Option<ModelRequest>,
-    /// By normalised name (`max_turns` is `turns`), in file order; names and values are checked by the limits.
+    /// Under normalized names (`max_turns` becomes `turns`), in file order. The limit table checks names and values
+    /// later.
     pub limits: Vec<DeclaredLimit>,
     pub context: Context,
-    /// `None` where the element is missing; an empty element grants nothing.
+    /// `None` if the element is missing; an empty element grants nothing.
     pub permissions: Option<Permissions>,
     pub hooks: Vec<Arc<HookDecl>>,
     pub continuation: Option<Spanned<ItemId>>,
@@ -43,11 +44,11 @@ pub struct Directive {
     pub outputs: IndexMap<String, Field>,
     /// The body, with the text of a `<process>` before it.
     pub body: Spanned<String>,
-    /// [`Directive::body`] taken apart.
+    /// [`Directive::body`], split into text and `{input:…}` placeholders.
     pub body_template: InputsText,
 }
 
-/// What `<model>` asks for; the provider files say what it is.
+/// The model requested by `<model>`; the provider files resolve it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelRequest {
     pub tier: Option<Spanned<String>>,
@@ -63,7 +64,7 @@ pub struct DeclaredLimit {
     pub value: Spanned<Written>,
 }
 
-/// `<context>`: knowledge by position, and what is suppressed (a knowledge id or a hook id).
+/// `<context>`: knowledge ids by position, and the suppressed knowledge ids and hook ids.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Context {
     pub system: Vec<Spanned<ItemId>>,
@@ -74,17 +75,17 @@ pub struct Context {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Permissions {
-    /// The element.
+    /// The span of the `<permissions>` element.
     pub span: Span,
     pub grants: Vec<GrantDecl>,
     pub acknowledged: Vec<Acknowledged>,
 }
 
-/// One pattern of `<permissions>`, whole: `rye.execute.tool.rye.file-system.*`.
+/// One pattern of `<permissions>`, in full: `rye.execute.tool.rye.file-system.*`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GrantDecl {
     pub pattern: Pattern,
-    /// The text that was written.
+    /// The span of the pattern as written.
     pub span: Span,
     /// Hosts of the `net` attribute.
     pub net: Vec<String>,
@@ -99,18 +100,18 @@ pub struct Acknowledged {
     pub why: String,
 }
 
-/// An input or output.
+/// An input or output of a directive.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
     pub name: Spanned<String>,
     pub kind: FieldType,
     pub required: bool,
-    /// Already of the field's type.
+    /// The default, converted to the field's type.
     pub default: Option<Value>,
-    /// From `enum`; empty where anything goes. Already of the field's type.
+    /// The values of `enum`, converted to the field's type; if empty, any value is allowed.
     pub choices: Vec<Value>,
     pub description: String,
-    /// The element.
+    /// The span of the element.
     pub span: Span,
 }
 
@@ -119,7 +120,7 @@ impl Directive {
         &self.file.id
     }
 
-    /// The declared category, else the folder of the id.
+    /// Returns the declared category, else the folder of the id.
     pub fn category(&self) -> &str {
         self.category.as_ref().map_or(self.file.id.category(), |c| &c.node)
     }

@@ -1,5 +1,4 @@
-//! A hook as it was written, in YAML or XML (`language.md` 7): everything about it that does not depend on which
-//! thread it serves.
+//! A hook as declared in YAML or XML (`language.md` 7): everything that does not depend on the thread it serves.
 
 pub mod action;
 pub mod read;
@@ -23,65 +22,65 @@ use crate::world::Space;
 pub struct HookDecl {
     pub id: Spanned<String>,
     pub event: HookPoint,
-    /// `layer:` where it was written; else the source's own layer counts.
+    /// The declared `layer:`; if `None`, the layer of the source applies.
     pub layer: Option<f64>,
     pub position: Position,
     pub wrap: bool,
     pub enabled: bool,
     /// The condition as written (mapping form or one-line text), for the plan.
     pub condition_source: Option<Value>,
-    /// `None` = always.
+    /// `None` means always.
     pub condition: Option<Spanned<Expr>>,
-    /// [`HookDecl::condition`], ready to be evaluated.
+    /// [`HookDecl::condition`], compiled.
     pub compiled: Option<Condition>,
-    /// Missing only where the hook is disabled.
+    /// `None` only if the hook is disabled.
     pub action: Option<Spanned<HookAction>>,
     pub holes: HookHoles,
-    /// The knowledge it fetches, where the id is static.
+    /// The knowledge it fetches, if the id is static.
     pub fetched: Option<ItemId>,
     pub grants: Vec<Spanned<Pattern>>,
     pub on_failure: OnFailure,
     pub description: Option<String>,
-    /// Where it was written: with the space, this gives its layer.
+    /// The kind of file that declares it: with `space`, this determines the layer.
     pub source: HookSource,
     pub space: Space,
-    /// The hook's own entry, for labels: its id.
+    /// The span of the hook's id, for labels.
     pub span: Span,
 }
 
-/// What the action's strings ask to be filled in, and where its parts stand.
+/// The placeholders in an action's strings, and the spans of its parts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HookHoles {
-    /// The `item_id`, or what another action names.
+    /// The span of the `item_id`, or of the `limit` of `raise`.
     pub item: Option<Span>,
-    /// Each parameter's name, and its value's place.
+    /// Each parameter's name and the span of its value.
     pub params: Vec<(Spanned<String>, Span)>,
-    /// `${…}` holes.
+    /// `${…}` placeholders.
     pub facts: Vec<HookHole>,
-    /// `{input:…}` holes.
+    /// `{input:…}` placeholders.
     pub inputs: Vec<InputHole>,
 }
 
-/// One `{input:…}` of an action and where it would go.
+/// An `{input:…}` placeholder of an action, and the field that contains it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InputHole {
     pub name: String,
     pub span: Span,
-    /// As [`HookHole::field`].
+    /// See [`HookHole::field`].
     pub field: String,
 }
 
-/// One `${…}` of an action and where it would go.
+/// A `${…}` placeholder of an action, and the field that contains it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HookHole {
     pub path: Path,
     pub span: Span,
-    /// The field it stands in: `item_id`, `params.command`, `reason`.
+    /// The field that contains it: `item_id`, `params.command`, `reason`.
     pub field: String,
 }
 
 impl HookHoles {
-    /// Whether a field is written without holes.
+    /// Returns true if a field contains no placeholder.
     pub fn spare(&self, field: &str) -> bool {
         let facts = self.facts.iter().map(|h| &h.field);
         facts.chain(self.inputs.iter().map(|h| &h.field)).all(|f| f != field)
@@ -89,27 +88,27 @@ impl HookHoles {
 }
 
 impl HookDecl {
-    /// Where the item stands that its action names; else the whole action.
+    /// Returns the span of the item that the action names, else of the whole action.
     pub fn item_span(&self) -> Span {
         self.holes.item.or(self.action.as_ref().map(|a| a.span)).unwrap_or(self.span)
     }
 
-    /// Whether which item it uses is known before the run.
+    /// Returns true if the item that it uses is known before the run.
     pub fn has_static_id(&self) -> bool {
         self.holes.spare("item_id")
     }
 
-    /// As the table of hooks orders it.
+    /// Returns the hook as a row of the hook table.
     pub fn candidate(&self) -> Candidate<'_> {
         Candidate { id: &self.id.node, layer: self.layer, source: &self.source, enabled: self.enabled }
     }
 }
 
-/// Hooks in source order, and how they stand among each other.
+/// Hooks in source order, with their evaluation order.
 #[derive(Debug, Clone, Default)]
 pub struct HookLine {
     pub hooks: Vec<Arc<HookDecl>>,
-    /// In evaluation order; indices into `hooks`.
+    /// In evaluation order; each place holds an index into `hooks`.
     pub places: Vec<Place>,
 }
 
@@ -120,7 +119,7 @@ impl HookLine {
         Self { hooks, places }
     }
 
-    /// Of hooks in source order, the live ones that route a directive, in evaluation order.
+    /// Returns the live hooks that route a directive, in evaluation order; `hooks` is in source order.
     pub fn routing<'h>(hooks: impl Iterator<Item = &'h Arc<HookDecl>>) -> Vec<Arc<HookDecl>> {
         let line = Self::new(hooks.filter(|h| h.event == HookPoint::ResolveExtends || !h.enabled).cloned().collect());
         let standing = line.places.iter().filter(|p| p.removed.is_none());
@@ -128,7 +127,7 @@ impl HookLine {
     }
 }
 
-/// The hooks of a directive's `<hooks>`.
+/// Reads the hooks of a directive's `<hooks>`.
 pub fn from_xml(element: &Element, file: &FileRef, found: &mut Diagnostics) -> Vec<Arc<HookDecl>> {
     let parsed = rye_grammar::hooks::from_xml(element);
     found.syntax(parsed.errors);
@@ -138,7 +137,7 @@ pub fn from_xml(element: &Element, file: &FileRef, found: &mut Diagnostics) -> V
     hooks
 }
 
-/// Static errors of a condition, as every other syntax error.
+/// Converts the static errors of a condition to syntax errors.
 pub fn faults(faults: Vec<ConditionFault>) -> Vec<SyntaxError> {
     let mut errors = Vec::with_capacity(faults.len());
     for ConditionFault { span, message, help } in faults {

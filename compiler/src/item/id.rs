@@ -1,10 +1,10 @@
-//! Reading an item id where one was written: what would leave its space is told apart from what is merely misspelt.
+//! Reads an item id, and distinguishes an id that escapes its space from a misspelled one.
 
 use rye_grammar::{ItemId, Spanned, SyntaxKind};
 
 use crate::diagnostics::{Diagnostics, ItemError};
 
-/// The id, or `None` and a diagnostic.
+/// Returns the id, or `None` and a diagnostic.
 pub fn read(found: &mut Diagnostics, text: &Spanned<String>) -> Option<Spanned<ItemId>> {
     match ItemId::parse(&text.node) {
         Ok(id) => Some(Spanned::new(id, text.span)),

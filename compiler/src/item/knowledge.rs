@@ -1,4 +1,4 @@
-//! A knowledge item: its metadata and the body that is injected (`language.md` 2).
+//! A knowledge item: its metadata and the body to inject (`language.md` 2).
 
 use rye_grammar::Spanned;
 use rye_grammar::data::{Kind, Node};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{FileRef, data};
 use crate::diagnostics::Diagnostics;
 
-/// Keys of knowledge metadata; `id` is what older files call their own place.
+/// Keys of knowledge metadata; older files declare their own id as `id`.
 const KEYS: [&str; 13] = [
     "id",
     "name",
@@ -28,28 +28,28 @@ const KEYS: [&str; 13] = [
 #[derive(Debug, Clone)]
 pub struct Knowledge {
     pub file: FileRef,
-    /// `name` where declared: the tag that wraps it.
+    /// The declared `name`: the tag that wraps the body.
     pub name: Option<Spanned<String>>,
     pub title: Option<String>,
     pub description: Option<String>,
     pub category: Option<String>,
     pub tags: Vec<String>,
-    /// Everything declared, `extends` and `used_by` included.
+    /// All declared metadata, including `extends` and `used_by`.
     pub metadata: Map<String, Value>,
-    /// What `extends` and `used_by` name, with the key.
+    /// The ids in `extends` and `used_by`, each with its key.
     pub names: Vec<(&'static str, Spanned<String>)>,
-    /// Without signature and metadata.
+    /// The content without signature and metadata.
     pub body: Spanned<String>,
 }
 
 impl Knowledge {
-    /// The name of the wrapping tag: the declared name, else the id's last segment.
+    /// Returns the name of the wrapping tag: the declared name, else the id's last segment.
     pub fn tag(&self) -> &str {
         self.name.as_ref().map_or(self.file.id.name(), |n| &n.node)
     }
 }
 
-/// From the tree of a knowledge file. A pure YAML file is metadata and body at once, so its keys are its own.
+/// Converts the tree of a knowledge file. A pure YAML file is metadata and body at once, so it may have any key.
 pub fn read(file: FileRef, tree: KnowledgeTree, found: &mut Diagnostics) -> Knowledge {
     let metadata = tree.metadata;
     let entries = metadata.as_ref().map(Node::entries).unwrap_or_default();
@@ -88,7 +88,7 @@ pub fn read(file: FileRef, tree: KnowledgeTree, found: &mut Diagnostics) -> Know
     Knowledge { file, name, title, description, category, tags, metadata, names, body: tree.body }
 }
 
-/// The ids that the metadata names, each a text or one of a list; whatever else stands there is for readers.
+/// Returns the ids in `extends` and `used_by`, each a string or a list of strings; other values are ignored.
 fn names<'n>(get: &dyn Fn(&str) -> Option<&'n Node>) -> Vec<(&'static str, Spanned<String>)> {
     let mut all = Vec::new();
     for key in ["extends", "used_by"] {
@@ -101,7 +101,7 @@ fn names<'n>(get: &dyn Fn(&str) -> Option<&'n Node>) -> Vec<(&'static str, Spann
     all
 }
 
-/// What can stand between `<` and `>` without breaking out of it.
+/// Returns true if a text is safe as the name of a tag.
 fn is_tag(text: &str) -> bool {
     let mut chars = text.chars();
     chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')

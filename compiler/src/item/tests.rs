@@ -1,4 +1,4 @@
-//! What files become, through the cache: one test a rule.
+//! Tests of how the cache reads files into items: one test per rule.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use rye_grammar::ItemId;
@@ -18,7 +18,7 @@ fn directive_file(xml: &str, body: &str) -> String {
     format!("# Title\n\nProse.\n\n```xml\n{xml}\n```\n\n{body}\n")
 }
 
-/// The directive `a/x` of that XML, and the codes of everything wrong with it.
+/// Reads the directive `a/x` with that XML and body; also returns its diagnostics.
 fn read(xml: &str, body: &str) -> (Option<Arc<Directive>>, Diagnostics) {
     let world = MapWorld::new().project(".ai/directives/a/x.md", directive_file(xml, body));
     let items = Items::new(&world);

@@ -1,4 +1,4 @@
-//! A tool item: its file and what it declares.
+//! A tool item: its file and its declaration.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub struct Tool {
     pub spec: Arc<ToolSpec>,
 }
 
-/// From the text of a tool file; the constants of scripts come from `scripts`.
+/// Reads a tool file; `scripts` reads the constants of a script. Returns `None` for a module and for invalid metadata.
 pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut Diagnostics) -> Option<Tool> {
     let language = ToolLanguage::of_path(&file.path)?;
     let parsed = tool_header::parse(file.source, text, language, scripts);
@@ -28,7 +28,7 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
     match ToolSpec::read(&parsed.tree) {
         Ok(spec) => Some(Tool { file, spec: Arc::new(spec) }),
         Err(faults) => {
-            // What could not be parsed has no keys; saying so as well would only hide the first error.
+            // Unparsed metadata has no keys; reporting missing keys as well would hide the first error.
             if !unread {
                 for fault in faults {
                     let (message, span, label, help) = (fault.message, fault.span, fault.label, fault.help);
@@ -44,8 +44,8 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
     }
 }
 
-/// A built-in tool that the engine does not have, or has for another item alone: no call of it could be answered. What
-/// embeds the engine may add others, so this keeps nothing from running.
+/// Reports a built-in tool that the engine does not have, or that is reserved for another item. A program that embeds
+/// the engine may add built-in tools, so this must not prevent a run.
 fn unknown_builtin(file: &FileRef, tree: &ToolTree) -> Option<ItemError> {
     tree.metadata.get("kind").filter(|kind| kind.as_str() == Some("builtin"))?;
     let named = tree.metadata.get("builtin")?;
@@ -58,7 +58,7 @@ fn unknown_builtin(file: &FileRef, tree: &ToolTree) -> Option<ItemError> {
     Some(ItemError::UnknownBuiltin { name: name.to_owned(), own_item, suggestion, span: named.span })
 }
 
-/// Constants that are nearly one that is read. `__tool_type__` is what older tools call themselves.
+/// Reports constants whose name is close to a known one. Older tools declare `__tool_type__`, which is ignored.
 fn near_constants(tree: &ToolTree) -> Vec<ItemError> {
     const OWN: [&str; 6] = ["__tool_type__", "__all__", "__name__", "__title__", "__file__", "__date__"];
     let others = tree.script.iter().flat_map(|script| &script.others);
@@ -70,7 +70,7 @@ fn near_constants(tree: &ToolTree) -> Vec<ItemError> {
     near.collect()
 }
 
-/// A module beside a tool: it declares nothing, and nothing in it could be called as one.
+/// Returns true for a module beside a tool: a script without metadata and without an entry point.
 fn is_module(tree: &ToolTree) -> bool {
     let Some(script) = &tree.script else { return false };
     let callable = script.names.iter().any(|name| matches!(name.as_str(), "execute" | "main" | "default"));

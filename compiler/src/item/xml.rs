@@ -1,11 +1,11 @@
-//! Reading XML with a closed vocabulary: whatever nobody asked for is a diagnostic, nothing is passed over.
+//! Readers for XML with a closed vocabulary: everything unknown is a diagnostic, nothing is ignored.
 
 use rye_grammar::Spanned;
 use rye_grammar::xml::{Element, Node};
 
 use crate::diagnostics::{Diagnostics, ItemError, closest};
 
-/// Complains about every attribute outside `known`.
+/// Reports every attribute that is not in `known`.
 pub fn attributes(found: &mut Diagnostics, element: &Element, known: &[&str]) {
     for attribute in &element.attributes {
         let key = attribute.name.node.as_str();
@@ -22,7 +22,7 @@ pub fn attributes(found: &mut Diagnostics, element: &Element, known: &[&str]) {
     }
 }
 
-/// Complains about every element inside `element` that is not one of `known`.
+/// Reports every child element that is not in `known`.
 pub fn children(found: &mut Diagnostics, element: &Element, known: &[&str]) {
     for child in element.elements() {
         let key = child.name.node.as_str();
@@ -39,7 +39,7 @@ pub fn children(found: &mut Diagnostics, element: &Element, known: &[&str]) {
     }
 }
 
-/// Complains about text where only elements may stand.
+/// Reports text where only elements are allowed.
 pub fn no_text(found: &mut Diagnostics, element: &Element) {
     for child in &element.children {
         if let Node::Text(text) = child
@@ -57,14 +57,14 @@ pub fn no_text(found: &mut Diagnostics, element: &Element) {
     }
 }
 
-/// An element that holds text and nothing else.
+/// Returns the text of an element that may hold nothing else; other content is reported.
 pub fn text_only(found: &mut Diagnostics, element: &Element, known_attributes: &[&str]) -> Spanned<String> {
     attributes(found, element, known_attributes);
     children(found, element, &[]);
     element.text()
 }
 
-/// The one child of that name; a second one is a diagnostic.
+/// Returns the first child of that name; every further one is reported.
 pub fn once<'e>(found: &mut Diagnostics, element: &'e Element, name: &str) -> Option<&'e Element> {
     let mut all = element.elements().filter(|e| e.name.node == name);
     let first = all.next()?;
@@ -78,12 +78,12 @@ pub fn once<'e>(found: &mut Diagnostics, element: &'e Element, name: &str) -> Op
     Some(first)
 }
 
-/// `` `<name>` ``, for messages.
+/// Returns `` `<name>` ``, for messages.
 pub fn tag(element: &Element) -> String {
     format!("`<{}>`", element.name.node)
 }
 
-/// A text short enough to be quoted in a message.
+/// Shortens a text to one line of 40 characters, to quote it in a message.
 pub fn shorten(text: &str) -> String {
     const LONGEST: usize = 40;
     let line = text.lines().next().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Items that a body names where it says what to call: `item_id="…"`, `directive_name: "…"`. Only the spelling is looked
-//! at; whether they exist and may be used is for whoever asks.
+//! Items that a body names in a call: `item_id="…"`, `directive_name: "…"`. Only the spelling is read; callers check
+//! existence and permissions.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use rye_grammar::{ItemId, Span};
 use crate::item::Directive;
 use crate::world::ItemKind;
 
-/// An item named by a body.
+/// An item that a body names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mention {
     pub kind: ItemKind,
@@ -21,15 +21,15 @@ static CALLS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r#"(?-u:\b)(item_id|directive_name|item_type)["'`]?\s*[=:]\s*["'`]([A-Za-z0-9_/-]+)["'`]"#).ok()
 });
 
-/// How far apart an `item_type` and its `item_id` may stand.
+/// Maximum distance in bytes between an `item_type` and its `item_id`.
 const NEAR: usize = 160;
 
-/// Everything that the body of a directive names, in order.
+/// Returns every item that the body of a directive names, in order.
 pub fn mentions(directive: &Directive) -> Vec<Mention> {
     let body = &directive.body;
-    // A body that a `<process>` was joined to has no places of its own.
+    // A body joined with a `<process>` does not match the offsets of the file.
     let exact = body.span.len() == body.node.len();
-    // Most bodies name nothing, and need no expression for it.
+    // Most bodies name nothing, so the regular expression is rarely needed.
     if !["item_id", "directive_name"].iter().any(|key| body.node.contains(key)) {
         return Vec::new();
     }

@@ -1,4 +1,4 @@
-//! A world in memory: for tests, for examples in explain pages, for editors with unsaved files.
+//! A world in memory: for tests, for the examples of explain pages, for editors with unsaved files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use super::{Entry, ItemKind, Located, Space, Stray, World, WorldError};
 
 type File = (Arc<str>, Arc<[u8]>);
 
-/// Files by space and path, in front of an optional world behind them.
+/// Files by space and path, over an optional world behind them.
 #[derive(Default)]
 pub struct MapWorld<'b> {
-    /// Several files for one key are what [`WorldError::Ambiguous`] reports.
+    /// Several files for one key are reported as [`WorldError::Ambiguous`].
     files: BTreeMap<(ItemKind, ItemId), BTreeMap<Space, Vec<File>>>,
-    /// Of the project: what names no item.
+    /// The project's files and folders that are not items.
     strays: BTreeSet<Stray>,
     behind: Option<&'b dyn World>,
     scripts: Option<&'b dyn ScriptReader>,
@@ -26,19 +26,19 @@ impl<'b> MapWorld<'b> {
         Self::default()
     }
 
-    /// A map whose missing files are looked up in `behind`, space by space.
+    /// Creates a map whose missing files are looked up in `behind`, space by space.
     pub fn over(behind: &'b dyn World) -> Self {
         Self { behind: Some(behind), ..Self::default() }
     }
 
-    /// Reads scripts by this reader; without one, and with no world behind, a script is an error.
+    /// Sets the reader of scripts; without one, and without a world behind, a script is an error.
     #[must_use]
     pub fn reading(mut self, scripts: &'b dyn ScriptReader) -> Self {
         self.scripts = Some(scripts);
         self
     }
 
-    /// Adds a file of a space: `.ai/directives/hello.md`. A path that names no item is a stray, as on a disk.
+    /// Adds a file to a space: `.ai/directives/hello.md`. A path that is not an item becomes a stray, as on a disk.
     #[must_use]
     pub fn with(mut self, space: Space, path: &str, content: impl AsRef<[u8]>) -> Self {
         self.insert(space, path, content);

@@ -1,5 +1,5 @@
-//! A world that remembers every read and every miss, with the hash of what was read: the manifest of a plan
-//! (`engine.md` 2). Which files exist besides those read is not part of it.
+//! A world that records every read and every miss, with the hash of the content: the manifest of a plan (`engine.md`
+//! 2). The manifest does not list files that were not read.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ impl<W: World> Recording<W> {
         Self { world, reads: RefCell::default() }
     }
 
-    /// Everything read so far, sorted: one entry a file, and one without hash for an id that no space has.
+    /// Returns everything read so far, sorted: one entry per file, and one without hash for an id that no space has.
     pub fn manifest(&self) -> Vec<Read> {
         let mut manifest = Vec::new();
         for ((kind, id), spaces) in self.reads.borrow().iter() {
@@ -39,7 +39,7 @@ impl<W: World> Recording<W> {
         manifest
     }
 
-    /// The hash of a file that was read, lowercase hex.
+    /// Returns the hash of a file that was read, in lowercase hex.
     pub fn sha256(&self, kind: ItemKind, id: &ItemId, space: Space) -> Option<String> {
         self.reads.borrow().get(&(kind, id.clone()))?.get(&space).cloned()
     }

@@ -1,6 +1,6 @@
-//! What one look at a world leaves for the next: items that were read, and what each reader of them depends on. The world
-//! is asked again for its lists, and for every file that was read and that it does not know to be untouched; what it gives
-//! is compared, never believed.
+//! The item cache between two compilations: items that were read, and the dependencies of every answer made from them.
+//! Recalling a snapshot compares the lists of the world and every file that was read with the earlier ones, except
+//! those that the world reports as untouched.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -11,57 +11,57 @@ use rye_grammar::{ItemId, SourceId};
 use super::{About, Cache, HOOK_FILES, Items};
 use crate::world::{Entry, ItemKind, Located, State, World, WorldError};
 
-/// Something that an answer depends on. Settings are not among them: on those everything depends.
+/// A dependency of an answer. Settings are not among them, because every answer depends on the settings.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Read {
-    /// What an item says, or that there is none.
+    /// The content of an item, or its absence.
     Item(ItemKind, ItemId),
-    /// Whether there is an item.
+    /// The existence of an item.
     Exists(ItemKind, ItemId),
-    /// Which items of a kind there are.
+    /// The list of items of a kind.
     List(ItemKind),
-    /// Whether a capability pattern reaches anything.
+    /// The existence of a match for a capability pattern.
     Pattern(String),
-    /// What the tools come to that some patterns let be called.
+    /// The palette that some patterns grant.
     Palette(Arc<[String]>),
 }
 
-/// What was read while something was asked, sorted, each once.
+/// The reads made while an answer was computed, sorted, without duplicates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reads(Vec<Read>);
 
-/// What is not as it was.
+/// The differences between an earlier state of the world and the current one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Settings, or nothing is known of before: every answer has to be asked for again.
+    /// True if settings changed or no earlier state is known: every answer has to be computed again.
     pub everything: bool,
     pub reads: BTreeSet<Read>,
 }
 
-/// A cache between two looks.
+/// A snapshot of the cache between two compilations.
 #[derive(Default)]
 pub struct Remembered {
     cache: Cache,
     log: Log,
 }
 
-/// Who asked the world for what.
+/// The world's answers and the reads that were made of them.
 #[derive(Default)]
 pub(super) struct Log {
     given: RefCell<[HashMap<ItemId, Given>; 4]>,
-    /// The texts of each item that was opened, and the item of each text.
+    /// The sources of each item that was opened; `items` is the inverse.
     opened: RefCell<HashMap<(ItemKind, ItemId), Vec<SourceId>>>,
     items: RefCell<HashMap<SourceId, (ItemKind, ItemId)>>,
-    /// The world's own account of when this was.
+    /// The state of the world at that time.
     state: Option<State>,
     frames: RefCell<Vec<Vec<Read>>>,
-    /// Texts that nothing speaks of any more.
+    /// The number of sources that no item uses any more.
     dead: Cell<usize>,
 }
 
 type Given = Result<Vec<Located>, WorldError>;
 
-/// Texts that nothing speaks of are kept up to here, and up to as many as the others.
+/// Unused sources are tolerated up to this number, or up to the number of used ones if that is larger.
 const MOST_DEAD: usize = 1000;
 
 impl Reads {
@@ -71,7 +71,7 @@ impl Reads {
 }
 
 impl<'r> FromIterator<&'r Reads> for Reads {
-    /// What several answers depend on.
+    /// Merges the dependencies of several answers.
     fn from_iter<I: IntoIterator<Item = &'r Self>>(several: I) -> Self {
         let mut all: Vec<&Read> = several.into_iter().flat_map(|reads| &reads.0).collect();
         all.sort_unstable();
@@ -81,7 +81,7 @@ impl<'r> FromIterator<&'r Reads> for Reads {
 }
 
 impl Changes {
-    /// Whether anything of this has changed.
+    /// Returns true if any of these dependencies changed.
     pub fn touch(&self, reads: &Reads) -> bool {
         self.everything || self.reads.iter().any(|read| reads.contains(read))
     }
@@ -92,7 +92,7 @@ impl Changes {
 }
 
 impl<'w> Items<'w> {
-    /// The items of a world of which something may have been read before, and what has changed since.
+    /// Restores the items of an earlier compilation, and returns the changes in the world since then.
     pub fn recall(world: &'w dyn World, remembered: Remembered) -> (Self, Changes) {
         let Remembered { mut cache, mut log } = remembered;
         let changes = changes(world, &cache, &log).filter(|_| {
@@ -117,12 +117,12 @@ impl<'w> Items<'w> {
         (Self { world, cache, log: Some(log) }, changes)
     }
 
-    /// What a later look can begin with; nothing where nobody kept an account.
+    /// Returns the snapshot for a later compilation; empty if no reads were recorded.
     pub fn remember(self) -> Remembered {
         self.log.map(|log| Remembered { cache: self.cache, log }).unwrap_or_default()
     }
 
-    /// What is asked meanwhile; empty where nobody keeps an account.
+    /// Runs `ask` and returns the reads it made; empty if reads are not recorded. The enclosing frame records them too.
     pub fn during<T>(&self, ask: impl FnOnce() -> T) -> (T, Reads) {
         let Some(log) = &self.log else { return (ask(), Reads::default()) };
         log.frames.borrow_mut().push(Vec::new());
@@ -137,7 +137,7 @@ impl<'w> Items<'w> {
         (answer, Reads(reads))
     }
 
-    /// What is asked meanwhile is no part of what is asked around it: for answers that are depended on as such.
+    /// Runs `ask` without recording its reads in the enclosing frame: for answers that are dependencies themselves.
     pub fn apart<T>(&self, ask: impl FnOnce() -> T) -> T {
         let Some(log) = &self.log else { return ask() };
         let around = std::mem::take(&mut *log.frames.borrow_mut());
@@ -146,17 +146,17 @@ impl<'w> Items<'w> {
         answer
     }
 
-    /// Whether anybody keeps an account of what is read.
+    /// Returns true if reads are recorded.
     pub fn is_remembering(&self) -> bool {
         self.log.is_some()
     }
 
-    /// Says that an answer depends on something whose value was at hand.
+    /// Records a dependency on something whose value is already known.
     pub fn depends(&self, read: impl FnOnce() -> Read) {
         self.note(read);
     }
 
-    /// The same for everything that an answer at hand was made of.
+    /// Records the dependencies of an answer that is already known.
     pub fn depends_on(&self, reads: &Reads) {
         if let Some(log) = &self.log {
             for read in &reads.0 {
@@ -165,7 +165,7 @@ impl<'w> Items<'w> {
         }
     }
 
-    /// Forgets what was found wrong with items that nobody asks for any more; answers which items those were.
+    /// Evicts the items with diagnostics that no answer reads any more, and returns them.
     pub fn keep_asked(&self, is_asked: impl Fn(&Read) -> bool) -> Vec<(ItemKind, ItemId)> {
         let Some(log) = &self.log else { return Vec::new() };
         let mut with_fault: Vec<(ItemKind, ItemId)> = {
@@ -187,7 +187,7 @@ impl<'w> Items<'w> {
 }
 
 impl Log {
-    /// Where nobody is listening, not even the name is made.
+    /// Records a read. Without an open frame, `read` is not called.
     pub(super) fn note(&self, read: impl FnOnce() -> Read) {
         if let Some(frame) = self.frames.borrow_mut().last_mut() {
             frame.push(read());
@@ -212,7 +212,8 @@ impl Log {
 
 type Lists = [Arc<[Entry]>; 4];
 
-/// What differs from what was read, with the lists as they are now; `None` where no comparison is worth having.
+/// Compares the world with the earlier reads, and returns the changes with the current lists; `None` if the cache
+/// cannot be reused.
 fn changes(world: &dyn World, cache: &Cache, log: &Log) -> Option<(Changes, Lists)> {
     if !cache.unlisted.borrow().is_empty() {
         return None;
@@ -237,7 +238,7 @@ fn changes(world: &dyn World, cache: &Cache, log: &Log) -> Option<(Changes, List
             changes.reads.insert(Read::List(kind));
         }
         let mut look = |id: &ItemId, given: &Given| {
-            // What was not there is in no list, or in that of what moved.
+            // An item that was missing can only have appeared through the list, so `moved` has it.
             let was_there = given.as_ref().map_or(true, |files| !files.is_empty());
             if was_there && !moved.contains(id) && !world.still_gives(kind, id, given) {
                 moved.insert(id.clone());
@@ -255,7 +256,7 @@ fn changes(world: &dyn World, cache: &Cache, log: &Log) -> Option<(Changes, List
             if moved.iter().any(|id| id.as_str() == SIGNING) {
                 return None;
             }
-            // They are read together.
+            // Hook files are read together.
             if HOOK_FILES.iter().any(|file| moved.iter().any(|id| id.as_str() == *file)) {
                 moved.extend(HOOK_FILES.iter().filter_map(|file| ItemId::parse(file).ok()));
             }
@@ -265,10 +266,10 @@ fn changes(world: &dyn World, cache: &Cache, log: &Log) -> Option<(Changes, List
     Some((changes, lists))
 }
 
-/// The settings that say which files are read at all.
+/// The settings file with `signing.require`, which decides which files are read at all.
 const SIGNING: &str = "agent/agent";
 
-/// The ids that two sorted lists do not agree on.
+/// Returns the ids in which two sorted lists differ.
 fn differing(before: &[Entry], now: &[Entry]) -> BTreeSet<ItemId> {
     let (mut before, mut now) = (before.iter().peekable(), now.iter().peekable());
     let mut ids = BTreeSet::new();
@@ -288,7 +289,7 @@ fn differing(before: &[Entry], now: &[Entry]) -> BTreeSet<ItemId> {
     }
 }
 
-/// Takes an item out of everything but the hooks of files.
+/// Removes an item from the cache, except from the hooks of hook files.
 fn forget(cache: &Cache, log: &Log, kind: ItemKind, id: &ItemId) {
     match kind {
         ItemKind::Directive => {

@@ -1,4 +1,4 @@
-//! A file's text to an item, and what stands in the way of that.
+//! Parsers from a file's text to an item, with the diagnostics of that file.
 
 use rye_grammar::data::{Kind, Node};
 use rye_grammar::knowledge::KnowledgeFormat;
@@ -17,9 +17,9 @@ pub(super) fn parse_directive(file: FileRef, text: &str, found: &mut Diagnostics
     let mut debris = Diagnostics::new();
     found.extend(front_matter(&file, text, &["---", "+++"], ItemKind::Directive));
     let parsed = rye_grammar::directive::parse(file.source, text);
-    // Where the XML is broken, what was read of it would give rise to complaints about its own debris.
+    // Broken XML would cause follow-up diagnostics about its fragments.
     let broken = parsed.errors.iter().any(|e| e.kind == SyntaxKind::Xml);
-    // Which of two blocks is meant is not for us to say: neither is compiled.
+    // With two blocks, the intended one is ambiguous: neither is compiled.
     let twice = parsed.errors.iter().any(|e| e.kind == SyntaxKind::Fence && e.other.is_some());
     found.syntax(parsed.errors);
     if twice {
@@ -38,8 +38,7 @@ pub(super) fn parse_knowledge(file: FileRef, text: &str, found: &mut Diagnostics
     knowledge::read(file, parsed.tree, found)
 }
 
-/// Front matter between two lines of a mark at the beginning of a file whose kind has none of the sort: keys with values
-/// that nobody reads.
+/// Reports front matter between two marker lines at the start of a file whose kind has none: its keys would be ignored.
 fn front_matter(file: &FileRef, text: &str, marks: &[&'static str], kind: ItemKind) -> Option<ItemError> {
     let start = rye_grammar::signature::parse(file.source, text).map_or(0, |line| line.node.content_start);
     let content = text.get(start..)?;
@@ -100,7 +99,7 @@ pub(super) fn world_error(kind: ItemKind, error: WorldError) -> ItemError {
     }
 }
 
-/// The content of a signed file has to be what was signed; whether the key is trusted is the world's business.
+/// Compares the content of a signed file with its hash. The world decides if the key is trusted.
 pub(super) fn broken_signature(source: SourceId, path: String, text: &str) -> Option<ItemError> {
     let line = rye_grammar::signature::parse(source, text)?;
     let content = text.as_bytes().get(line.node.content_start..).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `<inputs>` and `<outputs>`: names, types, defaults and choices, each value already of its field's type.
+//! `<inputs>` and `<outputs>`: names, types, defaults and choices, with each value converted to its field's type.
 
 use indexmap::IndexMap;
 use rye_grammar::xml::Element;
@@ -33,7 +33,7 @@ pub fn read(element: &Element, name: &str, found: &mut Diagnostics) -> IndexMap<
 }
 
 fn field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<Field> {
-    // What the model does not return stays out: an output has no default.
+    // An output has no default: a value that the model does not return stays absent.
     let known: &[&str] = if word == "output" {
         &["name", "type", "required", "enum"]
     } else {
@@ -42,7 +42,7 @@ fn field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<Field
     let description = text_only(found, element, known).node;
     let name = named(element, word, found);
     let said = name.as_ref().map_or_else(|| format!("an {word}"), |name| format!("`{}`", name.node));
-    // A field of a type that does not exist is still declared.
+    // A field of an unknown type is declared as a string.
     let kind = element.attribute("type").and_then(|t| field_type(t, found)).unwrap_or(FieldType::String);
     let required = element.attribute("required").is_some_and(|r| truth(r, found));
     let choices = element.attribute("enum").map(|e| choices(e, kind, &said, found)).unwrap_or_default();
@@ -64,7 +64,7 @@ fn field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<Field
     Some(Field { name: name?, kind, required, default, choices, description, span })
 }
 
-/// The name of a field, if it has one that can be asked for.
+/// Returns the name of a field, if a placeholder can reference it.
 fn named(element: &Element, word: &str, found: &mut Diagnostics) -> Option<Spanned<String>> {
     let Some(name) = element.attribute("name") else {
         found.push(ItemError::Missing {
@@ -87,7 +87,7 @@ fn named(element: &Element, word: &str, found: &mut Diagnostics) -> Option<Spann
     Some(name.clone())
 }
 
-/// `{input:…}` could not name anything else.
+/// Returns true if `{input:…}` can reference a field of this name.
 pub fn is_name(text: &str) -> bool {
     let mut bytes = text.bytes();
     bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
@@ -144,7 +144,7 @@ fn choices(text: &Spanned<String>, kind: FieldType, of: &str, found: &mut Diagno
     values
 }
 
-/// A text as a value of a type; `None` where it is none. Arrays and objects are JSON.
+/// Converts a text to a value of a type; `None` if it does not fit. Every type but `string` is written as JSON.
 pub fn value(text: &str, kind: FieldType) -> Option<Value> {
     let value = match kind {
         FieldType::String => Some(Value::String(text.to_owned())),
@@ -159,7 +159,7 @@ fn is_choice(value: &Value, choices: &[Value]) -> bool {
     choices.is_empty() || choices.iter().any(|choice| equal(choice, value))
 }
 
-/// "an integer", "one of `a`, `b`".
+/// Describes the values of a field: "an integer", "one of `a`, `b`".
 pub fn expected(kind: FieldType, choices: &[Value]) -> String {
     if !choices.is_empty() {
         let words = choices.iter().map(|c| format!("`{}`", c.as_str().map_or_else(|| c.to_string(), str::to_owned)));
@@ -176,7 +176,7 @@ pub fn expected(kind: FieldType, choices: &[Value]) -> String {
     .to_owned()
 }
 
-/// Checks a value against a field; `span` is where it was written, if anywhere.
+/// Checks a value against a field; `span` is the place of the value, if it has one.
 pub fn check(field: &Field, value: &Value, span: Option<Span>) -> Option<InterfaceError> {
     let allowed = field.kind.fits(value) && is_choice(value, &field.choices);
     (!allowed).then(|| InterfaceError::Type {

@@ -1,4 +1,4 @@
-//! `<permissions>`: grants as whole patterns, acknowledgements beside them (`language.md` 2 and 9).
+//! `<permissions>`: grants as full patterns, and acknowledgments (`language.md` 2 and 9).
 
 use rye_grammar::capability::{self, Pattern};
 use rye_grammar::xml::Element;
@@ -60,7 +60,7 @@ fn primary(element: &Element, word: &str, grants: &mut Vec<GrantDecl>, found: &m
     }
 }
 
-/// Hosts that could never be those of a call. What `write` opens is told with the tools that it opens it to.
+/// Reports hosts that no call can have. The paths of `write` are checked with the tools that they apply to.
 fn hosts(element: &Element, net: &[String], found: &mut Diagnostics) {
     let Some(span) = element.attribute("net").map(|attribute| attribute.span) else { return };
     for host in net {
@@ -80,7 +80,7 @@ fn grant(pattern: Pattern, span: Span) -> GrantDecl {
     GrantDecl { pattern, span, net: Vec::new(), write: Vec::new() }
 }
 
-/// The span of a `*` that stands for everything; other text is a mistake.
+/// Returns the span of a `*` that grants everything; other text is reported.
 fn star(element: &Element, found: &mut Diagnostics) -> Option<Span> {
     let text = element.text();
     match text.node.as_str() {

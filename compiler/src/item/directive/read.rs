@@ -1,4 +1,5 @@
-//! From the tree of a directive file to a [`Directive`]: the closed vocabulary of `language.md` 2, element by element.
+//! Converts the tree of a directive file to a [`Directive`]: the closed vocabulary of `language.md` 2, element by
+//! element.
 
 use rye_grammar::directive::DirectiveTree;
 use rye_grammar::template::{InputsPart, InputsText};
@@ -26,7 +27,7 @@ const METADATA: [&str; 10] = [
     "nudge",
 ];
 
-/// The directive, or `None` where the file has no readable `<directive>` (the grammar has said why).
+/// Returns the directive, or `None` if the file has no readable `<directive>`; the grammar has already reported why.
 pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Option<Directive> {
     let root = tree.root?;
     attributes(found, &root, &["name", "version", "extends"]);
@@ -94,7 +95,7 @@ pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Opti
     })
 }
 
-/// The metadata sections, wherever they may stand: inside `<metadata>`, four of them also directly under the root.
+/// The metadata sections: inside `<metadata>`, or, for four of them, directly under the root.
 struct Metadata<'e> {
     root: &'e Element,
     metadata: Option<&'e Element>,
@@ -122,7 +123,7 @@ impl<'e> Metadata<'e> {
     }
 }
 
-/// Checks `name` and answers where to point at "this directive".
+/// Checks `name` and returns the span of labels for this directive.
 fn name(file: &FileRef, root: &Element, found: &mut Diagnostics) -> Span {
     let Some(name) = root.attribute("name") else {
         found.push(ItemError::Missing {
@@ -170,7 +171,7 @@ fn model(element: &Element, found: &mut Diagnostics) -> ModelRequest {
     ModelRequest { tier, id, provider, fallback, sampling }
 }
 
-/// A number from 0 to `most`, as it is written.
+/// Reads a number from 0 to `most`, kept as written.
 fn sampled(element: &Element, name: &str, most: f64, found: &mut Diagnostics) -> Option<serde_json::Number> {
     let value = element.attribute(name)?;
     let number = serde_json::from_str::<serde_json::Number>(value.node.trim()).ok();
@@ -186,7 +187,7 @@ fn sampled(element: &Element, name: &str, most: f64, found: &mut Diagnostics) ->
     number
 }
 
-/// Names and values are the limits' own business; here only the aliases are resolved.
+/// Reads limits and resolves their aliases. The limit table checks names and values later.
 fn limits(element: &Element, found: &mut Diagnostics) -> Vec<DeclaredLimit> {
     children(found, element, &[]);
     no_text(found, element);
@@ -220,7 +221,7 @@ fn context(element: &Element, found: &mut Diagnostics) -> Context {
             "system" => context.system.extend(item(child, found)),
             "before" => context.before.extend(item(child, found)),
             "after" => context.after.extend(item(child, found)),
-            // A hook id is a single segment, so both kinds of name read as an id.
+            // A hook id is a single segment, so both kinds of id parse as an item id.
             "suppress" => context.suppress.extend(item(child, found).map(|i| i.map(|id| id.to_string()))),
             _ => {}
         }
@@ -252,7 +253,7 @@ fn nudge(element: &Element, found: &mut Diagnostics) -> Option<Spanned<NudgePoli
     Some(Spanned::new(policy, text.span))
 }
 
-/// The body: what a `<process>` says, then what follows the fence.
+/// Joins the body: the text of `<process>`, then the text after the fence.
 fn body(root: &Element, after: &Spanned<String>, found: &mut Diagnostics) -> (Spanned<String>, InputsText) {
     let mut parts = Vec::new();
     let mut text = String::new();
@@ -283,7 +284,7 @@ fn inputs_text(parts: &mut Vec<InputsPart>, text: &Spanned<String>, found: &mut 
     found.extend(read.errors.into_iter().map(|error| if inside { error } else { error.within(text.span) }));
 }
 
-/// The text of a `<process>`; elements inside it are part of the prompt and stay as they were read.
+/// Returns the text of a `<process>`; elements inside it belong to the prompt and are kept.
 fn process(element: &Element) -> Spanned<String> {
     if element.elements().next().is_none() {
         return element.text();

@@ -1,4 +1,4 @@
-//! The `action` of a hook: which one it is, its fields, and every hole its strings leave open. The engine reads the
+//! Reads the `action` of a hook: its name, its fields, and every placeholder in its strings. The engine reads the
 //! answers of `execute` hooks with the same function.
 
 use rye_grammar::data::{Entry, Kind, Node};
@@ -14,7 +14,7 @@ use crate::semantics::hook_point::{ActionName, Point};
 use crate::semantics::limits::{LimitName, Written, amount};
 use crate::world::ItemKind;
 
-/// Reads an action that hooks of this point may have.
+/// Reads an action that is allowed at a hook point.
 pub fn read(node: &Node, point: &Point, holes: &mut HookHoles, found: &mut Diagnostics) -> Option<HookAction> {
     let shape = shape(node, point, found)?;
     let action = ActionName::from_word(&shape.word.node);
@@ -26,7 +26,8 @@ pub fn read(node: &Node, point: &Point, holes: &mut HookHoles, found: &mut Diagn
     fields.action(shape.word.span)
 }
 
-/// Whether a point takes an action. Signing is allowed wherever executing is: both act on exactly one named item.
+/// Returns true if a point allows an action. `sign` is allowed wherever `execute` is: both act on exactly one named
+/// item.
 fn allowed(point: &Point, action: ActionName) -> bool {
     point.actions.contains(&action) || (action == ActionName::Sign && point.actions.contains(&ActionName::Execute))
 }
@@ -42,13 +43,14 @@ fn wrong(word: &Spanned<String>, point: &Point, exists: bool) -> HookError {
     }
 }
 
-/// An action taken apart: its word and its fields.
+/// An action split into its name and its fields.
 struct Shape {
     word: Spanned<String>,
     fields: Vec<Entry>,
 }
 
-/// The spellings: `terminate`, `{primary: execute, …}`, `{action: block, …}`, `{block: {…}}`, `{block: text}`.
+/// Splits an action in any of its spellings: `terminate`, `{primary: execute, …}`, `{action: block, …}`, `{block:
+/// {…}}`, `{block: text}`.
 fn shape(node: &Node, point: &Point, found: &mut Diagnostics) -> Option<Shape> {
     let entries = match &node.kind {
         Kind::String(word) => {
@@ -101,7 +103,7 @@ fn shape(node: &Node, point: &Point, found: &mut Diagnostics) -> Option<Shape> {
     Some(Shape { word, fields })
 }
 
-/// The field that a bare value stands for.
+/// Returns the field that a bare value sets.
 fn main_field(word: &str) -> Option<&'static str> {
     Some(match ActionName::from_word(word)? {
         ActionName::SetExtends | ActionName::Fetch | ActionName::Execute | ActionName::Sign => "item_id",
@@ -286,7 +288,7 @@ impl Fields<'_> {
         }
     }
 
-    /// The kinds of messages that a call is made without.
+    /// Reads the kinds of messages to drop.
     fn kinds(&mut self) -> Vec<String> {
         let kinds = self.words("kinds");
         if let (Some(node), Some(wrong)) =
@@ -298,7 +300,7 @@ impl Fields<'_> {
         kinds
     }
 
-    /// How a thread ends that is told to.
+    /// Reads the end status of `terminate`.
     fn end(&mut self) -> Option<String> {
         let node = self.get("status")?;
         let status = self.text("status")?;
@@ -308,7 +310,7 @@ impl Fields<'_> {
         Some(status)
     }
 
-    /// A limit that is written out is one a thread could have.
+    /// Checks the literal value of a limit against the range of that limit.
     fn raised(&mut self, limit: &str, value: &Value) {
         let written = match value.as_str() {
             Some(text) if is_open(text) => return,
@@ -323,7 +325,7 @@ impl Fields<'_> {
         }
     }
 
-    /// Messages that are written out are mappings, each with its kind.
+    /// Checks literal messages: each is a mapping with a known `kind`.
     fn messages(&mut self) {
         let Some(node) = self.get("messages") else { return };
         match &node.kind {
@@ -353,7 +355,7 @@ impl Fields<'_> {
         super::read::position(&node, self.found)
     }
 
-    /// An id without holes: the chain is walked before there are facts to fill any in.
+    /// Reads an id without placeholders: the chain is resolved before any fact exists.
     fn static_id(&mut self, span: Span) -> Option<String> {
         let Some(node) = self.get("item_id") else {
             self.missing("item_id", span);
@@ -411,7 +413,7 @@ impl Fields<'_> {
         Some((kind?, item_id?, params))
     }
 
-    /// Notes every hole of every string in a value; keys are no templates.
+    /// Records every placeholder in every string of a value; keys are not templates.
     fn scan(&mut self, node: &Node, field: &str) {
         match &node.kind {
             Kind::String(text) => self.scan_text(node, text, field),
@@ -457,7 +459,7 @@ impl Fields<'_> {
     }
 }
 
-/// Whether a text holds what only a run can fill in.
+/// Returns true if a text contains a placeholder that only a run can fill.
 fn is_open(text: &str) -> bool {
     text.contains("${") || text.contains("{input:")
 }

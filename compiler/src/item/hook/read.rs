@@ -1,4 +1,4 @@
-//! From data to a [`HookDecl`]: one reader for hooks in YAML and hooks in XML (`language.md` 7).
+//! Reads a [`HookDecl`] from data: one reader for hooks in YAML and hooks in XML (`language.md` 7).
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ const KEYS: [&str; 11] = [
     "on_failure",
 ];
 
-/// Reads a list of hooks of one source; two with one id are a diagnostic.
+/// Reads the hooks of one source. [`unique`] reports duplicate ids.
 pub fn list(node: &Node, source: &HookSource, space: Space, found: &mut Diagnostics) -> Vec<Arc<HookDecl>> {
     let items = match &node.kind {
         Kind::Null => return Vec::new(),
@@ -40,7 +40,7 @@ pub fn list(node: &Node, source: &HookSource, space: Space, found: &mut Diagnost
     items.iter().filter_map(|item| hook(item, source, space, found)).map(Arc::new).collect()
 }
 
-/// Complains about ids that stand twice in one source.
+/// Reports ids that occur twice in one source.
 pub fn unique(hooks: &[Arc<HookDecl>], found: &mut Diagnostics) {
     let mut seen: std::collections::BTreeMap<&str, rye_grammar::Span> = std::collections::BTreeMap::new();
     for hook in hooks {
@@ -75,7 +75,7 @@ fn hook(node: &Node, source: &HookSource, space: Space, found: &mut Diagnostics)
         }
         !empty
     });
-    // `{id: …, enabled: false}` is enough to take a hook of another source out.
+    // `{id: …, enabled: false}` is enough to disable a hook of another source.
     let event = match node.get("event") {
         None if !enabled => None,
         _ => needed(node, "event", "a hook", found).and_then(|n| data::string(found, "event", n)),
@@ -121,7 +121,7 @@ fn hook(node: &Node, source: &HookSource, space: Space, found: &mut Diagnostics)
         None => None,
     };
     let id = id?;
-    // A hook that could not be read is no hook; but one that is switched off needs nothing besides its id.
+    // An unreadable hook is dropped, but a disabled one needs only its id.
     if broken || (enabled && action.is_none()) {
         return None;
     }
@@ -176,7 +176,7 @@ fn point(event: &Spanned<String>, found: &mut Diagnostics) -> Option<&'static Po
     point
 }
 
-/// `before` or `after`.
+/// Reads `before` or `after`.
 pub fn position(node: &Node, found: &mut Diagnostics) -> Option<Position> {
     match node.as_str() {
         Some("before") => Some(Position::Before),
@@ -215,7 +215,8 @@ fn grants(node: &Node, found: &mut Diagnostics) -> Vec<Spanned<capability::Patte
     grants
 }
 
-/// Compiles against the types of the point's facts; inputs have no type here, because each directive has its own.
+/// Compiles a condition against the fact types of the point. Inputs are untyped here, because each directive declares
+/// its own.
 fn compile(expr: &condition::Expr, point: &Point) -> Result<Condition, Vec<SyntaxError>> {
     let types = |path: &condition::Path| match point.find(path) {
         Found::Fact(kind) => kind,
