@@ -1,5 +1,5 @@
-//! A person's word (`language.md` 9): which grants the table of risks wants one for, and what becomes of such a call where
-//! nobody can be asked. How somebody is asked is the caller's to say.
+//! Approvals (`language.md` 9): the grants whose calls need an approval by the risk table, and the policy for such
+//! calls without a terminal. Callers decide how to request an approval.
 
 use rye_grammar::ItemId;
 use schemars::JsonSchema;
@@ -14,21 +14,21 @@ use crate::tool_spec::ToolKind;
 use crate::trust::of_tool;
 use crate::world::{Space, World};
 
-/// What becomes of a call that nobody acknowledged, where nobody can be asked; the later one is the stricter.
+/// The policy for calls that need an approval when there is no terminal; later variants are stricter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unattended {
-    /// It passes.
+    /// The call is allowed.
     #[default]
     Allow,
-    /// The thread is suspended before it, until somebody answers.
+    /// The thread is suspended before the call until it is approved.
     Queue,
-    /// It is refused, and the thread goes on.
+    /// The call is denied, and the thread continues.
     Deny,
 }
 
 impl Unattended {
-    /// As `approvals.unattended` spells it.
+    /// Parses the value of `approvals.unattended`.
     pub fn parse(word: &str) -> Option<Self> {
         [Self::Allow, Self::Queue, Self::Deny].into_iter().find(|way| way.word() == word)
     }
@@ -41,7 +41,7 @@ impl Unattended {
         }
     }
 
-    /// What happens to the call, for people.
+    /// Describes the effect on the call, for human output.
     pub fn told(self) -> &'static str {
         match self {
             Self::Allow => "it passes unasked",
@@ -50,8 +50,8 @@ impl Unattended {
         }
     }
 
-    /// What the settings say (`approvals.unattended` of `agent/agent`): the user's word, else the standard library's; a
-    /// project can ask for more than that, never for less. `own`: the project is the user space itself.
+    /// Reads `approvals.unattended` of `agent/agent`: the user's setting, else the standard library's. A project can
+    /// only make it stricter. `own` is true if the project is the user space itself.
     pub fn of_settings(world: &dyn World, own: bool) -> Self {
         let items = Items::new(world);
         let Ok(id) = ItemId::parse("agent/agent") else { return Self::default() };
@@ -66,20 +66,20 @@ impl Unattended {
     }
 }
 
-/// Whether a call needs nobody's further word where nobody can be asked: it starts a directive, whose own calls are each
-/// judged, or reads knowledge; or it is a tool of the user's own space, or one of the project that runs only where the user
-/// trusts it as it is. The rest are the standard library's own powers: a shell, the web, the git repository.
+/// Returns true if a call needs no approval without a terminal. It starts a directive, whose own calls are each
+/// checked, or reads knowledge; or it runs a tool of the user space, or a tool of the project that runs only if the
+/// user trusts it. The remaining calls use the standard library's own tools: a shell, the web, the git repository.
 pub fn is_vouched(items: &Items<'_>, capability: &str) -> bool {
     let Some(item) = capability.strip_prefix("rye.execute.") else { return false };
     if item.starts_with("directive.") || item.starts_with("knowledge.") {
         return true;
     }
-    // What is asked about is an item, whose segments hold no dots.
+    // The capability of an item: its segments contain no dots.
     let id = item.strip_prefix("tool.").and_then(|id| ItemId::parse(&id.replace('.', "/")).ok());
     let tool = id.and_then(|id| items.tool(&id));
     tool.is_some_and(|tool| match tool.file.space {
         Space::User => true,
-        // Trust in where requests go, or in what is compiled in, says nothing of what it is called with.
+        // Trusting a built-in tool, or the hosts of an HTTP tool, does not cover the arguments of its calls.
         Space::Project if matches!(tool.spec.kind, ToolKind::Builtin { .. }) => false,
         Space::Project if matches!(tool.spec.kind, ToolKind::Http(_)) && tool.spec.environment.is_empty() => false,
         Space::Project => of_tool(&tool, String::new(), &items.sources()).is_some(),
@@ -87,25 +87,25 @@ pub fn is_vouched(items: &Items<'_>, capability: &str) -> bool {
     })
 }
 
-/// A grant whose calls want a person's word.
+/// A grant whose calls need an approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AskedGrant {
     pub pattern: String,
     /// `safe`, `write`, `elevated` or `unrestricted`.
     pub tier: String,
-    /// Whatever it reaches needs nobody's further word where nobody can be asked.
+    /// True if no tool that it reaches needs an approval without a terminal.
     pub vouched: bool,
 }
 
 impl AskedGrant {
-    /// What becomes of its calls, for people.
+    /// Describes the effect on its calls, for human output.
     pub fn told(&self, unattended: Unattended) -> String {
         let alone = if self.vouched { Unattended::Allow.told() } else { unattended.told() };
         format!("asks before {}: {}, not acknowledged; where nobody can be asked, {alone}", self.pattern, self.tier)
     }
 }
 
-/// The grants of a plan of a risk that asks and that its `<permissions>` do not acknowledge, in their order.
+/// Returns the grants of a plan whose risk needs an approval that `<permissions>` does not acknowledge, in order.
 pub fn asked(items: &Items<'_>, plan: &Plan) -> Vec<AskedGrant> {
     let table = plan.settings.get("capability_risk").and_then(|table| RiskTable::from_value(table).ok());
     let Some(table) = table else { return Vec::new() };
@@ -124,7 +124,7 @@ pub fn asked(items: &Items<'_>, plan: &Plan) -> Vec<AskedGrant> {
         .collect()
 }
 
-/// The same for all that a grant reaches.
+/// Returns true if [`is_vouched`] holds for everything that a grant reaches.
 fn is_grant_vouched(items: &Items<'_>, plan: &Plan, pattern: &str) -> bool {
     if ["rye.execute.directive.", "rye.execute.knowledge."].iter().any(|start| pattern.starts_with(start)) {
         return true;
@@ -158,7 +158,7 @@ mod tests {
             let way = |rank: usize| Unattended::parse(ways.get(rank).copied().unwrap()).unwrap();
             let world = stdlib().project(file, settings(project));
             assert_eq!(Unattended::of_settings(&world, false), way(rank), "{project} over nothing");
-            // Where the project is the user's own space, its word is the user's.
+            // If the project is the user space itself, its setting is the user's.
             assert_eq!(Unattended::of_settings(&world, true), way(rank), "{project} of one's own");
             for (other, user) in ways.into_iter().enumerate() {
                 let world = stdlib().project(file, settings(project)).with(Space::User, file, settings(user));

@@ -1,5 +1,5 @@
-//! `rye assert`: properties of every thread that a directive can lead to, decided before anything runs. Which threads those
-//! are is `assertion/threads.rs`, what is asserted `assertion/read.rs`. Conditions are judged by the one evaluator.
+//! `rye assert`: properties of every thread that a directive can lead to, decided before a run. `assertion/threads.rs`
+//! finds the threads, `assertion/read.rs` reads the assertions. Conditions use the shared evaluator.
 
 pub(crate) mod read;
 mod threads;
@@ -21,60 +21,60 @@ use crate::world::{ItemKind, Space, World};
 use read::{Assertion, Assertions, Function, Trifecta};
 use threads::{Reached, Thread, walk};
 
-/// The settings file's id.
+/// The id of the settings file.
 pub const FILE: &str = "agent/assertions";
 
-/// What was looked at and what does not hold.
+/// The result of checking the assertions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AssertReport {
     pub assertions: usize,
     pub directives: usize,
-    /// Threads that they can lead to.
+    /// Threads that the directives can lead to.
     pub threads: usize,
     pub violations: Vec<Violation>,
-    /// Directives that start others, where a line names which; each pair once.
+    /// Spawns that a source line declares; each combination of `from`, `to` and `by` once.
     pub spawns: Vec<Spawn>,
-    /// Directives that can start themselves again, bounded by `depth` alone: each circle from its first id.
+    /// Cycles of directives that can start themselves again, bounded by `depth` alone; each begins with its first id.
     pub cycles: Vec<Vec<String>>,
-    /// True where there were more threads than are gone through: then what is not reported may still be so.
+    /// True if the search was cut off: threads beyond the bound may violate assertions too.
     pub incomplete: bool,
 }
 
-/// An assertion that a thread breaks.
+/// A violation of an assertion by a thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Violation {
     pub assertion: String,
     /// `error` or `warning`.
     pub severity: String,
     pub description: String,
-    /// How the thread comes about, the directive that is run first.
+    /// The spawn chain of the thread, beginning with the directive that is run.
     pub trace: Vec<Step>,
-    /// What decided: each function of the assertion with its answer, and an example where it reaches something.
+    /// The reasons: each function of the assertion with its answer, and an example if it reaches a capability.
     pub because: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
     pub directive: String,
-    /// `run`, `body`, `hook ID`, or the grant that lets it be started.
+    /// `run`, `body`, `hook ID`, or the grant that allows the start.
     pub by: String,
     pub source: Option<SourceReport>,
 }
 
-/// One directive starts another, and whether it may let it do everything that one grants.
+/// A directive that starts another one, and the first capability that exceeds its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spawn {
     pub from: String,
     pub to: String,
     pub by: String,
     pub source: Option<SourceReport>,
-    /// A capability that the child grants and the parent does not have: it will be refused.
+    /// A capability that the child declares and the parent does not have: it will be refused.
     pub exceeds: Option<String>,
     pub parent_grants: Option<SourceReport>,
     pub child_grants: Option<SourceReport>,
 }
 
-/// The report, with what is wrong with the file itself.
+/// The report, with the diagnostics of the settings file and of the items read.
 #[derive(Debug, Clone)]
 pub struct Asserted {
     pub report: AssertReport,
@@ -82,7 +82,7 @@ pub struct Asserted {
     pub sources: Sources,
 }
 
-/// Goes through every directive of the project and the user space, or through those that are named.
+/// Checks every directive of the project and user spaces, or only those in `only`.
 pub fn assert(world: &dyn World, only: &[ItemId]) -> Asserted {
     let items = Items::new(world);
     let mut diagnostics = Diagnostics::new();
@@ -119,7 +119,7 @@ fn roots(items: &Items<'_>, only: &[ItemId]) -> Vec<ItemId> {
     ids
 }
 
-/// Each assertion at each thread; of several threads of one directive that break it, the first is told.
+/// Checks each assertion for each thread below one directive; reports the first thread that breaks it.
 fn judge(items: &Items<'_>, assertions: &Assertions, threads: &[Thread], report: &mut AssertReport) {
     let Some(root) = threads.first() else { return };
     for assertion in &assertions.list {
@@ -154,7 +154,7 @@ fn judge(items: &Items<'_>, assertions: &Assertions, threads: &[Thread], report:
     }
 }
 
-/// What decided that an assertion does not hold for a thread; `None` where it holds.
+/// Returns the reasons why an assertion does not hold for a thread; `None` if it holds.
 fn broken(assertion: &Assertion, thread: &Thread) -> Option<Vec<String>> {
     let mut facts = Facts::new();
     facts.set("directive", Value::from(thread.directive.as_str()));
@@ -190,7 +190,7 @@ fn ask(function: &Function, thread: &Thread) -> (bool, String) {
     }
 }
 
-/// Text from outside, data that is not for outside, and a way there.
+/// Checks for the lethal trifecta: untrusted text, private data and a way out.
 fn trifecta(thread: &Thread) -> Option<Vec<String>> {
     const UNTRUSTED: [&str; 2] = ["rye.execute.tool.rye.web.*", "rye.execute.tool.mcp.*"];
     const PRIVATE: [&str; 2] = ["rye.execute.tool.rye.file-system.read", "rye.fetch.knowledge.*"];
@@ -220,7 +220,7 @@ fn trace(items: &Items<'_>, thread: &Thread) -> Vec<Step> {
     thread.trace.iter().map(step).collect()
 }
 
-/// Threads that a line names: is everything that the child grants also its parent's? And circles.
+/// Records the spawns that a line declares, with capabilities that the parent lacks, and cycles.
 fn spawns(items: &Items<'_>, threads: &[Thread], report: &mut AssertReport) {
     let place = |span: Option<rye_grammar::Span>| {
         span.and_then(|span| origin::place(&items.sources(), span)).map(|p| SourceReport::from(&p))

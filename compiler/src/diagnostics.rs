@@ -1,5 +1,5 @@
-//! Everything a compilation can find wrong: one closed enum over one enum per topic. Variants hold data and spans;
-//! the words are made here and nowhere else, and who prints them decides how.
+//! All diagnostics of a compilation: a closed enum over one enum per topic. Variants hold data and spans; only this
+//! module produces their text, and callers choose how to print it.
 
 mod capability;
 pub mod codes;
@@ -41,7 +41,7 @@ pub use report::{leaves_line, steers};
 pub use spawn::SpawnError;
 pub use suggest::closest;
 
-/// One thing that is wrong, or worth a look.
+/// An error, a warning or advice.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Diagnostic {
     #[error(transparent)]
@@ -72,7 +72,7 @@ pub enum Diagnostic {
     Plan(#[from] PlanError),
 }
 
-/// How bad it is: an error refuses the file, a warning does not, advice is only a thought.
+/// The severity of a diagnostic: an error rejects the file, a warning does not, advice is a suggestion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -81,32 +81,32 @@ pub enum Severity {
     Advice,
 }
 
-/// A place and what is to be said about it. The first label of a diagnostic is where it happened.
+/// A span and its text. The first label of a diagnostic is its primary place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
     pub span: Span,
     pub text: String,
 }
 
-/// What every topic answers. The message is its `Display`.
+/// The common interface of all topics. The message is the `Display` output.
 pub trait Problem: std::error::Error {
-    /// Topic and name: `extends::cycle`.
+    /// Returns topic and name: `extends::cycle`.
     fn code(&self) -> &'static str;
     fn severity(&self) -> Severity {
         Severity::Error
     }
-    /// What to do.
+    /// Returns the suggested fix.
     fn help(&self) -> Option<String>;
     fn labels(&self) -> Vec<Label>;
 }
 
 impl Diagnostic {
-    /// Topic and name: `extends::cycle`. JSON prints [`Diagnostic::full_code`].
+    /// Returns topic and name: `extends::cycle`. JSON prints [`Diagnostic::full_code`].
     pub fn code(&self) -> &'static str {
         self.problem().code()
     }
 
-    /// `rye::extends::cycle`.
+    /// Returns the code with its prefix: `rye::extends::cycle`.
     pub fn full_code(&self) -> String {
         format!("rye::{}", self.code())
     }
@@ -115,18 +115,18 @@ impl Diagnostic {
         self.problem().severity()
     }
 
-    /// What is wrong: lower case, no final period.
+    /// Returns the message: lower case, without a final period.
     pub fn message(&self) -> String {
         self.to_string()
     }
 
-    /// What to do about it.
+    /// Returns the suggested fix.
     pub fn help(&self) -> Option<String> {
         self.problem().help()
     }
 
-    /// Where: the first label is the place itself, others are places that disagree with it. Empty only where no
-    /// text is to blame (an unreadable file).
+    /// Returns the labels: the first is the primary place, others are related places. Empty only if no text can be
+    /// labeled, such as an unreadable file.
     pub fn labels(&self) -> Vec<Label> {
         self.problem().labels()
     }
@@ -154,7 +154,7 @@ impl Diagnostic {
     }
 }
 
-/// What was found, in the order it was found until [`Diagnostics::sort`].
+/// The diagnostics in the order they were found, until [`Diagnostics::sort`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Diagnostics {
     all: Vec<Diagnostic>,
@@ -197,12 +197,12 @@ impl Diagnostics {
         self.all.iter().filter(|d| d.severity() == severity).count()
     }
 
-    /// Keeps what `keep` says.
+    /// Keeps the diagnostics for which `keep` returns true.
     pub fn retain(&mut self, keep: impl FnMut(&Diagnostic) -> bool) {
         self.all.retain(keep);
     }
 
-    /// By file, then place, then code; the same thing said twice about one place is said once.
+    /// Sorts by file, then span, then code, and removes duplicates.
     pub fn sort(&mut self, sources: &Sources) {
         let all = std::mem::take(&mut self.all);
         let mut keyed: Vec<_> = all
@@ -219,7 +219,7 @@ impl Diagnostics {
         self.all = keyed.into_iter().map(|(_, d)| d).collect();
     }
 
-    /// The codes present, for tests and summaries.
+    /// Returns the set of codes, for tests and summaries.
     pub fn codes(&self) -> BTreeSet<&'static str> {
         self.all.iter().map(Diagnostic::code).collect()
     }
@@ -239,7 +239,7 @@ impl<D: Into<Diagnostic>> Extend<D> for Diagnostics {
     }
 }
 
-/// A result and what was found on the way; `value` is missing where going on would lie.
+/// A result with its diagnostics; `value` is `None` if it would be wrong.
 #[derive(Debug, Clone)]
 pub struct Checked<T> {
     pub value: Option<T>,
@@ -256,33 +256,33 @@ impl<T> Checked<T> {
     }
 }
 
-/// A label, written shortly.
+/// Creates a label.
 fn label(span: Span, text: impl Into<String>) -> Label {
     Label { span, text: text.into() }
 }
 
-/// "did you mean `x`?", or what else to say.
+/// Returns "did you mean `x`?" for a suggestion, else the alternative.
 fn did_you_mean(suggestion: Option<&String>, otherwise: impl FnOnce() -> Option<String>) -> Option<String> {
     suggestion.map(|s| format!("did you mean `{s}`?")).or_else(otherwise)
 }
 
-/// What to write instead of a value: the nearest of the words that are expected, else all that is expected. Both
-/// texts have what stands in a file in backticks.
+/// Returns the help for a wrong value: the closest of the expected words, else everything that is expected. Both texts
+/// quote words of a file in backticks.
 fn instead(found: &str, expected: &str) -> Option<String> {
     let mut quoted = expected.split('`').skip(1).step_by(2);
     let near = found.split('`').nth(1).and_then(|word| closest(word, quoted.by_ref()));
     did_you_mean(near.as_ref(), || Some(format!("write {expected}")))
 }
 
-/// Words in backticks, joined by commas.
+/// Joins words in backticks with commas.
 fn list(words: &[impl AsRef<str>]) -> String {
     list_of(words, MOST_WORDS)
 }
 
-/// More words of a list than that help nobody.
+/// Maximum number of words in a list.
 const MOST_WORDS: usize = 60;
 
-/// So many words, and how many more there are.
+/// Joins up to `most` words, and counts the rest.
 fn list_of(words: &[impl AsRef<str>], most: usize) -> String {
     let shown: Vec<String> = words.iter().take(most).map(|w| format!("`{}`", w.as_ref())).collect();
     let more = words.len().saturating_sub(most);

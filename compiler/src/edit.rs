@@ -1,5 +1,5 @@
-//! Changes to the texts of items that keep what they mean: repairs of what a diagnostic names (`rye check --fix`), and
-//! the one layout of a directive's metadata, of YAML and of knowledge (`rye fmt`). Pure: who writes files is not here.
+//! Edits of item texts that preserve their meaning: fixes of diagnostics (`rye check --fix`), and the layout of
+//! directive metadata, YAML and knowledge (`rye fmt`). Pure: callers write the files.
 
 mod aliases;
 mod data;
@@ -13,7 +13,7 @@ pub use data::{format_data, format_knowledge};
 pub use fix::{Fix, fix};
 pub use format::{Formatted, Refused, format, old_names};
 
-/// A stretch of a text and what is to stand there instead, in bytes.
+/// A byte range of a text and its replacement.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Edit {
     pub start: usize,
@@ -27,8 +27,8 @@ impl Edit {
     }
 }
 
-/// A text with its edits made. Of two that touch the same bytes the first one counts; one that lies outside of the
-/// text or inside of a character is left out.
+/// Applies edits to a text. Of two overlapping edits the first applies; an edit outside of the text or inside of a
+/// character is ignored.
 pub fn apply(text: &str, edits: &[Edit]) -> String {
     let mut sorted: Vec<&Edit> = edits.iter().collect();
     sorted.sort();

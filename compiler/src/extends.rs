@@ -1,4 +1,4 @@
-//! The chain of a directive: leaf to root, without repeats (`language.md` 8). Who routed it is decided before.
+//! The chain of a directive: leaf to root, without repeats (`language.md` 8). Routing is decided before.
 
 use std::sync::Arc;
 
@@ -8,25 +8,25 @@ use crate::diagnostics::{Diagnostics, ExtendsError};
 use crate::item::{Directive, Items};
 use crate::world::ItemKind;
 
-/// The most links a chain may have, the leaf included.
+/// Maximum number of links of a chain, including the leaf.
 pub const MAX_LINKS: usize = 64;
 
-/// The parent a hook set, in place of the declared one.
+/// A parent set by a hook in place of the declared one.
 #[derive(Debug, Clone)]
 pub struct RoutedParent {
     pub parent: Spanned<ItemId>,
     pub hook: String,
 }
 
-/// Walks from the leaf to the root and answers root first; `None` where the chain cannot be walked. A parent whose
-/// file cannot be read has said so itself.
+/// Resolves the chain, and returns it root first; `None` if it cannot be resolved. An unreadable parent has already
+/// been reported by its parser.
 pub fn walk(
     items: &Items<'_>,
     leaf: Arc<Directive>,
     routed: Option<&RoutedParent>,
     found: &mut Diagnostics,
 ) -> Option<Vec<Arc<Directive>>> {
-    // The span that names each link's parent; the leaf's may be a hook's.
+    // The span that names each link's parent; the leaf's parent may come from a hook.
     let mut chain: Vec<Arc<Directive>> = vec![leaf];
     let mut parents: Vec<Span> = Vec::new();
     loop {
@@ -62,7 +62,7 @@ pub fn walk(
     Some(chain)
 }
 
-/// A circle is the same circle wherever one enters it, and is told once.
+/// Rotates a cycle to begin with its smallest id, so that it is reported once from every entry point.
 fn from_smallest(mut circle: Vec<(ItemId, Span)>) -> Vec<(ItemId, Span)> {
     let smallest = circle.iter().enumerate().min_by(|(_, (a, _)), (_, (b, _))| a.cmp(b)).map_or(0, |(i, _)| i);
     circle.rotate_left(smallest);

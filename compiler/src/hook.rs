@@ -1,11 +1,11 @@
-//! What a hook is once read: a point, a condition, an action. The table of points is in `semantics::hook_point`.
+//! The parts of a hook: event, condition, action. The table of hook points is in `semantics::hook_point`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::world::{ItemKind, Space};
 
-/// Every event a hook can name (`language.md` 7), in the table's order.
+/// Every event that a hook can name (`language.md` 7), in the table's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HookPoint {
@@ -43,12 +43,12 @@ pub enum Position {
     After,
 }
 
-/// Where a hook was written; with [`PlannedHook::layer`] it gives the order.
+/// The source of a hook; together with [`PlannedHook::layer`], it determines the order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum HookSource {
     User,
-    /// The directive of the chain that wrote it.
+    /// The directive of the chain that declares it.
     Directive {
         id: String,
     },
@@ -64,14 +64,15 @@ pub enum OnFailure {
     Fail,
 }
 
-/// The kinds of messages of a conversation, as `drop` and `replace` write them.
+/// The kinds of messages in a conversation, as `drop` and `replace` name them.
 pub const MESSAGE_KINDS: [&str; 7] =
     ["user", "assistant", "tool_result", "custom", "bash", "compaction_summary", "branch_summary"];
 
-/// How a thread can end that a hook terminates; `success` is another word for `completed`.
+/// The end statuses that `terminate` may set; `success` is an alias of `completed`.
 pub const END_STATUSES: [&str; 5] = ["completed", "success", "error", "cancelled", "suspended"];
 
-/// What a hook does. Strings may be `${…}` templates, filled when the hook fires; the compiler has checked their form.
+/// The effect of a hook. Strings may be `${…}` templates, filled when the hook fires; the compiler has checked their
+/// syntax.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
 pub enum HookAction {
@@ -99,7 +100,7 @@ pub enum HookAction {
     FollowUp { content: String },
 }
 
-/// What an action does with an item; the other actions answer by themselves.
+/// The item call of an action; the other actions use no item.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Deed<'a> {
     Fetch { item_type: ItemKind, item_id: &'a str },
@@ -108,7 +109,7 @@ pub enum Deed<'a> {
 }
 
 impl HookAction {
-    /// What it does with an item, if it does.
+    /// Returns the item call of the action, if it has one.
     pub fn deed(&self) -> Option<Deed<'_>> {
         match self {
             Self::Fetch { item_type, item_id, .. } => Some(Deed::Fetch { item_type: *item_type, item_id }),
@@ -138,12 +139,12 @@ impl HookAction {
         }
     }
 
-    /// The parent that a routing action sets.
+    /// Returns the parent that a routing action sets.
     pub fn parent(&self) -> Option<&str> {
         if let Self::SetExtends { item_id } = self { Some(item_id) } else { None }
     }
 
-    /// The item that a fetching, executing or signing action names.
+    /// Returns the item that a fetching, executing or signing action names.
     pub fn item(&self) -> Option<(ItemKind, &str)> {
         self.deed().map(|deed| match deed {
             Deed::Fetch { item_type, item_id }
@@ -152,13 +153,13 @@ impl HookAction {
         })
     }
 
-    /// The knowledge that a fetching action names.
+    /// Returns the knowledge that a fetching action names.
     pub fn knowledge(&self) -> Option<&str> {
         if let Self::Fetch { item_type: ItemKind::Knowledge, item_id, .. } = self { Some(item_id) } else { None }
     }
 }
 
-/// A hook of the plan, in evaluation order. Suppressed, replaced and disabled ones stay with their verdict.
+/// A hook of the plan, in evaluation order. Suppressed, replaced and disabled hooks are kept with their verdict.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlannedHook {
     pub id: String,
@@ -168,31 +169,32 @@ pub struct PlannedHook {
     pub space: Space,
     pub position: Position,
     pub wrap: bool,
-    /// The condition as written, data form or one-line form; `None` = always. Compiled once when the plan is loaded.
+    /// The condition as written, as data or as one-line text; `None` means always. It is compiled once when the plan is
+    /// loaded.
     pub condition: Option<Value>,
     pub action: HookAction,
     pub grants: Vec<String>,
     pub on_failure: OnFailure,
-    /// What could be told before the run.
+    /// The result known before the run.
     pub verdict: PlanVerdict,
 }
 
-/// What compile time knows of a hook.
+/// The result of evaluating a hook at compile time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum PlanVerdict {
-    /// The condition holds whatever happens.
+    /// The condition is true in every run.
     Fires,
-    /// It is false whatever happens; `because` says which operand decided.
+    /// The condition is false in every run; `because` names the operand that decided.
     Never { because: String },
-    /// It depends on facts that only a run has.
+    /// The condition depends on facts that are known only in a run.
     Depends { on: Vec<String> },
-    /// Taken out before evaluation: suppressed, replaced, disabled, shadowed by an earlier first match.
+    /// Removed before evaluation: suppressed, replaced, disabled, or shadowed by an earlier first match.
     Removed { because: String },
 }
 
 impl PlannedHook {
-    /// Whether a run has to look at this hook at all.
+    /// Returns true if a run has to evaluate this hook.
     pub fn is_live(&self) -> bool {
         matches!(self.verdict, PlanVerdict::Fires | PlanVerdict::Depends { .. })
     }

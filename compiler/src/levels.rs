@@ -1,5 +1,5 @@
-//! How loud each code is: `.ai/config/check.yaml`, `--allow`, `--deny-warnings`. An error is what refuses a plan and stays
-//! one whatever they say; warnings and advice may be raised, lowered or allowed.
+//! Severity overrides per code: `.ai/config/check.yaml`, `--allow`, `--deny-warnings`. An error rejects a plan and
+//! cannot be overridden; warnings and advice can be raised, lowered or allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,10 @@ use rye_grammar::data::{Kind, Node};
 use crate::diagnostics::{CODES, ConfigError, Diagnostic, Diagnostics, ItemError, Severity, closest};
 use crate::item::Items;
 
-/// The settings file's id.
+/// The id of the settings file.
 pub const FILE: &str = "check";
 
-/// What is made of a code.
+/// The override of a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     Shown(Severity),
@@ -19,7 +19,7 @@ pub enum Level {
     Allowed,
 }
 
-/// The levels of a check. Without any, every diagnostic has its own severity.
+/// The overrides of a check. Without an override, a diagnostic keeps its own severity.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Levels {
     by_code: BTreeMap<&'static str, Level>,
@@ -28,7 +28,7 @@ pub struct Levels {
     deny_warnings: bool,
 }
 
-/// A code that nobody gives.
+/// An unknown code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no code `{code}`")]
 pub struct UnknownCode {
@@ -37,7 +37,7 @@ pub struct UnknownCode {
 }
 
 impl Levels {
-    /// The levels that `check.yaml` sets.
+    /// Reads the overrides of `check.yaml`.
     pub fn read(items: &Items<'_>, found: &mut Diagnostics) -> Self {
         let mut levels = Self::default();
         let Some(config) = items.config_named(FILE) else { return levels };
@@ -100,7 +100,7 @@ impl Levels {
         }
     }
 
-    /// Does not show a code; above what the file says.
+    /// Hides a code, even if the file sets another severity.
     ///
     /// # Errors
     /// There is no such code.
@@ -111,12 +111,12 @@ impl Levels {
         Ok(())
     }
 
-    /// Makes an error of every warning that is shown.
+    /// Raises every warning that is shown to an error.
     pub fn deny_warnings(&mut self) {
         self.deny_warnings = true;
     }
 
-    /// How bad a diagnostic is here; `None` where it is allowed.
+    /// Returns the severity of a diagnostic; `None` if it is allowed.
     pub fn severity(&self, diagnostic: &Diagnostic) -> Option<Severity> {
         let own = diagnostic.severity();
         if own == Severity::Error {
@@ -130,7 +130,7 @@ impl Levels {
         Some(if self.deny_warnings && shown == Severity::Warning { Severity::Error } else { shown })
     }
 
-    /// Whether the caller asked not to see what is an error and is shown all the same.
+    /// Returns true if the caller allowed the code of an error, which is shown anyway.
     pub fn asked_in_vain(&self, diagnostic: &Diagnostic) -> bool {
         diagnostic.is_error() && self.asked.contains(diagnostic.code())
     }

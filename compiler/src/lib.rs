@@ -1,4 +1,5 @@
-//! Trees to plans. Everything here is a pure function of a [`world::World`]: no files, no clock, no processes.
+//! The compiler from item trees to plans. Every result is a pure function of a [`world::World`]: no files, no clock, no
+//! processes.
 
 pub mod approvals;
 pub mod assertion;

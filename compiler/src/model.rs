@@ -1,5 +1,5 @@
-//! Models: what `<model>`, `--model` and the defaults ask for, found in the provider files (`language.md` 2,
-//! `engine.md` 6). No request is made and no key is read here.
+//! Model resolution: finds the model that `<model>`, `--model` or the defaults request in the provider files
+//! (`language.md` 2, `engine.md` 6). No request is made and no key is read here.
 
 mod read;
 
@@ -16,7 +16,7 @@ use crate::item::ModelRequest;
 use crate::plan::{PlannedModel, Prices, Sampling, Tokenizer, ToolUse};
 pub use read::{PRICES, SCRIPTED, WIRES, provider, settings};
 
-/// One provider file, merged over the spaces.
+/// A provider file, merged over the spaces.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Provider {
     pub id: String,
@@ -25,9 +25,9 @@ pub struct Provider {
     /// Tier → model id, in file order.
     pub tiers: IndexMap<String, String>,
     pub models: Vec<Model>,
-    /// The file without tiers and models.
+    /// The file's other keys, without tiers and models.
     pub connection: Value,
-    /// Keys of `connection` that a file of the project set.
+    /// Keys of `connection` that the project's own file sets.
     pub from_project: Vec<String>,
 }
 
@@ -37,23 +37,23 @@ pub struct Model {
     pub context_window: u64,
     pub max_output: u64,
     pub tool_use: ToolUse,
-    /// Whether a message may hold images.
+    /// True if a message may hold images.
     pub images: bool,
     pub prices: Option<Prices>,
-    /// The one that is exact for it, where there is one.
+    /// The exact tokenizer of the model, if there is one.
     pub tokenizer: Option<Tokenizer>,
 }
 
-/// `agent/models`: what holds where a directive names less.
+/// `agent/models`: the defaults for directives that name no model.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelSettings {
     pub default_provider: Option<Spanned<String>>,
     pub default_tier: Option<String>,
-    /// Other names for tiers.
+    /// Aliases of tiers.
     pub aliases: IndexMap<String, String>,
 }
 
-/// What the command line, or the parent's call, asks for instead of the directive's own words.
+/// The model requested by the command line or the parent's call, which overrides the directive's.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelOverride {
     /// A tier, a model id, or `provider/either`.
@@ -61,10 +61,10 @@ pub struct ModelOverride {
     pub provider: Option<String>,
 }
 
-/// Reads a provider file by its id; `None` where there is none, or none that can be used.
+/// Reads a provider file by its id; `None` if it does not exist or is unusable.
 pub type Loader<'l> = Box<dyn Fn(&str) -> Option<Provider> + 'l>;
 
-/// The providers there are; each file is read when it is first needed, and once.
+/// The existing providers; each file is read on first use, once.
 pub struct Catalog<'l> {
     pub settings: ModelSettings,
     /// Every provider id, sorted.
@@ -73,12 +73,12 @@ pub struct Catalog<'l> {
     load: Loader<'l>,
 }
 
-/// A name to look for, and the provider it has to be of.
+/// A model or tier name to find, and the provider to find it in.
 #[derive(Debug, Clone)]
 struct Wanted {
     name: Option<Spanned<String>>,
     provider: Option<String>,
-    /// Where the provider was named, if a file did.
+    /// The span of the provider's name, if a file names it.
     provider_span: Option<Span>,
     span: Option<Span>,
 }
@@ -90,20 +90,20 @@ impl<'l> Catalog<'l> {
         Self { settings, names, read: RefCell::default(), load }
     }
 
-    /// Whether there is any provider file.
+    /// Returns true if there is any provider file.
     pub fn has_any(&self) -> bool {
         !self.names.is_empty()
     }
 
-    /// The model of a thread: the override, else the directive's `id`, else its tier, else the defaults.
+    /// Resolves the model of a thread: the override, else the directive's `id`, else its tier, else the defaults.
     ///
     /// # Errors
-    /// No provider, model or tier of that name; the error holds what there is.
+    /// There is no provider, model or tier of that name; the error lists the known ones.
     pub fn resolve(&self, asked: Option<&ModelRequest>, instead: &ModelOverride) -> Result<PlannedModel, ModelError> {
         let wanted = self.wanted(asked, instead);
         let mut model = self.find(&wanted)?;
         if let Some(fallback) = asked.and_then(|a| a.fallback.as_ref()) {
-            // A fallback of another provider is worth more than none, so its provider is only the first choice.
+            // Prefer the same provider, but accept a fallback of another one.
             let near = Wanted {
                 name: Some(fallback.clone()),
                 provider: Some(model.provider.clone()),
@@ -138,7 +138,7 @@ impl<'l> Catalog<'l> {
         }
         let tier = asked.and_then(|a| a.tier.clone());
         if let Some(provider) = &instead.provider {
-            // The directive's model id belongs to its own provider; its tier means something everywhere.
+            // The directive's model id belongs to its own provider; its tier exists at every provider.
             return Wanted { name: tier, provider: Some(provider.clone()), provider_span: None, span: None };
         }
         let name = asked.and_then(|a| a.id.clone()).or(tier);
@@ -190,7 +190,7 @@ impl<'l> Catalog<'l> {
         Err(unknown(tier.as_deref().unwrap_or("general"), wanted.span, known))
     }
 
-    /// The named provider alone, else the default one first and the others after it.
+    /// Returns the requested provider alone, else the default provider followed by the others.
     fn order(&self, provider: Option<&str>) -> Vec<String> {
         if let Some(provider) = provider {
             return vec![provider.to_owned()];
@@ -200,12 +200,12 @@ impl<'l> Catalog<'l> {
         first.into_iter().chain(rest).cloned().collect()
     }
 
-    /// Reads a provider file that nobody may have asked for; what is wrong with it goes where the loader says it.
+    /// Reads a provider file even if no directive uses it, so that the loader reports its errors.
     pub fn read(&self, id: &str) {
         self.provider(id);
     }
 
-    /// The tiers of all providers, sorted.
+    /// Returns the tiers of all providers, sorted.
     pub fn tiers(&self) -> Vec<String> {
         let providers = self.names.iter().filter_map(|id| self.provider(id));
         let all: BTreeSet<String> = providers.flat_map(|p| p.tiers.keys().cloned().collect::<Vec<_>>()).collect();
@@ -221,7 +221,7 @@ impl<'l> Catalog<'l> {
         provider
     }
 
-    /// Every tier, alias and model id of these providers.
+    /// Returns every tier, model id and alias of these providers.
     fn known(&self, order: &[String]) -> Vec<String> {
         let mut known: Vec<String> = Vec::new();
         for id in order {
@@ -237,7 +237,7 @@ impl<'l> Catalog<'l> {
     }
 }
 
-/// For names that no file holds.
+/// Returns a placeholder span for names that are not in a file.
 fn no_span() -> Span {
     Span::new(rye_grammar::SourceId(u32::MAX), 0, 0)
 }
@@ -257,7 +257,7 @@ impl Provider {
         if let Some(model) = self.models.iter().find(|m| m.id == *id) {
             return Some(self.planned(model, requested));
         }
-        // A script answers as whatever model it is asked to be; other wires have been checked when the file was read.
+        // A script plays any model; for other wire formats, reading the file has already checked the tiers.
         (self.wire == read::SCRIPTED).then(|| self.planned(&read::scripted_model(id), requested))
     }
 

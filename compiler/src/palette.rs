@@ -1,5 +1,5 @@
-//! The palette: the tools that a thread's capabilities reach, as native tool definitions within a budget, and the
-//! primary actions beside them (`language.md` 10). What a call may do is decided at the gate, not here.
+//! The palette: the tools that a thread's capabilities reach, as native tool definitions within a token budget, and the
+//! primaries beside them (`language.md` 10). The gate decides each call, not the palette.
 
 mod reach;
 
@@ -18,7 +18,7 @@ use crate::semantics::glob::Glob;
 use crate::semantics::glob::inclusion::{Witness, witness};
 use crate::tool_spec::Idempotence;
 
-/// The longest name a provider accepts for a tool.
+/// Longest tool name that a provider accepts, in bytes.
 pub const MAX_NAME: usize = 64;
 
 pub use reach::Runnable;
@@ -27,7 +27,7 @@ pub use reach::Runnable;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preload {
     pub enabled: bool,
-    /// Bounds the definitions of the tools that are no primaries.
+    /// Maximum tokens of the definitions of all tools that are not primaries.
     pub max_tokens: u64,
 }
 
@@ -46,8 +46,8 @@ pub struct Reached {
     specific: Specific,
 }
 
-/// How specific a grant is: one that names a single tool before any with wildcards, of those the one that spells out
-/// more characters.
+/// The rank of a grant by how specific it is: grants of a single tool before those with wildcards, and of the latter
+/// those with more literal characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Specific {
     Wildcard(usize),
@@ -60,7 +60,7 @@ impl Specific {
     }
 }
 
-/// A tool with the weight of its definition.
+/// A tool with the size of its definition.
 #[derive(Debug, Clone)]
 pub struct Sized {
     pub tool: Arc<Tool>,
@@ -75,7 +75,7 @@ impl Sized {
     }
 }
 
-/// The palette, what did not fit, and the grant behind every tool, by name.
+/// The palette, the dropped tools, and the grant of every tool by its name.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Palette {
     pub tools: Vec<PaletteTool>,
@@ -83,12 +83,12 @@ pub struct Palette {
     pub grants: BTreeMap<String, String>,
 }
 
-/// The name a model calls a tool by: `rye/file-system/read` is `rye_file_system_read`.
+/// Returns the name by which a model calls a tool: `rye/file-system/read` is `rye_file_system_read`.
 pub fn flatten(id: &ItemId) -> String {
     id.as_str().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
 
-/// Builds the palette of some grants: primaries first, then the tools that fit. `place` tells where a grant was written.
+/// Builds the palette of some grants: primaries first, then the tools that fit. `place` returns the span of a grant.
 pub fn build(
     primaries: &[(primary::Primary, String)],
     reached: &[(Reached, Sized)],
@@ -112,7 +112,7 @@ pub fn build(
 }
 
 impl Palette {
-    /// Adds `rye_directive_return`, last, and says so: only where outputs are declared.
+    /// Adds `rye_directive_return` at the end if outputs are declared; returns true if so.
     pub fn add_return(&mut self, outputs: &IndexMap<String, Field>) -> bool {
         if !outputs.is_empty() {
             self.tools.push(primary_tool(primary::directive_return(outputs), Primary::Return));
@@ -120,19 +120,20 @@ impl Palette {
         !outputs.is_empty()
     }
 
-    /// Weighs every definition as a model's tokens are counted; what fits was decided by characters / 4 (`language.md` 10).
+    /// Counts the tokens of every definition with a model's tokenizer; the budget always uses characters / 4
+    /// (`language.md` 10).
     pub fn weigh(&mut self, by: Tokenizer) {
         for tool in &mut self.tools {
             tool.tokens = weight(tool, by);
         }
     }
 
-    /// Tokens of all definitions.
+    /// Returns the tokens of all definitions.
     pub fn tokens(&self) -> u64 {
         self.tools.iter().fold(0, |sum, tool| sum.saturating_add(tool.tokens))
     }
 
-    /// Tokens of all definitions, as a model's are counted.
+    /// Returns the tokens of all definitions, counted with a model's tokenizer.
     pub fn tokens_by(&self, by: Tokenizer) -> u64 {
         self.tools.iter().fold(0, |sum, tool| sum.saturating_add(weight(tool, by)))
     }
@@ -186,7 +187,7 @@ fn native(
     }
 }
 
-/// The primaries that a grant could allow.
+/// Returns the primaries that a grant could allow.
 pub fn primaries_of(pattern: &str) -> Vec<primary::Primary> {
     if let Some(only) = primary::Primary::ALL.into_iter().find(|p| is_inside(pattern, *p)) {
         return vec![only];
@@ -194,13 +195,14 @@ pub fn primaries_of(pattern: &str) -> Vec<primary::Primary> {
     let grant = Glob::new(pattern);
     let could = |primary: &primary::Primary| {
         let any = Glob::new(&format!("rye.{}.*", primary.word()));
-        // What is too complex to tell could.
+        // A pattern too complex to decide counts as matching.
         witness(&[&grant, &any], &[]) != Witness::None
     };
     primary::Primary::ALL.into_iter().filter(could).collect()
 }
 
-/// Whether a pattern names all items, an item, or some by a prefix, of one primary and so allows that and no other.
+/// Returns true if a pattern names all items, one item, or a prefix of items of one primary, so that it allows no
+/// other.
 fn is_inside(pattern: &str, primary: primary::Primary) -> bool {
     let item = ItemType::ALL.iter().find_map(|kind| {
         pattern.strip_prefix(&format!("rye.{}.", primary.word()))?.strip_prefix(kind.word())?.strip_prefix('.')
@@ -216,7 +218,7 @@ fn is_segment(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
 }
 
-/// The primaries that some pattern could allow, each with what allows it; all three where nothing was declared.
+/// Returns the primaries that some pattern could allow, each with its reason; all three if nothing is declared.
 pub fn primaries(
     patterns: Option<&[String]>,
     of: impl Fn(&str) -> Vec<primary::Primary>,
@@ -233,7 +235,7 @@ pub fn primaries(
     primary::Primary::ALL.into_iter().filter_map(granted).collect()
 }
 
-/// The primaries as tools, made once.
+/// The definitions of the primaries, built once.
 static PRIMARIES: LazyLock<Vec<PaletteTool>> =
     LazyLock::new(|| primary::Primary::ALL.into_iter().map(|p| primary_tool(p.definition(), planned(p))).collect());
 
@@ -260,17 +262,17 @@ fn planned(primary: primary::Primary) -> Primary {
     }
 }
 
-/// Tokens of a built definition, which has been weighed by characters / 4.
+/// Returns the tokens of a definition; its estimate is already known.
 fn weight(tool: &PaletteTool, by: Tokenizer) -> u64 {
     if by.is_estimate() { tool.tokens } else { by.count(&definition(&tool.description, &tool.schema)) }
 }
 
-/// What a provider is told of a tool: schema JSON and description.
+/// Returns the text that a provider receives for a tool: schema JSON and description.
 fn definition(description: &str, schema: &Value) -> String {
     format!("{schema}{description}")
 }
 
-/// Tokens and bytes of a definition, whatever the model: characters / 4.
+/// Returns tokens (characters / 4) and bytes of a definition, independent of the model.
 fn size(description: &str, schema: &Value) -> (u64, u64) {
     let text = definition(description, schema);
     (Tokenizer::Characters.count(&text), u64::try_from(text.len()).unwrap_or(u64::MAX))

@@ -1,6 +1,6 @@
 //! The primary actions as tool definitions: names, descriptions and schemas for the palette (`language.md` 10), and the
-//! typed reading of their arguments, so that the gate checks exactly what is then dispatched (`language.md` 9).
-//! Nothing here runs anything.
+//! typed arguments, so that the gate checks exactly the call that is dispatched (`language.md` 9). Nothing here runs
+//! anything.
 
 pub mod request;
 
@@ -13,7 +13,7 @@ use crate::plan::{Field, FieldType};
 use crate::world::ItemKind;
 pub use request::{BadRequest, ExecuteRequest, FetchRequest, SignRequest};
 
-/// A definition as the model sees it. `schema` is a JSON Schema of the arguments.
+/// A tool definition as sent to the model. `schema` is a JSON Schema of the arguments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PrimaryDefinition {
     pub name: &'static str,
@@ -21,7 +21,7 @@ pub struct PrimaryDefinition {
     pub schema: Value,
 }
 
-/// What a thread can do besides its native tools.
+/// An action on an item, available beside the native tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Primary {
@@ -36,7 +36,7 @@ pub const DIRECTIVE_RETURN: &str = "rye_directive_return";
 impl Primary {
     pub const ALL: [Self; 3] = [Self::Execute, Self::Fetch, Self::Sign];
 
-    /// The name in the palette: `rye_execute`.
+    /// Returns the name in the palette: `rye_execute`.
     pub fn tool_name(self) -> &'static str {
         match self {
             Self::Execute => "rye_execute",
@@ -45,7 +45,7 @@ impl Primary {
         }
     }
 
-    /// The word in a capability: `execute`.
+    /// Returns the word in a capability: `execute`.
     pub fn word(self) -> &'static str {
         match self {
             Self::Execute => "execute",
@@ -67,7 +67,7 @@ impl Primary {
     }
 }
 
-/// The kinds of item a primary can name.
+/// The kinds of items that a primary can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemType {
@@ -102,14 +102,14 @@ impl From<ItemType> for ItemKind {
     }
 }
 
-/// The capability an action on an item needs; without an id, the one a query needs: `rye.fetch.knowledge`.
+/// Returns the capability for an action on an item; without an id, the one for a query: `rye.fetch.knowledge`.
 pub fn capability(primary: Primary, item_type: ItemType, item_id: Option<&ItemId>) -> String {
     let stem = format!("rye.{}.{}", primary.word(), item_type.word());
     item_id.map_or_else(|| stem.clone(), |id| format!("{stem}.{}", id.dotted()))
 }
 
-/// The definition of `rye_directive_return` for these outputs. Only `status` is required by the schema, because an
-/// error return has no outputs; what is missing from a success is answered with names (`language.md` 12).
+/// Returns the definition of `rye_directive_return` for these outputs. The schema requires only `status`, because an
+/// error return has no outputs; a success with missing outputs is rejected with their names (`language.md` 12).
 pub fn directive_return(outputs: &IndexMap<String, Field>) -> PrimaryDefinition {
     let mut properties = Map::new();
     properties.insert("status".into(), json!({"type": "string", "enum": ["success", "error"]}));
@@ -117,7 +117,7 @@ pub fn directive_return(outputs: &IndexMap<String, Field>) -> PrimaryDefinition 
         let mut schema = Map::new();
         schema.insert("type".into(), Value::String(field.kind.word().into()));
         if field.kind == FieldType::Array {
-            // Some providers refuse an array that does not say what it holds.
+            // Some providers reject an array without `items`.
             schema.insert("items".into(), json!({}));
         }
         if !field.description.is_empty() {
@@ -126,8 +126,7 @@ pub fn directive_return(outputs: &IndexMap<String, Field>) -> PrimaryDefinition 
         if !field.choices.is_empty() {
             schema.insert("enum".into(), Value::Array(field.choices.clone()));
         }
-        // An output the author called `status` keeps the author's schema; an error return then names itself by
-        // `error_detail`.
+        // An output called `status` replaces the built-in field; an error return then uses `error_detail`.
         properties.insert(name.clone(), Value::Object(schema));
     }
     properties

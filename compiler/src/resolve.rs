@@ -1,5 +1,5 @@
-//! Where a directive's chain begins: the `resolve_extends` hooks, by the one evaluator, over what is known before the
-//! chain is walked (`language.md` 8, step 1).
+//! Routing: the `resolve_extends` hooks choose the start of a directive's chain, evaluated with the facts that are
+//! known before the chain is resolved (`language.md` 8, step 1).
 
 use std::sync::Arc;
 
@@ -12,34 +12,34 @@ use crate::item::{Directive, Field, HookDecl, HookLine, Items, ModelRequest};
 use crate::semantics::condition::{Condition, Domain, Effort, Found, Verdict};
 use crate::semantics::facts::Facts;
 
-/// What is known when a directive is composed.
+/// The facts that are known when a directive is composed.
 #[derive(Clone, Copy)]
 pub struct Launch<'l> {
     pub inputs: Inputs<'l>,
-    /// The resolved model id for a request (the leaf's own, or the composed one); `None` where it cannot be told.
+    /// Resolves a request to a model id (the leaf's own request, or the composed one); `None` if it is unknown.
     pub model: &'l dyn Fn(Option<&ModelRequest>) -> Option<String>,
 }
 
 /// The inputs of a composition.
 #[derive(Clone, Copy)]
 pub enum Inputs<'l> {
-    /// Check: any caller with any values.
+    /// For `rye check`: any caller with any values.
     Unknown,
-    /// Plan and run: what the caller gave. Required ones that are missing are still unknown.
+    /// For `rye plan` and `rye run`: the values the caller gave. Missing required inputs stay unknown.
     Given(&'l Map<String, Value>),
 }
 
-/// What the routing hooks say.
+/// The result of the routing hooks.
 #[derive(Debug, Clone)]
 pub enum Routing {
-    /// The first match, or `None`: the declared parent holds.
+    /// The route of the first matching hook; `None` keeps the declared parent.
     Certain(Option<Route>),
-    /// Several are possible, in order; `on` are the paths that decide.
+    /// Several routes are possible, in order; `on` are the unknown paths that decide.
     Open { routes: Vec<Option<Route>>, on: Vec<String>, first: Arc<HookDecl> },
 }
 
 impl Routing {
-    /// The unknown paths that stand between here and a certain route.
+    /// Returns the unknown paths that decide between the routes; empty if the route is certain.
     pub fn open_questions(&self) -> Vec<String> {
         match self {
             Self::Certain(_) => Vec::new(),
@@ -55,8 +55,8 @@ impl Routing {
     }
 }
 
-/// Routes a directive. A hook that names the directive itself does not apply to it: a base that its own routing rule
-/// matches keeps the parent it declares.
+/// Routes a directive. A hook that names the directive itself does not apply to it, so a base that matches its own
+/// routing rule keeps its declared parent.
 pub fn route(items: &Items<'_>, leaf: &Directive, launch: &Launch<'_>) -> Routing {
     let hooks = routing_hooks(items, leaf);
     if hooks.is_empty() {
@@ -92,7 +92,8 @@ fn finish(mut routes: Vec<Option<Route>>, on: Vec<String>, first: Option<Arc<Hoo
     }
 }
 
-/// Live `resolve_extends` hooks in order. The chain is not walked yet, so of the directives only the leaf has a say.
+/// Returns the live `resolve_extends` hooks in order. The chain is not resolved yet, so only the leaf's own hooks count
+/// among the directives.
 fn routing_hooks(items: &Items<'_>, leaf: &Directive) -> Vec<Arc<HookDecl>> {
     let files = items.hook_files();
     if leaf.hooks.is_empty() {
@@ -102,38 +103,38 @@ fn routing_hooks(items: &Items<'_>, leaf: &Directive) -> Vec<Arc<HookDecl>> {
     HookLine::routing(all)
 }
 
-/// The id a routing hook names; read and checked when the hook was.
+/// Returns the id that a routing hook names; reading the hook has already checked it.
 pub fn target(hook: &HookDecl) -> Option<ItemId> {
     ItemId::parse(hook.action.as_ref()?.node.parent()?).ok()
 }
 
-/// Facts before a run, and who may still ask for those that are not known.
+/// The facts known before a run, and the roots of those facts.
 pub struct Known<'l> {
     facts: Facts,
     roots: Vec<&'static str>,
-    /// Looked up only when a condition asks for the model.
+    /// Resolved only when a condition reads the model.
     model: Option<AskedModel<'l>>,
 }
 
 type AskedModel<'l> = (Option<&'l ModelRequest>, &'l dyn Fn(Option<&ModelRequest>) -> Option<String>);
 
 impl<'l> Known<'l> {
-    /// Facts of `resolve_extends`.
+    /// Returns the facts of `resolve_extends`.
     pub fn before_the_chain(leaf: &'l Directive, launch: &Launch<'l>) -> Self {
         let mut known = Self::common(leaf, (leaf.model.as_ref(), launch.model));
         known.facts.set("has_extends", Value::Bool(leaf.extends.is_some()));
         known.roots.push("has_extends");
-        // There is no thread yet.
+        // `thread_id` is known to be absent: there is no thread yet.
         known.roots.push("thread_id");
         match launch.inputs {
-            // An ancestor may declare inputs too, so nothing at all is known of them.
+            // An ancestor may declare inputs too, so all inputs are unknown.
             Inputs::Unknown => {}
             Inputs::Given(given) => known.give(given, leaf.inputs.values()),
         }
         known
     }
 
-    /// Facts of a composed directive.
+    /// Returns the facts of a composed directive.
     pub fn of_chain<'f>(
         leaf: &Directive,
         model: Option<&'l ModelRequest>,
@@ -154,12 +155,12 @@ impl<'l> Known<'l> {
         known
     }
 
-    /// No fact at all: what is true or false over it is so whatever happens.
+    /// Returns an empty set of facts: a condition that is decided over it is decided in every run.
     pub fn nothing() -> Self {
         Self { facts: Facts::new(), roots: Vec::new(), model: None }
     }
 
-    /// A directive of which nothing but the id was looked at.
+    /// Returns the facts of a directive of which only the id is known.
     pub fn of_id(id: &ItemId) -> Self {
         let mut facts = Facts::new();
         facts.set("directive", Value::String(id.to_string()));
@@ -174,7 +175,7 @@ impl<'l> Known<'l> {
         known
     }
 
-    /// What the caller gave, then defaults; a required input without either is not known yet, an optional one absent.
+    /// Sets the caller's values, then defaults. A required input without a value is unknown, an optional one absent.
     fn give<'f>(&mut self, given: &Map<String, Value>, declared: impl Iterator<Item = &'f Field>) {
         let mut values = given.clone();
         for field in declared {
@@ -194,21 +195,21 @@ impl<'l> Known<'l> {
         self.roots.push("inputs");
     }
 
-    /// What a hook's condition says over these facts.
+    /// Evaluates a hook's condition over these facts.
     pub fn verdict(&mut self, hook: &HookDecl) -> Verdict {
         let Some(condition) = &hook.compiled else { return Verdict::True };
         self.declare(condition);
         condition.evaluate(&self.facts)
     }
 
-    /// As [`Known::verdict`], with the unknown facts tried at all the values they can have.
+    /// As [`Known::verdict`], but tries the unknown facts with all the values they can have.
     pub fn over(&mut self, hook: &HookDecl, domain: &dyn Fn(&Path) -> Option<Domain>, effort: &mut Effort) -> Verdict {
         let Some(condition) = &hook.compiled else { return Verdict::True };
         self.declare(condition);
         condition.over(&self.facts, domain, effort)
     }
 
-    /// Why a condition is false, from what it read.
+    /// Explains why a condition is false, by the facts it read.
     pub fn because(&mut self, hook: &HookDecl) -> String {
         let Some(condition) = &hook.compiled else { return String::new() };
         self.declare(condition);
@@ -227,7 +228,7 @@ impl<'l> Known<'l> {
         if reasons.is_empty() { "the condition is false whatever happens".into() } else { reasons.join(" and ") }
     }
 
-    /// Whatever a path reads that is not known here is known at run time only.
+    /// Marks every root that a condition reads and that is not known here as unknown.
     fn declare(&mut self, condition: &Condition) {
         for root in condition.roots() {
             if root == "model"

@@ -1,5 +1,5 @@
-//! What a tool file declares (`language.md` 2), read from its metadata mapping into plain data. Nothing is run, no file
-//! is opened: the same value serves the palette, the gate and the engine's registry.
+//! The declaration of a tool (`language.md` 2), read from its metadata into plain data. Reading runs nothing and opens
+//! no file; the palette, the gate and the engine's registry share the value.
 
 mod argv;
 mod http;
@@ -20,64 +20,65 @@ pub use idempotence::Idempotence;
 #[serde(deny_unknown_fields)]
 pub struct ToolSpec {
     pub description: String,
-    /// JSON Schema of the parameters; always one of an object.
+    /// JSON Schema of the parameters; always the schema of an object.
     pub parameters: Value,
     pub kind: ToolKind,
-    /// How long a call may take unless it says less.
+    /// The timeout of a call in seconds; a call may ask for less.
     pub timeout_seconds: u64,
-    /// May run beside its neighbours in one turn.
+    /// True if a call may run in parallel with other calls of the same turn.
     pub parallel: bool,
-    /// Which calls may be run again after a crash that left their outcome unknown.
+    /// Calls that may run again after a crash left their outcome unknown.
     pub idempotent: Idempotence,
     pub needs: Needs,
-    /// Names of the variables of rye's own environment that it gets, beside those every program gets.
+    /// Names of rye's own environment variables to pass to the tool, besides those that every program gets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub environment: Vec<String>,
-    /// Settings it is handed as the parameter `resolved_config`.
+    /// Settings to pass as the parameter `resolved_config`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<ConfigSource>,
     pub version: Option<String>,
     pub category: Option<String>,
 }
 
-/// The tools that the engine has, by the names that tool files use (`builtin: read`), sorted. A test of the engine holds its
-/// own list to this one.
+/// Returns the names of the engine's built-in tools as tool files use them (`builtin: read`), sorted. A test of the
+/// engine keeps its own list equal to this one.
 pub fn builtins() -> Vec<&'static str> {
-    // The orchestrator is added by a running engine: it touches nothing of the machine, and needs no wall.
+    // A running engine adds the orchestrator: it does not touch the machine and needs no sandbox.
     let mut names: Vec<&str> = crate::wall::compiled_in().chain(["orchestrator"]).collect();
     names.sort_unstable();
     names
 }
 
-/// What a thread does itself for one item each, `rye/agent/threads/NAME`, and for no other.
+/// Built-in tools that a thread runs itself, each reserved for the item `rye/agent/threads/NAME`.
 pub const OF_THREADS: [&str; 2] = ["state", "thread_directive"];
 
-/// How a tool is run.
+/// The implementation of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ToolKind {
-    /// Compiled in; the name it has there.
+    /// Compiled into the engine under this name.
     Builtin { name: String },
-    /// A program and its arguments, never through a shell. See [`fill`] for the holes.
+    /// A program and its arguments, never run through a shell. See [`fill`] for the placeholders.
     Command { argv: Vec<String> },
-    /// The file itself is the program.
+    /// The tool file itself is the program.
     Script { language: ScriptLanguage, entry: ScriptEntry },
-    /// One request.
+    /// A single HTTP request.
     Http(HttpSpec),
-    /// A tool of an MCP server, under the server's own name. `sha256` is of its definition when it was listed,
-    /// `server_sha256` of what the settings said then of how the server is reached; `runs` says the same for people.
+    /// A tool of an MCP server, under the server's own name. `sha256` is the hash of its definition when it was listed,
+    /// `server_sha256` the hash of the settings that reached the server then; `runs` describes those settings for
+    /// humans.
     Mcp { server: String, tool: String, sha256: String, server_sha256: String, runs: String, wall: ServerWall },
 }
 
-/// What stands between an MCP server and the machine.
+/// The sandboxing of an MCP server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServerWall {
-    /// It is asked over the net: nothing is started here.
+    /// The server is reached over the network: nothing is started here.
     Net,
-    /// Its program runs behind the wall of every tool's program.
+    /// The program runs in the same sandbox as the program of a tool.
     Process,
-    /// Its program may do whatever the user may: its settings say `wall: none`.
+    /// The program has all rights of the user: its settings say `wall: none`.
     None,
 }
 
@@ -93,7 +94,7 @@ impl ServerWall {
     }
 }
 
-/// What runs a script.
+/// The language of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScriptLanguage {
@@ -103,19 +104,19 @@ pub enum ScriptLanguage {
     Shell,
 }
 
-/// How a script is called.
+/// The entry point of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScriptEntry {
-    /// `execute(params, project_path)`, awaited where it is asynchronous; what it returns is the result.
+    /// `execute(params, project_path)`, awaited if it is asynchronous; the return value is the result.
     Execute,
-    /// `main()`, with the parameters as JSON on its input; what it returns or prints is the result.
+    /// `main()`, with the parameters as JSON on stdin; the returned or printed value is the result.
     Main,
-    /// From its first line on, as shells do.
+    /// The first line of the file, as in shells.
     Whole,
 }
 
-/// `CONFIG_RESOLVE`: a settings item and how the spaces' files become one.
+/// `CONFIG_RESOLVE`: a settings item and the way its files in the spaces are combined.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigSource {
@@ -127,16 +128,16 @@ pub struct ConfigSource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConfigMode {
-    /// All spaces, the higher laid on the lower.
+    /// The files of all spaces, merged; higher spaces win.
     DeepMerge,
-    /// The highest space that has it.
+    /// The file of the highest space that has one.
     FirstMatch,
 }
 
-/// The parameter in which a tool finds its settings.
+/// The parameter that holds the settings of a tool.
 pub const RESOLVED_CONFIG: &str = "resolved_config";
 
-/// What a tool must be granted before it may run (`language.md` 9, Needs).
+/// The grants that a tool needs before it may run (`language.md` 9, Needs).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Needs {
@@ -146,12 +147,12 @@ pub struct Needs {
     pub write: Vec<String>,
 }
 
-/// Seconds a tool may take when it names no time.
+/// Timeout in seconds of a tool that declares none.
 pub const DEFAULT_TIMEOUT_SECONDS: u64 = 120;
-/// The longest time a tool file may name: one day.
+/// Longest timeout in seconds that a tool file may declare: one day.
 pub const MAX_TIMEOUT_SECONDS: u64 = 86_400;
 
-/// Something wrong in a tool file. `code` says which diagnostic it belongs to.
+/// An error in a tool file; `code` selects its diagnostic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolFault {
     pub code: ToolFaultCode,
@@ -163,9 +164,9 @@ pub struct ToolFault {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolFaultCode {
-    /// A key no tool has.
+    /// A key that no tool has.
     UnknownKey,
-    /// A key every tool of this kind must have.
+    /// A key that every tool of this kind must have.
     MissingKey,
     /// A value of the wrong type or outside its range.
     BadValue,

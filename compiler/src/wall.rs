@@ -1,5 +1,5 @@
-//! What stands between each tool of a plan and the machine (`language.md` 9): which kind of wall, and what the grants open
-//! in it. How high a wall is on some machine is the engine's to say.
+//! The sandbox of each tool of a plan (`language.md` 9): its kind, and the access that grants add. The engine
+//! determines how strong the sandbox is on a machine.
 
 use rye_grammar::ItemId;
 use rye_grammar::data::Node;
@@ -12,7 +12,7 @@ use crate::semantics::capability::CapabilitySet;
 use crate::tool_spec::{ServerWall, ToolKind};
 use crate::world::World;
 
-/// Tools that are compiled in, the item of the standard library that each one is, and its wall.
+/// Built-in tools: name, the item of the standard library, and the kind of sandbox.
 const BUILT_IN: [(&str, &str, WallKind); 13] = [
     ("read", "rye/file-system/read", WallKind::Files),
     ("write", "rye/file-system/write", WallKind::Files),
@@ -28,44 +28,44 @@ const BUILT_IN: [(&str, &str, WallKind); 13] = [
     ("git_log", "rye/git/log", WallKind::Process),
     ("git_show", "rye/git/show", WallKind::Process),
 ];
-/// Those that only look at files of the project: they are what they are under any name.
+/// Built-in tools that only read files of the project: an item of any id may use them.
 const LOOKING: [&str; 4] = ["read", "ls", "glob", "grep"];
 
-/// The names of the tools that are compiled in.
+/// Returns the names of the built-in tools.
 pub fn compiled_in() -> impl Iterator<Item = &'static str> {
     BUILT_IN.iter().map(|(name, ..)| *name)
 }
 
-/// The wall of one tool.
+/// The sandbox of one tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ToolWall {
-    /// The palette's name of the tool.
+    /// The tool's name in the palette.
     pub name: String,
     pub kind: WallKind,
-    /// Folders of the project that its process may write, beside its own scratch folder.
+    /// Folders of the project that its process may write, besides its own scratch folder.
     pub write: Vec<String>,
-    /// Hosts that are granted. The engine's own requests go nowhere else; for a process any of them opens the whole
-    /// network: kernels do not tell hosts apart.
+    /// Granted hosts. The engine's own requests go to no others. For a process, any host opens the whole network,
+    /// because the sandbox cannot distinguish hosts.
     pub net: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WallKind {
-    /// The engine's own work: nothing of the machine is touched.
+    /// The engine itself: the machine is not touched.
     Engine,
     /// Files of the project, through handles.
     Files,
-    /// Requests that the engine sends, to granted hosts alone.
+    /// Requests sent by the engine, only to granted hosts.
     Requests,
     /// A process of its own, in a sandbox.
     Process,
-    /// The program of an MCP server whose settings say `wall: none`: it may do whatever the user may.
+    /// The unsandboxed program of an MCP server whose settings say `wall: none`, with all rights of the user.
     None,
 }
 
 impl WallKind {
-    /// The wall of a tool by how it is run.
+    /// Returns the kind of sandbox for a kind of tool.
     pub fn of(kind: &ToolKind) -> Self {
         match kind {
             ToolKind::Command { .. } | ToolKind::Script { .. } => Self::Process,
@@ -92,22 +92,22 @@ impl WallKind {
     }
 }
 
-/// Whether an item makes a tool that is compiled in pass for another: under an id that is not the standard library's, a
-/// shell would be judged, granted and shown as whatever that id stands for.
+/// Returns true if an item disguises a built-in tool: with another id than the standard library's, a shell would be
+/// checked, granted and shown under that id.
 pub fn is_disguised(id: &ItemId, builtin: &str) -> bool {
     let own = BUILT_IN.iter().find(|(known, ..)| *known == builtin).map(|(_, own, _)| *own);
     !LOOKING.contains(&builtin) && own != Some(id.as_str())
 }
 
-/// Whether the settings of any space ask for bubblewrap around programs (`sandbox` of `agent/agent`): more of a wall is no
-/// space's to take away.
+/// Returns true if the settings of any space require bubblewrap around programs (`sandbox` of `agent/agent`). No space
+/// can relax the requirement of another.
 pub fn wants_bubblewrap(world: &dyn World) -> bool {
     let items = Items::new(world);
     let Ok(id) = ItemId::parse("agent/agent") else { return false };
     items.config_of_each(&id).iter().any(|(_, node)| node.get("sandbox").and_then(Node::as_str) == Some("bubblewrap"))
 }
 
-/// The walls of a palette, in its order.
+/// Returns the sandboxes of a palette, in its order.
 pub fn of_plan(items: &Items<'_>, plan: &Plan) -> Vec<ToolWall> {
     plan.palette.iter().map(|tool| of_tool(items, &plan.capabilities.grants, tool)).collect()
 }
@@ -118,7 +118,7 @@ fn of_tool(items: &Items<'_>, grants: &[Grant], tool: &PaletteTool) -> ToolWall 
     let mut wall = ToolWall { name: tool.name.to_string(), kind, write: Vec::new(), net: Vec::new() };
     let (Some(found), Some(id)) = (found, &tool.item_id) else { return wall };
     if matches!(found.spec.kind, ToolKind::Mcp { .. }) {
-        // A server has one wall, whichever of its tools is called: what its settings say, which grants must name.
+        // A server has one sandbox for all of its tools: its settings declare it, and grants must name it.
         wall.write.clone_from(&found.spec.needs.write);
         wall.net.clone_from(&found.spec.needs.net);
         return wall;
@@ -135,14 +135,14 @@ fn of_tool(items: &Items<'_>, grants: &[Grant], tool: &PaletteTool) -> ToolWall 
     wall
 }
 
-/// For people, on one line.
+/// Formats the sandbox on one line, for human output.
 impl std::fmt::Display for ToolWall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.kind {
             WallKind::Engine => f.write_str("the engine itself"),
             WallKind::Files => f.write_str("files of the project, through handles"),
             WallKind::Process => {
-                // Of the project's own folder nothing is given as a whole: what is made in it could be the law.
+                // The project's root is never writable as a whole, because new files in it could be protected paths.
                 let shown = |folder: &String| match folder.trim_end_matches('/') {
                     "." | "" => "what is there now".to_owned(),
                     _ => folder.clone(),

@@ -1,5 +1,5 @@
-//! `assertions.yaml`: conditions of the language with three functions that nothing else has. A function is asked before
-//! the condition is evaluated and stands in it as a fact.
+//! Reads `assertions.yaml`: conditions with three functions of their own. Each function is evaluated before the
+//! condition, which reads its answer as a fact.
 
 use rye_grammar::capability::Pattern;
 use rye_grammar::condition::{Path, Segment};
@@ -23,28 +23,28 @@ pub struct Assertion {
     pub id: String,
     pub description: String,
     pub severity: Severity,
-    /// `never`: the condition must not hold; else it must.
+    /// True for `never`, where the condition must not hold; otherwise the condition must hold.
     pub never: bool,
     pub condition: Condition,
-    /// The n-th is the fact `assertion.cN`.
+    /// The n-th function sets the fact `assertion.cN`.
     pub functions: Vec<Function>,
-    /// Which directives it is about; `None` = all.
+    /// The directives that it applies to; `None` means all.
     pub only: Option<Condition>,
-    /// Of the condition.
+    /// The span of the condition.
     pub span: Span,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Function {
-    /// A capability that the pattern matches is allowed.
+    /// The thread may use a capability that matches the pattern.
     Reaches(String),
-    /// `ask`, or a hook's id.
+    /// The thread passes a gate: `ask`, or the id of a hook.
     Passes(String),
     SpendsAtMost(Nanos),
 }
 
 impl Assertion {
-    /// The patterns it asks about.
+    /// Returns the patterns of its `reaches` functions.
     pub fn patterns(&self) -> Vec<Pattern> {
         let pattern = |function: &Function| match function {
             Function::Reaches(pattern) => Some(Pattern(pattern.clone())),
@@ -54,7 +54,7 @@ impl Assertion {
     }
 }
 
-/// How loud the built-in assertion is.
+/// The severity of the built-in assertion.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Trifecta {
     Off,
@@ -126,7 +126,7 @@ fn one(node: &Node, found: &mut Diagnostics) -> Option<Assertion> {
     Some(Assertion { id, description, severity, never, condition, functions, only, span: written.span })
 }
 
-/// A condition with its functions taken out.
+/// Compiles a condition and extracts its functions.
 fn asserted(id: &str, node: &Node, found: &mut Diagnostics) -> Option<(Condition, Vec<Function>)> {
     let mut refused = |why: String| {
         let (file, key) = (FILE.to_owned(), id.to_owned());
@@ -159,7 +159,7 @@ fn asserted(id: &str, node: &Node, found: &mut Diagnostics) -> Option<(Condition
     Some((condition, functions))
 }
 
-/// The text with a fact in the place of each call. Strings are passed over as they stand.
+/// Replaces each function call with a fact. Strings are copied unchanged.
 fn functions(text: &str) -> Result<(String, Vec<Function>), String> {
     let mut out = String::with_capacity(text.len());
     let mut functions = Vec::new();
@@ -193,7 +193,7 @@ fn functions(text: &str) -> Result<(String, Vec<Function>), String> {
     Ok((out, functions))
 }
 
-/// A string with its quotes, and what follows it.
+/// Splits a text behind its leading quoted string.
 fn string(text: &str) -> Result<(&str, &str), String> {
     let quote = text.chars().next().unwrap_or('"');
     let mut escaped = false;

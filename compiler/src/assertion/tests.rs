@@ -1,11 +1,11 @@
-//! Assertions over small projects.
+//! Tests of assertions over small projects.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use super::*;
 use crate::compile::tests::world::{mini, with_directives};
 use crate::world::MapWorld;
 
-/// `parent` may start `child` and names it; `child` has the grants.
+/// Creates a project in which `parent` may start `child` and names it; `child` has the grants.
 fn family(parent: &str, child: &str, assertions: &str) -> MapWorld<'static> {
     let permissions = |inside: &str| format!("<metadata><permissions>{inside}</permissions></metadata>");
     with_directives(

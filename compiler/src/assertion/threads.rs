@@ -1,5 +1,5 @@
-//! Every thread that a directive can lead to: itself, those that its body or a hook names, and those that a grant lets it
-//! start; each with the sets that all have to allow what it does (`language.md` 9).
+//! The threads that a directive can lead to: itself, those that its body or a hook names, and those that a grant allows
+//! it to start. Each thread has the permission sets that must all allow an action (`language.md` 9).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -19,11 +19,11 @@ use crate::semantics::limits::resolve;
 use crate::semantics::money::Nanos;
 use crate::world::{ItemKind, Space};
 
-/// More threads of one directive than that are not gone through.
+/// Maximum number of threads examined per directive.
 const MOST: usize = 400;
-/// Below the first.
+/// Maximum depth below the first thread.
 const DEEPEST: usize = 5;
-/// Ways of choosing one pattern from each set that are tried.
+/// Maximum number of combinations tried with one pattern of each set.
 const CHOICES: usize = 2_000;
 
 pub struct Reached {
@@ -31,18 +31,18 @@ pub struct Reached {
     pub complete: bool,
 }
 
-/// One thread that there could be.
+/// A thread that could run.
 #[derive(Debug, Clone)]
 pub struct Thread {
     pub directive: ItemId,
     pub trace: Vec<Step>,
-    /// The thread's own set first, then those above it: all have to allow.
+    /// The thread's own permission set first, then those of its spawn parents: all must allow.
     sets: Vec<Vec<String>>,
-    /// Hooks that are live in it or above it.
+    /// Hooks that are live in the thread or in a spawn parent.
     hooks: BTreeSet<String>,
     asks: bool,
     pub spend: Nanos,
-    /// A grant with hosts that it may talk to.
+    /// A grant with the hosts that it opens.
     pub net: Option<String>,
 }
 
@@ -51,15 +51,15 @@ pub struct Step {
     pub directive: ItemId,
     pub by: String,
     pub span: Option<Span>,
-    /// A line names it; else a grant would let it be started.
+    /// True if a source line names the directive; false if only a grant allows it to start.
     pub named: bool,
-    /// It has `<permissions>` of its own.
+    /// True if the directive has `<permissions>` of its own.
     pub declares: bool,
     pub grants: Vec<String>,
     pub granted: Option<Span>,
 }
 
-/// What a directive is by itself, on one route.
+/// The properties of a directive itself, on one route.
 struct Alone {
     grants: Option<Vec<String>>,
     granted: Option<Span>,
@@ -70,7 +70,7 @@ struct Alone {
     named: Vec<(ItemId, String, Span, Vec<String>)>,
 }
 
-/// Goes through the threads, nearest first.
+/// Finds the threads, breadth first.
 pub fn walk(shared: &Shared<'_, '_>, root: &ItemId) -> Reached {
     let mut known: BTreeMap<ItemId, Vec<Alone>> = BTreeMap::new();
     let mut queue = VecDeque::new();
@@ -84,7 +84,7 @@ pub fn walk(shared: &Shared<'_, '_>, root: &ItemId) -> Reached {
     }
     while let Some(thread) = queue.pop_front() {
         if !seen.insert((thread.directive.clone(), thread.sets.clone(), thread.hooks.clone(), thread.asks)) {
-            // It is there already; that it comes round again is what circles are found by.
+            // Keep the repeated thread: `spawns` finds cycles by it.
             if thread.trace.len() > 1 {
                 threads.push(thread);
             }
@@ -108,7 +108,7 @@ pub fn walk(shared: &Shared<'_, '_>, root: &ItemId) -> Reached {
 
 type Child = (ItemId, String, Option<Span>, Vec<String>, bool);
 
-/// What a thread can start: what lines name, then what its sets let it start besides.
+/// Returns the directives that a thread can start: those that a line names, then others that its sets allow.
 fn children(
     shared: &Shared<'_, '_>,
     known: &mut BTreeMap<ItemId, Vec<Alone>>,
@@ -156,8 +156,8 @@ fn begin(id: &ItemId, alone: &Alone) -> Thread {
     }
 }
 
-/// A child: its own set and its parent's; without `<permissions>` its parent's alone. What a hook grants for what it
-/// starts counts as its parent's.
+/// Returns a child with its own set and its parent's; without `<permissions>`, only the parent's apply. The grants of
+/// the hook that starts the child count as its parent's.
 fn below(parent: &Thread, id: &ItemId, alone: &Alone, how: (&str, Option<Span>, &[String], bool)) -> Thread {
     let (by, span, extra, named) = how;
     let mut sets = parent.sets.clone();
@@ -190,7 +190,7 @@ fn below(parent: &Thread, id: &ItemId, alone: &Alone, how: (&str, Option<Span>, 
     }
 }
 
-/// A directive along every route it could take; nothing where it is broken, which check says.
+/// Returns a directive on every route it can take; empty if it is broken, which `rye check` reports.
 fn alone(shared: &Shared<'_, '_>, id: &ItemId) -> Vec<Alone> {
     let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
     let (all, _) = compose_all(shared.items, id, &launch, &mut Diagnostics::new());
@@ -222,7 +222,7 @@ fn one_route(shared: &Shared<'_, '_>, composed: &Composed) -> Alone {
         granted: permissions.and_then(|p| p.origin.span),
         hooks: composed.hooks.iter().filter(|h| h.is_live()).map(|h| h.decl.id.node.clone()).collect(),
         asks: !capabilities::unacknowledged(&planned, shared).is_empty(),
-        // Limits that cannot be read are told by check; nobody may spend by them.
+        // `rye check` reports unreadable limits; the directive may spend nothing.
         spend: limits.map_or(Nanos::ZERO, |limits| limits.spend),
         net: net.map(|g| format!("{} with net {}", g.pattern.0, g.net.join(", "))),
         grants,
@@ -231,10 +231,10 @@ fn one_route(shared: &Shared<'_, '_>, composed: &Composed) -> Alone {
 }
 
 impl Thread {
-    /// A capability that the pattern matches and that every set allows. Where that cannot be told in reasonable time,
-    /// the pattern itself: what is not disproved counts as reached.
+    /// Returns a capability that matches the pattern and that every set allows. If the search is too complex, returns
+    /// the pattern itself: a capability that is not disproved counts as reached.
     pub fn reaches(&self, pattern: &str) -> Option<String> {
-        // One conjunction of patterns for each choice, cut as soon as nothing can match it.
+        // One conjunction of patterns per choice, dropped as soon as nothing can match it.
         let mut choices: Vec<Vec<Glob>> = vec![vec![Glob::new(pattern)]];
         for set in &self.sets {
             let mut next = Vec::new();
@@ -261,7 +261,7 @@ impl Thread {
         })
     }
 
-    /// Whether a person is asked, or a hook of that id is looked at, on the way here.
+    /// Returns true if this thread or a spawn parent needs an approval (`ask`) or has a live hook of that id.
     pub fn passes(&self, gate: &str) -> bool {
         if gate == "ask" { self.asks } else { self.hooks.contains(gate) }
     }

@@ -16,20 +16,20 @@ pub enum CapabilityError {
     TooComplex { pattern: String, span: Span, base_span: Span },
     #[error("`{pattern}` is a grant of risk `{tier}` that nobody acknowledged")]
     Unacknowledged { pattern: String, tier: String, span: Span },
-    /// No grant beside it is of this tier.
+    /// No grant of the same file has this tier.
     #[error("nothing that is granted here is of risk `{tier}`")]
     AcknowledgesNothing { tier: String, span: Span },
     #[error("`{pattern}` is blocked: its risk is `{tier}`")]
     Blocked { pattern: String, tier: String, span: Span },
-    /// A body tells the model to do what the directive may not do.
+    /// The body tells the model to use a capability that the directive does not have.
     #[error("the body asks for `{capability}`, which the directive is not granted")]
     UngrantedCall { capability: String, span: Span, granted: Span },
     #[error("`write=\"{path}\"` opens nothing: {why}")]
     OpensNothing { path: String, why: &'static str, span: Span },
-    /// Hosts are granted to a program, and no kernel tells hosts apart.
+    /// Hosts are granted to a program, but the sandbox cannot restrict a program to certain hosts.
     #[error("`net` opens the whole network to `{tool}`, not `{hosts}` alone: it is a program")]
     WholeNetwork { tool: String, hosts: String, span: Span },
-    /// The project's folder is granted to a program: what is there, and nothing new.
+    /// The project's folder is granted to a program: existing files can be changed, new ones cannot be created.
     #[error(
         "`write=\".\"` lets `{tool}` change what is in the project's folder now, and make nothing new directly in it"
     )]

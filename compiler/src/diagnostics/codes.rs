@@ -1,12 +1,12 @@
-//! Every code a diagnostic can have, with its page, for `rye explain`. Laws see to it that each page has an example
-//! that yields its code, and each code a case.
+//! All codes of diagnostics with their pages, for `rye explain`. Tests check that each page has an example that yields
+//! its code, and that each code has a case.
 
 /// A code and its explain page.
 #[derive(Debug, Clone, Copy)]
 pub struct Code {
     /// Topic and name: `extends::cycle`.
     pub code: &'static str,
-    /// Markdown: what it means, why it is refused, an example, the fix.
+    /// Markdown: the meaning, the reason, an example, the fix.
     pub page: &'static str,
 }
 
@@ -42,7 +42,7 @@ codes! {
     "grammar" "syntax": "capability" "condition" "constant" "fence" "reference" "script" "template" "xml" "yaml";
 }
 
-/// The page of a code, with or without `rye::` before it.
+/// Returns the page of a code, with or without the prefix `rye::`.
 pub fn page(code: &str) -> Option<&'static str> {
     let code = code.strip_prefix("rye::").unwrap_or(code);
     ALL.iter().find(|c| c.code == code).map(|c| c.page)

@@ -1,4 +1,4 @@
-//! `config::*`: settings with values that nothing can be done with.
+//! `config::*`: settings with unusable values.
 
 use rye_grammar::Span;
 use thiserror::Error;
@@ -7,24 +7,24 @@ use super::{Label, Problem, Severity, did_you_mean, instead, label};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConfigError {
-    /// `key` is the dotted path inside the file, empty for the whole of it, `file` its id: `agent/resilience`.
+    /// `key` is the dotted path inside the file, empty for the whole file; `file` is the file's id: `agent/resilience`.
     #[error("{}`{file}` {}{found}", within(key), if found == "missing" { "is " } else { "cannot be " })]
     Invalid { file: String, key: String, found: String, expected: String, span: Option<Span> },
-    /// A value that is none of its file's; `why` says what the file may hold, as a sentence.
+    /// A value that the file does not allow; `why` describes the allowed values, as a sentence.
     #[error("`{key}` in `{file}` cannot be used")]
     Refused { file: String, key: String, why: String, span: Option<Span> },
     /// A settings file of the project under a name that nothing reads.
     #[error("nothing reads the settings file `{path}`")]
     UnknownFile { path: String, suggestion: Option<String> },
-    /// The files that name MCP servers, in the words of their reader.
+    /// The files that configure MCP servers, with the message of their reader.
     #[error("the MCP servers cannot be read: {why}")]
     Servers { why: String },
-    /// A settings file of a name that is read for people alone: `about` says what it describes, as a sentence.
+    /// A settings file of a name that only documents defaults: `about` says what it describes, as a sentence.
     #[error("`{path}` changes nothing")]
     ChangesNothing { path: String, about: &'static str, span: Span },
 }
 
-/// The key before the file it stands in.
+/// Returns the key as a prefix of its file.
 fn within(key: &str) -> String {
     if key.is_empty() { String::new() } else { format!("`{key}` in ") }
 }

@@ -1,4 +1,4 @@
-//! `context::*`: knowledge that the chain or a hook brings, and suppressions.
+//! `context::*`: knowledge that the chain or a hook injects, and suppressions.
 
 use rye_grammar::Span;
 use thiserror::Error;
@@ -7,10 +7,10 @@ use super::{Label, Problem, Severity, did_you_mean, label};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ContextError {
-    /// `by_hook` names the hook that fetches it.
+    /// `by_hook` is the hook that fetches it.
     #[error("there is no knowledge `{id}` to inject")]
     UnknownItem { id: String, span: Span, suggestion: Option<String>, by_hook: Option<String> },
-    /// Declared in two places of one chain; it stays in the position named first.
+    /// Declared twice in one chain; the first declaration sets its position.
     #[error("`{id}` is declared twice: in `<{kept}>` and in `<{dropped}>`")]
     Duplicate { id: String, kept: &'static str, dropped: &'static str, first: Span, second: Span },
     #[error("nothing brings `{id}`, so there is nothing to suppress")]
@@ -19,12 +19,12 @@ pub enum ContextError {
     SuppressedAndDeclared { id: String, declared: Span, suppressed: Span },
     #[error("no prompt brings the knowledge `{id}`, and no directive may fetch it")]
     Unreached { id: String, span: Span },
-    /// `directive` is an example.
+    /// `directive` is an example of an affected directive.
     #[error("a continuation of `{directive}` is not told `{item}` again")]
     NotRestored { hook: String, item: String, directive: String, span: Span },
     #[error("a continuation cannot begin with {tokens} tokens of what was said before")]
     Ceiling { tokens: u64, because: String, span: Span },
-    /// `when` and `per` say how often the part changes; `price` is in decimal dollars, with the model it is for.
+    /// `when` and `per` describe how often the part changes; `price` is in decimal dollars, with its model.
     #[error("what the hook `{hook}` brings changes {when} and stands before {tokens} tokens that do not")]
     VolatilePrefix {
         hook: String,

@@ -1,4 +1,4 @@
-//! `extends::*`: chains that cannot be walked.
+//! `extends::*`: chains that cannot be resolved.
 
 use rye_grammar::{ItemId, Span};
 use thiserror::Error;
@@ -7,17 +7,17 @@ use super::{Label, Problem, did_you_mean, label};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ExtendsError {
-    /// `by_hook` names the `resolve_extends` hook that set the parent.
+    /// `by_hook` is the `resolve_extends` hook that set the parent.
     #[error("there is no directive `{id}` to extend")]
     Unknown { id: String, span: Span, suggestion: Option<String>, by_hook: Option<String> },
-    /// Every link of the circle with the span of its `extends`, in walking order; the first is where it closes.
+    /// Every link of the cycle with the span of its `extends`, in chain order, beginning with the smallest id.
     #[error("`extends` goes round in a circle: {}", circle(links))]
     Cycle { links: Vec<(ItemId, Span)> },
     #[error("the chain of `{leaf}` has more than {limit} links")]
     TooDeep { leaf: ItemId, limit: usize, span: Span },
 }
 
-/// Shared by [`ExtendsError::Cycle`]'s message: `a → b → a`.
+/// Formats a cycle for the message: `a → b → a`.
 fn circle(links: &[(ItemId, Span)]) -> String {
     let ids = links.iter().chain(links.first()).map(|(id, _)| format!("`{id}`"));
     ids.collect::<Vec<_>>().join(" → ")

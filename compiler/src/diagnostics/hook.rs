@@ -1,4 +1,4 @@
-//! `hook::*`: hooks that cannot work, and hooks that cannot matter.
+//! `hook::*`: hooks that cannot work, and hooks that have no effect.
 
 use rye_grammar::Span;
 use thiserror::Error;
@@ -7,10 +7,11 @@ use super::{Label, Problem, Severity, did_you_mean, label, list};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum HookError {
-    /// A condition compares a fact of calls with an item or a tool that there is not.
+    /// A condition compares a fact of calls with an item or a tool that does not exist.
     #[error("`{fact}` is never `{value}`: {}", if *fact == "call.name" { "no tool is called so" } else { "no item has this id" })]
     UnknownCall { id: String, fact: &'static str, value: String, suggestion: Option<String>, span: Span },
-    /// A condition compares `directive` or `model` with an id that none has; `is_tier`: it is a tier that stands for a model.
+    /// A condition compares `directive` or `model` with an unknown id; `is_tier` is true if it is the name of a tier
+    /// instead of a model.
     #[error("`{fact}` is never `{value}`: {}", match (*fact, *is_tier) {
         ("model", true) => "it is the id of the model, and this is the name of a tier",
         ("model", false) => "no provider has such a model",
@@ -24,35 +25,35 @@ pub enum HookError {
         suggestion: Option<String>,
         span: Span,
     },
-    /// `enabled: false` and nothing else, for an id that no hook has.
+    /// An entry with only `enabled: false`, for an unknown hook id.
     #[error("there is no hook `{id}` to take out")]
     RemovesNothing { id: String, suggestion: Option<String>, span: Span },
     #[error("there is no event `{event}`")]
     UnknownEvent { event: String, span: Span, suggestion: Option<String> },
-    /// `facts` are those the event has.
+    /// `facts` are the facts of the event.
     #[error("`{event}` has no fact `{path}`")]
     UnknownFact { path: String, event: String, span: Span, suggestion: Option<String>, facts: Vec<String> },
-    /// Known or not, this action is none of the event's; `allowed` are.
+    /// The action is unknown or not allowed at the event; `allowed` lists the event's actions.
     #[error("a hook on `{event}` cannot `{action}`")]
     WrongAction { action: String, event: String, span: Span, suggestion: Option<String>, allowed: Vec<String> },
     #[error("the hook `{id}` never fires: {because}")]
     Never { id: String, because: String, span: Span },
     #[error("the condition of the hook `{id}` is always true")]
     Always { id: String, span: Span },
-    /// `same`: the other one has no wider condition than this one, but the very same.
+    /// `same` is true if both hooks have the same condition, and false if the other one's is wider.
     #[error("the hook `{id}` is never reached: `{by}` always answers first")]
     Shadowed { id: String, by: String, span: Span, by_span: Span, same: bool },
     #[error("two hooks of one source have the id `{id}`")]
     DuplicateId { id: String, first: Span, second: Span },
-    /// `path` is a fact that the model or a tool writes; `parameter` is where it would go.
+    /// `path` is a fact that the model or a tool controls; `parameter` is the parameter it would fill.
     #[error("`${{{path}}}` would let the model write the parameter `{parameter}` of a command")]
     UntrustedParameter { id: String, path: String, parameter: String, span: Span },
     #[error("the hook `{id}` fills in which item it uses, and nothing grants it one")]
     Ungranted { id: String, span: Span },
-    /// A directive's own hook is bound by the directive's permissions.
+    /// A directive's own hook is bounded by the directive's permissions.
     #[error("the hook `{id}` needs `{capability}`, which its directive does not grant")]
     Beyond { id: String, capability: String, span: Span, granted: Option<Span> },
-    /// `grant` is the started directive's, `granted` what the thread has.
+    /// `grant` is the grant of the started directive, `granted` the permissions of the thread.
     #[error("the hook `{id}` starts `{started}`, which may use `{capability}`, and `{thread}` may not")]
     StartsMore {
         id: String,

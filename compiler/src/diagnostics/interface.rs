@@ -1,4 +1,4 @@
-//! `interface::*`: inputs and outputs that do not fit where they are used.
+//! `interface::*`: inputs, outputs and parameters that do not match their use.
 
 use rye_grammar::Span;
 use thiserror::Error;
@@ -7,7 +7,7 @@ use super::{Label, Problem, Severity, did_you_mean, label, list};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InterfaceError {
-    /// `span` is missing where a caller gave the input outside of any file.
+    /// `span` is `None` if a caller gave the input outside of any file.
     #[error("`{directive}` has no input `{name}`")]
     UnknownInput {
         name: String,
@@ -16,21 +16,21 @@ pub enum InterfaceError {
         suggestion: Option<String>,
         declared: Vec<String>,
     },
-    /// In a body; `input` is the declared one that was probably meant.
+    /// Text of a body that looks like a placeholder; `input` is the declared input that was probably meant.
     #[error("`{text}` is text: nothing fills it in")]
     Lookalike { text: String, input: Option<String>, span: Span },
-    /// A hook calls a tool with a parameter that its schema does not let in.
+    /// A hook calls a tool with a parameter that the tool's schema does not allow.
     #[error("the tool `{tool}` has no parameter `{name}`")]
     UnknownParameter { name: String, tool: String, span: Span, suggestion: Option<String>, known: Vec<String> },
-    /// A hook calls a tool without a parameter that it requires.
+    /// A hook calls a tool without a required parameter.
     #[error("the parameter `{name}` of the tool `{tool}` has no value")]
     MissingParameter { name: String, tool: String, span: Span },
     #[error("the input `{name}` is never used")]
     UnusedInput { name: String, span: Span },
-    /// `used` is where the value is needed; `None` when the caller alone could know.
+    /// `used` is the place that needs the value; `None` if only the caller can supply it.
     #[error("the input `{name}` of `{directive}` has no value")]
     MissingInput { name: String, directive: String, declared: Option<Span>, used: Option<Span> },
-    /// A hook on `directive_return` reads an output that its directive does not declare, or no directive does.
+    /// A hook on `directive_return` reads an output that its directive, or any directive, does not declare.
     #[error("{} output `{name}`", directive.as_ref().map_or("no directive has an".to_owned(), |d| format!("`{d}` has no")))]
     UnknownOutput {
         name: String,
@@ -39,7 +39,7 @@ pub enum InterfaceError {
         suggestion: Option<String>,
         declared: Vec<String>,
     },
-    /// `expected` and `found` are words: "an integer", "the string `x`".
+    /// `expected` and `found` are phrases: "an integer", "the string `x`".
     #[error("{what} is {found}, not {expected}")]
     Type { what: String, expected: String, found: String, span: Option<Span>, declared: Option<Span> },
 }

@@ -1,4 +1,4 @@
-//! `item::*`: what is wrong with one file, or with naming one.
+//! `item::*`: errors within one file, or in naming one.
 
 use rye_grammar::Span;
 use thiserror::Error;
@@ -10,7 +10,7 @@ use crate::world::ItemKind;
 pub enum ItemError {
     #[error("there is no {} `{id}`", kind.word())]
     Unknown { kind: ItemKind, id: String, span: Option<Span>, suggestion: Option<String> },
-    /// An element, attribute or key outside the closed vocabulary. `what` is that word, `of` what it stands in.
+    /// An element, attribute or key outside the closed vocabulary: `what` is its category, `of` its parent.
     #[error("unknown {what} `{key}` in {of}")]
     UnknownKey {
         what: &'static str,
@@ -28,20 +28,20 @@ pub enum ItemError {
     /// A value of the wrong type or outside its range.
     #[error("{what} cannot be {found}")]
     InvalidValue { what: String, found: String, expected: String, span: Span },
-    /// Something that has to be there.
+    /// A required part is missing.
     #[error("{of} has no {what}")]
     Missing { what: String, of: String, span: Span, help: String },
-    /// What may be written once stands there twice.
+    /// A part that may occur once occurs twice.
     #[error("{what} stands here twice")]
     Repeated { what: String, first: Span, second: Span },
-    /// Found by the tool reader, in its own words.
+    /// The message comes from the reader of tool files.
     #[error("{message}")]
     ToolKey { message: String, span: Span, label: String, help: Option<String> },
     #[error("{message}")]
     ToolMissing { message: String, span: Span, label: String, help: Option<String> },
     #[error("{message}")]
     ToolValue { message: String, span: Span, label: String, help: Option<String> },
-    /// `own_item` has it, and no other item can.
+    /// `own_item` is the only item that may use it.
     #[error("the engine has no built-in tool `{name}`{}", own_item.as_ref().map(|i| format!(" beside `{i}`")).unwrap_or_default())]
     UnknownBuiltin { name: String, own_item: Option<String>, suggestion: Option<String>, span: Span },
     #[error("`{path}` cannot be read: {reason}")]
@@ -54,25 +54,25 @@ pub enum ItemError {
     /// A signature line that is not the first one.
     #[error("the signature in `{path}` is not on the first line, so it signs nothing")]
     LateSignature { path: String, span: Span },
-    /// A directive without a prompt, that nothing else gives one to.
+    /// A directive without a prompt, which no hook or other directive provides.
     #[error("`{id}` says nothing")]
     Silent { id: String, span: Span },
-    /// A file or folder under `.ai/` that nothing reads; `reason` says why, as a clause.
+    /// A file or folder under `.ai/` that nothing reads; `reason` explains it, as a clause.
     #[error("nothing reads `{path}`: {reason}")]
     Stray { path: String, reason: String, suggestion: Option<String> },
-    /// Front matter where nothing reads any; `because` says what becomes of it, as a sentence.
+    /// Front matter in a file whose kind has none; `because` describes its fate, as a sentence.
     #[error("nothing reads the `{mark}` front matter of this {}", kind.word())]
     FrontMatter { mark: &'static str, kind: ItemKind, because: &'static str, help: &'static str, span: Span },
-    /// What knowledge says it builds on or is used by; `key` is `extends` or `used_by`.
+    /// An unknown id in the metadata of knowledge; `key` is `extends` or `used_by`.
     #[error("there is no {what} `{id}`, which `{key}` names")]
     Dangling { key: &'static str, what: &'static str, id: String, suggestion: Option<String>, span: Span },
-    /// A constant of a script that is nearly one that is read.
+    /// A constant of a script whose name is close to a known one.
     #[error("nothing reads the constant `{name}`")]
     NearConstant { name: String, suggestion: String, span: Span },
-    /// A body tells the model to use an item that does not exist; `what` is its kind.
+    /// The body tells the model to use an item that does not exist; `what` is its kind.
     #[error("the body names the {what} `{id}`, which does not exist")]
     UnknownCall { what: &'static str, id: String, span: Span, suggestion: Option<String> },
-    /// `tokens`: of the project's text and of the one behind it.
+    /// `tokens` are those of the project's text and of the shadowed text.
     #[error("the {} `{id}` stands in front of the standard library's own", kind.word())]
     Shadows { kind: ItemKind, id: String, tokens: (u64, u64), span: Span },
 }
@@ -226,7 +226,7 @@ impl Problem for ItemError {
     }
 }
 
-/// Where a word that is right elsewhere belongs.
+/// Returns the place where a misplaced word would be right.
 fn elsewhere(what: &str, key: &str, of: &str) -> Option<String> {
     match (what, of) {
         ("element", "`<limits>`") => Some(format!("limits are attributes: `<limits {key}=\"…\"/>`")),
@@ -239,7 +239,7 @@ fn elsewhere(what: &str, key: &str, of: &str) -> Option<String> {
     }
 }
 
-/// What the place of a file says of its name or category.
+/// Describes the name or category that the file's path requires.
 fn place(expected: &str) -> String {
     if expected.is_empty() { "gives it none".to_owned() } else { format!("makes it `{expected}`") }
 }

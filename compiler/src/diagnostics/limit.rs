@@ -1,4 +1,4 @@
-//! `limit::*`: limits that do not exist or cannot be kept.
+//! `limit::*`: limits that do not exist or cannot be enforced.
 
 use rye_grammar::Span;
 use thiserror::Error;
@@ -9,7 +9,7 @@ use super::{Label, Problem, Severity, did_you_mean, label, list};
 pub enum LimitError {
     #[error("there is no limit `{name}`")]
     Unknown { name: String, span: Option<Span>, suggestion: Option<String>, known: Vec<String> },
-    /// `why` says what the value may be: "has to be a whole number above 0".
+    /// `why` describes the allowed values: "has to be a whole number above 0".
     #[error("the limit `{name}` cannot be {found}")]
     Invalid { name: String, found: String, why: String, span: Option<Span> },
     /// Amounts are decimal dollars.

@@ -1,4 +1,4 @@
-//! `model::*`: models that no provider file knows.
+//! `model::*`: models that no provider file has.
 
 use rye_grammar::Span;
 use thiserror::Error;
@@ -7,17 +7,17 @@ use super::{Label, Problem, Severity, did_you_mean, label, list};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ModelError {
-    /// `requested` is a tier or a model id; `span` is missing where it came from the command line.
+    /// `requested` is a tier or a model id; `span` is `None` if the command line requested it.
     #[error("no provider has a model or tier `{requested}`")]
     Unknown { requested: String, span: Option<Span>, suggestion: Option<String>, known: Vec<String> },
-    /// Asked for by a directive, from the command line (then without a span), or as the `default_provider` of
-    /// `agent/models`; `known` are the provider files there are.
+    /// Requested by a directive, by the command line (then without a span), or as the `default_provider` of
+    /// `agent/models`; `known` lists the existing provider files.
     #[error("there is no provider `{requested}`")]
     NoProvider { requested: String, span: Option<Span>, suggestion: Option<String>, known: Vec<String> },
     /// A tier that the settings name and no provider has.
     #[error("no provider has a tier `{requested}`")]
     NoTier { requested: String, span: Span, suggestion: Option<String>, known: Vec<String> },
-    /// What `fallback` names is `model`, which it stands behind.
+    /// The `fallback` resolves to `model`, which it should replace.
     #[error("the fallback `{fallback}` is the model itself: `{model}`")]
     SameFallback { fallback: String, model: String, span: Span },
     #[error("nobody says what `{model}` costs: its tokens are counted and no money")]

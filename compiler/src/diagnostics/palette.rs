@@ -1,4 +1,4 @@
-//! `palette::*`: tools that cannot stand beside each other, and protocol items that describe the wrong thing.
+//! `palette::*`: tools that cannot be offered together, and protocol items that describe the wrong primary.
 
 use rye_grammar::Span;
 use thiserror::Error;
@@ -7,7 +7,7 @@ use super::{Label, Problem, Severity, label};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PaletteError {
-    /// Two items whose flattened names are the same; `span` is the grant that reaches both, if it is written.
+    /// Two items have the same flattened name; `span` is the grant that reaches both, if it is written.
     #[error("`{first}` and `{second}` would both be the tool `{name}`")]
     Collision { name: String, first: String, second: String, span: Option<Span> },
     /// A protocol item describes a primary action that no grant allows.
@@ -17,7 +17,7 @@ pub enum PaletteError {
     Undescribed { primary: String, item: String, span: Span },
     #[error("`{name}` is no name a provider accepts for a tool")]
     Name { name: String, item: String, span: Option<Span> },
-    /// `tools` are those left out, with the tokens of their definitions.
+    /// `tools` are the dropped tools, each with the tokens of its definition.
     #[error("{} of the granted tools {} into the palette of {max_tokens} tokens", tools.len(), if tools.len() == 1 { "does not fit" } else { "do not fit" })]
     Dropped { tools: Vec<(String, u64)>, max_tokens: u64, span: Span },
 }

@@ -1,5 +1,5 @@
-//! A diagnostic as `miette` takes it: one message over one text that holds every file it speaks of, so that both
-//! places are underlined when two files disagree. Which renderer prints it, and in what colours, is the printer's choice.
+//! A diagnostic in the form that `miette` renders: one message over a virtual text that holds every labeled file, so
+//! that labels in several files are all shown. Callers choose the renderer and its colors.
 
 mod view;
 
@@ -13,13 +13,13 @@ pub(crate) use view::clean;
 use view::{View, shorten};
 pub use view::{leaves_line, steers};
 
-/// The most lines one underlining covers; what is longer is shown by its beginning.
+/// Maximum number of lines that a label covers; longer spans are shown by their first lines.
 const MOST_LINES: usize = 8;
-/// Bytes of a message or a label, longer ones end in `…`.
+/// Maximum length of a message or a label in bytes; longer ones end in `…`.
 const LONGEST_TEXT: usize = 1_000;
 
-/// One diagnostic with the texts it points into, ready for a `miette::ReportHandler`. Control and direction characters
-/// of a user's text never reach the terminal.
+/// A diagnostic with the texts of its labels, ready for a `miette::ReportHandler`. Control and direction characters of
+/// a user's text never reach the terminal.
 #[derive(Debug)]
 pub struct Report {
     code: String,
@@ -61,18 +61,17 @@ impl Report {
         }
     }
 
-    /// The same, as bad as somebody decided it is.
+    /// Overrides the severity.
     #[must_use]
     pub fn at(mut self, severity: Severity) -> Self {
         self.severity = level(severity);
         self
     }
 
-    /// The same with message and help broken at spaces, so that no line is longer than a width. Renderers that wrap by
-    /// themselves break ids at their hyphens.
+    /// Wraps message and help at spaces to a maximum line width. Renderers that wrap on their own break ids at hyphens.
     #[must_use]
     pub fn wrapped(mut self, width: usize) -> Self {
-        // Behind `  × ` and `  help: `.
+        // Leave room for the prefixes `  × ` and `  help: `.
         self.message = wrap(&self.message, width.saturating_sub(4));
         self.help = self.help.map(|help| wrap(&help, width.saturating_sub(8)));
         self
@@ -136,8 +135,8 @@ impl miette::Diagnostic for Report {
 }
 
 impl SourceCode for Report {
-    /// The lines around a span. A span over two files is out of bounds, which is how the renderer learns that they
-    /// are two.
+    /// Returns the lines around a span. A span over two files is out of bounds, so the renderer shows the files
+    /// separately.
     fn read_span<'a>(
         &'a self,
         span: &SourceSpan,

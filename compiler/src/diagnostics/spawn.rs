@@ -1,4 +1,4 @@
-//! `spawn::*`: directives that start others which they cannot, or not as it was meant.
+//! `spawn::*`: spawns that will be refused, or that do not do what the author meant.
 
 use rye_grammar::Span;
 use thiserror::Error;
@@ -7,16 +7,17 @@ use super::{Label, Problem, Severity, did_you_mean, label, list, list_of};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SpawnError {
-    /// `circle` begins and ends with the same directive; `spans` are the places that name each next one.
+    /// `circle` begins and ends with the same directive; each of `spans` names the next one.
     #[error("{}, and only the default of `depth` ends that", told(circle))]
     Cycle { circle: Vec<String>, spans: Vec<Span> },
-    /// `capability` is a shortest one that the child grants and the parent does not.
+    /// `capability` is a shortest capability that the child grants and the parent does not.
     #[error("`{parent}` starts `{child}`, which grants `{capability}`, and `{parent}` may not do that")]
     ExceedsParent { parent: String, child: String, capability: String, span: Span, grant: Span, granted: Span },
     /// `limit` is `depth` or `spawns`.
     #[error("`{parent}` starts `{child}`, and its `{limit}` of 0 lets it have no children")]
     NoChildren { parent: String, child: String, limit: &'static str, span: Span, limit_span: Option<Span> },
-    /// Amounts are decimal dollars. `above` starts the parent with so little, where the parent's own limit would do.
+    /// Amounts are decimal dollars. `above` is the directive that starts the parent with too little, if the parent's
+    /// own limit would be enough.
     #[error("`{child}` asks for {asked}, and `{parent}` never has more than {most} for it{}", above.as_ref().map(|(id, _)| format!(" when `{id}` starts it")).unwrap_or_default())]
     NoBudget {
         parent: String,
@@ -39,7 +40,7 @@ pub enum SpawnError {
     },
 }
 
-/// Steps of a circle that are shown.
+/// Maximum number of steps of a cycle to show.
 const MOST_STEPS: usize = 12;
 
 fn told(circle: &[String]) -> String {

@@ -1,7 +1,7 @@
-//! Did-you-mean: the closest known word, if one is close enough to be meant.
+//! Did-you-mean suggestions: the closest known word, if it is close enough.
 
-/// The candidate nearest to `text`, if it is near: a third of its length in edits at most, case ignored first, or the
-/// same last segment of an id in another folder, or a name that goes on where `text` ends.
+/// Returns the candidate closest to `text`, if it is close: at most a third of its length in edits, where a difference
+/// in case counts as none; or the same last segment of an id in another folder; or a name that begins with `text`.
 pub fn closest<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<String> {
     let limit = (text.chars().count() / 3).clamp(1, 6);
     let last = text.rsplit(['/', '.']).next().unwrap_or(text);
@@ -14,10 +14,10 @@ pub fn closest<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) ->
         let (edits, guessed) = if candidate.eq_ignore_ascii_case(text) {
             (0, false)
         } else {
-            // Most candidates are nowhere near, and their letters alone tell.
+            // Most candidates are far away, and the letter counts alone show it.
             let far = letters.edits_at_least(&Letters::of(candidate)) > limit;
             let edits = if far { usize::MAX } else { strsim::osa_distance(candidate, text) };
-            // The right name in the wrong folder is as likely as a slip of the finger.
+            // A right name in the wrong folder is as likely as a typo.
             let guessed = edits > limit && (ends_in(candidate, last) || goes_on(candidate, text));
             (if guessed { limit } else { edits }, guessed)
         };
@@ -28,7 +28,7 @@ pub fn closest<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) ->
     best.map(|(_, _, c)| c.to_owned())
 }
 
-/// How often each letter stands in a text, sixteen classes of bytes together.
+/// The number of bytes of each class in a text; 16 classes, by the low four bits.
 struct Letters {
     counts: [u32; 16],
     is_ascii: bool,
@@ -45,8 +45,8 @@ impl Letters {
         Self { counts, is_ascii: text.is_ascii() }
     }
 
-    /// A lower bound of the edits between two texts: one edit takes a byte out of a class, puts one into a class, or
-    /// both. A character of up to four bytes does so as often.
+    /// Returns a lower bound of the edits between two texts: one edit takes at most one byte out of a class and puts at
+    /// most one into a class. With non-ASCII text, one edit changes up to four bytes.
     fn edits_at_least(&self, other: &Self) -> usize {
         let (mut more, mut less) = (0u32, 0u32);
         for (a, b) in self.counts.iter().zip(&other.counts) {
@@ -61,7 +61,7 @@ fn ends_in(candidate: &str, last: &str) -> bool {
     last.len() > 2 && candidate.rsplit(['/', '.']).next() == Some(last)
 }
 
-/// The unit or the second word of a name is left out: `timeout` for `timeout_seconds`.
+/// Returns true if only the unit or the second word of a name is missing: `timeout` for `timeout_seconds`.
 fn goes_on(candidate: &str, text: &str) -> bool {
     text.len() > 3 && candidate.strip_prefix(text).is_some_and(|rest| rest.starts_with(['_', '-', '.']))
 }

@@ -1,4 +1,4 @@
-//! `syntax::*`: what the grammar found, as every other problem answers.
+//! `syntax::*`: the errors of the grammar as diagnostics.
 
 use rye_grammar::SyntaxError;
 

@@ -1,10 +1,10 @@
-//! Words that are read and have a better one (`language.md` 2, 7 and 9), in a directive's metadata.
+//! Old words in a directive's metadata that are still read and have a replacement (`language.md` 2, 7 and 9).
 
 use rye_grammar::xml::{Attribute, Element};
 
 use super::Edit;
 
-/// The changes that give everything below `root` its own word; nothing changes place.
+/// Returns the edits that replace every old word below `root`; nothing moves.
 pub fn words(text: &str, root: &Element) -> Vec<Edit> {
     let mut edits = Vec::new();
     walk(text, root, &[], &mut edits);
@@ -13,7 +13,7 @@ pub fn words(text: &str, root: &Element) -> Vec<Edit> {
 
 fn walk(text: &str, element: &Element, above: &[&str], edits: &mut Vec<Edit>) {
     let name = element.name.node.as_str();
-    // What stands in a body is the author's.
+    // The body is not changed.
     if name == "process" {
         return;
     }
@@ -52,7 +52,7 @@ fn value(text: &str, attribute: &Attribute, instead: &str, edits: &mut Vec<Edit>
     }
 }
 
-/// Both tags of an element.
+/// Renames both tags of an element.
 fn rename(text: &str, element: &Element, instead: &str, edits: &mut Vec<Edit>) {
     let Some(whole) = text.get(element.span.range()) else { return };
     let start = Edit::new(element.name.span.range(), instead);

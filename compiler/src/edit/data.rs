@@ -1,5 +1,5 @@
-//! The layout of YAML files and of the metadata of knowledge: no blanks at the ends of lines, no heaps of empty lines, one newline
-//! at the end, old words for primaries replaced. Comments, order, quotes, indentation and every text stay as they are.
+//! The layout of YAML files and of knowledge metadata: no trailing blanks, at most one empty line in a row, one newline
+//! at the end, old names of primaries replaced. Comments, order, quotes, indentation and every text stay unchanged.
 
 use std::ops::Range;
 
@@ -9,13 +9,13 @@ use rye_grammar::{SourceId, signature, yaml};
 
 use super::{Edit, Formatted, Refused, apply};
 
-/// The source that a text has when nobody else looks at it.
+/// The source id of a text that is parsed on its own.
 const ALONE: SourceId = SourceId(0);
 
-/// A YAML file in its layout: settings, hooks, a tool.
+/// Formats a YAML file: settings, hooks or a tool.
 ///
 /// # Errors
-/// The file cannot be read without errors, is signed, or says something that its layout would change.
+/// The file has syntax errors, is signed, or would change its meaning.
 pub fn format_data(text: &str) -> Result<Formatted, Refused> {
     if signature::parse(ALONE, text).is_some() {
         return Err(Refused::Signed);
@@ -28,10 +28,10 @@ pub fn format_data(text: &str) -> Result<Formatted, Refused> {
     if is_same { Ok(Formatted { text: now }) } else { Err(Refused::Unsafe) }
 }
 
-/// A knowledge file in its layout. Its body is nobody's to lay out.
+/// Formats a knowledge file. Its body stays unchanged.
 ///
 /// # Errors
-/// As of [`format_data`].
+/// As for [`format_data`].
 pub fn format_knowledge(text: &str, format: KnowledgeFormat) -> Result<Formatted, Refused> {
     let parsed = knowledge::parse(ALONE, text, format);
     if parsed.tree.signature.is_some() {
@@ -40,14 +40,14 @@ pub fn format_knowledge(text: &str, format: KnowledgeFormat) -> Result<Formatted
     if !parsed.errors.is_empty() {
         return Err(Refused::Broken);
     }
-    // The whole of such a file is injected.
+    // A YAML knowledge file is injected as a whole.
     if format == KnowledgeFormat::Yaml {
         return Ok(Formatted { text: ended(text) });
     }
     let mut now = text.to_owned();
     if let Some(metadata) = &parsed.tree.metadata {
         let range = metadata.span.range();
-        // Whole lines: the last value ends before the blanks behind it.
+        // Extend to whole lines: the last value ends before its trailing blanks.
         let start = text.get(..range.start).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
         let end = text.get(range.end..).and_then(|rest| rest.find('\n')).map_or(text.len(), |at| range.end + at + 1);
         let edits = blanks(text, start..end, metadata);
@@ -69,18 +69,18 @@ fn read(text: &str) -> Result<Node, Refused> {
 
 fn laid_out(text: &str, node: &Node) -> String {
     let now = apply(text, &blanks(text, 0..text.len(), node));
-    // A text at the very end may be one that keeps its newlines.
+    // A block text at the end of the file may keep its newlines.
     let ended = ended(&now);
     if yaml::parse(ALONE, &ended).tree.to_value() == node.to_value() { ended } else { now }
 }
 
-/// One newline at the end, and none in a file that says nothing.
+/// Ends a text with one newline; a blank text becomes empty.
 fn ended(text: &str) -> String {
     let end = text.trim_end_matches(['\n', '\r', ' ', '\t']);
     if end.is_empty() { String::new() } else { format!("{end}\n") }
 }
 
-/// Blanks before line ends and all but one of several empty lines, outside of texts of more than one line.
+/// Returns edits that remove trailing blanks and repeated empty lines, except in texts of several lines.
 fn blanks(text: &str, within: Range<usize>, node: &Node) -> Vec<Edit> {
     let mut texts = Vec::new();
     long_texts(text, node, &mut texts);
@@ -107,7 +107,7 @@ fn blanks(text: &str, within: Range<usize>, node: &Node) -> Vec<Edit> {
     edits
 }
 
-/// Where the texts stand that go over several lines, each with the line that ends it.
+/// Collects the ranges of texts of several lines, each up to the end of its last line.
 fn long_texts(text: &str, node: &Node, found: &mut Vec<Range<usize>>) {
     match &node.kind {
         Kind::Null | Kind::Bool(_) | Kind::Number(_) => {}
@@ -124,7 +124,7 @@ fn long_texts(text: &str, node: &Node, found: &mut Vec<Range<usize>>) {
     }
 }
 
-/// `primary: load` and `primary: search` have a better word.
+/// Replaces `primary: load` and `primary: search` with `primary: fetch`.
 fn old_words(text: &str, node: &Node) -> Vec<Edit> {
     let mut edits = Vec::new();
     let mut open = vec![node];
@@ -133,7 +133,7 @@ fn old_words(text: &str, node: &Node) -> Vec<Edit> {
         for entry in node.entries() {
             open.push(&entry.value);
             let is_old = entry.key.node == "primary" && matches!(entry.value.as_str(), Some("load" | "search"));
-            // Quoted or with an anchor, it is left to its author.
+            // A quoted or anchored value is left unchanged.
             if is_old && text.get(entry.value.span.range()) == entry.value.as_str() {
                 edits.push(Edit::new(entry.value.span.range(), "fetch"));
             }
@@ -167,7 +167,7 @@ mod tests {
         let loose = "# one  \nhooks:   # two\n\n\n\n  - id: a  \n    action: { primary: load, item_id: 'x  ' }\n    text: |\n      kept  \n\n\n      kept too\n    b: \"two\n\n\n      lines\"  \n\n\n";
         let tight = "# one\nhooks:   # two\n\n  - id: a\n    action: { primary: fetch, item_id: 'x  ' }\n    text: |\n      kept  \n\n\n      kept too\n    b: \"two\n\n\n      lines\"\n";
         let once = format_data(loose).unwrap().text;
-        // The line that ends a quoted text of several lines is part of it.
+        // The closing line of a quoted text of several lines belongs to it.
         assert!(once == tight || once == tight.replace("lines\"\n", "lines\"  \n"), "{once:?}");
         assert_eq!(format_data(&once).unwrap().text, once);
         assert_eq!(format_data("a: [").err(), Some(Refused::Broken));

@@ -1,5 +1,5 @@
-//! Repairs that cannot be wrong: the near word of a closed vocabulary, and the name that a file's place gives it. What
-//! could name something else that exists, an item or an input, is nobody's to guess.
+//! Fixes that cannot be wrong: the closest word of a closed vocabulary, and the name that a file's path requires. A
+//! word that could name another item or input is never replaced.
 
 use rye_grammar::source::Source;
 use rye_grammar::xml::Element;
@@ -8,15 +8,14 @@ use rye_grammar::{SourceId, Sources, Span};
 use super::Edit;
 use crate::diagnostics::{Diagnostic, HookError, ItemError, LimitError};
 
-/// The repair of one diagnostic: all edits of one text, or none.
+/// The fix of one diagnostic: all edits of one text, or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fix {
     pub source: SourceId,
     pub edits: Vec<Edit>,
 }
 
-/// What would repair a diagnostic, where that is safe. The word that is replaced must stand exactly where the diagnostic
-/// points.
+/// Returns the fix of a diagnostic, if it is safe. The replaced word must stand exactly at the diagnostic's span.
 pub fn fix(diagnostic: &Diagnostic, sources: &Sources) -> Option<Fix> {
     let (word, span, instead) = replacement(diagnostic)?;
     let source = sources.get(span.source)?;
@@ -30,7 +29,7 @@ pub fn fix(diagnostic: &Diagnostic, sources: &Sources) -> Option<Fix> {
     Some(Fix { source: span.source, edits })
 }
 
-/// The word, where it stands, and what is meant.
+/// Returns the wrong word, its span and its replacement.
 fn replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
     if let Diagnostic::Item(error) = diagnostic {
         return match error {
@@ -62,7 +61,7 @@ fn replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
         };
     }
     if let Diagnostic::Limit(LimitError::Unknown { name, span: Some(span), suggestion: Some(meant), .. }) = diagnostic {
-        // A limit is pointed at with its value; the name stands first.
+        // The label of a limit covers name and value; the name comes first.
         let span = Span { end: span.start.saturating_add(u32::try_from(name.len()).ok()?), ..*span };
         return Some((name, span, meant));
     }
@@ -81,7 +80,7 @@ fn opens_element(source: &Source, span: Span) -> bool {
     source.text.get(..span.start as usize).is_some_and(|before| before.ends_with('<'))
 }
 
-/// The same change in the end tag. `None` where the element cannot be found again, so that it is left alone.
+/// Returns the same edit for the end tag; `None` if the element cannot be found again, and then nothing is fixed.
 fn end_tag(source: &Source, span: Span, instead: &str) -> Option<Vec<Edit>> {
     let parsed = rye_grammar::directive::parse(span.source, &source.text);
     let element = find(parsed.tree.root.as_ref()?, span)?;

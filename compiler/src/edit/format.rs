@@ -1,5 +1,5 @@
-//! The layout of a directive file: words that have a better one, sections in their place, the metadata's lines. The
-//! prose, the comments and the body stay as they are, and the file says afterwards what it said before.
+//! The layout of a directive file: old words replaced, sections moved into `<metadata>`, metadata laid out in lines.
+//! Prose, comments and body stay unchanged, and the result is checked to have the same meaning.
 
 use rye_grammar::directive::{DirectiveTree, parse};
 use rye_grammar::xml::{Element, Node};
@@ -7,13 +7,13 @@ use rye_grammar::{SourceId, Span};
 
 use super::{Edit, aliases, apply, layout};
 
-/// A text in its layout.
+/// A formatted text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Formatted {
     pub text: String,
 }
 
-/// Why a file is left as it is.
+/// The reason why a file is not formatted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     #[error("it has errors: `rye check` names them")]
@@ -24,19 +24,19 @@ pub enum Refused {
     Unsafe,
 }
 
-/// Sections that belong into `<metadata>`.
+/// Sections that belong in `<metadata>`.
 const SECTIONS: [&str; 4] = ["limits", "context", "permissions", "hooks"];
-/// The source that a text has when nobody else looks at it.
+/// The source id of a text that is parsed on its own.
 const ALONE: SourceId = SourceId(0);
 
-/// A directive file in its layout; the same text where there is nothing to do.
+/// Formats a directive file; returns the same text if there is nothing to change.
 ///
 /// # Errors
-/// The file cannot be read without errors, is signed, or says something that moving would change.
+/// The file has syntax errors, is signed, or would change its meaning.
 pub fn format(text: &str) -> Result<Formatted, Refused> {
     let before = read(text)?;
     let mut now = text.to_owned();
-    // Each step reads what the one before has written, so that none has to know of another's offsets.
+    // Each step parses the output of the previous one, so no step has to know another's offsets.
     for step in [words, sections, process, metadata] {
         let tree = read(&now)?;
         let Some(root) = &tree.root else { return Err(Refused::Broken) };
@@ -46,7 +46,7 @@ pub fn format(text: &str) -> Result<Formatted, Refused> {
     if says_the_same(&before, &read(&now)?) { Ok(Formatted { text: now }) } else { Err(Refused::Unsafe) }
 }
 
-/// The edits that only replace words which have a better one; none where the file cannot be read.
+/// Returns only the edits that replace old words; none if the file cannot be parsed.
 pub fn old_names(text: &str) -> Vec<Edit> {
     let Ok(tree) = read(text) else { return Vec::new() };
     tree.root.as_ref().map(|root| words(text, &tree, root)).unwrap_or_default()
@@ -67,7 +67,7 @@ fn words(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit> {
     aliases::words(text, root)
 }
 
-/// Sections directly under the root move to the end of `<metadata>`, in their order, with the comments right above them.
+/// Moves sections directly under the root to the end of `<metadata>`, in order, with the comments right above them.
 fn sections(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit> {
     let metadata = root.elements().find(|e| e.name.node == "metadata");
     let inside = |name: &str| metadata.is_some_and(|m| m.elements().any(|e| e.name.node == name));
@@ -105,13 +105,13 @@ fn sections(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit> {
     edits
 }
 
-/// A stretch with the white space before it.
+/// Returns a range extended by the white space before it.
 fn with_gap(text: &str, span: Span) -> std::ops::Range<usize> {
     let start = text.get(..span.start as usize).map_or(span.start as usize, |before| before.trim_end().len());
     start..span.end as usize
 }
 
-/// The comments that stand right above a child.
+/// Returns the span of the comments right above a child.
 fn commented(children: &[Node], at: usize) -> Option<Span> {
     let mut first = None;
     for child in children.get(..at)?.iter().rev() {
@@ -124,7 +124,7 @@ fn commented(children: &[Node], at: usize) -> Option<Span> {
     first
 }
 
-/// The text of a `<process>` goes to where the body begins, if it is spelled there as it is here.
+/// Moves the text of a `<process>` to the start of the body, if it is plain text without entities.
 fn process(text: &str, tree: &DirectiveTree, root: &Element) -> Vec<Edit> {
     let Some(fence) = tree.fence else { return Vec::new() };
     let mut edits = Vec::new();
@@ -133,7 +133,7 @@ fn process(text: &str, tree: &DirectiveTree, root: &Element) -> Vec<Edit> {
         let spelled = element.text();
         let plain = element.children.iter().all(|n| matches!(n, Node::Text(_)))
             && text.get(spelled.span.range()) == Some(spelled.node.as_str());
-        // The order of several is theirs: where one has to stay, all do.
+        // The order of several `<process>` elements matters: if one has to stay, all of them do.
         if !plain || spelled.node.contains("```") {
             return Vec::new();
         }
@@ -144,7 +144,7 @@ fn process(text: &str, tree: &DirectiveTree, root: &Element) -> Vec<Edit> {
     if moved.is_empty() {
         return Vec::new();
     }
-    // The body begins at its first line that is not blank: one blank line stands between the two, as they are joined.
+    // The body begins at its first line that is not blank; one blank line separates it from the moved text.
     let at = fence.end as usize;
     let own_line = text.get(..at).is_some_and(|t| t.ends_with('\n'));
     let moved = if own_line { moved.get(1..).unwrap_or_default() } else { &moved };
@@ -158,7 +158,7 @@ fn process(text: &str, tree: &DirectiveTree, root: &Element) -> Vec<Edit> {
     edits
 }
 
-/// The lines of the metadata.
+/// Lays out the lines of the metadata.
 fn metadata(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit> {
     let start = root.span.start as usize;
     let line = text.get(..start).and_then(|t| t.rfind('\n')).map_or(0, |at| at + 1);
@@ -169,7 +169,7 @@ fn metadata(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit> {
     vec![Edit::new(from..root.span.end as usize, out)]
 }
 
-/// Whether two files mean the same: the same tree with the sections in either place, the same body, the same prose.
+/// Compares the meaning of two files: the same tree with sections in either place, the same body, the same prose.
 fn says_the_same(before: &DirectiveTree, after: &DirectiveTree) -> bool {
     let text = |spanned: &Option<rye_grammar::Spanned<String>>| spanned.as_ref().map(|s| s.node.clone());
     text(&before.title) == text(&after.title)
@@ -178,14 +178,14 @@ fn says_the_same(before: &DirectiveTree, after: &DirectiveTree) -> bool {
         && before.root.as_ref().map(meaning) == after.root.as_ref().map(meaning)
 }
 
-/// The body as the compiler joins it.
+/// Returns the body as the compiler joins it.
 fn body(tree: &DirectiveTree) -> String {
     let process = tree.root.iter().flat_map(Element::elements).filter(|e| e.name.node == "process");
     let parts = process.map(|e| e.text().node).chain([tree.body.node.clone()]).filter(|t| !t.is_empty());
     parts.collect::<Vec<_>>().join("\n\n")
 }
 
-/// Every element of the metadata with its attributes and its text, without layout, old words and places.
+/// Lists every element of the metadata with its attributes and text, without layout, old words and section places.
 fn meaning(root: &Element) -> Vec<String> {
     let mut told = Vec::new();
     let (mut first, mut second) = (Vec::new(), Vec::new());

@@ -1,16 +1,16 @@
-//! How an element is written: one element a line, two blanks a level, attributes on one line where they fit. Text,
-//! comments and everything beside text stay byte for byte as they are.
+//! The layout of an element: one element per line, two spaces per level, attributes on one line if they fit. Text,
+//! comments and elements beside text stay byte for byte the same.
 
 use rye_grammar::xml::{Element, Node};
 
-/// A line that is longer is broken where that can be done.
+/// Maximum width of a line in characters; longer lines are broken where possible.
 const WIDTH: usize = 100;
 const STEP: usize = 2;
 
-/// Elements whose inside is part of the prompt.
+/// Elements whose content is part of the prompt.
 const VERBATIM: [&str; 1] = ["process"];
 
-/// Writes an element of `text` as it should stand `indent` blanks from the margin; the first line is not indented.
+/// Writes an element of `text` indented by `indent` spaces, except for the first line.
 pub fn write(text: &str, element: &Element, indent: usize, out: &mut String) {
     if let Some(line) = inline(text, element)
         && !line.contains('\n')
@@ -34,8 +34,8 @@ pub fn write(text: &str, element: &Element, indent: usize, out: &mut String) {
     out.push('>');
 }
 
-/// The children of an element without text, each on a line of its own. One blank line between two of them stays, and a
-/// comment stays on the line of what it comments.
+/// Writes the children of an element without text, each on its own line. One blank line between two children stays, and
+/// a trailing comment stays on its line.
 fn children(text: &str, element: &Element, indent: usize, out: &mut String) {
     let mut gap = "";
     let mut is_first = true;
@@ -67,7 +67,7 @@ fn new_line(indent: usize, out: &mut String) {
     out.push_str(&" ".repeat(indent));
 }
 
-/// The whole element on one line: only where its author wrote it so, or where nothing is in it.
+/// Returns the whole element on one line, if it is empty or its author wrote it on one line.
 fn inline(text: &str, element: &Element) -> Option<String> {
     let mut out = start_tag(text, element, 0);
     if element.children.is_empty() {
@@ -94,7 +94,7 @@ fn inline(text: &str, element: &Element) -> Option<String> {
     Some(out)
 }
 
-/// Whether what stands inside is text, or all of it blank: then no byte of it is ours.
+/// Returns true if the content is text, blank or part of the prompt: it must not change.
 fn holds_text(element: &Element) -> bool {
     let text = |n: &Node| matches!(n, Node::Text(t) if !t.node.trim().is_empty());
     VERBATIM.contains(&element.name.node.as_str())
@@ -102,7 +102,7 @@ fn holds_text(element: &Element) -> bool {
         || element.children.iter().all(|n| matches!(n, Node::Text(_)))
 }
 
-/// The start tag; `/>` at its end where nothing is inside.
+/// Returns the start tag, which ends in `/>` if the element is empty.
 fn start_tag(text: &str, element: &Element, indent: usize) -> String {
     let attributes: Vec<String> = element.attributes.iter().map(|a| attribute(text, a)).collect();
     let end = if element.children.is_empty() { "/>" } else { ">" };
@@ -120,21 +120,21 @@ fn start_tag(text: &str, element: &Element, indent: usize) -> String {
     out
 }
 
-/// The value as it was spelled, entities and all, in double quotes where that is possible.
+/// Returns the attribute with its value as spelled, including entities, in double quotes if possible.
 fn attribute(text: &str, attribute: &rye_grammar::xml::Attribute) -> String {
     let raw = text.get(attribute.value.span.range()).unwrap_or(&attribute.value.node);
     let quote = if raw.contains('"') { '\'' } else { '"' };
     format!("{}={quote}{raw}{quote}", attribute.name.node)
 }
 
-/// What stands between the tags, byte for byte.
+/// Returns the content between the tags, byte for byte.
 fn inside<'t>(text: &'t str, element: &Element) -> &'t str {
     let from = start_end(text, element);
     let whole = text.get(from..element.span.end as usize).unwrap_or_default();
     whole.rfind("</").and_then(|end| whole.get(..end)).unwrap_or_default()
 }
 
-/// Where the start tag ends.
+/// Returns the offset behind the start tag.
 pub fn start_end(text: &str, element: &Element) -> usize {
     let last = element.attributes.last().map_or(element.name.span.end, |a| a.value.span.end.saturating_add(1)) as usize;
     let rest = text.get(last..).unwrap_or_default();

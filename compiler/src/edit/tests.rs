@@ -1,4 +1,4 @@
-//! Layout and repairs, by examples and over generated files.
+//! Tests of layout and fixes, by example and over generated files.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ fn old_words_and_places_give_way() {
     assert_eq!(formatted(expected), expected);
 }
 
-/// The lines between the fence and the body are nobody's: they do not keep a `<process>` where it is.
+/// Blank lines between the fence and the body do not keep a `<process>` in place.
 #[test]
 fn a_process_joins_a_body_however_far_below_it_begins() {
     let file = |process: &str, between: &str| {
@@ -106,7 +106,7 @@ fn edits_that_do_not_fit_are_left_out() {
     assert_eq!(apply("abc", &[Edit::new(1..2, "B"), Edit::new(1..2, "C")]), "aBc");
 }
 
-/// A gap between two pieces of metadata.
+/// Generates a gap between two pieces of metadata.
 fn gap() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["", " ", "\n", "\n\n", "\n\n\n    ", "\n\t", "  "])
 }
@@ -138,7 +138,7 @@ fn file() -> impl Strategy<Value = String> {
     })
 }
 
-/// What a plan says, without the hashes of the files it was made from.
+/// Returns the content of a plan, without the hashes of the files it was made from.
 fn plan(text: &str) -> Option<(String, Vec<String>)> {
     let world = crate::compile::tests::world::stdlib()
         .project(".ai/directives/a.md", text)

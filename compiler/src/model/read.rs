@@ -1,4 +1,4 @@
-//! Reads provider files and `agent/models` from their merged data; what is wrong becomes `config::invalid`.
+//! Reads provider files and `agent/models` from their merged data; errors become `config::invalid`.
 
 use indexmap::IndexMap;
 use rye_grammar::data::{Kind, Node};
@@ -10,25 +10,25 @@ use crate::diagnostics::{ConfigError, Diagnostics};
 use crate::plan::{LongPrompt, Prices, Tokenizer, ToolUse};
 use crate::semantics::money::Nanos;
 
-/// The wire that plays a script.
+/// The wire format that replays a script.
 pub const SCRIPTED: &str = "scripted";
-/// The shapes of requests and streams that there are.
+/// The supported wire formats of requests and streams.
 pub const WIRES: [&str; 5] = ["anthropic", "openai-chat", "openai-responses", "gemini", SCRIPTED];
-/// What stands for the prices of a model that costs nothing, or whose cost nobody minds.
+/// The value of `prices` for a model without cost, or whose cost does not matter.
 const NO_PRICE: &str = "none";
-/// What a provider file says besides how to reach it.
+/// Keys of a provider file that do not describe the connection.
 const CATALOG_KEYS: [&str; 3] = ["default_tier", "tiers", "models"];
 
-/// Named among what a project sets of a provider, where it sets what a model costs.
+/// Listed in [`Provider::from_project`] if the project sets the prices of a model.
 pub const PRICES: &str = "prices";
 
-/// A model of a script that describes none: roomy and free.
+/// Returns the model of a script that describes none: large limits, no prices.
 pub fn scripted_model(id: &str) -> Model {
     let (context_window, max_output, tool_use) = (200_000, 32_000, ToolUse::Native);
     Model { id: id.to_owned(), context_window, max_output, tool_use, images: true, prices: None, tokenizer: None }
 }
 
-/// Reads `agent/models`; what is left out has no default here.
+/// Reads `agent/models`; missing settings get no default here.
 pub fn settings(node: &Node, diagnostics: &mut Diagnostics) -> ModelSettings {
     let mut reader = Reader { file: "agent/models", diagnostics };
     let default_provider = reader.text(node, "default_provider");
@@ -41,7 +41,7 @@ pub fn settings(node: &Node, diagnostics: &mut Diagnostics) -> ModelSettings {
     }
 }
 
-/// Reads the provider file `agent/providers/<id>`; `None` where nothing could be done with it.
+/// Reads the provider file `agent/providers/<id>`; `None` if it is unusable.
 pub fn provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut Diagnostics) -> Option<Provider> {
     let file = format!("agent/providers/{id}");
     let mut reader = Reader { file: &file, diagnostics };
@@ -81,7 +81,7 @@ pub fn provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut Diag
             from_project.push(entry.key.node.clone());
         }
     }
-    // What a spend limit is worth is decided by these as much as by the limit.
+    // Prices decide the effect of a spend limit as much as the limit itself.
     let mut entries = node.get("models").map(Node::items).unwrap_or_default().iter();
     if entries.any(|model| model.get(PRICES).is_some_and(|prices| touches(sources, prices))) {
         from_project.push(PRICES.to_owned());
@@ -102,12 +102,12 @@ fn wires() -> String {
     format!("one of {}", WIRES.map(|w| format!("`{w}`")).join(", "))
 }
 
-/// Whether a value was written in a file of the project: those of the other spaces are printed with the space's name.
+/// Returns true if a value is written in a file of the project: paths of the other spaces start with the space's name.
 fn in_project(sources: &Sources, span: Span) -> bool {
     sources.get(span.source).is_some_and(|s| !s.path.starts_with("user:") && !s.path.starts_with("system:"))
 }
 
-/// Whether a file of the project wrote any of a value.
+/// Returns true if a file of the project wrote any part of a value.
 fn touches(sources: &Sources, node: &Node) -> bool {
     in_project(sources, node.span) || node.entries().iter().any(|entry| touches(sources, &entry.value))
 }
@@ -238,7 +238,7 @@ impl Reader<'_> {
         Some(Prices { input, output, cache_read, cache_write, long_prompt })
     }
 
-    /// Dollars per million tokens, as text or as a number.
+    /// Reads dollars per million tokens, as text or number.
     fn price(&mut self, node: &Node, field: &str, key: &str, otherwise: Option<u64>) -> Option<u64> {
         let Some(value) = node.get(field) else {
             if otherwise.is_none() {

@@ -1,4 +1,4 @@
-//! Models over a small catalog of hand-made provider files.
+//! Tests of model resolution over a small catalog of hand-written provider files.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Which tools a grant reaches: every pattern is matched against the tools once, however many directives grant it.
+//! The tools that a grant reaches: every pattern is matched against the tools once, even if many directives grant it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use super::{Reached, Specific};
 use crate::primary::{ItemType, Primary, capability};
 use crate::semantics::glob::Glob;
 
-/// The tools of a world by the capability that runs each.
+/// The tools of a world, each with the capability that executes it.
 #[derive(Debug, Default)]
 pub struct Runnable {
     /// Sorted by capability.
@@ -19,7 +19,7 @@ pub struct Runnable {
     matches: RefCell<BTreeMap<String, Rc<Matches>>>,
 }
 
-/// What one pattern reaches: places in [`Runnable::tools`].
+/// The tools that one pattern reaches, as indices into [`Runnable::tools`].
 #[derive(Debug)]
 struct Matches {
     specific: Specific,
@@ -35,7 +35,7 @@ impl Runnable {
         Self { tools, matches: RefCell::default() }
     }
 
-    /// The tools that patterns reach, most specific pattern first, then by id.
+    /// Returns the tools that patterns reach, most specific pattern first, then by id.
     pub fn reached(&self, patterns: &[String]) -> Vec<Reached> {
         let mut best: BTreeMap<usize, (Specific, &str)> = BTreeMap::new();
         for pattern in patterns {
@@ -43,7 +43,7 @@ impl Runnable {
             for place in &matches.places {
                 let here = (matches.specific, pattern.as_str());
                 let known = best.entry(*place).or_insert(here);
-                // Of two equally specific patterns the smaller text counts, whatever the order in the file.
+                // Of two equally specific patterns, the smaller text wins, independent of the order in the file.
                 if here.0 > known.0 || (here.0 == known.0 && here.1 < known.1) {
                     *known = here;
                 }
@@ -65,7 +65,7 @@ impl Runnable {
         let glob = Glob::new(pattern);
         let prefix = pattern.strip_suffix('*').filter(|prefix| is_plain(prefix));
         let places = match prefix {
-            // The tools are sorted, so a prefix is one stretch of them.
+            // The tools are sorted, so a prefix matches one contiguous range.
             Some(prefix) => {
                 let from = self.tools.partition_point(|(c, _)| c.as_str() < prefix);
                 let rest = self.tools.get(from..).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Names, order, budget and primaries, over tools made by hand.
+//! Tests of names, order, budget and primaries, over hand-made tools.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ fn id(text: &str) -> ItemId {
     ItemId::parse(text).unwrap()
 }
 
-/// A tool whose definition weighs so many tokens.
+/// Creates a tool whose definition has this many tokens.
 fn tool(text: &str, tokens: usize) -> Arc<Tool> {
     let parameters = json!({"type": "object"});
     let description = "x".repeat(tokens * 4 - parameters.to_string().len());

@@ -1,17 +1,17 @@
-//! The arguments of the primaries, read into types. One reading serves the gate and the dispatch, so what was checked
-//! is what is run. Nothing is guessed: an unknown key or a wrong type is an error the model can act on.
+//! The arguments of the primaries, parsed into types. The gate and the dispatch share one parser, so the checked call
+//! is the executed one. An unknown key or a wrong type is an error that the model can act on.
 
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
 use super::{ItemType, Primary};
 
-/// Why arguments could not be read: a sentence for the model.
+/// The reason why arguments are invalid, as a sentence for the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadRequest(pub String);
 
-/// `rye_execute`, read.
+/// The arguments of `rye_execute`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExecuteRequest {
     pub item_type: ItemType,
@@ -21,18 +21,18 @@ pub struct ExecuteRequest {
     pub is_async: bool,
 }
 
-/// `rye_fetch`, read: exactly one of three.
+/// The arguments of `rye_fetch`: exactly one of three forms.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FetchRequest {
-    /// An item's body; `offset` and `limit` are bytes of it.
+    /// Reads an item's body; `offset` and `limit` are in bytes.
     Item { item_type: ItemType, item_id: ItemId, offset: u64, limit: Option<u64> },
-    /// A search; `limit` is hits. `scope` is a pattern over dotted ids.
+    /// Searches items; `limit` counts hits, `scope` is a pattern over dotted ids.
     Query { item_type: ItemType, query: String, scope: Option<String>, limit: Option<u64> },
-    /// A page of a stored result of this thread; `offset` and `limit` are bytes.
+    /// Reads a page of a stored result of this thread; `offset` and `limit` are in bytes.
     Object { sha256: String, offset: u64, limit: Option<u64> },
 }
 
-/// `rye_sign`, read.
+/// The arguments of `rye_sign`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignRequest {
     pub item_type: ItemType,
@@ -190,7 +190,7 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// What a model wrote, short enough to be quoted back.
+/// Shortens a value that the model wrote, to quote it in an error.
 fn shorten(text: &str) -> String {
     const MOST: usize = 80;
     if text.chars().count() <= MOST {

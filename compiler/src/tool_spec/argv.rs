@@ -1,15 +1,15 @@
-//! Templates of a tool's runtime configuration: `{name}` holes filled with parameters and `${NAME}` holes filled with
-//! declared variables of the environment. No shell ever sees the result, so no character in a parameter has a meaning.
+//! Templates of a tool's runtime configuration: `{name}` placeholders for parameters and `${NAME}` placeholders for
+//! declared environment variables. No shell reads the result, so no character in a parameter is special.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// Names that every template knows without a declaration: the tool's own file, the project's root, all parameters as
-/// JSON. A parameter that is declared under such a name hides it.
+/// Names that every template may use without a declaration: the tool's own file, the project's root, all parameters as
+/// JSON. A declared parameter of the same name takes precedence.
 pub const RUNTIME: [&str; 3] = ["tool_path", "project_path", "params_json"];
 
-/// Why a template cannot be filled.
+/// The reason why a template cannot be filled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArgvError {
     #[error("`{0}` has a `{{` that nothing closes; write `{{{{` for a brace")]
@@ -24,7 +24,7 @@ pub enum ArgvError {
     Unset(String),
 }
 
-/// What stands in a hole.
+/// The content of a placeholder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hole<'a> {
     /// `{name}`: a parameter, or one of [`RUNTIME`].
@@ -33,11 +33,11 @@ pub enum Hole<'a> {
     Variable(&'a str),
 }
 
-/// What holes are filled from.
+/// The values that fill placeholders.
 #[derive(Debug, Clone, Copy)]
 pub struct Given<'a> {
     pub parameters: &'a Map<String, Value>,
-    /// Values of [`RUNTIME`] names.
+    /// Values of the [`RUNTIME`] names.
     pub runtime: &'a BTreeMap<&'static str, String>,
     /// The declared variables that are set.
     pub environment: &'a BTreeMap<String, String>,
@@ -49,14 +49,15 @@ enum Piece<'a> {
     Hole(Hole<'a>),
 }
 
-/// The holes of one template, in order.
+/// Returns the placeholders of a template, in order.
 pub fn holes(template: &str) -> Result<Vec<Hole<'_>>, ArgvError> {
     let pieces = split(template)?;
     Ok(pieces.into_iter().filter_map(|p| if let Piece::Hole(hole) = p { Some(hole) } else { None }).collect())
 }
 
-/// Fills the templates. An argument that is one hole and whose parameter is a list becomes one argument per item; an
-/// argument with a hole whose parameter is missing or null is left out. Strings go in as they are, other values as JSON.
+/// Fills the templates. If an argument is a single placeholder and its parameter is a list, each item becomes an
+/// argument. An argument with a missing or null parameter is left out. Strings are inserted unchanged, other values as
+/// JSON.
 pub fn fill(argv: &[String], given: Given<'_>) -> Result<Vec<String>, ArgvError> {
     let mut out = Vec::with_capacity(argv.len());
     for argument in argv {
@@ -73,8 +74,8 @@ pub fn fill(argv: &[String], given: Given<'_>) -> Result<Vec<String>, ArgvError>
     Ok(out)
 }
 
-/// Fills one template; `None` where a parameter in it is missing or null. `encode` sees each parameter's text, and
-/// nothing else.
+/// Fills one template; `None` if a parameter in it is missing or null. `encode` is applied to the text of each
+/// parameter and to nothing else.
 pub fn fill_text(
     template: &str,
     given: Given<'_>,
@@ -117,7 +118,7 @@ fn split(template: &str) -> Result<Vec<Piece<'_>>, ArgvError> {
             text.push('}');
             rest = after;
         } else if let Some(after) = from.strip_prefix("$${") {
-            // A literal `${`; what follows is text up to its own braces.
+            // A literal `${`, with the text up to its closing brace.
             text.push_str("${");
             rest = after;
             if let Some((inside, after)) = rest.split_once('}') {

@@ -1,4 +1,4 @@
-//! Tools of `kind: http`: one request, declared. The host is written out; only what follows it may be a parameter.
+//! Tools of `kind: http`: a declared request. The host is literal; only the part behind it may contain parameters.
 
 use indexmap::IndexMap;
 use rye_grammar::Span;
@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use super::read::{Reader, Scope};
 
-/// A request as declared; templates unfilled. See [`super::fill_text`] for the holes.
+/// A request as declared, with unfilled templates. See [`super::fill_text`] for the placeholders.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HttpSpec {
     pub method: Method,
-    /// Holes are percent-encoded when they are filled.
+    /// Values of placeholders are percent-encoded.
     pub url: String,
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub headers: IndexMap<String, String>,
@@ -20,12 +20,12 @@ pub struct HttpSpec {
     pub body: Option<HttpBody>,
 }
 
-/// What is sent.
+/// The body of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HttpBody {
     Text(String),
-    /// A value whose strings are templates; a string that is one hole becomes the parameter itself.
+    /// A value whose strings are templates; a string that is a single placeholder becomes the parameter itself.
     Json(Value),
 }
 
@@ -43,7 +43,7 @@ pub enum Method {
 impl Method {
     pub const ALL: [Self; 6] = [Self::Get, Self::Head, Self::Post, Self::Put, Self::Patch, Self::Delete];
 
-    /// `GET`.
+    /// Returns the method in upper case: `GET`.
     pub fn word(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -56,11 +56,11 @@ impl Method {
     }
 }
 
-/// Headers that are the connection's business.
+/// Headers that only the HTTP connection sets.
 const NOT_FOR_TOOLS: [&str; 8] =
     ["host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "proxy-authorization"];
 
-/// The request and the host it goes to, in lower case.
+/// Reads the request, and its host in lower case.
 pub(super) fn read(r: &mut Reader, node: &Node, scope: &Scope<'_>) -> Option<(HttpSpec, String)> {
     let method = method(r, node);
     let headers = headers(r, node, scope);
@@ -88,7 +88,7 @@ fn method(r: &mut Reader, node: &Node) -> Option<Method> {
     found
 }
 
-/// The host of an address whose beginning, up to the path, is written out.
+/// Returns the host of an address whose scheme, host and port are literal.
 fn host(r: &mut Reader, url: &str, span: Span) -> Option<String> {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     let authority = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());

@@ -1,5 +1,5 @@
-//! Which calls of a tool may be run again after a crash that left their outcome unknown: all, none, or those of which the
-//! arguments say so. A tool of many operations is rarely one or the other as a whole.
+//! The calls of a tool that may run again after a crash left their outcome unknown: all, none, or those with certain
+//! arguments. A tool of many operations is rarely idempotent as a whole.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use serde_json::Value;
 
 use super::read::{Reader, did_you_mean};
 
-/// What `idempotent` says.
+/// The value of `idempotent`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Idempotence {
     /// Every call, or none.
     All(bool),
-    /// Calls whose arguments have, for each of these parameters, one of these values.
+    /// Calls in which each of these parameters has one of these values.
     Where(BTreeMap<String, Vec<Value>>),
 }
 
 impl Idempotence {
-    /// Whether a call with these arguments may be run again.
+    /// Returns true if a call with these arguments may run again.
     pub fn covers(&self, parameters: &Value) -> bool {
         match self {
             Self::All(all) => *all,
@@ -40,7 +40,7 @@ impl Default for Idempotence {
 const SHAPE: &str = "`true`, `false`, or parameters with the values that make a call repeatable";
 
 impl Reader {
-    /// `idempotent`, held against the parameters of the tool.
+    /// Reads `idempotent` and checks it against the parameters of the tool.
     pub(super) fn idempotence(&mut self, node: &Node, parameters: &Value) -> Idempotence {
         let Some(value) = node.get("idempotent") else { return Idempotence::default() };
         if let Some(all) = value.as_bool() {

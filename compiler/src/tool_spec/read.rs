@@ -1,4 +1,4 @@
-//! Reads a [`ToolSpec`] from a metadata mapping, collecting every fault with its place.
+//! Reads a [`ToolSpec`] from a metadata mapping, and collects every fault with its span.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use super::{
     ScriptLanguage, ServerWall, ToolFault, ToolFaultCode, ToolKind, ToolSpec, http, schema,
 };
 
-/// Keys of every tool; those from `name` on are for readers.
+/// Keys of every tool; those from `name` on are documentation only.
 const KEYS: [&str; 14] = [
     "description",
     "parameters",
@@ -33,7 +33,7 @@ const KEYS: [&str; 14] = [
     "tags",
 ];
 
-/// Each kind of YAML tool and the keys that are its own.
+/// Each kind of YAML tool with its own keys.
 const KINDS: [(&str, &[&str]); 4] = [
     ("builtin", &["builtin"]),
     ("command", &["command"]),
@@ -41,7 +41,7 @@ const KINDS: [(&str, &[&str]); 4] = [
     ("mcp", &["server", "tool", "sha256", "server_sha256", "runs", "wall"]),
 ];
 
-/// Variables that no tool file may ask for: they change what every program is, or are given already.
+/// Variables that a tool file must not request: they change how every program runs, or are already passed to it.
 const RESERVED: [&str; 13] = [
     "PATH",
     "HOME",
@@ -59,7 +59,7 @@ const RESERVED: [&str; 13] = [
 ];
 
 impl ToolSpec {
-    /// Reads the metadata of a tool, or says everything that is wrong with it.
+    /// Reads the metadata of a tool, or returns every fault in it.
     pub fn read(tree: &ToolTree) -> Result<Self, Vec<ToolFault>> {
         let mut r = Reader { faults: Vec::new() };
         let spec = r.spec(&tree.metadata, tree.script.as_ref());
@@ -80,7 +80,7 @@ impl Reader {
             self.bad(node.span, format!("a tool is a mapping, not {}", node.describe()), "expected a mapping", None);
             return None;
         }
-        // A script that says what runs it is declared like a YAML tool.
+        // A shell script with a `kind` is declared like a YAML tool.
         let script = script.filter(|shape| shape.language != ToolLanguage::Shell || node.get("kind").is_none());
         let own: Vec<&str> = match script {
             Some(_) => vec!["executor"],
@@ -104,7 +104,7 @@ impl Reader {
         let timeout_seconds = self.timeout(node);
         let (parallel, idempotent) = (self.flag(node, "parallel"), self.idempotence(node, &parameters));
         let mut needs = self.needs(node);
-        // What a request reaches is what it needs; nobody has to write it twice.
+        // The host of a request is added to its needs, so tool files do not repeat it.
         own_needs.net.retain(|host| !needs.net.contains(host));
         needs.net.extend(own_needs.net);
         let spec = ToolSpec {
@@ -134,7 +134,7 @@ impl Reader {
             ToolLanguage::JavaScript => ScriptLanguage::JavaScript,
             ToolLanguage::TypeScript => ScriptLanguage::TypeScript,
         };
-        // The seeds name the runtime of a script; its language says the same.
+        // Older tool files name the runtime of a script; its language already determines it.
         if let Some(executor) = self.text(node, "executor")
             && !executor.starts_with("rye/core/runtimes/")
             && let Some(value) = node.get("executor")
@@ -281,7 +281,7 @@ impl Reader {
         }
     }
 
-    /// Every hole of a template has to be something that is declared.
+    /// Checks that every placeholder of a template is declared.
     pub(super) fn template(&mut self, text: &str, span: Span, scope: &Scope<'_>) {
         let holes = match argv::holes(text) {
             Ok(holes) => holes,
@@ -309,7 +309,7 @@ impl Reader {
         }
     }
 
-    /// The variables a tool asks for, by name.
+    /// Reads the names of the environment variables that a tool requests.
     fn environment(&mut self, node: &Node) -> Vec<String> {
         let mut out = Vec::new();
         for (name, span) in self.strings(node, "environment") {
@@ -395,14 +395,14 @@ impl Reader {
             self.wrong(properties, "properties", "a mapping of names to schemas");
         }
         self.required(parameters);
-        // What a server has listed is the server's.
+        // The server declares the schema of an MCP tool.
         if node.get("kind").and_then(Node::as_str) != Some("mcp") {
             schema::check(self, parameters);
         }
         Value::Object(schema)
     }
 
-    /// A required parameter nobody can give is a mistake when nothing else may be given.
+    /// Reports a required parameter that is not declared, if the schema allows no other parameters.
     fn required(&mut self, parameters: &Node) {
         let closed = parameters.get("additionalProperties").and_then(Node::as_bool) == Some(false);
         let names: BTreeSet<&str> = parameters
@@ -535,7 +535,7 @@ impl Reader {
     }
 }
 
-/// What a template of a tool may name.
+/// The names that a template of a tool may use.
 pub(super) struct Scope<'a> {
     pub parameters: &'a Value,
     pub environment: &'a [String],

@@ -1,5 +1,5 @@
-//! The JSON Schema of a tool's parameters, as far as a slip in it is silent: a provider refuses the whole request for a type
-//! that there is not, and a keyword that nobody knows bounds nothing.
+//! Checks the JSON Schema of a tool's parameters for mistakes that would go unnoticed: a provider rejects the whole
+//! request for an unknown type, and an unknown keyword constrains nothing.
 
 use rye_grammar::Span;
 use rye_grammar::data::{Kind, Node};
@@ -8,7 +8,7 @@ use super::read::{Reader, did_you_mean};
 
 const TYPES: [&str; 7] = ["string", "integer", "number", "boolean", "array", "object", "null"];
 
-/// Keywords beside which no `properties` are needed, and those that say nothing of them.
+/// Known keywords at the top of a parameter schema, where any other key suggests that `properties` was forgotten.
 const KEYWORDS: [&str; 27] = [
     "$id",
     "$schema",
@@ -39,7 +39,7 @@ const KEYWORDS: [&str; 27] = [
     "examples",
 ];
 
-/// Checks the whole of it.
+/// Checks the schema of all parameters.
 pub(super) fn check(r: &mut Reader, parameters: &Node) {
     if parameters.get("properties").is_none()
         && let Some(stray) = parameters.entries().iter().find(|e| !is_keyword(&e.key.node))
@@ -72,7 +72,7 @@ fn schema(r: &mut Reader, node: &Node) {
                     }
                 }
             }
-            // A parameter may be called `type`: then this is a schema of its own.
+            // A parameter may be called `type`: then this value is a schema.
             Kind::Map(_) => {}
             Kind::Null | Kind::Bool(_) | Kind::Number(_) => r.wrong(value, "type", "a type of JSON Schema"),
         }
@@ -80,7 +80,7 @@ fn schema(r: &mut Reader, node: &Node) {
     inside(r, node);
 }
 
-/// Everything but the type, which the whole has had read already.
+/// Checks everything but `type`, which the top level has already checked.
 fn inside(r: &mut Reader, node: &Node) {
     if let Some(value) = node.get("enum").filter(|value| !matches!(value.kind, Kind::List(_) | Kind::Map(_))) {
         r.wrong(value, "enum", "a list of the values that are allowed");

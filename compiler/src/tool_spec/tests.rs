@@ -1,4 +1,4 @@
-//! Tests of tool metadata: what is read, and everything that is wrong at once.
+//! Tests of reading tool metadata, valid and invalid.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -9,7 +9,7 @@ use rye_grammar::span::Spanned;
 use super::*;
 use crate::tool_spec::{Idempotence, Method};
 
-/// A node of this value, every span the whole (empty) source.
+/// Creates a node of this value; every span covers the whole (empty) source.
 fn node(value: &Value) -> Node {
     let span = Span::new(SourceId(0), 0, 0);
     let kind = match value {

@@ -1,4 +1,4 @@
-//! One file as a report shows it: its text at an offset of its own, cropped where lines are too long to print.
+//! One file of a report: its text at an offset of its own, cropped if lines are too long to print.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,20 +6,20 @@ use std::sync::Arc;
 use miette::{MietteSpanContents, SourceSpan};
 use rye_grammar::{Source, SourceId, Span};
 
-/// Bytes of one underlining.
+/// Maximum length of a label's span in bytes.
 const LONGEST_SPAN: usize = 600;
-/// Bytes of a line that are shown before and after what is underlined, where there are many more.
+/// Text of a line, in bytes, beyond which it is cropped beside the label, and the context that is kept then.
 const MARGIN: usize = 160;
 const CROPPED: usize = 60;
 
-/// A source behind the others: its first byte has the offset `base`.
+/// A source at an offset in the virtual text: its first byte is at `base`.
 #[derive(Debug)]
 pub struct View {
     pub source: SourceId,
     name: String,
-    /// As long as the source, byte by byte.
+    /// The cleaned text, with the byte length of the source.
     text: Arc<str>,
-    /// For columns and line numbers.
+    /// The source for columns and line numbers.
     original: Source,
     base: usize,
 }
@@ -33,7 +33,7 @@ impl View {
         Self { source: id, name: clean(&source.path, "\u{fffd}").into_owned(), text, original: source.clone(), base }
     }
 
-    /// The first offset behind this view; one byte between two views belongs to none.
+    /// Returns the first offset for the next view; bytes between two views belong to none.
     pub fn end(&self) -> usize {
         self.base + self.text.len() + 2
     }
@@ -42,7 +42,7 @@ impl View {
         offset >= self.base && offset + length <= self.base + self.text.len()
     }
 
-    /// Offset and length of what is underlined for a span: at most `lines` lines, never a place where no line is.
+    /// Returns offset and length of the label for a span: at most `lines` lines, and never behind the last line.
     pub fn place(&self, span: Span, lines: usize) -> (usize, usize) {
         let last = self.text.trim_end_matches(['\n', '\r']).len();
         let start = self.floor((span.start as usize).min(last));
@@ -52,7 +52,7 @@ impl View {
         (self.base + start, covered.get(..cut).unwrap_or("").trim_end_matches(['\n', '\r']).len())
     }
 
-    /// The lines of a span and some around it; `None` where they are too far apart to be one snippet.
+    /// Returns the lines of a span with context; `None` if the span is too long for one snippet.
     pub fn read(&self, span: &SourceSpan, before: usize, after: usize) -> Option<MietteSpanContents<'_>> {
         let start = span.offset() - self.base;
         let end = start + span.len();
@@ -83,13 +83,13 @@ impl View {
         ))
     }
 
-    /// Where the line `above` lines over the one of `offset` begins.
+    /// Returns the start of the line `above` lines before the line of `offset`.
     fn line_start(&self, offset: usize, above: usize) -> usize {
         let text = self.text.get(..offset).unwrap_or("");
         text.rmatch_indices('\n').nth(above).map_or(0, |(at, _)| at + 1)
     }
 
-    /// Behind the line `below` lines under the one of `offset`.
+    /// Returns the end of the line `below` lines after the line of `offset`.
     fn line_end(&self, offset: usize, below: usize) -> usize {
         let text = self.text.get(offset..).unwrap_or("");
         text.match_indices('\n').nth(below).map_or(self.text.len(), |(at, _)| offset + at + 1)
@@ -104,18 +104,18 @@ impl View {
     }
 }
 
-/// The same for what has to stay on one line.
+/// Returns true for a character of [`steers`], and for newlines and tabs.
 pub fn leaves_line(c: char) -> bool {
     steers(c) || matches!(c, '\n' | '\t')
 }
 
-/// Whether a character could move the cursor, recolour the screen, break the line or reverse what is read.
+/// Returns true if a character could move the cursor, change colors, or reverse the reading direction.
 pub fn steers(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\t'))
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A text in which nothing steers a terminal, every such character replaced by `mark`; newlines count as such here.
+/// Replaces every character that controls a terminal with `mark`, and every newline with a space.
 pub fn clean<'t>(text: &'t str, mark: &str) -> Cow<'t, str> {
     if !text.contains(|c| steers(c) || c == '\n') {
         return Cow::Borrowed(text);
@@ -133,7 +133,7 @@ pub fn clean<'t>(text: &'t str, mark: &str) -> Cow<'t, str> {
     Cow::Owned(out)
 }
 
-/// The same for a whole file: every byte keeps its place, and the `\r` of a line's end stays.
+/// Replaces the same characters in a whole file: every byte keeps its offset, and `\r\n` line ends stay.
 fn clean_in_place(text: &str) -> Cow<'_, str> {
     let lone = |at: usize| !text.get(at + 1..).is_some_and(|rest| rest.starts_with('\n'));
     if !text.char_indices().any(|(at, c)| steers(c) && (c != '\r' || lone(at))) {
@@ -154,7 +154,7 @@ fn clean_in_place(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A text of at most `most` bytes and a bit.
+/// Cuts a text to at most `most` bytes, and appends `…` if it was cut.
 pub fn shorten(text: &str, most: usize) -> String {
     let mut end = most.min(text.len());
     while !text.is_char_boundary(end) {
