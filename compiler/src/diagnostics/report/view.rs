@@ -8,8 +8,9 @@ use rye_grammar::{Source, SourceId, Span};
 
 /// Maximum length of a label's span in bytes.
 const LONGEST_SPAN: usize = 600;
-/// Text of a line, in bytes, beyond which it is cropped beside the label, and the context that is kept then.
+/// Maximum distance in bytes from a label to the start or end of its line, beyond which the line is cropped.
 const MARGIN: usize = 160;
+/// Context in bytes that a cropped line keeps beside a label.
 const CROPPED: usize = 60;
 
 /// A source at an offset in the virtual text: its first byte is at `base`.
