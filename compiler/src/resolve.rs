@@ -202,7 +202,7 @@ impl<'l> Known<'l> {
         condition.evaluate(&self.facts)
     }
 
-    /// As [`Known::verdict`], but tries the unknown facts with all the values they can have.
+    /// Evaluates like [`Known::verdict`], but tries the unknown facts with all the values they can have.
     pub fn over(&mut self, hook: &HookDecl, domain: &dyn Fn(&Path) -> Option<Domain>, effort: &mut Effort) -> Verdict {
         let Some(condition) = &hook.compiled else { return Verdict::True };
         self.declare(condition);

@@ -234,7 +234,7 @@ impl Thread {
     /// Returns a capability that matches the pattern and that every set allows. If the search is too complex, returns
     /// the pattern itself: a capability that is not disproved counts as reached.
     pub fn reaches(&self, pattern: &str) -> Option<String> {
-        // One conjunction of patterns per choice, dropped as soon as nothing can match it.
+        // Each choice is a conjunction of patterns, dropped as soon as nothing can match it.
         let mut choices: Vec<Vec<Glob>> = vec![vec![Glob::new(pattern)]];
         for set in &self.sets {
             let mut next = Vec::new();

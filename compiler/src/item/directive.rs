@@ -81,7 +81,7 @@ pub struct Permissions {
     pub acknowledged: Vec<Acknowledged>,
 }
 
-/// One pattern of `<permissions>`, in full: `rye.execute.tool.rye.file-system.*`.
+/// A full pattern of `<permissions>`: `rye.execute.tool.rye.file-system.*`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GrantDecl {
     pub pattern: Pattern,

@@ -43,7 +43,7 @@ impl Runnable {
             for place in &matches.places {
                 let here = (matches.specific, pattern.as_str());
                 let known = best.entry(*place).or_insert(here);
-                // Of two equally specific patterns, the smaller text wins, independent of the order in the file.
+                // The smaller text of two equally specific patterns wins, independent of the order in the file.
                 if here.0 > known.0 || (here.0 == known.0 && here.1 < known.1) {
                     *known = here;
                 }

@@ -16,7 +16,7 @@ pub use domain::{Domain, Effort};
 use pattern::Pattern;
 pub use samples::{Samples, around};
 
-/// A compiled condition: patterns built, constants folded. Its evaluation cannot fail.
+/// A compiled condition: patterns checked, constants folded. Its evaluation cannot fail.
 #[derive(Debug, Clone)]
 pub struct Condition {
     root: Node,
@@ -110,7 +110,7 @@ impl Condition {
         evaluate::verdict(&self.root, facts, None)
     }
 
-    /// As [`Condition::evaluate`]; also returns every path that was read, in order of reading.
+    /// Evaluates like [`Condition::evaluate`]; also returns every path that was read, in order of reading.
     pub fn evaluate_traced(&self, facts: &Facts) -> (Verdict, Vec<Reading>) {
         let mut readings = Vec::new();
         let verdict = evaluate::verdict(&self.root, facts, Some(&mut readings));

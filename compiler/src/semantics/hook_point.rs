@@ -70,7 +70,7 @@ pub enum Shape {
     Open(Option<Type>),
 }
 
-/// One row of the table.
+/// A row of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Point {
     pub point: HookPoint,

@@ -20,7 +20,7 @@ pub enum LimitName {
     Spawns,
     Depth,
     DurationSeconds,
-    /// Requested output tokens per request; not enforced, so it has no code and no parent's minimum.
+    /// Requested output tokens per request. A thread cannot exceed it, so it has no code and no parent's minimum.
     Output,
 }
 
@@ -140,7 +140,7 @@ impl Limits {
     }
 }
 
-/// One limit as written. `S` is its place: a span, an origin, a flag's name.
+/// A limit as written. `S` is its place: a span, an origin, a flag's name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setting<S> {
     pub name: String,
@@ -181,7 +181,7 @@ pub enum Source<S> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resolved<S> {
     pub limits: Limits,
-    /// One entry per limit.
+    /// Contains every limit.
     pub sources: BTreeMap<LimitName, Source<S>>,
 }
 

@@ -241,7 +241,7 @@ impl RiskTable {
         self.rules.len() < ALPHABET_SIZE && self.rules.iter().all(|rule| Reach::of_rule(&rule.normal).is_some())
     }
 
-    /// As [`RiskTable::classify_grant`], for `prefix*` against simple rules.
+    /// Classifies a grant `prefix*` against simple rules, like [`RiskTable::classify_grant`].
     fn classify_reach(&self, by_text: Option<&Rule>, grant: &Reach<'_>) -> Risk {
         let rules: Vec<(&Rule, Reach<'_>)> =
             self.rules.iter().filter_map(|rule| Some((rule, Reach::of_rule(&rule.normal)?))).collect();

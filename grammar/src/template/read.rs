@@ -37,7 +37,7 @@ fn first_error<T>(read: Parsed<T>) -> Result<T, SyntaxError> {
     }
 }
 
-/// As [`parse`], but reports every malformed placeholder; in the tree they are text.
+/// Parses like [`parse`], but reports every malformed placeholder and keeps it as text.
 pub fn read(source: SourceId, text: &str, base: usize) -> Parsed<Template> {
     let mut errors = Vec::new();
     let mut parts = Parts::default();
@@ -102,7 +102,7 @@ pub fn parse_inputs(source: SourceId, text: &str, base: usize) -> Result<InputsT
     first_error(read_inputs(source, text, base))
 }
 
-/// As [`parse_inputs`], but reports every malformed placeholder; in the tree they are text.
+/// Parses like [`parse_inputs`], but reports every malformed placeholder and keeps it as text.
 pub fn read_inputs(source: SourceId, text: &str, base: usize) -> Parsed<InputsText> {
     const OPEN: &str = "{input:";
     let mut errors = Vec::new();
@@ -209,7 +209,7 @@ fn hole_window(text: &str, open: usize) -> &str {
     bounded(line)
 }
 
-/// As [`hole_window`], but a default may span lines: up to the first `}`.
+/// Returns the text that an `{input:…}` placeholder may cover: a default may span lines, so up to the first `}`.
 fn input_window(text: &str, open: usize) -> &str {
     let rest = text.get(open..).unwrap_or_default();
     let end = rest.find('}').map_or(rest.len(), |at| at + 1);

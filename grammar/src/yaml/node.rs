@@ -99,7 +99,7 @@ thread_local! {
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-/// One level of nesting. The library counts only written levels; this also counts those that aliases expand to.
+/// A level of nesting. The library counts only written levels; this also counts those that aliases expand to.
 struct Level;
 
 impl Level {

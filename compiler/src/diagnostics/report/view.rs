@@ -1,4 +1,4 @@
-//! One file of a report: its text at an offset of its own, cropped if lines are too long to print.
+//! A file of a report: its text at an offset of its own, cropped if lines are too long to print.
 
 use std::borrow::Cow;
 use std::sync::Arc;

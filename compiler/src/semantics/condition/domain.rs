@@ -12,7 +12,7 @@ use crate::semantics::facts::{Facts, Lookup};
 /// The possible values of a fact.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Domain {
-    /// One of these values; `None` is an absent fact.
+    /// Any of these values; `None` is an absent fact.
     Values(Vec<Option<Value>>),
     /// Any number; between two numbers that the condition compares it with, one number represents all others.
     Number { whole: bool, least: Option<i32>, optional: bool },
@@ -40,8 +40,8 @@ impl Effort {
 }
 
 impl Condition {
-    /// As [`Condition::evaluate`], but tries every unknown fact that has a domain with all of its values. If there are
-    /// too many values, the result stays unknown.
+    /// Evaluates like [`Condition::evaluate`], but tries every unknown fact that has a domain with all of its values.
+    /// If there are too many values, the result stays unknown.
     pub fn over(&self, facts: &Facts, domain: &dyn Fn(&Path) -> Option<Domain>, effort: &mut Effort) -> Verdict {
         let plain = self.evaluate(facts);
         let Verdict::Unknown(_) = plain else { return plain };
