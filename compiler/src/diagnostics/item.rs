@@ -60,7 +60,7 @@ pub enum ItemError {
     /// A file or folder under `.ai/` that nothing reads; `reason` explains it, as a clause.
     #[error("nothing reads `{path}`: {reason}")]
     Stray { path: String, reason: String, suggestion: Option<String> },
-    /// Front matter in a file whose kind has none; `because` describes its fate, as a sentence.
+    /// Front matter in a file whose kind has none; `because` describes the consequence, as a clause.
     #[error("nothing reads the `{mark}` front matter of this {}", kind.word())]
     FrontMatter { mark: &'static str, kind: ItemKind, because: &'static str, help: &'static str, span: Span },
     /// An unknown id in the metadata of knowledge; `key` is `extends` or `used_by`.

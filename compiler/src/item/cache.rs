@@ -271,7 +271,7 @@ impl<'w> Items<'w> {
         self.cache.sources.into_inner()
     }
 
-    /// Also returns the rest of the cache, so that the caller can skip dropping it before the process exits.
+    /// Returns the sources and the rest of the cache, whose drop the caller can skip before the process exits.
     pub fn into_parts(mut self) -> (Sources, Rest) {
         let sources = std::mem::take(self.cache.sources.get_mut());
         (sources, Rest { _cache: Some(Rc::new(self.cache)) })
