@@ -1,5 +1,6 @@
-//! Check: every directive of the project composed along every route it could take, every hook and settings file read,
-//! everything that is wrong in one pass (`language.md` 1, 2, 7–9), and whether each could be lowered to a plan.
+//! Check: composes every directive of the project on every route it could take, reads every hook and settings file,
+//! reports all diagnostics in one pass (`language.md` 1, 2, 7–9), and checks that each directive could be lowered to a
+//! plan.
 
 mod body;
 mod capability;
@@ -58,31 +59,31 @@ use selection::Chosen;
 pub use selection::Selection;
 use spawn::Spawns;
 
-/// Where the exports of finished threads lie, among the knowledge.
+/// Id prefix of the knowledge that finished threads export.
 const EXPORTS: &str = "agent/threads/";
 
-/// The answer of [`check`], with the texts its spans point into.
+/// The result of [`check`], with the sources that its spans refer to.
 #[derive(Debug, Clone)]
 pub struct CheckReport {
     pub diagnostics: Diagnostics,
     pub sources: Sources,
-    /// Files of the project that hold an item, exports of threads aside.
+    /// Number of project files that hold an item, without exports of threads.
     pub files: usize,
-    /// Directives of the project (or of the selection).
+    /// Number of directives of the project (or of the selection).
     pub directives: usize,
-    /// How loud each code is, as `check.yaml` says.
+    /// Severity overrides from `check.yaml`.
     pub levels: Levels,
-    /// What this look had to do itself.
+    /// The work that this check did itself.
     pub work: Work,
     _rest: Rest,
 }
 
-/// What one look at a project does, besides putting together what was known.
+/// Statistics of one check, without what it reused from an earlier one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Files that were parsed.
+    /// Number of files that were parsed.
     pub parsed: usize,
-    /// Directives that were composed and checked.
+    /// Number of directives that were composed and checked.
     pub composed: usize,
 }
 
@@ -96,7 +97,7 @@ impl CheckReport {
     }
 }
 
-/// Checks a world: what [`Memory::check`] does, by one who remembers nothing and will not.
+/// Checks a world once, without a cache; [`Memory::check`] gives the same result incrementally.
 pub fn check(world: &dyn World, selection: &Selection) -> CheckReport {
     let items = Items::new(world);
     let looked = look(&items, Changes::default(), Known::default(), selection);
@@ -105,7 +106,7 @@ pub fn check(world: &dyn World, selection: &Selection) -> CheckReport {
     looked.report(parsed, sources, rest)
 }
 
-/// What one look found; the diagnostics are not sorted yet.
+/// The outcome of one pass; its diagnostics are not sorted yet.
 struct Looked {
     found: Diagnostics,
     levels: Levels,
@@ -123,10 +124,10 @@ impl Looked {
     }
 }
 
-/// Goes through a project. What is known of a directive and has not changed is taken as it is; each directive's share is
-/// kept apart from the others' only where somebody keeps an account.
+/// Checks a project. Reuses what `known` holds of unchanged units. If `items` records dependencies, each unit's results
+/// are kept apart for the next check; otherwise they are merged at once.
 fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selection) -> Looked {
-    // Everything is read anyway, and what is listed is not searched for: no look for a file that is not there.
+    // Every item is read anyway, so list all of them first: lookups then need no search for missing files.
     for kind in ItemKind::ALL {
         items.list(kind);
     }
@@ -196,7 +197,7 @@ fn look(items: &Items<'_>, mut changes: Changes, known: Known, selection: &Selec
     Looked { found, levels, files, directives: chosen.directives, composed, known }
 }
 
-/// What is wrong with one composed directive and with what it reaches: for plan and run, which look at no other.
+/// Checks one composed directive and what it reaches, for `plan` and `run`, which read no other directive.
 pub fn check_composed(shared: &Shared<'_, '_>, composed: &Composed, found: &mut Diagnostics) {
     let items = shared.items;
     let mut check = Check::new(items, Reach::default(), Kept::default());
@@ -225,12 +226,12 @@ pub fn check_composed(shared: &Shared<'_, '_>, composed: &Composed, found: &mut 
     found.append(check.found);
 }
 
-/// The ids of the project, of a list.
+/// Returns the project's ids of a list.
 fn of_project(list: &[Entry]) -> impl Iterator<Item = &ItemId> {
     list.iter().filter(|e| e.space == Space::Project).map(|e| &e.id)
 }
 
-/// How many files of the project hold an item of a kind.
+/// Returns the number of project files that hold an item of a kind.
 fn files_of_project(items: &Items<'_>, kind: ItemKind) -> usize {
     of_project(&items.list(kind)).filter(|id| !is_export(kind, id)).count()
 }
@@ -239,13 +240,13 @@ fn is_export(kind: ItemKind, id: &ItemId) -> bool {
     kind == ItemKind::Knowledge && id.as_str().starts_with(EXPORTS)
 }
 
-/// Whether a place is in a file of the project: those of the other spaces are named after their space.
+/// Returns true if a span is in a file of the project; paths of other spaces start with the space's name.
 fn is_of_project(items: &Items<'_>, span: Span) -> bool {
     let sources = items.sources();
     sources.get(span.source).is_some_and(|s| !s.path.starts_with("user:") && !s.path.starts_with("system:"))
 }
 
-/// What the project or the user wrote: the standard library is checked where it is made.
+/// Returns the ids that the project or the user wrote; the standard library is checked in its own build.
 fn written_ids(items: &Items<'_>, kind: ItemKind) -> Vec<ItemId> {
     let mut ids: Vec<ItemId> =
         items.list(kind).iter().filter(|e| e.space != Space::System).map(|e| e.id.clone()).collect();
@@ -253,7 +254,7 @@ fn written_ids(items: &Items<'_>, kind: ItemKind) -> Vec<ItemId> {
     ids
 }
 
-/// What all directives share while they are gone through one by one. What each of them adds is its [`Share`].
+/// State shared while the directives are checked one by one. Each directive adds its results to a [`Share`].
 struct Check<'i, 'w> {
     items: &'i Items<'w>,
     found: Diagnostics,
@@ -281,7 +282,7 @@ impl<'i, 'w> Check<'i, 'w> {
         }
     }
 
-    /// The hooks of the settings files, each by itself.
+    /// Checks the hooks of the settings files, each on its own.
     fn hook_files(&mut self) {
         let files = self.items.hook_files();
         for hook in [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten() {
@@ -290,7 +291,7 @@ impl<'i, 'w> Check<'i, 'w> {
         }
     }
 
-    /// Hook files and settings.
+    /// Checks hook files and settings.
     fn settings(&mut self) {
         self.hook_files();
         let files = self.items.hook_files();
@@ -300,7 +301,7 @@ impl<'i, 'w> Check<'i, 'w> {
         }
         self.shadowed = hook_use::shadowed(files, &mut self.found);
         hook_value::removals(files, &mut self.found);
-        // Nothing that `rye assert` would refuse stands there until somebody asks for it.
+        // Also checks assertions, so that every error `rye assert` would report is found early.
         let written = assertion::read::read(self.items, &mut self.found);
         for assertion in &written.list {
             let patterns = assertion.patterns();
@@ -317,14 +318,15 @@ impl<'i, 'w> Check<'i, 'w> {
             }
         }
         self.lowering.tiers(&mut self.found);
-        // What a user's own table is about may be in another project, and the one that is built in names what may come.
+        // Skip patterns of a user's own risk table, which may target another project, and patterns of the built-in
+        // table, which may name future items.
         let rated = self.settings.patterns.iter().map(|(pattern, span)| (pattern, *span));
         let own = rated.filter(|(pattern, span)| !risk::is_built_in(pattern) && is_of_project(self.items, *span));
         self.capabilities.patterns(self.items, own, &mut self.found);
         settings::unread(self.items, &mut self.found);
     }
 
-    /// One directive along every route.
+    /// Checks one directive on every route.
     fn directive(&mut self, id: &ItemId, mut effort: Effort, share: &mut Share) {
         let model = |asked: Option<&ModelRequest>| {
             let found = self.lowering.catalog().resolve(asked, &ModelOverride::default());
@@ -334,7 +336,7 @@ impl<'i, 'w> Check<'i, 'w> {
         let found = &mut share.found;
         let (all, routes) = compose_all(self.items, id, &launch, found);
         for (i, composed) in all.iter().enumerate() {
-            // What the file says by itself is the same on every route.
+            // Checks of the file itself have the same result on every route.
             if i == 0 {
                 directive::check(self.items, composed, found);
                 self.capabilities.own(&self.lowering, composed, found);
@@ -345,7 +347,7 @@ impl<'i, 'w> Check<'i, 'w> {
             }
             self.capabilities.against_base(composed, found);
             model::fallback(self.lowering.catalog(), composed, found);
-            // A world without any provider plans nothing.
+            // A world without any provider can plan nothing.
             let audit = self.lowering.catalog().has_any().then(|| audit(&self.lowering, composed, found));
             let audit = audit.flatten();
             if let Some(audit) = &audit {
@@ -373,14 +375,15 @@ impl<'i, 'w> Check<'i, 'w> {
         }
     }
 
-    /// Knowledge of the project, whether or not anything names it.
+    /// Checks a knowledge item of the project, referenced or not.
     fn knowledge(&self, id: &ItemId, share: &mut Share) {
         if let Some(knowledge) = self.items.knowledge(id) {
             knowledge_use::dangling(self.items, &knowledge, &mut share.found);
         }
     }
 
-    /// What only all units together can tell. Answers what the patterns reach, too, and what was lowered.
+    /// Runs the checks that need all units together. Returns the diagnostics, the resolved patterns and the lowering
+    /// cache.
     fn finish(self, shares: &[&Share], unnamed: &Unnamed, judged: &mut Judged) -> (Diagnostics, Reach, Kept) {
         let (items, mut found) = (self.items, self.found);
         for share in shares {

@@ -1,5 +1,5 @@
-//! Directives that say nothing: no prompt of their own, nothing that their chain or a hook brings but the library's own, and
-//! nobody who extends them.
+//! Directives without content: no prompt of their own, nothing from their chain or hooks except the standard library's,
+//! and no directive that extends them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,13 +12,13 @@ use crate::hook::HookAction;
 use crate::item::{Directive, HookDecl, Items};
 use crate::world::Space;
 
-/// The directives without a word on every route, and those that others extend.
+/// Directives with an empty prompt on every route, and the directives that others extend.
 #[derive(Default)]
 pub struct Bodies {
-    /// Whether it is silent on every route so far.
+    /// For each directive its span, and true while it is empty on every route so far.
     empty: BTreeMap<ItemId, (Span, bool)>,
     extended: BTreeSet<ItemId>,
-    /// One could not be read, and may extend any.
+    /// Set if a directive could not be read: it may extend any other.
     incomplete: bool,
 }
 
@@ -39,7 +39,7 @@ impl Bodies {
         *silent &= !is_told;
     }
 
-    /// One that could not be composed.
+    /// Adds a directive that could not be composed; `None` if it could not be read.
     pub fn alone(&mut self, directive: Option<&Directive>) {
         match directive {
             Some(directive) => self.extended.extend(directive.extends.as_ref().map(|parent| parent.node.clone())),
@@ -48,7 +48,7 @@ impl Bodies {
     }
 }
 
-/// Whether a hook can give a model something to read. What an executed item answers may be anything.
+/// Returns true if a hook can add text for the model. The result of an executed item may be anything.
 fn brings(hook: &HookDecl) -> bool {
     matches!(
         hook.action.as_ref().map(|action| &action.node),
@@ -79,7 +79,7 @@ impl Merge for Bodies {
     }
 }
 
-/// Those that nobody could have meant.
+/// Reports empty directives that no other directive extends.
 pub fn check(several: &[&Bodies], found: &mut Diagnostics) {
     let silent = several.iter().flat_map(|bodies| &bodies.empty).filter(|(_, (_, silent))| *silent);
     let mut silent: BTreeMap<&ItemId, Span> = silent.map(|(id, (span, _))| (id, *span)).collect();

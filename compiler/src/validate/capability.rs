@@ -1,5 +1,5 @@
-//! Grants: patterns that reach nothing, more than the base has, or something risky (`language.md` 9). Every question
-//! about a pattern is asked once, however many directives grant it.
+//! Checks of grants: patterns that match nothing, exceed the base's, or carry a risk (`language.md` 9). Answers are
+//! memoized by pattern, since many directives grant the same.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,19 +17,19 @@ use crate::semantics::needs::opens_nothing;
 use crate::semantics::risk::{Policy, Tier};
 use crate::wall::WallKind;
 
-/// What patterns reach, remembered.
+/// A memo of the items that patterns match.
 #[derive(Default)]
 pub struct Reach {
-    /// Dotted ids by type, sorted; filled at the first question.
+    /// Dotted ids by type, sorted; filled on first use.
     ids: HashMap<ItemType, Vec<String>>,
     reaches: HashMap<String, Answer>,
-    /// Read at the first pattern that reaches nothing.
+    /// Capability groups; read when the first pattern matches nothing.
     groups: Option<Vec<Group>>,
-    /// By the base's `<permissions>` and the pattern.
+    /// Key: the span of the base's `<permissions>` and the pattern.
     covered: HashMap<(Span, String), Coverage>,
 }
 
-/// What was asked of patterns, for a later look.
+/// Answers by pattern, kept for a later check.
 #[derive(Default)]
 pub struct Answers(HashMap<String, Answer>);
 
@@ -38,13 +38,13 @@ impl Answers {
         self.0.len()
     }
 
-    /// Forgets patterns that nobody asks about any more.
+    /// Evicts patterns that are no longer in use.
     pub fn keep_asked(&mut self, is_asked: impl Fn(&Read) -> bool) {
         self.0.retain(|pattern, _| is_asked(&Read::Pattern(pattern.clone())));
     }
 }
 
-/// Whether a pattern matches any item.
+/// The result of matching a pattern against all items.
 #[derive(Clone, PartialEq, Eq)]
 enum Answer {
     Reaches,
@@ -52,7 +52,7 @@ enum Answer {
 }
 
 impl Reach {
-    /// The leaf's own `<permissions>`: what they reach, and at what risk.
+    /// Checks the leaf's own `<permissions>`: patterns, risks and acknowledgements.
     pub fn own(&mut self, shared: &Shared<'_, '_>, composed: &Composed, found: &mut Diagnostics) {
         let Some(permissions) = composed.leaf().and_then(|leaf| leaf.permissions.as_ref()) else { return };
         self.patterns(shared.items, permissions.grants.iter().map(|g| (&g.pattern, g.span)), found);
@@ -63,7 +63,7 @@ impl Reach {
         acknowledged(shared, permissions, found);
     }
 
-    /// Patterns that match no item of any space.
+    /// Reports patterns that match no item of any space.
     pub fn patterns<'p>(
         &mut self,
         items: &Items<'_>,
@@ -74,7 +74,7 @@ impl Reach {
             let text = &pattern.0;
             items.depends(|| Read::Pattern(text.clone()));
             if !self.reaches.contains_key(text) {
-                // It is the answer that counts, and not the lists it was found in.
+                // Depend on the answer, not on the lists it was found in.
                 let answer = items.apart(|| self.answer(items, text));
                 self.reaches.insert(text.clone(), answer);
             }
@@ -85,7 +85,7 @@ impl Reach {
         }
     }
 
-    /// The leaf's grants against the nearest ancestor's that has any.
+    /// Compares the leaf's grants with those of the nearest ancestor that declares any.
     pub fn against_base(&mut self, composed: &Composed, found: &mut Diagnostics) {
         let mut links = composed.chain.iter().rev();
         let Some(leaf) = links.next() else { return };
@@ -126,8 +126,8 @@ impl Reach {
         Answer::Nothing { suggestion }
     }
 
-    /// Answers of an earlier look, and the patterns that have another one now. Where the lists they were found in are
-    /// the same, none has.
+    /// Revalidates the answers of an earlier check. Returns the patterns whose answer changed; none if the item lists
+    /// are unchanged.
     pub fn recall(answers: Answers, items: &Items<'_>, lists_changed: bool) -> (Self, Vec<String>) {
         if !lists_changed {
             return (Self { reaches: answers.0, ..Self::default() }, Vec::new());
@@ -144,7 +144,7 @@ impl Reach {
         (reach, changed)
     }
 
-    /// What a later look can begin with.
+    /// Returns the answers for a later check.
     pub fn remember(self) -> Answers {
         Answers(self.reaches)
     }
@@ -157,11 +157,11 @@ impl Reach {
                 if !items.is_listed(kind.kind()) && can_begin_with(pattern, &head) {
                     return true;
                 }
-                // A query needs no id.
+                // A query has no id, so the pattern may end at the kind.
                 if glob.matches(&head) {
                     return true;
                 }
-                // No list of a kind is asked for that the pattern cannot be about.
+                // Avoid listing kinds that the pattern cannot match.
                 if !can_begin_with(pattern, &head) {
                     continue;
                 }
@@ -194,7 +194,8 @@ impl Reach {
         })
     }
 
-    /// What the group has whose name stands where an item's should: the first of its patterns that reaches something.
+    /// Suggests a pattern if the grant names a group in place of an item: the group's first pattern that matches an
+    /// item.
     fn group(&mut self, items: &Items<'_>, pattern: &str) -> Option<String> {
         let name = pattern.splitn(4, '.').nth(3)?;
         let groups = self.groups.get_or_insert_with(|| groups::all(items));
@@ -202,7 +203,7 @@ impl Reach {
         patterns.into_iter().find(|p| p != pattern && self.matches(items, p))
     }
 
-    /// The pattern with its literal part replaced by the nearest id or folder that exists.
+    /// Suggests the pattern with its literal part replaced by the nearest existing id or folder.
     fn suggest(&mut self, items: &Items<'_>, pattern: &str) -> Option<String> {
         let mut segments = pattern.splitn(4, '.');
         let (rye, primary, kind) = (segments.next()?, segments.next()?, segments.next()?);
@@ -226,7 +227,7 @@ impl Reach {
     }
 }
 
-/// A grant of a risk that its policy does not let pass, and that nobody acknowledged.
+/// Reports a grant whose risk policy needs an acknowledgement that is missing, or blocks the grant.
 fn risk(shared: &Shared<'_, '_>, pattern: &str, span: Span, permissions: &Permissions, found: &mut Diagnostics) {
     let risk = shared.risk_of(pattern);
     let tier = risk.tier.as_str();
@@ -241,11 +242,11 @@ fn risk(shared: &Shared<'_, '_>, pattern: &str, span: Span, permissions: &Permis
     }
 }
 
-/// Acknowledgements of a risk that no grant beside them has.
+/// Reports acknowledgements of a risk that no grant beside them has.
 fn acknowledged(shared: &Shared<'_, '_>, permissions: &Permissions, found: &mut Diagnostics) {
     for one in &permissions.acknowledged {
         let tier = &one.risk;
-        // Whether its policy asks for a word may be another in another's table.
+        // Only the tier is compared: the policy of a tier may differ in another user's table.
         let is_granted = |grant: &GrantDecl| shared.risk_of(&grant.pattern.0).tier.as_str() == tier.node;
         if Tier::parse(&tier.node).is_some() && !permissions.grants.iter().any(is_granted) {
             found.push(CapabilityError::AcknowledgesNothing { tier: tier.node.clone(), span: tier.span });
@@ -253,7 +254,8 @@ fn acknowledged(shared: &Shared<'_, '_>, permissions: &Permissions, found: &mut 
     }
 }
 
-/// A grant of hosts, or of the project's folder, that a program gets otherwise than it is written: `plan` shows its wall.
+/// Reports `net` and `write` grants that the sandbox of a program cannot apply as written: paths that open nothing,
+/// hosts that open the whole network, and the project folder.
 fn openings(items: &Items<'_>, grant: &GrantDecl, found: &mut Diagnostics) {
     for path in &grant.write {
         if let Some(why) = opens_nothing(path) {
@@ -279,14 +281,14 @@ fn openings(items: &Items<'_>, grant: &GrantDecl, found: &mut Diagnostics) {
     }
 }
 
-/// Whether a pattern is about what threads leave behind: there is none before the first of them has ended.
+/// Returns true if a pattern matches exports of threads, which do not exist before the first thread has finished.
 fn is_of_exports(glob: &Glob, pattern: &str, head: &str) -> bool {
     let exports = super::EXPORTS.replace('/', ".");
     let inside = pattern.strip_prefix(head).and_then(|rest| rest.strip_prefix('.'));
     inside.is_some_and(|inside| inside.starts_with(&exports)) || glob.matches(&format!("{head}.{exports}x"))
 }
 
-/// What follows `head.` in a pattern without other wildcards than one `*` at its end.
+/// The part of a pattern after `head.`, if its only wildcard is one `*` at the end.
 enum Tail<'p> {
     Exact(&'p str),
     Prefix(&'p str),
@@ -301,14 +303,15 @@ fn literal_tail<'p>(pattern: &'p str, head: &str) -> Option<Tail<'p>> {
     is_plain(prefix).then_some(Tail::Prefix(prefix))
 }
 
-/// Whether the literal beginning of a pattern agrees with a head.
+/// Returns true if the literal prefix of a pattern is compatible with a head.
 fn can_begin_with(pattern: &str, head: &str) -> bool {
     let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
     let common = literal.len().min(head.len());
     literal.get(..common) == head.get(..common)
 }
 
-/// The common case without automata: the base has the same pattern, or `prefix*` over what the pattern begins with.
+/// Handles the common case without automata: the base grants the same pattern, or `prefix*` with a prefix of the
+/// pattern's literal part.
 pub(super) fn plainly_covered(base: &Permissions, pattern: &str) -> bool {
     let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
     base.grants.iter().any(|grant| {

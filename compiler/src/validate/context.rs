@@ -1,4 +1,4 @@
-//! Suppressions that remove nothing, told only once no directive of the project is left that they could serve.
+//! Suppressions that remove nothing, reported only if no directive of the project makes use of them.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::world::{ItemKind, Space};
 
 use super::memory::Merge;
 
-/// By the span of the `<suppress>`: its id, and whether it removed anything anywhere.
+/// Suppressions by the span of the `<suppress>`: the id, and true if it removed something anywhere.
 #[derive(Default)]
 pub struct SuppressionUses {
     uses: BTreeMap<Span, (String, bool)>,

@@ -1,6 +1,5 @@
-//! What a thread that fills its context loses when it goes on (`language.md` 7 and 8; `engine.md` 3): what
-//! `thread_started` brought and no `thread_continued` hook brings again, and ceilings that leave nothing over, or too
-//! much.
+//! Context that a thread loses when it continues in a new one (`language.md` 7 and 8; `engine.md` 3): knowledge of
+//! `thread_started` hooks that no `thread_continued` hook restores, and token ceilings that are too small or too large.
 
 use std::collections::BTreeMap;
 
@@ -17,15 +16,16 @@ use crate::world::Space;
 
 use super::memory::Merge;
 
-/// By the hook: its id, the knowledge it brings, and the first directive that would lose it.
+/// Lost knowledge by the span of the hook: its id, the knowledge it provides, and the first directive that would lose
+/// it.
 #[derive(Default)]
 pub struct Continuations {
     lost: BTreeMap<Span, (String, ItemId, ItemId)>,
-    /// The smallest window of a model that a directive asks for, with its id.
+    /// The smallest context window among the directives' models, with the model's id.
     window: Option<(u64, String)>,
 }
 
-/// What `coordination` and `resilience` say of continuations.
+/// The settings of continuations, from `coordination` and `resilience`.
 #[derive(Debug)]
 pub struct Settings {
     threshold: f64,
@@ -54,7 +54,7 @@ impl Settings {
         }
     }
 
-    /// Tokens of the window that may be used, rounded down.
+    /// Returns the usable tokens of a window, rounded down.
     fn full(&self, window: u64) -> u64 {
         #[expect(
             clippy::cast_precision_loss,
@@ -68,7 +68,8 @@ impl Settings {
 }
 
 impl Continuations {
-    /// Notes what a directive would lose. One whose token limit ends it before its window is full never goes on.
+    /// Records the knowledge that a directive would lose. Directives whose token limit is reached before the window is
+    /// full never continue, and are skipped.
     pub fn add(&mut self, composed: &Composed, limits: &Limits, model: &PlannedModel, settings: &Settings) {
         if self.window.as_ref().is_none_or(|(window, _)| model.context_window < *window) {
             self.window = Some((model.context_window, model.id.clone()));
@@ -84,7 +85,7 @@ impl Continuations {
         }
         let again: Vec<&ComposedHook> =
             composed.hooks.iter().filter(|h| h.is_live() && h.decl.event == HookPoint::ThreadContinued).collect();
-        // What an executed item answers, or a templated id brings, may be anything.
+        // An executed item, or a templated id, may restore anything.
         let anything = again.iter().any(|h| {
             !h.decl.has_static_id()
                 || matches!(h.decl.action.as_ref().map(|a| &a.node), Some(HookAction::Execute { .. }))

@@ -1,4 +1,4 @@
-//! What a directive's own file says that other files have to bear out: its hooks, its continuation, its limits.
+//! Checks of a directive's own declarations that depend on other files: its hooks, its continuation and its limits.
 
 use crate::compose::Composed;
 use crate::diagnostics::{ContextError, Diagnostics, ItemError};

@@ -1,5 +1,5 @@
-//! What the facts of a hook can be before anybody runs anything: closed words, truths, counts from 0 up, and the
-//! declared inputs of a directive (`language.md` 2 and 7).
+//! Value domains of hook facts, known before a run: closed vocabularies, booleans, counts from 0, and a directive's
+//! declared inputs (`language.md` 2 and 7).
 
 use indexmap::IndexMap;
 use rye_grammar::condition::{Path, Segment};
@@ -13,7 +13,7 @@ use crate::semantics::condition::Domain;
 use crate::semantics::hook_point::{Found, Point};
 use crate::semantics::value::Type;
 
-/// Facts with a closed list of words: the event, the fact, the words.
+/// Facts with a closed vocabulary: the event, the fact, its values.
 const WORDS: [(&str, &str, &[&str]); 4] = [
     (
         "limit",
@@ -41,12 +41,12 @@ const WORDS: [(&str, &str, &[&str]); 4] = [
     ),
 ];
 
-/// The words a fact can be, where they are few.
+/// Returns the values of a fact with a closed vocabulary.
 pub fn words(point: &Point, path: &str) -> Option<&'static [&'static str]> {
     WORDS.iter().find(|(event, fact, _)| *event == point.name && *fact == path).map(|(.., words)| *words)
 }
 
-/// What a fact of a point can be; `inputs` are those of the directive at hand, where there is one.
+/// Returns the domain of a point's fact; `inputs` are those of the directive being checked, if there is one.
 pub fn of(point: &Point, path: &Path, inputs: Option<&IndexMap<String, Sourced<Field>>>) -> Option<Domain> {
     match point.find(path) {
         Found::Input => match path.segments.as_slice() {

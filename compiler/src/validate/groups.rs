@@ -1,15 +1,15 @@
-//! Named groups of capability patterns (`agent/capabilities/…`): what there is to grant, for suggestions, `rye explain` and
-//! completion. They grant nothing.
+//! Named groups of capability patterns (`agent/capabilities/…`), for suggestions, `rye explain` and completion. Groups
+//! grant nothing.
 
 use rye_grammar::data::Node;
 
 use crate::item::Items;
 use crate::world::ItemKind;
 
-/// One group, merged over the spaces.
+/// A named group, merged over the spaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
-    /// File and name: `fs.read`.
+    /// File and group name: `fs.read`.
     pub name: String,
     pub description: String,
     pub patterns: Vec<String>,
@@ -17,12 +17,12 @@ pub struct Group {
 
 const FOLDER: &str = "agent/capabilities/";
 
-/// Every group of every space, by name. What is wrong with a file is told where settings are checked.
+/// Returns every group of every space, by name. Errors in the files are reported by the settings check.
 pub fn all(items: &Items<'_>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut last = None;
     for entry in items.list(ItemKind::Config).iter().filter(|e| e.id.as_str().starts_with(FOLDER)) {
-        // One file of several spaces is listed once for each.
+        // A file that several spaces have is listed once for each.
         if last.replace(entry.id.clone()).as_ref() == Some(&entry.id) {
             continue;
         }
@@ -41,7 +41,7 @@ pub fn all(items: &Items<'_>) -> Vec<Group> {
     groups
 }
 
-/// The group that was written where a pattern is wanted: `fs.read`, `fs/read`, or `fs` for all of a file.
+/// Returns the group that a text names where a pattern belongs: `fs.read`, `fs/read`, or `fs` for all of a file.
 pub fn named<'g>(groups: &'g [Group], text: &str) -> Option<&'g Group> {
     let text = text.replace('/', ".");
     let whole = [text.clone(), format!("{text}.all"), format!("{text}.{text}")];

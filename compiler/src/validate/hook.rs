@@ -1,4 +1,5 @@
-//! A hook by itself: facts, items and parameters it names (`language.md` 7). Whether it ever fires is `hook_use`.
+//! Checks of a single hook: the facts, items and parameters it names (`language.md` 7). For hooks that never fire see
+//! `hook_use`.
 
 use rye_grammar::condition::{Expr, ExprKind, Path, Segment};
 use rye_grammar::{ItemId, Span, Spanned, template};
@@ -15,7 +16,7 @@ use crate::semantics::hook_point::{self, Found, Point};
 use crate::tool_spec::{ScriptLanguage, ToolKind};
 use crate::world::ItemKind;
 
-/// Checks a hook. `own` is the composition of the directive that wrote it; hooks of files serve many.
+/// Checks a hook. `own` is the composition of the directive that declares it; `None` for hooks of files.
 pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: &mut Diagnostics) {
     if !hook.enabled {
         return;
@@ -51,7 +52,7 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: 
     }
 }
 
-/// Every path of a condition with its place.
+/// Returns every path of a condition with its span.
 pub fn paths(expr: &Expr) -> Vec<(&Path, Span)> {
     let mut all = Vec::new();
     walk(expr, &mut all);
@@ -103,7 +104,7 @@ fn fact(path: &Path, span: Span, point: &Point, own: Option<&Composed>, found: &
     }
 }
 
-/// The declared output that a path reads, at the one event that has them.
+/// Returns the declared output that a path reads, at the one event that has outputs.
 fn output<'p>(point: &Point, path: &'p Path) -> Option<&'p str> {
     match path.segments.as_slice() {
         [Segment::Name(root), Segment::Name(name), ..]
@@ -126,7 +127,7 @@ pub fn unknown_output<'d>(
     InterfaceError::UnknownOutput { name: name.to_owned(), directive, span, suggestion, declared }
 }
 
-/// The outputs that a hook reads, with the places.
+/// Returns the outputs that a hook reads, with their spans.
 pub fn outputs(hook: &HookDecl) -> Vec<(&str, Span)> {
     let point = hook_point::of(hook.event);
     let in_condition = hook.condition.iter().flat_map(|c| paths(&c.node));
@@ -134,8 +135,8 @@ pub fn outputs(hook: &HookDecl) -> Vec<(&str, Span)> {
     read.filter_map(|(path, span)| Some((output(point, path)?, span))).collect()
 }
 
-/// Fetched knowledge is a template as far as its holes name facts of the point; any other `${…}` is text. Reads the
-/// knowledge, so that a plan asks this of the hooks that fire and no others.
+/// Checks fetched knowledge: placeholders that name facts of the point are filled in, any other `${…}` is text. Reads
+/// the knowledge, so a plan calls this only for hooks that fire.
 pub fn content(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let point = hook_point::of(hook.event);
     let Some(knowledge) = hook.fetched.as_ref().filter(|_| hook.enabled).and_then(|id| items.knowledge(id)) else {
@@ -155,8 +156,8 @@ pub fn content(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     }
 }
 
-/// A directive's own hook may do what the directive may. Fetching knowledge by its id is always allowed; where the
-/// chain grants nothing by itself, the thread that spawns it decides.
+/// Reports a directive's own hook that executes or signs something its directive is not granted. If the chain declares
+/// no permissions, the spawner's apply, so nothing is reported.
 fn beyond(hook: &HookDecl, own: &Composed, found: &mut Diagnostics) {
     let (Some(action), Some(permissions)) = (&hook.action, &own.permissions) else { return };
     let Some((kind, id)) = action.node.item() else { return };
@@ -177,7 +178,7 @@ fn beyond(hook: &HookDecl, own: &Composed, found: &mut Diagnostics) {
     }
 }
 
-/// The condition once more, now that the types of the directive's inputs are known.
+/// Compiles the condition again with the types of the directive's inputs.
 fn typed(hook: &HookDecl, point: &Point, own: &Composed, found: &mut Diagnostics) {
     let Some(condition) = &hook.condition else { return };
     if !paths(&condition.node).iter().any(|(path, _)| point.find(path) == Found::Input) {
@@ -193,7 +194,7 @@ fn typed(hook: &HookDecl, point: &Point, own: &Composed, found: &mut Diagnostics
     }
 }
 
-/// A name that the directive's chain has to declare.
+/// Reports an input that the directive's chain does not declare.
 pub fn input(name: &str, span: Span, own: &Composed, found: &mut Diagnostics) {
     if !own.inputs.contains_key(name) {
         found.push(InterfaceError::UnknownInput {
@@ -206,7 +207,7 @@ pub fn input(name: &str, span: Span, own: &Composed, found: &mut Diagnostics) {
     }
 }
 
-/// Text of the model's or a tool's in a parameter of a command would let it write the command.
+/// Reports untrusted text (of the model or a tool) in a parameter of a command: it could inject a command.
 fn untrusted(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(HookAction::Execute { item_type: ItemKind::Tool, item_id, .. }) = hook.action.as_ref().map(|a| &a.node)
     else {
@@ -217,7 +218,7 @@ fn untrusted(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
         let parameter = parameter.split('.').next().unwrap_or(parameter);
         let tool = ItemId::parse(item_id).ok().filter(|_| hook.has_static_id()).and_then(|id| items.tool(&id));
         let command = match tool.as_ref().map(|t| &t.spec.kind) {
-            // Every parameter of a command tool is for its arguments, and every one of a shell script for its variables.
+            // Parameters of a command tool become its arguments, those of a shell script its variables.
             Some(ToolKind::Command { .. } | ToolKind::Script { language: ScriptLanguage::Shell, .. }) => true,
             Some(ToolKind::Builtin { .. } | ToolKind::Script { .. } | ToolKind::Http(_) | ToolKind::Mcp { .. })
             | None => parameter == "command",
@@ -233,7 +234,7 @@ fn untrusted(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     }
 }
 
-/// The items and limits that an action names.
+/// Checks the items and limits that an action names.
 fn names(items: &Items<'_>, hook: &HookDecl, action: &HookAction, found: &mut Diagnostics) {
     let span = hook.item_span();
     if let Some(parent) = action.parent().and_then(|id| ItemId::parse(id).ok()) {
@@ -273,7 +274,8 @@ fn names(items: &Items<'_>, hook: &HookDecl, action: &HookAction, found: &mut Di
     }
 }
 
-/// A directive or tool that a hook calls: whether the parameters fit it. Composes the callee, so that only check asks.
+/// Checks the parameters of a directive or tool that a hook calls. Composes the called directive, so only `check` calls
+/// this.
 pub fn call(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(action) = hook.action.as_ref().filter(|_| hook.enabled && hook.has_static_id()) else { return };
     let HookAction::Execute { item_type, item_id, params: Value::Object(params) } = &action.node else { return };

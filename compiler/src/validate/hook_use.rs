@@ -1,4 +1,5 @@
-//! Hooks over all directives: conditions that are true or false whatever happens, and hooks nothing ever reaches.
+//! Checks of hooks over all directives: conditions that are always true or always false, and hooks that no directive
+//! can reach.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,21 +19,22 @@ use crate::world::{ItemKind, Space};
 use super::domain;
 use super::memory::Merge;
 
-/// By the span of the hook: the hook, and whether any directive could see it fire.
+/// Hooks by span, each with true if some directive could see it fire.
 #[derive(Default)]
 pub struct HookUses {
     uses: BTreeMap<Span, (Arc<HookDecl>, bool)>,
-    /// Some directive could not be composed, so nobody knows what would fire for it.
+    /// Set if a directive could not be composed, so that its hooks are unknown.
     incomplete: bool,
 }
 
 impl HookUses {
-    /// Notes what fires for a directive. Each has an effort of its own, so that what one is asked changes no other's answer.
+    /// Records the hooks that can fire for a directive. Each directive has its own fuel, so that one check cannot
+    /// affect another's result.
     pub fn add(&mut self, composed: &Composed, launch: &Launch<'_>, effort: &mut Effort) {
         for hook in composed.hooks.iter().filter(|hook| is_asked(&hook.decl)) {
             let decl = &hook.decl;
             let never = matches!(hook.verdict, PlanVerdict::Never { .. });
-            // The hooks of files are all looked at in the end, whether or not anything said that they fire.
+            // Hooks of files are all checked at the end, recorded or not.
             if never && !matches!(decl.source, HookSource::Directive { .. }) {
                 continue;
             }
@@ -48,8 +50,8 @@ impl HookUses {
         }
     }
 
-    /// A directive that could not be composed: what of hooks it could have is taken as fired, as far as its chain can
-    /// be followed. One that could not be read at all may have had any.
+    /// Records a directive that could not be composed: its possible hooks count as firing, as far as its chain can be
+    /// followed. If a link cannot be read, any hook may fire.
     pub fn alone(&mut self, items: &Items<'_>, id: &ItemId) {
         let files = items.hook_files();
         for hook in files.project.iter().chain(&files.infra).filter(|h| is_asked(h)) {
@@ -91,7 +93,7 @@ impl HookUses {
         let known = verdicts.begin(self.uses.len());
         for (hook, fires) in self.uses.into_values() {
             let span = hook.condition.as_ref().map_or(hook.span, |c| c.span);
-            // What an error of its own makes false has been told.
+            // The condition contains an error that was already reported.
             let inside = Span { end: 0, ..span }..Span { start: span.end, end: u32::MAX, ..span };
             if faulty.range(inside).any(|fault| fault.end <= span.end) {
                 continue;
@@ -127,8 +129,8 @@ impl Merge for HookUses {
     }
 }
 
-/// Whether the conditions of hooks are true or false whatever happens: by the hook, whose place in a text that was read is its
-/// alone. Each is asked with an effort of its own, so that the order of the hooks decides nothing.
+/// A memo of conditions that are always true or always false, by the hook's span. Each hook is evaluated with its own
+/// fuel, so that the order of hooks does not matter.
 #[derive(Default)]
 pub struct Verdicts {
     effort: Effort,
@@ -136,14 +138,14 @@ pub struct Verdicts {
 }
 
 impl Verdicts {
-    /// Begins anew for so many hooks; answers what is known of before.
+    /// Starts a new pass for this number of hooks. Returns the verdicts of the previous pass if they are still valid.
     fn begin(&mut self, hooks: usize) -> BTreeMap<Span, Option<bool>> {
         let before = std::mem::take(self);
         self.effort = Effort::share(hooks);
         if self.effort == before.effort { before.by } else { BTreeMap::new() }
     }
 
-    /// `None` where it depends.
+    /// Returns the verdict of a hook's condition; `None` if it depends on facts.
     fn of(&mut self, hook: &HookDecl, known: &BTreeMap<Span, Option<bool>>) -> Option<bool> {
         let verdict = known.get(&hook.span).copied().unwrap_or_else(|| {
             let (point, mut effort) = (hook_point::of(hook.event), self.effort);
@@ -158,7 +160,7 @@ impl Verdicts {
     }
 }
 
-/// Hooks of the project's files behind one that always answers first.
+/// Reports hooks of the project's files that can never run because an earlier hook always answers.
 pub fn shadowed(files: &HookFiles, found: &mut Diagnostics) -> BTreeSet<Span> {
     let mut shadowed = BTreeSet::new();
     let all: Vec<&Arc<HookDecl>> =
@@ -168,7 +170,7 @@ pub fn shadowed(files: &HookFiles, found: &mut Diagnostics) -> BTreeSet<Span> {
     for place in hook_table::order(&candidates) {
         let Some(hook) = all.get(place.index).filter(|_| place.removed.is_none()) else { continue };
         let earlier = answers.entry(hook.event).or_default();
-        // Layer 4 is never kept from running.
+        // Hooks of layer 4 always run.
         let reachable = hook_point::of(hook.event).mode == Mode::Control && place.layer >= hook_table::INFRASTRUCTURE;
         let by = earlier.iter().find(|by| always(by) || same_condition(by, hook)).filter(|_| !reachable);
         match by {
@@ -189,12 +191,12 @@ pub fn shadowed(files: &HookFiles, found: &mut Diagnostics) -> BTreeSet<Span> {
     shadowed
 }
 
-/// Whether a hook is the project's own and has a condition to be asked about.
+/// Returns true for an enabled project hook that has a condition.
 fn is_asked(hook: &HookDecl) -> bool {
     hook.space == Space::Project && hook.enabled && hook.compiled.is_some()
 }
 
-/// Whether any values of the directive's inputs and of the facts make a hook fire.
+/// Returns true if some values of the directive's inputs and of the facts make a hook fire.
 fn could_fire(composed: &Composed, hook: &HookDecl, launch: &Launch<'_>, effort: &mut Effort) -> bool {
     let Some(leaf) = composed.leaf() else { return true };
     let point = hook_point::of(hook.event);
@@ -207,7 +209,7 @@ fn could_fire(composed: &Composed, hook: &HookDecl, launch: &Launch<'_>, effort:
     known.over(hook, &|path| domain::of(point, path, Some(&composed.inputs)), effort) != Verdict::False
 }
 
-/// Why a condition is false whatever happens: the words that a fact can be, where it has a closed list.
+/// Explains why a condition is always false: lists the values of a fact with a closed vocabulary.
 fn whatever(hook: &HookDecl) -> String {
     let point = hook_point::of(hook.event);
     let paths = hook.compiled.iter().flat_map(|c| c.paths()).map(ToString::to_string);
@@ -216,13 +218,13 @@ fn whatever(hook: &HookDecl) -> String {
     closed.map_or(because.clone(), |(path, words)| format!("{because}; `{path}` is one of `{}`", words.join("`, `")))
 }
 
-/// Whether a hook that fires keeps those behind it from being asked, by the mode of its event.
+/// Returns true if a firing hook prevents later hooks from running, by the mode of its event.
 fn closes(hook: &HookDecl) -> bool {
     let Some(action) = hook.action.as_ref().map(|a| &a.node) else { return false };
     match hook_point::of(hook.event).mode {
         Mode::FirstMatch => true,
         Mode::FirstBlock => matches!(action, HookAction::Block { .. }),
-        // What an executed item answers is its own business.
+        // The result of an executed item is unknown.
         Mode::Control => action.item().is_none(),
         Mode::Chain => matches!(action, HookAction::Handled),
         Mode::Collect | Mode::Observe => false,
@@ -237,14 +239,15 @@ fn same_condition(a: &HookDecl, b: &HookDecl) -> bool {
     a.condition_source.is_some() && a.condition_source == b.condition_source
 }
 
-/// Facts that do not exist make a condition false too, and have been reported already.
+/// Returns true if the condition names facts that do not exist. Such a condition is false, and the unknown fact was
+/// already reported.
 fn has_unknown_facts(hook: &HookDecl) -> bool {
     let point = hook_point::of(hook.event);
     let Some(condition) = &hook.condition else { return false };
     super::hook::paths(&condition.node).into_iter().any(|(path, _)| point.find(path) == hook_point::Found::Nothing)
 }
 
-/// A hook of a file serves the directives of the other spaces too.
+/// Returns true if a hook of a file could fire for a directive of another space.
 fn fires_elsewhere(items: &Items<'_>, hook: &HookDecl) -> bool {
     if matches!(hook.source, HookSource::Directive { .. }) {
         return false;

@@ -1,6 +1,5 @@
-//! What a hook compares facts with that have names for values: an item, a tool, a directive or a model that there is not
-//! makes a rule that looks like one and does nothing (`language.md` 7). Also hooks that only take another out, and there
-//! is no other.
+//! Checks of the values that hook conditions compare facts with: an unknown item, tool, directive or model makes a rule
+//! that never applies (`language.md` 7). Also reports `enabled: false` entries that match no hook.
 
 use rye_grammar::condition::{CompareOp, Expr, ExprKind, Path, Segment};
 use rye_grammar::{ItemId, Span};
@@ -16,12 +15,12 @@ use crate::world::ItemKind;
 
 use super::model::Ids;
 
-/// Checks what the condition of a hook compares `call.item_id`, `call.name`, `directive` and `model` with.
+/// Checks the values that a hook's condition compares with `call.item_id`, `call.name`, `directive` and `model`.
 pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(condition) = hook.condition.as_ref().filter(|_| hook.enabled) else { return };
     let mut compared = Vec::new();
     walk(&condition.node, &mut compared);
-    // A user's own hooks stand in every project, and what they are about may be in another one.
+    // A user's own hooks apply in every project, so they may name items of another one.
     let everywhere = hook.source == HookSource::User;
     let mut models = None;
     for (fact, text, span) in compared {
@@ -47,7 +46,7 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     }
 }
 
-/// Hooks that say no more than `enabled: false`, of an id that no hook has.
+/// Reports hooks that only say `enabled: false`, with an id that no hook has.
 pub fn removals(files: &HookFiles, found: &mut Diagnostics) {
     let others = || files.builtin.iter().chain(&files.infra).chain(&files.user).chain(&files.project);
     for hook in files.user.iter().chain(&files.project).filter(|hook| !hook.enabled && hook.action.is_none()) {
@@ -60,7 +59,7 @@ pub fn removals(files: &HookFiles, found: &mut Diagnostics) {
     }
 }
 
-/// Whether there is what a text names.
+/// The result of looking up a name.
 enum Answer {
     There,
     Nothing { suggestion: Option<String> },
@@ -101,7 +100,7 @@ impl Fact {
     }
 }
 
-/// Every text that one of the facts is held against as a whole.
+/// Collects every text that is compared with the whole value of one of the facts.
 fn walk<'e>(expr: &'e Expr, all: &mut Vec<(Fact, &'e str, Span)>) {
     match &expr.kind {
         ExprKind::Literal(_) | ExprKind::Path(_) | ExprKind::Exists(_) => {}
@@ -151,7 +150,7 @@ fn texts<'e>(fact: Fact, value: &'e Expr, all: &mut Vec<(Fact, &'e str, Span)>) 
     }
 }
 
-/// Whether some item has the id.
+/// Looks up an item of any kind by id.
 fn item(items: &Items<'_>, text: &str) -> Answer {
     let kinds = ItemType::ALL.map(ItemType::kind);
     if let Ok(id) = ItemId::parse(text)
@@ -159,14 +158,14 @@ fn item(items: &Items<'_>, text: &str) -> Answer {
     {
         return Answer::There;
     }
-    // The flattened or dotted spelling of an id that there is.
+    // The flattened or dotted spelling of an existing id.
     let list = items.list(ItemKind::Tool);
     let spelled = list.iter().find(|entry| flatten(&entry.id) == text || entry.id.dotted() == text);
     let suggestion = spelled.map(|entry| entry.id.to_string()).or_else(|| items.nearest(ItemKind::Tool, text));
     Answer::Nothing { suggestion }
 }
 
-/// Whether some directive has the id.
+/// Looks up a directive by id.
 fn directive(items: &Items<'_>, text: &str) -> Answer {
     if ItemId::parse(text).is_ok_and(|id| items.exists(ItemKind::Directive, &id)) {
         return Answer::There;
@@ -174,7 +173,7 @@ fn directive(items: &Items<'_>, text: &str) -> Answer {
     Answer::Nothing { suggestion: items.nearest(ItemKind::Directive, text) }
 }
 
-/// Whether some tool is called so.
+/// Looks up a tool by the name that the model calls.
 fn name(items: &Items<'_>, text: &str) -> Answer {
     let own = Primary::ALL.map(Primary::tool_name).into_iter().chain([DIRECTIVE_RETURN]);
     let list = items.list(ItemKind::Tool);
@@ -183,7 +182,7 @@ fn name(items: &Items<'_>, text: &str) -> Answer {
     if all.clone().any(|name| name == text) {
         return Answer::There;
     }
-    // The id, or the last part of one, instead of the name that a model calls.
+    // The text is an id, or the last segment of one, instead of the name that a model calls.
     let mut of_item =
         tools.iter().filter(|(id, _)| id.as_str() == text || id.as_str().rsplit('/').next() == Some(text));
     let of_item = of_item.next().map(|(_, name)| name.clone());

@@ -1,4 +1,5 @@
-//! Inputs: holes that name none, declarations nobody uses, calls that do not fit (`language.md` 2 and 6).
+//! Checks of inputs: undeclared placeholders, unused declarations, and calls with wrong parameters (`language.md` 2 and
+//! 6).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -20,8 +21,8 @@ use crate::world::{ItemKind, Space};
 use super::lookalike;
 use super::memory::Merge;
 
-/// Declarations of inputs, by their spans: those that some directive uses, and the names of those that none does. And every
-/// output that a directive declares.
+/// Declarations of inputs by span: those that some directive uses, and the names of those that none uses. Also every
+/// declared output.
 #[derive(Default)]
 pub struct InputUses {
     used: BTreeSet<Span>,
@@ -29,17 +30,17 @@ pub struct InputUses {
     outputs: BTreeSet<String>,
 }
 
-/// What hooks read, each asked once.
+/// A memo of the inputs that hooks read, by the hook's span.
 #[derive(Default)]
 pub struct HookInputs {
     by_hook: HashMap<Span, Arc<Named>>,
 }
 
-/// The inputs that something reads.
+/// The inputs that a hook reads.
 #[derive(Default)]
 struct Named {
     names: Vec<String>,
-    /// `inputs` as a whole.
+    /// Set if the hook reads `inputs` as a whole.
     all: bool,
 }
 
@@ -62,12 +63,12 @@ impl Named {
 }
 
 impl InputUses {
-    /// Notes which inputs a composition uses.
+    /// Records the inputs that a composition uses.
     pub fn add(&mut self, items: &Items<'_>, composed: &Composed, of_hooks: &mut HookInputs) {
         self.outputs
             .extend(composed.outputs.keys().filter(|name| !self.outputs.contains(*name)).cloned().collect::<Vec<_>>());
         let Some(leaf) = composed.leaf().filter(|_| !composed.inputs.is_empty()) else { return };
-        // Hooks are asked only where the body does not read the input.
+        // Hooks are analyzed only if the body does not read the input.
         let mut hooks: Option<Vec<Arc<Named>>> = None;
         for (name, field) in &composed.inputs {
             let in_project = composed.chain.iter().any(|d| {
@@ -76,10 +77,10 @@ impl InputUses {
             if !in_project {
                 continue;
             }
-            // Of a file with errors nobody knows what it would have used.
+            // A file with errors may use any input.
             let used = items.is_broken(leaf.file.source)
                 || template::input_holes(&leaf.body_template).any(|h| h.name == *name)
-                // One that looks as if it were used says so itself.
+                // A mistyped placeholder is reported on its own.
                 || lookalike::all(leaf, &|input| input == name).iter().any(|l| l.input.is_some())
                 || hooks.get_or_insert_with(|| of_hooks.of(items, composed)).iter().any(|h| h.has(name));
             if used { self.used(field.value.span) } else { self.unused(field.value.span, name) }
@@ -114,12 +115,12 @@ impl Merge for InputUses {
     }
 }
 
-/// Inputs that no directive uses.
+/// Reports inputs that no directive uses.
 pub fn unused(several: &[&InputUses], found: &mut Diagnostics) {
     let mut unused: BTreeMap<Span, &String> =
         several.iter().flat_map(|uses| &uses.unused).map(|(span, name)| (*span, name)).collect();
     for uses in several {
-        // The shorter of the two is gone through.
+        // Iterates over the shorter of the two.
         if uses.used.len() < unused.len() {
             for span in &uses.used {
                 unused.remove(span);
@@ -131,7 +132,7 @@ pub fn unused(several: &[&InputUses], found: &mut Diagnostics) {
     found.extend(unused.into_iter().map(|(span, name)| InterfaceError::UnusedInput { name: name.clone(), span }));
 }
 
-/// Outputs that a hook of the project's files reads and that no directive declares.
+/// Reports outputs that a hook of the project's files reads and no directive declares.
 pub fn outputs(items: &Items<'_>, several: &[&InputUses], found: &mut Diagnostics) {
     let hooks = items.hook_files().project.iter().filter(|h| h.enabled);
     let read: Vec<(&str, Span)> = hooks.flat_map(|hook| super::hook::outputs(hook)).collect();
@@ -152,7 +153,7 @@ impl HookInputs {
         composed.hooks.iter().filter(asked).map(|h| self.named_by(items, &h.decl)).collect()
     }
 
-    /// What a hook's condition, action and fetched knowledge read.
+    /// Returns the inputs that a hook's condition, action and fetched knowledge read.
     fn named_by(&mut self, items: &Items<'_>, hook: &HookDecl) -> Arc<Named> {
         if let Some(known) = self.by_hook.get(&hook.span) {
             if let Some(id) = &hook.fetched {
@@ -181,7 +182,7 @@ impl HookInputs {
     }
 }
 
-/// Holes of the body that name no input.
+/// Reports placeholders of the body that name no input.
 pub fn holes(composed: &Composed, found: &mut Diagnostics) {
     let Some(leaf) = composed.leaf() else { return };
     for hole in template::input_holes(&leaf.body_template) {
@@ -189,8 +190,8 @@ pub fn holes(composed: &Composed, found: &mut Diagnostics) {
     }
 }
 
-/// A call of a directive with parameters that are known but for their holes.
-/// `places` are the parameters' names and values as they were written, `span` the id that is called.
+/// Checks a call of a directive with literal parameters. `places` are the parameters' names and values as written,
+/// `span` the id that is called.
 pub fn call(
     items: &Items<'_>,
     id: &ItemId,
@@ -200,7 +201,7 @@ pub fn call(
     found: &mut Diagnostics,
 ) {
     let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
-    // What is wrong with the callee is told where the callee is checked.
+    // Errors of the called directive are reported where that directive is checked.
     let (routes, _) = compose_all(items, id, &launch, &mut Diagnostics::new());
     let Some(callee) = routes.first() else { return };
     for (name, value) in params {
@@ -232,8 +233,8 @@ pub fn call(
     }
 }
 
-/// A call of a tool with parameters whose names are known: those it does not take, and those it cannot do without.
-/// What the values are is for the gate, which sees them filled in.
+/// Checks the parameter names of a tool call: unknown ones and missing required ones. Values are checked at run time,
+/// with placeholders filled in.
 pub fn tool_call(
     id: &ItemId,
     schema: &Value,

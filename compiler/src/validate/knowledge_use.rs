@@ -1,5 +1,5 @@
-//! Knowledge of the project that no prompt can bring and no grant can fetch. Exports of finished threads are found by
-//! searching, and are nobody's omission.
+//! Project knowledge that no prompt includes and no grant can fetch. Exports of finished threads are exempt: they are
+//! found by search.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,8 +16,7 @@ use crate::world::{Entry, ItemKind, Space};
 use super::memory::{Merge, Unit, project_has};
 use super::{is_export, of_project};
 
-/// What brings knowledge, as far as the directives were gone through: by the place where it is written, because many
-/// directives read the same line.
+/// References to knowledge found so far, by the span where they are written, because many directives share a line.
 #[derive(Default)]
 pub struct KnowledgeUses {
     named: BTreeMap<Span, ItemId>,
@@ -45,8 +44,8 @@ impl KnowledgeUses {
         }
     }
 
-    /// A directive whose chain could not be walked, by what its own file says; one that could not be read at all may
-    /// have named anything.
+    /// Records a directive whose chain could not be composed, by its own declarations; `None` (unreadable) may
+    /// reference anything.
     pub fn alone(&mut self, directive: Option<&Directive>) {
         let Some(directive) = directive else {
             self.incomplete = true;
@@ -64,7 +63,7 @@ impl KnowledgeUses {
         }
     }
 
-    /// What nobody wrote names nothing that could be forgotten.
+    /// Records a reference; a value without a span comes from no file and is skipped.
     fn name(&mut self, span: Option<Span>, id: &ItemId) {
         if let Some(span) = span.filter(|span| !self.named.contains_key(span)) {
             self.named.insert(span, id.clone());
@@ -77,7 +76,7 @@ impl KnowledgeUses {
         }
     }
 
-    /// One that could let nobody fetch knowledge is not kept.
+    /// Records a pattern, unless it can match no knowledge.
     fn pattern(&mut self, pattern: &String) {
         if can_fetch(pattern) && !self.patterns.contains(pattern) {
             self.patterns.insert(pattern.clone());
@@ -106,25 +105,25 @@ impl Merge for KnowledgeUses {
     }
 }
 
-/// The knowledge of the project that no directive names: too much to be put together at every look, so that it follows what
-/// is replaced.
+/// Project knowledge that no directive references. Maintained incrementally, because building the set on every check
+/// costs too much.
 #[derive(Default)]
 pub struct Unnamed {
     list: Option<Arc<[Entry]>>,
-    /// At how many places an id is named.
+    /// Number of references to each id.
     places: HashMap<ItemId, usize>,
     ids: BTreeSet<ItemId>,
 }
 
 impl Unnamed {
-    /// Takes over the list of all knowledge.
+    /// Replaces the list of all knowledge.
     pub fn relist(&mut self, list: &Arc<[Entry]>) {
         let unnamed = of_project(list).filter(|id| !self.places.contains_key(*id) && is_of_project_alone(list, id));
         self.ids = unnamed.cloned().collect();
         self.list = Some(list.clone());
     }
 
-    /// Some directives name something else than before.
+    /// Replaces the references of a group of directives by new ones.
     pub fn replace(&mut self, before: Option<&KnowledgeUses>, now: &KnowledgeUses) {
         for id in now.named.values() {
             let places = self.places.entry(id.clone()).or_default();
@@ -146,15 +145,15 @@ impl Unnamed {
     }
 }
 
-/// Whether only the project has it, and not as an export: an id that another space has too is looked up there by whoever
-/// named it.
+/// Returns true if only the project has the item, and not as an export. An id that another space has too is a
+/// deliberate override.
 fn is_of_project_alone(list: &[Entry], id: &ItemId) -> bool {
     let at = list.partition_point(|entry| entry.id < *id);
     let mut same = list.iter().skip(at).take_while(|entry| entry.id == *id).map(|entry| entry.space);
     same.next() == Some(Space::Project) && same.next().is_none() && !is_export(ItemKind::Knowledge, id)
 }
 
-/// Knowledge of the project that nothing brings, lets fetch or mentions.
+/// Reports project knowledge that nothing includes, fetches or mentions.
 pub fn unreached(
     items: &Items<'_>,
     several: &[&KnowledgeUses],
@@ -181,7 +180,7 @@ pub fn unreached(
     }
     *mentions = known.look(items, left.into_values().collect());
     for (id, by) in &mentions.by {
-        // One that cannot be read has said so itself.
+        // A file with errors was already reported by the parser.
         let knowledge = items.knowledge(id).filter(|k| by.is_none() && !items.is_broken(k.file.source));
         let Some(knowledge) = knowledge else { continue };
         let span = knowledge.name.as_ref().map_or(Span::new(knowledge.file.source, 0, 0), |name| name.span);
@@ -189,24 +188,23 @@ pub fn unreached(
     }
 }
 
-/// Where ids of knowledge stand that nothing names otherwise: a body, other knowledge, the action of a hook may name them in
-/// passing.
+/// Mentions of knowledge ids that no declaration references: in bodies, other knowledge, or hook actions.
 #[derive(Default)]
 pub struct Mentions {
-    /// The first place that was found; `None` where there is none.
+    /// The first mention found; `None` if there is none.
     by: BTreeMap<ItemId, Option<Place>>,
-    /// Items that may say something else since.
+    /// Items whose text may have changed since.
     changed: Vec<Unit>,
 }
 
 enum Place {
     Of(Unit),
-    /// A hook of a file, or the text of a file with errors, which may have meant anything.
+    /// A hook of a file, or a file with errors, which may mention any id.
     Any,
 }
 
 impl Mentions {
-    /// Forgets what may not hold any more.
+    /// Drops mentions that the changes invalidate.
     pub fn refresh(&mut self, changes: &Changes) {
         let unit = |read: &Read| match read {
             Read::Item(kind @ (ItemKind::Directive | ItemKind::Knowledge), id) => Some((*kind, id.clone())),
@@ -224,7 +222,7 @@ impl Mentions {
         });
     }
 
-    /// Where the ids stand: of those that are known to stand nowhere, only what has changed is asked.
+    /// Finds mentions of the ids. Ids known to have none are searched for only in changed items.
     fn look(mut self, items: &Items<'_>, ids: Vec<ItemId>) -> Self {
         let mut by = BTreeMap::new();
         let (mut anew, mut left) = (BTreeSet::new(), BTreeSet::new());
@@ -270,7 +268,7 @@ impl Mentions {
     }
 }
 
-/// A search for ids in everything that can name one in passing: bodies, knowledge with its references, the actions of hooks.
+/// A search for ids in all texts that can mention one: bodies, knowledge and its references, hook actions.
 struct Search {
     left: BTreeSet<ItemId>,
     by: BTreeMap<ItemId, Option<Place>>,
@@ -307,7 +305,7 @@ impl Search {
     }
 }
 
-/// Ids that the metadata of knowledge names and no item has. A text that is no id is a remark for readers.
+/// Reports ids in the metadata of knowledge that no item has. A text that is not an id is a remark for readers.
 pub fn dangling(items: &Items<'_>, knowledge: &Knowledge, found: &mut Diagnostics) {
     for (key, name) in &knowledge.names {
         let Ok(id) = ItemId::parse(&name.node) else { continue };
@@ -325,7 +323,7 @@ pub fn dangling(items: &Items<'_>, knowledge: &Knowledge, found: &mut Diagnostic
 
 const FETCH: &str = "rye.fetch.knowledge.";
 
-/// What a pattern begins with for certain.
+/// Returns the literal prefix of a pattern.
 fn literal(pattern: &str) -> &str {
     pattern.split(['*', '?', '[']).next().unwrap_or_default()
 }
@@ -335,7 +333,7 @@ fn can_fetch(pattern: &str) -> bool {
     FETCH.starts_with(literal) || literal.starts_with(FETCH)
 }
 
-/// Takes out what a pattern lets a thread fetch.
+/// Removes the knowledge that a pattern lets a thread fetch.
 fn fetched(pattern: &str, left: &mut BTreeMap<String, ItemId>) {
     let literal = literal(pattern);
     let glob = Glob::new(pattern);

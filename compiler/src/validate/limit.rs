@@ -1,4 +1,4 @@
-//! Limits by themselves: names and values of every file, before anything is resolved (`language.md` 11).
+//! Checks of limit declarations: names and values of every file, before resolution (`language.md` 11).
 
 use rye_grammar::Span;
 
@@ -6,7 +6,7 @@ use crate::diagnostics::{ConfigError, Diagnostics, LimitError, closest};
 use crate::item::{Directive, Items, shorten};
 use crate::semantics::limits::{LimitName, Written, amount};
 
-/// The `limits` of `agent/resilience`.
+/// Checks the `limits` of `agent/resilience`.
 pub fn defaults(items: &Items<'_>, found: &mut Diagnostics) {
     let Some(config) = items.config_named("agent/resilience") else { return };
     let Some(limits) = config.get("limits") else { return };
@@ -25,7 +25,7 @@ pub fn defaults(items: &Items<'_>, found: &mut Diagnostics) {
     }
 }
 
-/// The `<limits>` of one directive.
+/// Checks the `<limits>` of one directive.
 pub fn declared(directive: &Directive, found: &mut Diagnostics) {
     for limit in &directive.limits {
         check(&limit.name.node, &limit.value.node, limit.name.span.join(limit.value.span), found);
@@ -44,7 +44,7 @@ fn check(name: &str, written: &Written, span: Span, found: &mut Diagnostics) {
     }
 }
 
-/// What is wrong with a value whose reader spoke of the value and not of the limit.
+/// Rewords a value error of the number parser in terms of the limit.
 fn otherwise(limit: LimitName, why: &str) -> String {
     if why.contains("too large") {
         return "has to be a smaller number".to_owned();
@@ -56,7 +56,7 @@ fn otherwise(limit: LimitName, why: &str) -> String {
     format!("has to be {wanted}")
 }
 
-/// A limit that does not exist; a hook's `raise` can name one too.
+/// Returns the error for an unknown limit; also used for a hook's `raise`.
 pub fn unknown(name: &str, span: Span) -> LimitError {
     LimitError::Unknown {
         name: name.to_owned(),

@@ -1,34 +1,34 @@
-//! What looks like a hole in a body and is text: another word before the colon, or the braces of another template
-//! language round the name of an input (`language.md` 6: only `{input:…}` is filled in). Code is left alone.
+//! Text in a body that looks like a placeholder but is not: another word before the colon, or the braces of another
+//! template language around an input's name (`language.md` 6: only `{input:…}` is filled in). Code is skipped.
 
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, InterfaceError};
 use crate::item::Directive;
 use rye_grammar::Span;
 
-/// Words that other systems write before the colon.
+/// Words that other systems use before the colon.
 const WORDS: [&str; 12] =
     ["env", "input", "inputs", "output", "outputs", "param", "params", "arg", "args", "var", "secret", "secrets"];
 
-/// Bytes between braces that could still be meant as a name.
+/// Maximum length in bytes of a name between braces.
 const LONGEST: usize = 160;
 
-/// Something in braces that nothing fills in.
+/// A text in braces that is not a placeholder.
 pub struct Lookalike<'t> {
-    /// As it is written, braces and all.
+    /// The text as written, with its braces.
     pub text: &'t str,
-    /// Where it begins in the text.
+    /// Byte offset in the body.
     at: usize,
     /// The input that was probably meant.
     pub input: Option<&'t str>,
 }
 
-/// Tells about those of the leaf's own body.
+/// Reports mistyped placeholders of the leaf's own body.
 pub fn check(composed: &Composed, found: &mut Diagnostics) {
     let Some(leaf) = composed.leaf() else { return };
     for one in all(leaf, &|name| composed.inputs.contains_key(name)) {
         let body = leaf.body.span;
-        // The text of a `<process>` is put before the body, and its places are not the file's.
+        // The text of a `<process>` comes before the body, so offsets are not positions in the file.
         let verbatim = body.len() == leaf.body.node.len();
         let start = body.start as usize + one.at;
         let span = if verbatim { Span::new(body.source, start, start + one.text.len()) } else { body };
@@ -36,7 +36,7 @@ pub fn check(composed: &Composed, found: &mut Diagnostics) {
     }
 }
 
-/// Every lookalike of a body; `is_input` says which names are declared.
+/// Returns every mistyped placeholder of a body; `is_input` returns true for declared names.
 pub fn all<'t>(directive: &'t Directive, is_input: &dyn Fn(&str) -> bool) -> Vec<Lookalike<'t>> {
     let text = directive.body.node.as_str();
     if !text.contains('{') {
@@ -60,7 +60,7 @@ pub fn all<'t>(directive: &'t Directive, is_input: &dyn Fn(&str) -> bool) -> Vec
 
 fn of_line<'t>(line: &'t str, start: usize, is_input: &dyn Fn(&str) -> bool, found: &mut Vec<Lookalike<'t>>) {
     let mut at = 0;
-    // Counted on from where the last brace was: a line may be as long as a file.
+    // Counts backticks from the last brace on, since a line may be as long as a file.
     let (mut counted, mut in_code) = (0, false);
     while let Some(open) = line.get(at..).and_then(|rest| rest.find('{')).map(|i| at + i) {
         at = open + 1;
@@ -75,7 +75,7 @@ fn of_line<'t>(line: &'t str, start: usize, is_input: &dyn Fn(&str) -> bool, fou
         let Some(close) = rest.bytes().take(LONGEST).position(|byte| byte == b'}') else { continue };
         let inside = rest.get(if double { 2 } else { 1 }..close).unwrap_or_default();
         let end = close + if double && rest.get(close..).is_some_and(|r| r.starts_with("}}")) { 2 } else { 1 };
-        // `${{ … }}` is of a workflow.
+        // `${{ … }}` belongs to a workflow language.
         if double && dollar {
             at = open + end;
             continue;
@@ -89,7 +89,7 @@ fn of_line<'t>(line: &'t str, start: usize, is_input: &dyn Fn(&str) -> bool, fou
     }
 }
 
-/// What braces round this were to bring; `None` where they are text like any other.
+/// Returns the input that braces around this text were probably meant for; `None` if they are plain text.
 fn meant<'t>(
     inside: &'t str,
     double: bool,

@@ -1,6 +1,6 @@
-//! Check again after an edit: what each item adds to a check, kept with everything it was made of. Only what depends
-//! on a changed file is parsed, composed and checked again; the rest is put together anew from what is known. Every answer
-//! is that of [`super::check`], which is the same function without a memory.
+//! Incremental checking: caches the results of each unit with its dependencies. After an edit, only units that depend
+//! on a changed file are parsed, composed and checked again; the rest is merged from the cache. Results equal those of
+//! [`super::check`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::lower::shared::Kept;
 use crate::semantics::condition::Effort;
 use crate::world::{Entry, ItemKind, Space, World};
 
-/// A project as it was looked at last.
+/// The state kept between checks of a project.
 #[derive(Default)]
 pub struct Memory {
     items: Remembered,
@@ -30,8 +30,8 @@ impl Memory {
         Self::default()
     }
 
-    /// Checks a world, with what is remembered of the look before. The world is asked for its lists and for every file that
-    /// was read, but for those that it knows to be untouched ([`World::touched_since`]); nobody else need say what changed.
+    /// Checks a world and reuses the results of the previous check. Asks the world for its lists and for every file
+    /// that was read, except files known to be untouched ([`World::touched_since`]); callers need not report changes.
     pub fn check(&mut self, world: &dyn World, selection: &Selection) -> CheckReport {
         let (items, changes) = Items::recall(world, std::mem::take(&mut self.items));
         let mut looked = look(&items, changes, std::mem::take(&mut self.known), selection);
@@ -42,19 +42,19 @@ impl Memory {
     }
 }
 
-/// What is known of a project's directives.
+/// Cached results of a project's units.
 #[derive(Default)]
 pub(super) struct Known {
     pub shares: Shares,
     pub answers: Answers,
-    /// How many patterns and palettes were asked about when it was last looked which of them still are.
+    /// Number of pattern answers and palettes after the last eviction.
     pub asked: (usize, usize),
     pub judged: Judged,
     pub lowered: Kept,
     pub effort: Effort,
 }
 
-/// What was judged of all units together, and need not be judged again.
+/// Cached results of analyses over all units.
 #[derive(Default)]
 pub(super) struct Judged {
     pub mentions: knowledge_use::Mentions,
@@ -62,7 +62,7 @@ pub(super) struct Judged {
 }
 
 impl Known {
-    /// What still holds. Patterns that reach something else now are added to what has changed.
+    /// Drops invalidated results. Patterns that match other items now are added to the changes.
     pub fn refresh(mut self, items: &Items<'_>, changes: &mut Changes, directives: usize) -> (Self, Reach) {
         let effort = Effort::share(directives);
         changes.everything |= effort != self.effort;
@@ -80,13 +80,13 @@ impl Known {
         (self, reach)
     }
 
-    /// Forgets patterns that were written once and are no more, with their palettes, now and then. `settings` is what the
-    /// settings depend on.
+    /// Evicts patterns that are no longer written anywhere, and their palettes, once enough have accumulated.
+    /// `settings` are the dependencies of the settings.
     pub fn forget_former(&mut self, settings: &Reads) {
         let shares = &self.shares;
         let is_asked = |read: &Read| settings.contains(read) || shares.read(read);
         if self.asked == (0, 0) {
-            // The first look asked about all of them.
+            // In the first check all of them are in use.
             self.asked = (self.answers.len(), self.lowered.palettes());
         }
         let (patterns, palettes) = self.asked;
@@ -101,34 +101,34 @@ impl Known {
     }
 }
 
-/// Patterns that nobody asks about any more, and their palettes, are kept up to here, and up to as many as the others.
+/// Slack before an eviction: entries beyond twice the number that the last eviction left.
 const MOST_FORMER: usize = 100;
 
-/// The items of the project whose turn it is, by kind, as the world lists them.
+/// The items of each kind of unit, as the world lists them.
 pub(super) type Lists = [Arc<[Entry]>; 3];
 
-/// An item of the project.
+/// An item of the project that is checked on its own.
 pub(super) type Unit = (ItemKind, ItemId);
 
-/// The shares of all units in order, in blocks of neighbours: after an edit one block is put together again.
+/// The results of all units in order, in chunks of neighbors: after an edit only one chunk is merged again.
 #[derive(Default)]
 pub(super) struct Shares {
-    /// What the blocks were divided for.
+    /// The lists that the chunks were made for.
     lists: Option<Lists>,
     blocks: Vec<Block>,
     pub unnamed: knowledge_use::Unnamed,
 }
 
-/// Neighbours.
+/// A chunk of neighboring units.
 struct Block {
     shares: Vec<(Unit, Option<Share>)>,
-    /// All of them together, with what any of them depends on; `None` until they were asked.
+    /// The merged results and dependencies of the chunk; `None` until they are computed.
     whole: Option<Share>,
 }
 
 impl Shares {
-    /// Asks for the shares of these units: the known ones stay where nothing that they depend on has changed, the others
-    /// are what `ask` fills.
+    /// Updates the results of these units: keeps cached ones whose dependencies did not change, and computes the others
+    /// with `ask`.
     pub fn look(
         &mut self,
         items: &Items<'_>,
@@ -159,24 +159,24 @@ impl Shares {
         }
     }
 
-    /// The shares, several of them put together in each, in the order of the units.
+    /// Returns the merged results, one per chunk, in the order of the units.
     pub fn together(&self) -> Vec<&Share> {
         self.blocks.iter().filter_map(|block| block.whole.as_ref()).collect()
     }
 
-    /// Each directive with the files of its chains.
+    /// Returns each directive with the files of its chains.
     pub fn chains(&self) -> impl Iterator<Item = (&ItemId, &[SourceId])> {
         let shares = self.blocks.iter().flat_map(|block| &block.shares);
         let directives = shares.filter(|((kind, _), _)| *kind == ItemKind::Directive);
         directives.filter_map(|((_, id), share)| Some((id, share.as_ref()?.chain.as_slice())))
     }
 
-    /// Whether any of them depends on something.
+    /// Returns true if any unit depends on this read.
     pub fn read(&self, read: &Read) -> bool {
         self.blocks.iter().filter_map(|block| block.whole.as_ref()).any(|whole| whole.reads.contains(read))
     }
 
-    /// Blocks for other lists than before; where the units are the same, they stay.
+    /// Splits the units into chunks if the lists changed; if the units are the same, the chunks stay.
     fn divide(&mut self, lists: &Lists) {
         let units: Vec<(ItemKind, &ItemId)> = units(lists).collect();
         let before = self.blocks.iter().flat_map(|block| &block.shares).map(|((kind, id), _)| (*kind, id));
@@ -190,7 +190,7 @@ impl Shares {
             };
             let block =
                 |units: &[(ItemKind, &ItemId)]| Block { shares: units.iter().map(&mut share).collect(), whole: None };
-            // To put one share to the others of its block takes longer than to ask another block.
+            // Merging into an existing chunk is slower than scanning another one.
             self.blocks = units.chunks((units.len().isqrt() / 2).max(1)).map(block).collect();
             self.unnamed = knowledge_use::Unnamed::default();
         }
@@ -212,32 +212,32 @@ impl Block {
     }
 }
 
-/// What is gone through one by one: every directive of the project, and the knowledge and the tools that nothing may name.
-/// Exports of finished threads are not the author's files.
+/// Returns the units: every directive of the project, and the knowledge and tools, referenced or not. Exports of
+/// finished threads are skipped.
 pub(super) fn units<'l>(lists: &'l Lists) -> impl Iterator<Item = (ItemKind, &'l ItemId)> {
     let of = |(kind, list): (ItemKind, &'l Arc<[Entry]>)| of_project(list).map(move |id| (kind, id));
     UNITS.into_iter().zip(lists).flat_map(of).filter(|(kind, id)| !is_export(*kind, id))
 }
 
-/// Whether somebody reads an item in any case.
+/// Returns true if a read is of a unit, which is checked in any case.
 pub(super) fn is_unit(lists: &Lists, read: &Read) -> bool {
     let Read::Item(kind, id) = read else { return false };
     let list = UNITS.iter().zip(lists).find(|(of, _)| *of == kind).map(|(_, list)| list);
     list.is_some_and(|list| project_has(list, id)) && !is_export(*kind, id)
 }
 
-/// Whether the project has an item, by the list of its kind.
+/// Returns true if the project has an item, according to the list of its kind.
 pub(super) fn project_has(list: &[Entry], id: &ItemId) -> bool {
     let at = list.partition_point(|entry| entry.id < *id);
     list.get(at).is_some_and(|entry| entry.id == *id && entry.space == Space::Project)
 }
 
-/// The kinds of units, in their order.
+/// The kinds of units, in checking order.
 pub(super) const UNITS: [ItemKind; 3] = [ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool];
 
-/// What can be put together from what several add.
+/// Results that can be merged.
 pub(super) trait Merge: Default {
-    /// Takes over what another, later in order, adds.
+    /// Merges the results of another group of units that comes later in order.
     fn merge(&mut self, other: &Self);
 
     fn together<'s>(several: impl IntoIterator<Item = &'s Self>) -> Self
@@ -252,7 +252,7 @@ pub(super) trait Merge: Default {
     }
 }
 
-/// What one unit adds to a check, or several together.
+/// The results of one unit, or the merged results of several.
 #[derive(Default)]
 pub(super) struct Share {
     pub found: Diagnostics,
@@ -264,7 +264,7 @@ pub(super) struct Share {
     pub continuations: continuation::Continuations,
     pub prefixes: prefix::Prefixes,
     pub bodies: body::Bodies,
-    /// The files of its chains.
+    /// Files of the directive's chains.
     pub chain: Vec<SourceId>,
     reads: Reads,
 }

@@ -1,4 +1,4 @@
-//! What a directive's own `<model>` says in vain, and what the ids of models are that conditions compare with.
+//! Checks of a directive's `<model>`, and the model ids that conditions can compare with.
 
 use rye_grammar::data::Node;
 
@@ -9,11 +9,11 @@ use crate::lower::shared::PROVIDERS;
 use crate::model::{Catalog, ModelOverride};
 use crate::world::ItemKind;
 
-/// A fallback that is the model itself: there is nothing else to ask where the model cannot be had.
+/// Reports a fallback that is the same model, and so of no use.
 pub fn fallback(catalog: &Catalog<'_>, composed: &Composed, found: &mut Diagnostics) {
     let Some(asked) = composed.leaf().and_then(|leaf| leaf.model.as_ref()) else { return };
     let Some(fallback) = &asked.fallback else { return };
-    // A model that nobody has, or a fallback, is told where it is looked for.
+    // Unknown models and fallbacks are reported when they are resolved.
     let Ok(model) = catalog.resolve(Some(asked), &ModelOverride::default()) else { return };
     if model.fallback.is_none() {
         let (fallback, span) = (fallback.node.clone(), fallback.span);
@@ -21,10 +21,10 @@ pub fn fallback(catalog: &Catalog<'_>, composed: &Composed, found: &mut Diagnost
     }
 }
 
-/// What a condition can find in `model`: the ids of every provider file.
+/// The values of the fact `model`: the model ids of every provider file.
 pub struct Ids {
     ids: Vec<String>,
-    /// Tier or alias, and the id that it stands for with the first provider that has it.
+    /// Tiers and aliases, each with the model id it resolves to at the first provider that has it.
     names: Vec<(String, String)>,
 }
 
@@ -61,13 +61,13 @@ impl Ids {
         self.ids.iter().any(|id| id == text)
     }
 
-    /// What was probably meant by a text that is no id.
+    /// Suggests the model id for a text that is not one.
     pub fn meant(&self, text: &str) -> Option<String> {
         let of_tier = self.stands_for(text).map(str::to_owned);
         of_tier.or_else(|| closest(text, self.ids.iter().map(String::as_str)))
     }
 
-    /// Whether a text names a tier, or another name of one.
+    /// Returns true if a text names a tier or an alias.
     pub fn is_tier(&self, text: &str) -> bool {
         self.stands_for(text).is_some()
     }

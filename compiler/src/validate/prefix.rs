@@ -1,5 +1,5 @@
-//! The order of a request by how often its parts change: a provider reads from its cache only what stands before the
-//! first difference, so that a part which changes makes everything behind it dear (`engine.md` 6).
+//! Checks of prompt caching: a provider's cache covers only the prefix before the first difference, so a part that
+//! changes makes every later part expensive (`engine.md` 6).
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::world::Space;
 
 use super::memory::Merge;
 
-/// How often a part of the request is another one.
+/// The frequency at which a part of the request changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Changes {
     Never,
@@ -26,9 +26,9 @@ enum Changes {
     PerTurn,
 }
 
-/// Facts that are the same for all threads of a directive.
+/// Facts that are constant for all threads of a directive.
 const CONSTANT: [&str; 5] = ["directive", "category", "model", "project_path", "limits"];
-/// Facts that stay the same as long as a thread lasts.
+/// Facts that are constant within a thread.
 const OF_THREAD: [&str; 8] = [
     "thread_id",
     "inputs",
@@ -40,7 +40,7 @@ const OF_THREAD: [&str; 8] = [
     "max_turns",
 ];
 
-/// Hooks that were told about; the first directive is the example.
+/// Reported hooks; the first directive of each is the example.
 #[derive(Default)]
 pub struct Prefixes {
     told: BTreeMap<Span, ContextError>,
@@ -61,7 +61,7 @@ impl Prefixes {
         found.extend(self.told.into_values());
     }
 
-    /// The system prompt: what changes with the thread before what never changes. The cache outlives a thread.
+    /// Checks the system prompt for parts that change per thread before constant parts. The cache outlives a thread.
     fn system(&mut self, composed: &Composed, model: &PlannedModel) {
         let at = |position: Position| {
             let at = move |hook: &&ComposedHook| {
@@ -70,7 +70,7 @@ impl Prefixes {
             composed.hooks.iter().filter(at)
         };
         let by = model.counted_by;
-        // Each part with how often it changes, its weight, and the hook that brings it.
+        // Each part with its change frequency, its tokens, and the hook that provides it.
         let of_hook = |hook| (brought(hook), weight(hook, by), Some(hook));
         let before = at(Position::Before).map(of_hook);
         let chain = composed.system.iter().map(|item| (Changes::Never, by.count(&item.knowledge.body.node), None));
@@ -82,12 +82,13 @@ impl Prefixes {
             if behind > 0 {
                 self.tell(hook, "with each thread", behind, "turns that start a thread", composed, model);
             }
-            // What stands behind the first change is lost already.
+            // Parts behind the first change are not cached anyway.
             break;
         }
     }
 
-    /// The messages: what changes with each call before what was said. The palette and the system prompt stand before.
+    /// Checks for hooks that inject text before the messages, or replace the system prompt, with facts that change per
+    /// turn: everything after such a text is not cached.
     fn messages(&mut self, composed: &Composed, model: &PlannedModel) {
         let by = model.counted_by;
         let body = composed.leaf().map_or(0, |leaf| by.count(&leaf.body.node));
@@ -102,7 +103,7 @@ impl Prefixes {
                     self.tell(hook, "with each call", first, "turns", composed, model);
                 }
                 Some(HookAction::SystemPrompt { text, .. }) if of_turn => {
-                    // The prompt's own text goes on from what stood there before; a new one begins anew.
+                    // A text that includes the previous prompt keeps that prefix; a new text does not.
                     let kept = if text.is_none() || carries(holes) { 0 } else { system };
                     let behind = first.saturating_add(kept);
                     self.tell(hook, "with each prompt", behind, "prompts", composed, model);
@@ -151,11 +152,11 @@ fn carries(holes: &[HookHole]) -> bool {
     holes.iter().any(|hole| matches!(hole.path.segments.first(), Some(Segment::Name(root)) if root == "system_prompt"))
 }
 
-/// How often the text that a hook brings is another one.
+/// Returns the change frequency of the text that a hook provides.
 fn brought(hook: &ComposedHook) -> Changes {
     match (&hook.knowledge, hook.decl.action.as_ref().map(|a| &a.node)) {
         (Some(knowledge), _) => of_knowledge(knowledge),
-        // An answer, or an item that is chosen at run time.
+        // The result of a tool, or an item chosen at run time.
         (None, _) => Changes::PerThread,
     }
 }

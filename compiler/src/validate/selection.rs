@@ -1,22 +1,22 @@
-//! What of a project is checked: all of it, or what some files and the chains of some directives have to do with.
+//! The part of a project to report on: all of it, or some files and the chains of some directives.
 
 use rye_grammar::{ItemId, SourceId};
 
 use crate::diagnostics::{ConfigError, Diagnostic, Diagnostics, ItemError};
 use crate::item::Items;
 
-/// What to check.
+/// The selection of files to check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Selection {
     /// The whole project.
     #[default]
     All,
-    /// What is wrong with these files and with the chains of these directives: paths as diagnostics print them; a
-    /// folder stands for everything in it.
+    /// Diagnostics of these files and of the chains of these directives: paths as diagnostics print them; a folder
+    /// stands for everything in it.
     Paths(Vec<String>),
 }
 
-/// The directives of a selection, with the files of their chains.
+/// The selected directives, with the files of their chains.
 pub struct Chosen<'s> {
     selection: &'s Selection,
     pub directives: usize,
@@ -28,7 +28,7 @@ impl<'s> Chosen<'s> {
         Self { selection, directives: 0, sources: Vec::new() }
     }
 
-    /// A directive of the project, with its chain.
+    /// Adds a directive of the project, with its chain.
     pub fn add(&mut self, items: &Items<'_>, id: &ItemId, chain: &[SourceId]) {
         let Selection::Paths(paths) = self.selection else {
             self.directives += 1;
@@ -41,7 +41,7 @@ impl<'s> Chosen<'s> {
         }
     }
 
-    /// Keeps what has to do with the selection.
+    /// Removes the diagnostics that do not belong to the selection.
     pub fn narrow(&self, items: &Items<'_>, found: &mut Diagnostics) {
         let Selection::Paths(paths) = self.selection else { return };
         let sources = items.sources();

@@ -1,5 +1,5 @@
-//! Settings files against what they may say ([`schema`]): unknown keys, wrong values, files that nothing reads. One
-//! walk over every file, merged over the spaces, each value complained about where it was written.
+//! Checks of settings files against their [`schema`]: unknown keys, wrong values, and files that nothing reads. Each
+//! file is checked once, merged over the spaces; each error points to the file that has the value.
 
 mod provider;
 pub mod schema;
@@ -20,19 +20,19 @@ use crate::semantics::money::Nanos;
 use crate::world::{ItemKind, Space};
 use schema::{FILES, Field, Shape};
 
-/// What was found wrong with the settings by their shapes, so that readers that stumble over the same place need not
-/// say it again.
+/// Places and files with schema errors, so that other readers do not report the same place again.
 #[derive(Debug, Default)]
 pub struct Told {
     spans: BTreeSet<Span>,
     files: BTreeSet<String>,
-    /// Patterns of the table of risks, with their places. A group describes, grants nothing, and may name what is not there yet.
+    /// Patterns of the risk tables, with their spans. Patterns of capability groups are not included: they may name
+    /// items that do not exist yet.
     pub patterns: Vec<(Pattern, Span)>,
 }
 
 impl Told {
-    /// Whether a complaint of a reader is about a place that has been complained about. A table that is refused as a
-    /// whole names one fault of possibly many.
+    /// Returns true if the place of a reader's error was already reported. A table that is refused as a whole reports
+    /// only one of its errors.
     pub fn knows(&self, error: &ConfigError) -> bool {
         match error {
             ConfigError::Invalid { span, .. } => span.is_some_and(|span| self.spans.contains(&span)),
@@ -42,7 +42,7 @@ impl Told {
     }
 }
 
-/// Checks one settings file; [`Shape::Elsewhere`] files are their own readers' business.
+/// Checks one settings file; [`Shape::Elsewhere`] files are checked by their own readers.
 pub fn file(items: &Items<'_>, id: &ItemId, told: &mut Told, found: &mut Diagnostics) {
     let Some(file) = schema::file(id.as_str()).filter(|file| !matches!(file.shape, Shape::Elsewhere)) else { return };
     if let Shape::ForReaders(about) = file.shape {
@@ -65,10 +65,10 @@ pub fn file(items: &Items<'_>, id: &ItemId, told: &mut Told, found: &mut Diagnos
     found.append(walk.found);
 }
 
-/// A file that only describes, written by somebody who meant to change something by it.
+/// Reports a file that only describes, if the project or the user overrides it: the override has no effect.
 fn describes(items: &Items<'_>, id: &ItemId, about: &'static str, found: &mut Diagnostics) {
     let layers = items.config_of_each(id);
-    // Where the standard library has none, this is the one that describes.
+    // Without a file in the standard library, this file is the description itself.
     if !layers.iter().any(|(space, _)| *space == Space::System) {
         return;
     }
@@ -80,8 +80,8 @@ fn describes(items: &Items<'_>, id: &ItemId, about: &'static str, found: &mut Di
     }
 }
 
-/// The settings files of the project that nothing reads. Below `agent/` the names are closed; elsewhere a file may be
-/// some tool's own, unless it looks like one of ours in the wrong place.
+/// Reports project settings files that nothing reads. Below `agent/` the names are closed; elsewhere a file may belong
+/// to a tool, unless its name looks like a known file in the wrong place.
 pub fn unread(items: &Items<'_>, found: &mut Diagnostics) {
     for entry in items.list(ItemKind::Config).iter().filter(|e| e.space == Space::Project) {
         let id = entry.id.as_str();
@@ -98,8 +98,8 @@ pub fn unread(items: &Items<'_>, found: &mut Diagnostics) {
     }
 }
 
-/// The file that an id was probably meant to be: one of its name in another folder, or of nearly its name in a folder
-/// that is nearly ours.
+/// Returns the file that an id was probably meant to be: the same name in another folder, or a similar name in a
+/// similar folder.
 pub(super) fn meant(id: &str) -> Option<String> {
     let (folder, name) = id.rsplit_once('/').unwrap_or(("", id));
     let names = || FILES.iter().filter_map(|f| f.id.strip_prefix("agent/")).filter(|n| !n.ends_with('/'));
@@ -110,7 +110,7 @@ pub(super) fn meant(id: &str) -> Option<String> {
     if near_folder && let Some(near) = closest(name, names()) {
         return Some(format!("agent/{near}"));
     }
-    // A slip in the name of a folder that holds any number of files.
+    // A typo in the name of a folder that holds any number of files.
     let folders = FILES.iter().filter_map(|f| f.id.strip_suffix('/'));
     closest(folder, folders).map(|near| format!("{near}/{name}"))
 }
@@ -197,7 +197,7 @@ impl Walk<'_> {
     fn mapping(&mut self, node: &Node, shape: &Shape, key: &str) -> bool {
         match node.kind {
             Kind::Map(_) => true,
-            // A file of comments alone says nothing.
+            // A file of comments alone is empty.
             Kind::Null if key.is_empty() => false,
             Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::String(_) | Kind::List(_) => {
                 self.wrong(key, node, shape);
@@ -226,7 +226,7 @@ impl Walk<'_> {
         }
     }
 
-    /// How a message calls the mapping at a key.
+    /// Returns the name of the mapping at a key, for messages.
     fn place(&self, key: &str) -> String {
         if key.is_empty() { format!("`{}`", self.file) } else { format!("`{key}` of `{}`", self.file) }
     }
@@ -250,7 +250,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a failure has such a fact; headers are the provider's own.
+/// Returns true if a failure has such a fact; any header is allowed, since headers depend on the provider.
 fn is_fact(path: &Path) -> bool {
     let names: Vec<&str> = path
         .segments

@@ -1,5 +1,5 @@
-//! Items of the project that stand in front of the standard library's own bases, or of what those bases and its hooks
-//! bring: every directive that extends one is told something else, and by how much (`language.md` 1).
+//! Project items that shadow the standard library's bases, or the knowledge that those bases and the library's hooks
+//! provide: the change affects every directive that extends a base (`language.md` 1). Reports the difference in tokens.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::item::Items;
 use crate::plan::Tokenizer;
 use crate::world::{Entry, ItemKind, Space};
 
-/// Many models may be told either text: both are counted by the one that fits any.
+/// Tokenizer for both texts; independent of the model, since many models may get them.
 const COUNT: Tokenizer = Tokenizer::Characters;
 
 pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
@@ -41,7 +41,7 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
     }
 }
 
-/// Ids that the project and the standard library both have.
+/// Returns ids that the project and the standard library both have.
 fn both(items: &Items<'_>, kind: ItemKind) -> Vec<ItemId> {
     let list = items.list(kind);
     let system = list.iter().enumerate().filter(|(_, entry)| entry.space == Space::System);
@@ -52,7 +52,8 @@ fn both(items: &Items<'_>, kind: ItemKind) -> Vec<ItemId> {
     system.filter(is_hidden).map(|(_, entry)| entry.id.clone()).collect()
 }
 
-/// What the standard library's directives extend and inject, those directives themselves, and what its hooks fetch.
+/// Returns the items that the standard library's directives extend and inject, those directives themselves, and the
+/// items that its hooks fetch.
 fn depended_on(items: &Items<'_>) -> BTreeSet<(ItemKind, ItemId)> {
     let mut used = BTreeSet::new();
     for entry in items.list(ItemKind::Directive).iter().filter(|e| e.space == Space::System) {

@@ -1,6 +1,6 @@
-//! Which directives start which (`language.md` 7, 9 and 11): concrete edges, only where a body or a hook names the child.
-//! What grants would allow besides stays a pattern, for the palette, the graph and the assertions to read. What is asked of the
-//! edges is in the files below; all of it is linear in the edges, and a proof is made once for a pair of sets.
+//! The spawn graph of directives (`language.md` 7, 9 and 11), with edges only where a body or a hook names the child.
+//! Other spawns that grants allow stay patterns, for the palette, the graph and the assertions to read. The checks in
+//! the submodules are linear in the edges, and each pair of permission sets is proved once.
 
 mod budget;
 mod circle;
@@ -28,7 +28,7 @@ use crate::world::ItemKind;
 use super::memory::Merge;
 use graph::Graph;
 
-/// One start that a line names.
+/// A spawn that a body or a hook names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Start {
     pub to: ItemId,
@@ -36,37 +36,37 @@ pub struct Start {
     pub by: Starter,
 }
 
-/// What names it.
+/// The source of a spawn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Starter {
-    /// Patterns that the hook grants what it starts; whether it fires for certain, and whether the directive wrote it itself.
+    /// A hook; `grants` are the patterns it grants the child, `certain` is set if it always fires, `own` if the
+    /// directive declares it.
     Hook { id: String, grants: Vec<String>, certain: bool, own: bool },
-    /// `free`: by the thread tool, whose call may set limits of its own.
+    /// The body. `free` is set for a call of the thread tool, which may set its own limits.
     Body { free: bool },
 }
 
-/// The starts that a body names.
+/// The spawns that a body names.
 #[derive(Debug, Clone, Default)]
 pub struct BodyStarts {
     pub named: Vec<Start>,
-    /// It starts others as well, whose ids are not written there.
+    /// Set if the body also spawns directives whose ids are not literal.
     pub open: bool,
 }
 
-/// A directive along one route, as far as starts are concerned.
+/// A directive on one route, reduced to what the spawn checks need.
 struct Link {
     chain: Vec<Arc<Directive>>,
-    /// `None` where they cannot be read, which is told elsewhere.
+    /// `None` if the limits are invalid, which is reported elsewhere.
     limits: Option<Limits>,
-    /// What stays with the thread for certain: the output of its own last turn.
+    /// Spend that the thread keeps in any case: the output of its own last turn.
     keep: Nanos,
     starts: Vec<Start>,
-    /// The body names a directive that cannot be looked up.
+    /// Set if the body names a directive that cannot be looked up.
     open: bool,
 }
 
-/// Directives with what each of them starts on each route. Most start nobody and are started by nobody: there is nothing to
-/// prove of those.
+/// Directives with their spawns on each route. Most directives neither spawn nor are spawned, and need no proof.
 #[derive(Default)]
 pub struct Spawns {
     starting: Nodes,
@@ -76,7 +76,7 @@ pub struct Spawns {
 type Nodes = BTreeMap<ItemId, Vec<Rc<Link>>>;
 
 impl Spawns {
-    /// Notes what a directive starts on one route.
+    /// Records the spawns of a directive on one route.
     pub fn add(&mut self, composed: &Composed, body: &BodyStarts, audit: Option<&Audit>) {
         let hooks = composed.hooks.iter().filter(|h| h.is_live() && h.decl.has_static_id()).filter_map(|hook| {
             let Some(HookAction::Execute { item_type: ItemKind::Directive, item_id, .. }) =
@@ -122,13 +122,13 @@ impl Merge for Spawns {
     }
 }
 
-/// What needs no other directive than those that are named. `several` have other directives each, in the order of their ids.
+/// Checks permissions only, for a few directives. `several` hold disjoint directives, in the order of their ids.
 pub fn proofs(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
     let leaves = graph::leaves(several, |id| elsewhere(items, id));
     proof::check(&Graph::new(several, &leaves), found);
 }
 
-/// Everything, once every directive was added.
+/// Runs all spawn checks, after every directive was added.
 pub fn check(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
     let leaves = graph::leaves(several, |id| elsewhere(items, id));
     let graph = Graph::new(several, &leaves);
@@ -138,13 +138,13 @@ pub fn check(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
     outputs::check(&graph, found);
 }
 
-/// A directive that was not added: one of another space.
+/// Returns the routes of a directive that was not added, one of another space.
 fn elsewhere(items: &Items<'_>, id: &ItemId) -> Option<Vec<Rc<Link>>> {
     if !items.exists(ItemKind::Directive, id) {
         return None;
     }
     let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
-    // What is wrong with it is told where it is checked.
+    // Errors of the directive are reported where it is checked.
     let (routes, _) = compose_all(items, id, &launch, &mut Diagnostics::new());
     let link = |composed: Composed| Link {
         limits: resolve(&composed.limits.defaults, &composed.limits.directive, &[], &[]).ok().map(|r| r.limits),
@@ -161,14 +161,15 @@ impl Link {
         self.chain.iter().rev().find_map(|link| link.permissions.as_ref())
     }
 
-    /// Where the nearest link of the chain sets a limit.
+    /// Returns the span where the nearest link of the chain sets a limit.
     fn limit_span(&self, name: &str) -> Option<Span> {
         let limits = self.chain.iter().rev().flat_map(|link| &link.limits);
         limits.filter(|limit| limit.name.node == name).map(|limit| limit.name.span.join(limit.value.span)).next()
     }
 }
 
-/// Whether anything lets a thread of this directive start another one: a grant, or its parent's where it has none.
+/// Returns true if a thread of this directive may spawn: a grant allows it, or the chain declares no permissions and
+/// inherits the parent's.
 pub fn may_start(composed: &Composed) -> bool {
     let Some(permissions) = &composed.permissions else { return true };
     permissions.value.grants.iter().any(|grant| could_start(&grant.pattern.0))

@@ -1,20 +1,20 @@
-//! Files and folders of the project under `.ai/` that nothing reads: a folder that is none of ours, a name that is no
-//! item id, an extension that no item of the kind has (`language.md` 1). What starts with a dot is nobody's business.
+//! Files and folders under `.ai/` that nothing reads: an unknown folder, a name that is no item id, or an extension
+//! that the kind does not have (`language.md` 1). Names that start with a dot are ignored.
 
 use crate::diagnostics::{Diagnostics, ItemError, closest};
 use crate::item::{Items, shorten};
 use crate::world::{ItemKind, Stray};
 
-/// The folders of `.ai/` besides those of the items: what a run keeps, and what tools keep.
+/// Folders of `.ai/` without items: state of runs, and data of tools.
 const OTHERS: [&str; 2] = ["state", "data"];
 
-/// The one file there: what `rye lock` writes.
+/// The lockfile, the only file directly in `.ai/`.
 const LOCK: &str = "lock.json";
 
-/// Folders that tools bring along.
+/// Folders that tools create.
 const BROUGHT: [&str; 3] = ["node_modules", "__pycache__", "target"];
 
-/// Extensions that stand for one of ours.
+/// Extensions that are commonly used instead of a supported one.
 const ALIKE: [(&str, &str); 13] = [
     ("bash", "sh"),
     ("cjs", "js"),
@@ -40,7 +40,7 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
     }
 }
 
-/// Why nothing reads it, and what was probably meant; `None` where it may lie there.
+/// Returns the reason why nothing reads a file, and the probable intent; `None` if the file is allowed.
 fn judge(stray: &Stray) -> Option<(String, Option<String>)> {
     let inside = stray.path.strip_prefix(".ai/")?;
     let mut parts = inside.split('/');
@@ -62,7 +62,7 @@ fn judge(stray: &Stray) -> Option<(String, Option<String>)> {
     let lower = extension.to_lowercase();
     let alike = ALIKE.iter().find(|(other, _)| *other == lower).map_or(lower.as_str(), |(_, ours)| *ours);
     let meant = endings.iter().find(|e| **e == alike);
-    // What a tool needs beside its own file lies there too.
+    // A tool may have other files beside its own.
     if kind == ItemKind::Tool && meant.is_none() {
         return None;
     }
@@ -71,7 +71,7 @@ fn judge(stray: &Stray) -> Option<(String, Option<String>)> {
     Some((reason, meant.map(|ending| format!("{stem}.{ending}"))))
 }
 
-/// What lies directly in `.ai/`.
+/// Checks an entry directly in `.ai/`.
 fn top(name: &str, is_folder: bool) -> Option<(String, Option<String>)> {
     let kinds = ItemKind::ALL.map(|kind| kind.folder().trim_start_matches(".ai/").trim_end_matches('/'));
     if !is_folder {
@@ -97,7 +97,7 @@ fn is_for_readers(path: &str) -> bool {
     ["README", "LICENSE", "CHANGELOG"].iter().any(|word| name == *word || name.starts_with(&format!("{word}.")))
 }
 
-/// The nearest text that is an id.
+/// Returns the nearest text that is a valid id.
 fn as_id(text: &str) -> String {
     let segment = |s: &str| -> String {
         s.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' }).collect()
@@ -110,7 +110,7 @@ fn as_id(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What is suggested, nothing at all, or `fine` where there is nothing to tell.
+    /// Returns the suggestion, empty if there is none, or `fine` if nothing is reported.
     fn suggested(path: &str) -> String {
         let is_folder = path.ends_with('/');
         let told = judge(&Stray { path: path.trim_end_matches('/').into(), is_folder });

@@ -1,4 +1,4 @@
-//! Check, code by code. Each world is one fault in an otherwise clean project.
+//! Tests of check, code by code. Each world is a valid project with one error.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use std::collections::BTreeSet;
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::world::MapWorld;
 
-/// A project with a base that grants everything, a tool and some knowledge.
+/// Returns a project with a base that grants everything, a tool and some knowledge.
 fn project() -> MapWorld<'static> {
     let world = MapWorld::new()
         .with(Space::System, ".ai/tools/rye/bash/bash.yaml", TOOL)
@@ -36,12 +36,12 @@ fn codes(world: &MapWorld<'_>) -> Vec<&'static str> {
     report(world).diagnostics.iter().map(crate::diagnostics::Diagnostic::code).collect()
 }
 
-/// The codes of a project with one more directive.
+/// Returns the codes of a project with one more directive.
 fn leaf(inside: &str, body: &str) -> Vec<&'static str> {
     codes(&directive(project(), "leaf", "extends=\"base\"", inside, body))
 }
 
-/// The codes of a project with these hooks.
+/// Returns the codes of a project with these hooks.
 fn with_hooks(yaml: &str) -> Vec<&'static str> {
     codes(&hooks(project(), yaml))
 }
@@ -82,7 +82,7 @@ fn an_input_is_used_by_a_hook_of_the_project() {
 #[test]
 fn calls_of_directives_have_to_fit() {
     let inputs = "<inputs><input name=\"n\" type=\"integer\" required=\"true\"/><input name=\"o\"/></inputs>";
-    // The hook runs it at its own end too, which has to be bounded.
+    // The hook also fires at the end of the directive it runs, so `depth` has to bound it.
     let inside = format!("<limits depth=\"1\"/>{inputs}");
     let world = || directive(project(), "callee", "", &inside, "{input:n} {input:o?}");
     let call = |params: &str| {

@@ -1,5 +1,5 @@
-//! What a body tells the model to call, against what there is and what the directive may do (`language.md` 9 and 10):
-//! `rye_execute(item_id="…")` and its peers, and tools by their palette names.
+//! Checks of the calls that a body asks the model to make: `rye_execute(item_id="…")` and its peers, and tools by their
+//! palette names. The item must exist and the directive must be granted the call (`language.md` 9 and 10).
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -15,25 +15,25 @@ use crate::palette::flatten;
 use crate::semantics::capability::{CapabilitySet, ItemType, Primary, Request};
 use crate::world::ItemKind;
 
-/// A call's arguments are looked for no further than this behind its name.
+/// Maximum distance in characters between a call's name and its arguments.
 const REACH: usize = 2000;
 
-/// The directive tool, whose own argument names another item.
+/// The thread tool, whose own argument names another item.
 const THREAD_DIRECTIVE: &str = "rye/agent/threads/thread_directive";
 
-/// Arguments as they are written in prose, Python and JSON.
+/// Arguments as written in prose, Python and JSON.
 static ARGUMENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r#"(?-u:\b)(item_type|item_id|directive_name)["']?\s*[=:]\s*(?:"([^"\n]*)"|'([^'\n]*)')"#).ok()
 });
 
-/// Tools by the name a model calls them by, made at the first question.
+/// A lookup of tools by the name that a model calls, built on first use.
 #[derive(Default)]
 pub struct Told {
     names: Option<BTreeMap<String, ItemId>>,
 }
 
 impl Told {
-    /// The leaf's own body; answers the directives that it starts.
+    /// Checks the leaf's own body. Returns the directives that the body spawns.
     pub fn check(&mut self, items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) -> BodyStarts {
         let mut starts = BodyStarts::default();
         let Some(leaf) = composed.leaf() else { return starts };
@@ -90,9 +90,9 @@ struct Call {
     primary: Primary,
     kind: ItemType,
     id: String,
-    /// Where the id begins, from the opening parenthesis.
+    /// Byte offset of the id, from the opening parenthesis.
     at: usize,
-    /// By the thread tool, which takes limits beside the inputs.
+    /// Set for a call of the thread tool, which takes limits beside the inputs.
     by_tool: bool,
 }
 
@@ -110,7 +110,7 @@ impl BodyStarts {
     }
 }
 
-/// What a call of the thread tool by its own name starts.
+/// Returns the spawn if the call is of the thread tool by its own name.
 fn started(name: &str, after: &str) -> Option<Call> {
     let is_tool = name.strip_prefix("rye_").is_some_and(|n| n == "agent_threads_thread_directive");
     let pattern = ARGUMENT.as_ref().filter(|_| is_tool)?;
@@ -122,7 +122,7 @@ fn started(name: &str, after: &str) -> Option<Call> {
     Some(Call { primary: Primary::Execute, kind: ItemType::Directive, id, at, by_tool: true })
 }
 
-/// The items that the arguments behind a primary's name are about.
+/// Returns the items that the arguments after a primary's name refer to.
 fn calls(primary: Primary, after: &str) -> Vec<Call> {
     let Some(pattern) = ARGUMENT.as_ref() else { return Vec::new() };
     let arguments = parenthesised(after);
@@ -149,7 +149,7 @@ fn calls(primary: Primary, after: &str) -> Vec<Call> {
     item.into_iter().chain(started).collect()
 }
 
-/// The text up to the parenthesis that closes the first one.
+/// Returns the text up to the parenthesis that closes the first one.
 fn parenthesised(text: &str) -> &str {
     let mut depth = 0_usize;
     for (at, c) in text.char_indices().take(REACH) {
@@ -166,13 +166,13 @@ fn parenthesised(text: &str) -> &str {
 }
 
 fn judge(items: &Items<'_>, composed: &Composed, call: &Call, span: Span, found: &mut Diagnostics) {
-    // An id with a hole, or a placeholder, names nothing that could be looked up.
+    // An id with a placeholder cannot be looked up.
     let Ok(id) = ItemId::parse(&call.id) else { return };
     let kind = call.kind.kind();
     if !items.is_listed(kind) {
         return;
     }
-    // The thread tools are the engine's own.
+    // The engine implements the thread tools itself.
     let built_in = id.as_str().starts_with("rye/agent/threads/");
     if !built_in && !items.exists(kind, &id) {
         found.push(ItemError::UnknownCall {
@@ -186,7 +186,8 @@ fn judge(items: &Items<'_>, composed: &Composed, call: &Call, span: Span, found:
     granted(composed, call.primary, call.kind, &id, span, found);
 }
 
-/// Where no link grants anything, the thread that spawns it decides.
+/// Reports a call that is not granted. If the chain declares no permissions, the spawner's apply, so nothing is
+/// reported.
 fn granted(
     composed: &Composed,
     primary: Primary,
@@ -203,7 +204,7 @@ fn granted(
     }
 }
 
-/// A place in the body; the whole body where its text is not what stands in the file.
+/// Returns a span in the body; the whole body if its text is not verbatim from the file.
 fn span(leaf: &Directive, at: usize, length: usize) -> Span {
     let body = leaf.body.span;
     if body.len() != leaf.body.node.len() {

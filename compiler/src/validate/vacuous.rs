@@ -1,5 +1,4 @@
-//! Limits of a directive that can never be reached, because another one or the model always comes first
-//! (`language.md` 11).
+//! Limits that can never be reached, because another limit or the model always applies first (`language.md` 11).
 
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, LimitError};
@@ -9,16 +8,16 @@ use crate::plan::Prices;
 use crate::semantics::money::Nanos;
 use crate::world::ItemKind;
 
-/// Attempts that are added to a turn's price when one has failed and was billed; more of them than any retry allows.
+/// Upper bound on billed attempts per turn; more than any retry setting allows.
 const ATTEMPTS: u64 = 16;
 
-/// Output tokens of a reply that has a successor: it calls a tool by its name, with an id and arguments.
+/// Minimum output tokens of a reply that has a successor: it calls a tool by name, with an id and arguments.
 const LEAST_CALL: u64 = 20;
 
-/// Tells about the limits that the leaf itself declares. `may_start` says whether it may start other directives.
+/// Reports unreachable limits that the leaf itself declares. `may_start` is set if the directive may spawn others.
 pub fn check(composed: &Composed, audit: &Audit, may_start: bool, found: &mut Diagnostics) {
     let Some(leaf) = composed.leaf().filter(|leaf| !leaf.limits.is_empty()) else { return };
-    // A hook may lift a limit or go on in spite of it; one of the infrastructure never answers.
+    // A hook may lift a limit or ignore it; hooks of the infrastructure layer never do.
     let steered = composed.hooks.iter().any(|hook| {
         hook.is_live() && hook.layer < 4.0 && steers(hook.decl.event, hook.decl.action.as_ref().map(|a| &a.node))
     });
@@ -46,7 +45,7 @@ fn steers(event: HookPoint, action: Option<&HookAction>) -> bool {
     }
 }
 
-/// Why a limit is never reached.
+/// Returns the reason why a limit is never reached.
 fn never(name: &str, audit: &Audit, may_start: bool) -> Option<String> {
     let (limits, model) = (&audit.limits, &audit.model);
     let alone = "nothing here grants it to start another directive".to_owned();
@@ -59,11 +58,11 @@ fn never(name: &str, audit: &Audit, may_start: bool) -> Option<String> {
         "turns" => {
             // A fallback may cost less.
             let prices = model.prices.filter(|p| *p != Prices::NONE && model.fallback.is_none())?;
-            // A turn is begun only while what is left pays for its worst case; that case without its prompt.
+            // A turn starts only if the remaining spend covers its worst case; here that case without its prompt.
             let last = prices.worst_case(0, model.output(limits.output).min(LEAST_OUTPUT));
             let left = Nanos(limits.spend.0.saturating_sub(last.0).max(0));
             let most = prices.turns_within(left, audit.opening, audit.opening, LEAST_CALL)?;
-            // Tokens are an estimate, and a text can have half as many more characters for each.
+            // Token counts are estimates; a text can have half as many more characters per token.
             (most.saturating_add(most / 2) < limits.turns).then(|| {
                 let what = format!("of {} turns at most {most} are affordable", limits.turns);
                 format!("{what} with a `spend` of {} and `{}`", limits.spend, model.id)
@@ -78,7 +77,7 @@ fn never(name: &str, audit: &Audit, may_start: bool) -> Option<String> {
                 .then(|| format!("{} turns of `{}` take at most {most}", limits.turns, model.id))
         }
         "spend" => {
-            // Who says that it costs nothing knows that a limit of its cost bounds nothing.
+            // With `prices: none` a spend limit is known to bound nothing.
             let one = model
                 .prices
                 .filter(|p| *p != Prices::NONE)?

@@ -1,4 +1,4 @@
-//! A provider file beyond the shapes of its values: what could never be reached, and what says two things at once.
+//! Checks of a provider file beyond its schema: values that cannot work, and values that contradict each other.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub fn check(id: &str, node: &Node, found: &mut Diagnostics) {
     let name = id.rsplit('/').next().unwrap_or(id);
     let keyed = ["key_env", "base_url_env"].map(|key| (key, node.get(key).and_then(Node::as_str)));
     for (key, _) in keyed.into_iter().filter(|(_, variable)| variable.is_some_and(|name| !is_variable(name))) {
-        // What stands there may be the key itself: neither it nor its line is shown.
+        // The value may be the key itself, so neither the value nor its line is shown.
         let expected =
             "the name of a variable of the environment, such as `MY_API_KEY`; the key itself stands in no file";
         found.push(ConfigError::Invalid {
@@ -28,7 +28,7 @@ pub fn check(id: &str, node: &Node, found: &mut Diagnostics) {
         found.push(ConfigError::Invalid { file: id.to_owned(), key, found: told, expected, span: Some(span) });
     };
     let text = |key: &str| node.get(key).and_then(|value| Some((value.as_str()?, value.span)));
-    // What of a wire that there is not would be reached is not asked.
+    // An unknown wire is reported by the schema; skip the checks that depend on it.
     let wire = text("wire").filter(|(wire, _)| WIRES.contains(wire) && *wire != SCRIPTED);
     if let Some((written, span)) = text("id").filter(|(written, _)| *written != name) {
         invalid("id".into(), format!("`{written}`"), format!("the file's own name, `{name}`, or no `id`"), span);

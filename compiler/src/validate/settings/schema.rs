@@ -1,61 +1,61 @@
-//! What each settings file may say: its closed vocabulary, as data (`language.md` 1). The check goes through a file by
-//! it, `docs/reference/language.md` prints it. What a value does is decided where it is read.
+//! The schemas of all settings files as data (`language.md` 1), used by the check and printed in the language
+//! reference. Readers of the settings define what a value does.
 
 use crate::model::WIRES;
 use crate::plan::Tokenizer;
 use crate::semantics::classify::Category;
 use crate::semantics::risk::{Policy, Tier};
 
-/// What may stand at one place.
+/// The kind of value that a key accepts.
 #[derive(Debug, Clone, Copy)]
 pub enum Shape {
     Text,
     Truth,
-    /// A whole number from `least` up.
+    /// A whole number, at least `least`.
     Whole {
         least: u64,
     },
-    /// A number from 0 up.
+    /// A number, 0 or more.
     Amount,
-    /// A part of a whole: above 0, at most 1.
+    /// A fraction: above 0, at most 1.
     Share,
     /// Dollars per million tokens, as text or as a number.
     Price,
     OneOf(&'static [&'static str]),
-    /// These keys and no others.
+    /// A mapping of exactly these keys.
     Map(&'static [Field]),
     /// This word, or a mapping of these keys.
     MapOr(&'static str, &'static [Field]),
-    /// Any names, each with such a value.
+    /// A mapping of any names to values of this shape.
     Names(&'static Shape),
-    /// Names of a closed list, each with such a value.
+    /// A mapping of names of a closed list to values of this shape.
     Known(&'static [&'static str], &'static Shape),
     List(&'static Shape),
     /// A condition over the facts of a failure.
     Failure,
     /// A capability pattern.
     Pattern,
-    /// Read and complained about by its own reader, or by nobody: the content is another language's.
+    /// Not checked here: its own reader checks the content, or it is written in another language.
     Elsewhere,
-    /// A description: nothing is read from it. The text says of what, as a clause.
+    /// Documentation only: nothing reads it. The text describes its subject, as a clause.
     ForReaders(&'static str),
 }
 
-/// One key.
+/// A key of a mapping.
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
     pub key: &'static str,
     pub shape: Shape,
-    /// Whether a mapping without it is wrong.
+    /// Set if a mapping without the key is an error.
     pub needed: bool,
-    /// What it means, as a phrase.
+    /// The meaning, as a phrase.
     pub about: &'static str,
 }
 
-/// One settings file, or all files of a folder.
+/// A settings file, or all files of a folder.
 #[derive(Debug, Clone, Copy)]
 pub struct File {
-    /// The id; one that ends in `/` stands for every file right below it.
+    /// The id; an id that ends in `/` stands for every file directly below it.
     pub id: &'static str,
     pub shape: Shape,
     pub about: &'static str,
@@ -142,7 +142,7 @@ const GROUP: &[Field] = &[
     needed("patterns", Shape::List(&Shape::Pattern), "the capabilities in it"),
 ];
 
-/// Every settings file there is, by id.
+/// Every settings file, by id.
 pub const FILES: &[File] = &[
     File {
         id: "agent/agent",
@@ -321,7 +321,7 @@ pub const FILES: &[File] = &[
     File { id: "mcp", about: "MCP servers (`docs/reference/tools.md`).", shape: Shape::Elsewhere },
 ];
 
-/// The file an id names.
+/// Returns the schema entry of an id.
 pub fn file(id: &str) -> Option<&'static File> {
     FILES.iter().find(|file| match file.id.strip_suffix('/') {
         Some(folder) => {
@@ -332,7 +332,7 @@ pub fn file(id: &str) -> Option<&'static File> {
 }
 
 impl Shape {
-    /// What to write here, as a phrase.
+    /// Describes the expected value, as a phrase.
     pub fn expected(&self) -> String {
         match self {
             Self::Text => "a text".to_owned(),

@@ -1,5 +1,5 @@
-//! Reservations that can never be granted: a child that asks for more than the thread which starts it can have left
-//! (`language.md` 11), by its own limit or by what the thread above it can give.
+//! Reservations that can never succeed: a child requests more `spend` than its spawner can have left (`language.md`
+//! 11), by the spawner's own limit or by those of its ancestors.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -11,10 +11,10 @@ use super::{Link, Start, Starter};
 use crate::diagnostics::{Diagnostics, SpawnError};
 use crate::semantics::money::Nanos;
 
-/// Threads are not followed further down than this; the default of `depth`.
+/// Maximum depth that is followed; the default of the limit `depth`.
 const DEEPEST: usize = 5;
 
-/// What a directive has at most on its way down, and the start that leaves it so little.
+/// The maximum spend of a directive on its way down, and the spawn that bounds it.
 #[derive(Clone, Copy)]
 struct Budget<'n> {
     spend: Nanos,
@@ -26,7 +26,7 @@ pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
     let own = |node: &Node<'_>| own(node.links).map(|spend| Budget { spend, above: None });
     let mut budgets: Vec<Option<Budget<'_>>> = graph.nodes.iter().map(own).collect();
     let mut told: BTreeSet<Span> = BTreeSet::new();
-    // Those whose budget is another one than when their children were last looked at.
+    // Directives whose budget changed since their children were last visited.
     let mut parents: BTreeSet<usize> = (0..graph.nodes.len()).collect();
     for _ in 0..DEEPEST {
         let mut lower: Vec<(usize, Budget<'_>)> = Vec::new();
@@ -68,20 +68,21 @@ pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
     }
 }
 
-/// The most that any route lets a directive spend.
+/// Returns the highest spend limit over all routes.
 fn own(links: &[Rc<Link>]) -> Option<Nanos> {
     links.iter().map(|link| link.limits.map(|limits| limits.spend)).collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
-/// What it asks for on every route, the least of them, and where; `None` where it takes what is left.
+/// Returns the lowest spend that the child requests over all routes, with its span; `None` if a route takes what is
+/// left.
 fn named(children: &[Rc<Link>]) -> Option<(Nanos, Span)> {
     let asked: Option<Vec<(Nanos, Span)>> =
         children.iter().map(|link| link.limits.map(|l| l.spend).zip(link.limit_span("spend"))).collect();
     asked?.into_iter().min_by_key(|(asked, _)| *asked)
 }
 
-/// What a thread has for a child at most. A call of the thread tool may ask for less than the child's own limit, and a hook
-/// may run when the thread needs no turn more.
+/// Returns the most that a thread can reserve for a child. A call of the thread tool may request less than the child's
+/// own limit (`None`), and a hook may run when the thread needs no further turn.
 fn left(link: &Link, start: &Start, spend: Nanos) -> Option<Nanos> {
     match &start.by {
         Starter::Body { free: true } => None,

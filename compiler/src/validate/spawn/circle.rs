@@ -1,4 +1,4 @@
-//! Circles of directives that start each other by lines that name them, where nobody has said how deep that may go.
+//! Spawn cycles: directives that spawn each other by name, without an explicit depth limit.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,14 +14,14 @@ use crate::diagnostics::{Diagnostics, SpawnError};
 pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
     let mut edges: DiGraphMap<usize, Span> = DiGraphMap::new();
     for (place, node) in graph.nodes.iter().enumerate() {
-        // A hook that may not fire may well be what ends it.
+        // A hook that may not fire can end the recursion.
         for edge in node.edges.iter().filter(|e| !matches!(e.start.by, Starter::Hook { certain: false, .. })) {
             if let Some(child) = edge.child.filter(|child| !edges.contains_edge(place, *child)) {
                 edges.add_edge(place, child, edge.start.span);
             }
         }
     }
-    // This one does not call itself, so that no chain is too long for the stack.
+    // Kosaraju's algorithm, because it does not recurse: no chain is too long for the stack.
     let mut circles: Vec<Vec<usize>> = kosaraju_scc(&edges);
     for circle in &mut circles {
         circle.sort_unstable();
@@ -29,7 +29,7 @@ pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
     circles.sort();
     let node = |place: &usize| graph.nodes.get(*place);
     for members in circles {
-        // Somebody who says how many children there may be, or how far down, has thought of it.
+        // An explicit `spawns` or `depth` limit on the cycle makes it deliberate.
         let mut links = members.iter().filter_map(node).flat_map(|node| node.links);
         let bounded = links.any(|link| link.limit_span("depth").is_some() || link.limit_span("spawns").is_some());
         let Some(first) = members.first().filter(|_| !bounded) else { continue };
@@ -44,7 +44,7 @@ pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
     }
 }
 
-/// The shortest way from a directive back to itself; `None` where there is none.
+/// Returns the shortest cycle through a directive; `None` if there is none.
 fn shortest(edges: &DiGraphMap<usize, Span>, first: usize, members: &BTreeSet<usize>) -> Option<Vec<usize>> {
     let mut from: BTreeMap<usize, usize> = BTreeMap::new();
     let mut queue = VecDeque::from([first]);

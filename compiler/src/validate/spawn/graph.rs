@@ -1,4 +1,4 @@
-//! The spawn graph as it is gone through: directives by number, in the order of their ids.
+//! The spawn graph for traversal: directives by index, in the order of their ids.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use rye_grammar::ItemId;
 
 use super::{Link, Nodes, Spawns, Start};
 
-/// Every directive that starts one or is started.
+/// All directives that spawn or are spawned.
 pub struct Graph<'n> {
     pub nodes: Vec<Node<'n>>,
 }
@@ -19,17 +19,17 @@ pub struct Node<'n> {
     pub edges: Vec<Edge<'n>>,
 }
 
-/// One start on one route.
+/// A spawn on one route.
 #[derive(Clone, Copy)]
 pub struct Edge<'n> {
     pub link: &'n Link,
     pub start: &'n Start,
-    /// The place of the directive that is started; `None` where it cannot be looked up.
+    /// The index of the spawned directive; `None` if it cannot be looked up.
     pub child: Option<usize>,
 }
 
-/// The directives that are started and start none themselves. `several` have other directives each, in the order of their ids;
-/// `elsewhere` answers for those that none of them has.
+/// Returns the directives that are spawned and spawn none themselves. `several` hold disjoint directives, in the order
+/// of their ids; `elsewhere` looks up those that none of them has.
 pub fn leaves(several: &[&Spawns], elsewhere: impl Fn(&ItemId) -> Option<Vec<Rc<Link>>>) -> Nodes {
     let starting: HashSet<&ItemId> = several.iter().flat_map(|s| s.starting.keys()).collect();
     let others: Vec<(&ItemId, &Nodes)> =
@@ -45,7 +45,7 @@ pub fn leaves(several: &[&Spawns], elsewhere: impl Fn(&ItemId) -> Option<Vec<Rc<
 }
 
 impl<'n> Graph<'n> {
-    /// `leaves` are those that start nobody.
+    /// Builds the graph; `leaves` are the directives that spawn none.
     pub fn new(several: &[&'n Spawns], leaves: &'n Nodes) -> Self {
         let mut all: Vec<(&ItemId, &[Rc<Link>])> =
             several.iter().flat_map(|s| &s.starting).chain(leaves).map(|(id, links)| (id, links.as_slice())).collect();
@@ -60,7 +60,7 @@ impl<'n> Graph<'n> {
         Self { nodes: all.iter().map(node).collect() }
     }
 
-    /// The routes of the directive that is started.
+    /// Returns the routes of the spawned directive.
     pub fn child(&self, edge: &Edge<'n>) -> Option<&'n [Rc<Link>]> {
         self.nodes.get(edge.child?).map(|node| node.links)
     }

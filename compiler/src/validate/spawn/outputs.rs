@@ -1,5 +1,5 @@
-//! Outputs of children that a body reads: `result.outputs.url`, `${outputs.url}`, `outputs["url"]`. Only where every child
-//! that the body or a hook starts is named there, so that nothing else could have returned it.
+//! Outputs of children that a body reads: `result.outputs.url`, `${outputs.url}`, `outputs["url"]`. Checked only if
+//! every child is named, so that no other directive could return the output.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -17,13 +17,13 @@ static READ: LazyLock<Option<Regex>> = LazyLock::new(|| {
         .ok()
 });
 
-/// What stands behind the dot of a file's name.
+/// File extensions: `outputs.json` is a file name, not an output.
 const EXTENSIONS: [&str; 9] = ["csv", "html", "json", "log", "md", "toml", "txt", "yaml", "yml"];
 
 pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
     for node in &graph.nodes {
         for link in node.links.iter().filter(|link| !link.open) {
-            // A hook of a file serves directives that know nothing of it: what it starts may be read, and need not be.
+            // A hook of a file applies to directives that need not know of it, so its children alone do not count.
             let is_theirs = |start: &Start| matches!(start.by, Starter::Body { .. } | Starter::Hook { own: true, .. });
             if !link.starts.iter().any(is_theirs) {
                 continue;
@@ -56,7 +56,8 @@ pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
     }
 }
 
-/// Every output that the leaf's body names, with its place; nothing where the body's text is not what stands in the file.
+/// Returns every output that the leaf's body reads, with its span; empty if the body's text is not verbatim from the
+/// file.
 fn reads(link: &Link) -> Vec<(String, Span)> {
     let (Some(leaf), Some(read)) = (link.chain.last(), READ.as_ref()) else { return Vec::new() };
     let body = &leaf.body;

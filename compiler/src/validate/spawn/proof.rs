@@ -1,5 +1,5 @@
-//! Child ⊆ parent: what a started directive is granted and would still be refused, because the thread that starts it may
-//! not do it (`language.md` 7 and 9). And starts that a limit of 0 refuses.
+//! Child ⊆ parent: grants of a spawned directive that would be refused because its spawner lacks them (`language.md` 7
+//! and 9). Also reports spawns that a limit of 0 refuses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -14,12 +14,12 @@ use crate::item::Permissions;
 use crate::semantics::capability::{CapabilitySet, ItemType, Primary, Request};
 use crate::semantics::glob::{Coverage, covers};
 
-/// What was asked before: the two `<permissions>`, and what a hook grants besides.
+/// Memo key: (child permissions, parent permissions, hook grants).
 type Pair<'n> = (Span, Span, &'n [String]);
-/// The grant of the child that exceeds, and a capability that it grants.
+/// The child's grant that exceeds the parent's, and an example capability; `None` if it does not exceed.
 type Excess = Option<(Span, String)>;
 
-/// Every edge; of several routes one example is enough.
+/// Checks every edge; reports one example per spawn, even if several routes fail.
 pub fn check(graph: &Graph<'_>, found: &mut Diagnostics) {
     let mut proved: BTreeMap<Pair<'_>, Excess> = BTreeMap::new();
     let mut told: BTreeSet<Span> = BTreeSet::new();
@@ -58,15 +58,15 @@ fn exceeds<'n>(
     children: &'n [Rc<Link>],
     proved: &mut BTreeMap<Pair<'n>, Excess>,
 ) -> Option<Diagnostic> {
-    // What no link grants is the spawning thread's to say.
+    // If the chain declares no permissions, the spawner's set applies.
     let own = link.permissions()?;
     let extra: &[String] = match &start.by {
         Starter::Hook { grants, .. } => grants,
-        // That the call itself is not granted is told where the body is read.
+        // A call that is not granted itself is reported by the check of the body.
         Starter::Body { free } if !free && !is_allowed(own, &start.to) => return None,
         Starter::Body { .. } => &[],
     };
-    // On whatever route the child goes.
+    // The child exceeds only if it does so on every route.
     let mut excess = None;
     for child in children {
         let sets = child.permissions()?;

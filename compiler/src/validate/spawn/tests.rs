@@ -1,14 +1,14 @@
-//! The spawn graph, sentence by sentence: who starts whom, circles, sets, budgets, outputs (`language.md` 7, 9 and 11).
+//! Tests of the spawn graph: edges, cycles, permissions, budgets and outputs (`language.md` 7, 9 and 11).
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use crate::diagnostics::Diagnostic;
 use crate::validate::{Selection, check};
 use crate::world::{MapWorld, Space};
 
-/// A directive: its id, what stands in its metadata, its outputs, its body.
+/// A directive: its id, its metadata, its outputs, its body.
 type Written = (&'static str, &'static str, &'static str, &'static str);
 
-/// What is said of the spawns of some directives, as `code: message`.
+/// Returns the spawn diagnostics of some directives, as `code: message`.
 fn told(directives: &[Written], hooks: &str) -> Vec<String> {
     let mut world = MapWorld::new().with(
         Space::System,
@@ -50,16 +50,16 @@ fn a_circle_that_only_depth_ends_is_reported_and_one_that_somebody_bounded_is_no
     assert_eq!(codes(&[("a", ALL, "", START_A)], ""), ["spawn::cycle"]);
     let bounded = "<limits depth=\"2\"/><permissions><execute><directive>*</directive></execute></permissions>";
     assert_eq!(codes(&[("a", bounded, "", START_B), ("b", ALL, "", START_A)], ""), NOTHING);
-    // Without a line back there is none, and a grant alone is no line.
+    // Without an edge back there is no cycle, and a grant alone is no edge.
     assert_eq!(codes(&[("a", ALL, "", START_B), ("b", ALL, "", "Do it.")], ""), NOTHING);
-    // By the thread tool, and by a hook that always fires.
+    // Spawned by the thread tool, and by a hook that always fires.
     let by_tool =
         "Call `rye_execute(item_id=\"rye/agent/threads/thread_directive\", parameters={\"directive_name\": \"a\"})`.";
     let tool = "<permissions><execute><directive>*</directive><tool>rye.agent.threads.*</tool></execute></permissions>";
     assert_eq!(codes(&[("a", tool, "", by_tool)], ""), ["spawn::cycle"]);
     let always = "hooks: [{id: again, event: agent_end, action: {primary: execute, item_type: directive, item_id: b}}]";
     assert!(codes(&[("b", ALL, "", "Do it.")], always).contains(&"spawn::cycle".to_owned()));
-    // One that may not fire may be what ends it.
+    // A hook that may not fire can end the recursion.
     let perhaps = "hooks: [{id: again, event: agent_end, condition: 'cost.turns < 3', action: {primary: execute, item_type: directive, item_id: b}}]";
     assert!(!codes(&[("b", ALL, "", "Do it.")], perhaps).contains(&"spawn::cycle".to_owned()));
 }
@@ -85,7 +85,7 @@ fn a_child_that_may_more_is_shown_with_a_capability_that_its_parent_lacks() {
     assert!(told.len() == 1 && told[0].contains("rye.execute.tool.deploy."), "{told:?}");
     let less = "<permissions><execute><directive>b</directive></execute></permissions>";
     assert_eq!(codes(&[("a", own, "", START_B), ("b", less, "", "Deploy.")], ""), NOTHING);
-    // One without `<permissions>` takes its parent's.
+    // A directive without `<permissions>` inherits its parent's.
     assert_eq!(codes(&[("a", own, "", START_B), ("b", "", "", "Deploy.")], ""), NOTHING);
 }
 
@@ -98,7 +98,7 @@ fn what_a_child_asks_for_has_to_be_there_on_the_way_to_it() {
     let start_c = "Call `rye_execute(item_type=\"directive\", item_id=\"c\")`.";
     assert_eq!(codes(&[("a", with("0.20"), "", START_B), ("b", with("0.30"), "", "x")], ""), ["spawn::no-budget"]);
     assert_eq!(codes(&[("a", with("0.90"), "", START_B), ("b", with("0.30"), "", "x")], ""), NOTHING);
-    // What is between them asks for nothing itself, and has no more than what is above it.
+    // The directive between requests nothing itself, and has no more than its ancestor.
     let between = "<limits depth=\"3\"/><permissions><execute><directive>*</directive></execute></permissions>";
     let path = [("a", with("0.20"), "", START_B), ("b", between, "", start_c), ("c", with("0.40"), "", "x")];
     assert_eq!(codes(&path, ""), ["spawn::no-budget"]);
@@ -119,9 +119,9 @@ fn outputs_that_a_body_reads_are_declared_by_a_child_that_it_or_a_hook_starts() 
     assert_eq!(codes(&[("a", ALL, "", reads), ("b", "", "link", "x")], ""), ["spawn::unknown-output"]);
     let told = told(&[("a", ALL, "", reads), ("b", "", "urls", "x")], "");
     assert!(told[0].contains("`url`"), "{told:?}");
-    // What the directive returns itself is its own.
+    // An output that the directive itself declares is its own.
     assert_eq!(codes(&[("a", ALL, "url", reads), ("b", "", "link", "x")], ""), NOTHING);
-    // A hook of its own starts the child.
+    // A hook of the directive itself spawns the child.
     let hooked = "<permissions><execute><directive>*</directive></execute></permissions><hooks><hook id=\"h\" event=\"after_step\"><execute item_type=\"directive\" item_id=\"b\"/></hook></hooks>";
     let body = "Wait for what `outputs[\"url\"]` says.";
     assert_eq!(
@@ -129,10 +129,10 @@ fn outputs_that_a_body_reads_are_declared_by_a_child_that_it_or_a_hook_starts() 
         ["spawn::unknown-output"]
     );
     assert_eq!(codes(&[("a", hooked, "", body), ("b", "<limits depth=\"1\"/>", "url", "x")], ""), NOTHING);
-    // A child that is not named leaves open what there is to read.
+    // A spawn of an unnamed child leaves the outputs open.
     let open = "Call `rye_execute(item_type=\"directive\", item_id=\"{input:which?}\")` and `rye_execute(item_type=\"directive\", item_id=\"b\")`; tell `result.outputs.url`.";
     assert!(!codes(&[("a", ALL, "", open), ("b", "", "link", "x")], "").contains(&"spawn::unknown-output".to_owned()));
-    // What a hook of a file starts may be read as well.
+    // Outputs of a child that a hook of a file spawns may be read as well.
     let file = "hooks: [{id: f, event: thread_completed, condition: 'directive == \"a\"', action: {primary: execute, item_type: directive, item_id: c}}]";
     let three = [("a", ALL, "", reads), ("b", "", "link", "x"), ("c", "", "url", "x")];
     assert_eq!(codes(&three, file), NOTHING);
