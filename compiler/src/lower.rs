@@ -1,4 +1,5 @@
-//! Composed to Plan: the last phase of the compiler. Everything that a run must not decide again is decided here.
+//! Lowering of a composed directive to a plan, the last phase of the compiler. A run decides nothing again that is
+//! decided here.
 
 pub mod capabilities;
 pub mod facts;
@@ -31,22 +32,23 @@ use facts::Frame;
 pub use hooks::HookTrace;
 use shared::Shared;
 
-/// Output tokens below which a request is not worth sending (`language.md` 11).
+/// Smallest output limit, in tokens, that is worth a request (`language.md` 11).
 pub const LEAST_OUTPUT: u64 = 1024;
 
-/// A plan and what lies beside it. Its settings, its manifest and the hashes of its links are still empty.
+/// A plan with its origins, traces and notes. The plan's settings, manifest and link hashes are still empty.
 #[derive(Debug, Clone)]
 pub struct Lowered {
     pub plan: Plan,
     pub origins: Origins,
-    /// Why each hook of the plan has its verdict, in the plan's order.
+    /// Reasons for the verdict of each hook, in the plan's order.
     pub hooks: Vec<HookTrace>,
     pub notes: Vec<Note>,
-    /// What the directive or its caller says it may spend, in nano-dollars, before the parent's share bounds it.
+    /// The `spend` limit that the directive or its caller requests explicitly, in nano-dollars, before the parent's
+    /// share bounds it.
     pub named_spend: Option<u64>,
 }
 
-/// Lowers a composed directive. `None` where a part that everything else reads is missing: limits, a model, inputs.
+/// Lowers a composed directive. `None` if a part that the others need is invalid: limits, model or inputs.
 pub fn lower(
     shared: &Shared<'_, '_>,
     composed: &Composed,
@@ -138,7 +140,7 @@ pub fn lower(
     Some(Lowered { plan, origins, hooks: traces, notes, named_spend })
 }
 
-/// The text of segments without a hole.
+/// Returns the concatenated text if no segment has a placeholder.
 fn known_text(segments: &[Segment]) -> Option<String> {
     let text = |segment: &Segment| match segment {
         Segment::Text { text } => Some(text.clone()),
@@ -147,10 +149,9 @@ fn known_text(segments: &[Segment]) -> Option<String> {
     segments.iter().map(text).collect()
 }
 
-/// What check wants to know of a composed directive: whether it could be lowered. Tells what [`lower`] would tell
-/// without making a plan.
+/// Checks if a composed directive can be lowered, without making a plan. Reports the same diagnostics as [`lower`].
 pub fn audit(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Diagnostics) -> Option<Audit> {
-    // What is wrong with a limit is told about the file that sets it, once.
+    // Invalid limits are reported once, with the file that sets them.
     let limits = resolve(&composed.limits.defaults, &composed.limits.directive, &[], &[]).ok().map(|r| r.limits);
     let asked = composed.model.as_ref().map(|m| &m.value);
     let model = match shared.catalog().resolve(asked, &ModelOverride::default()) {
@@ -172,16 +173,16 @@ pub fn audit(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Dia
     Some(Audit { limits, model, opening })
 }
 
-/// What a plan without inputs or a parent would have resolved.
+/// The values that a plan without inputs or a parent would resolve to.
 #[derive(Debug, Clone)]
 pub struct Audit {
     pub limits: Limits,
     pub model: PlannedModel,
-    /// Tokens that its first request has for certain.
+    /// Tokens that the first request contains in any case.
     pub opening: u64,
 }
 
-/// The palette without the return tool, and where each tool comes from.
+/// Returns the palette without the return tool, and records the origin of each tool.
 fn palette(
     shared: &Shared<'_, '_>,
     composed: &Composed,
@@ -200,7 +201,7 @@ fn palette(
     built
 }
 
-/// A limit that does not even pay for the smallest first request is a mistake, not a limit (`language.md` 11).
+/// Reports a `spend` limit that does not pay for the smallest first request (`language.md` 11).
 fn affordable(composed: &Composed, model: &PlannedModel, limits: &Limits, palette: u64, diagnostics: &mut Diagnostics) {
     let output = model.output(limits.output).min(LEAST_OUTPUT);
     let needed = model.worst_case(palette.saturating_add(opening(composed, model.counted_by)), output);
@@ -216,7 +217,7 @@ fn affordable(composed: &Composed, model: &PlannedModel, limits: &Limits, palett
     }
 }
 
-/// Tokens that the opening has for certain, before any hole is filled.
+/// Counts the tokens of the first request that do not depend on placeholders.
 fn opening(composed: &Composed, by: Tokenizer) -> u64 {
     let items = composed.system.iter().chain(&composed.before).chain(&composed.after).map(|item| &item.knowledge);
     let brought =
@@ -244,7 +245,7 @@ fn needs(hooks: &[PlannedHook], tools: &[PaletteTool], nudge: NudgePolicy, asks:
     Needs { points: hooks.iter().filter(|h| h.is_live()).map(|h| h.event).collect(), parts }
 }
 
-/// Where each knowledge item of the chain was declared, and the body.
+/// Records the origin of each knowledge item of the chain, and of the body.
 fn layers(composed: &Composed, sources: &rye_grammar::Sources, origins: &mut Origins) {
     for item in composed.system.iter().chain(&composed.before).chain(&composed.after) {
         origins.insert(format!("layer.{}", item.id), origin::of(sources, &item.origin));
@@ -266,7 +267,7 @@ fn layers(composed: &Composed, sources: &rye_grammar::Sources, origins: &mut Ori
     }
 }
 
-/// Links, model, interface, routing.
+/// Records the origins of links, model, interface and routing.
 fn rest(composed: &Composed, request: &Request, sources: &rye_grammar::Sources, origins: &mut Origins) {
     let count = composed.chain.len();
     for (i, link) in composed.chain.iter().enumerate() {
@@ -314,7 +315,7 @@ fn rest(composed: &Composed, request: &Request, sources: &rye_grammar::Sources, 
     }
 }
 
-/// What was left out or changed on the way, so that nobody has to wonder.
+/// Collects notes about items that were omitted or changed.
 fn notes(composed: &Composed, plan: &Plan, repeats: &[prompt::Repeat], sources: &rye_grammar::Sources) -> Vec<Note> {
     let mut notes = Vec::new();
     for suppression in &composed.suppressions {

@@ -1,4 +1,4 @@
-//! Capabilities: what the directive grants, or takes over from its parent (`language.md` 9).
+//! The capabilities of a directive: declared by its chain or inherited from the spawner (`language.md` 9).
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::item::Permissions;
 use crate::plan::{Capabilities, Grant, Origin, Origins};
 use crate::semantics::risk::Policy;
 
-/// The set a thread of this directive begins with. Where the chain declares none, it is the parent's.
+/// Returns the initial capabilities of a thread. If the chain declares none, the parent's apply.
 pub fn set(composed: &Composed, parent: Option<&Capabilities>) -> Capabilities {
     let Some(Sourced { value: permissions, .. }) = &composed.permissions else {
         let mut inherited = parent.cloned().unwrap_or_else(|| Capabilities {
@@ -28,7 +28,7 @@ pub fn set(composed: &Composed, parent: Option<&Capabilities>) -> Capabilities {
     Capabilities { declared: true, from, grants: grants(permissions), acknowledged: acknowledged(permissions) }
 }
 
-/// The same, with where each grant comes from.
+/// Returns the capabilities like [`set`] and records the origin of each grant.
 pub fn lower(
     composed: &Composed,
     parent: Option<&Capabilities>,
@@ -53,7 +53,7 @@ pub fn lower(
     set
 }
 
-/// The grants in file order; a pattern written twice gives what both lines give.
+/// Returns the grants in file order; grants of the same pattern are merged.
 fn grants(permissions: &Permissions) -> Vec<Grant> {
     let mut grants: Vec<Grant> = Vec::new();
     for declared in &permissions.grants {
@@ -73,7 +73,7 @@ fn acknowledged(permissions: &Permissions) -> BTreeMap<String, String> {
     permissions.acknowledged.iter().map(|a| (a.risk.node.clone(), a.why.clone())).collect()
 }
 
-/// The grants of a risk that asks and that nobody acknowledged.
+/// Returns the grants whose risk requires an acknowledgement that is missing.
 pub fn unacknowledged<'c>(capabilities: &'c Capabilities, shared: &Shared<'_, '_>) -> Vec<&'c Grant> {
     let asks = |grant: &&Grant| {
         let risk = shared.risk_of(&grant.pattern);
@@ -82,7 +82,7 @@ pub fn unacknowledged<'c>(capabilities: &'c Capabilities, shared: &Shared<'_, '_
     capabilities.grants.iter().filter(asks).collect()
 }
 
-/// The capabilities in one line, as the fact `capabilities_summary`.
+/// Returns the capabilities in one line, for the fact `capabilities_summary`.
 pub fn summary(capabilities: &Capabilities) -> String {
     if capabilities.grants.is_empty() {
         return "none".to_owned();

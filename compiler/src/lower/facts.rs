@@ -1,5 +1,5 @@
-//! What a hook point's conditions and templates can read before the run: the directive, its model, its limits; and
-//! what they cannot: everything that only happens (`language.md` 7).
+//! The facts that conditions and templates of a hook point can read before the run (directive, model, limits), and the
+//! facts that stay unknown until the run (`language.md` 7).
 
 use rye_grammar::condition::{Path, Segment};
 use serde_json::{Map, Value};
@@ -10,21 +10,22 @@ use crate::semantics::facts::Facts;
 use crate::semantics::hook_point::{self, Shape};
 use crate::semantics::limits::{LimitName, Limits};
 
-/// What is known of the thread when its plan is made.
+/// The values of a thread that are known when its plan is made.
 pub struct Frame<'a> {
     pub composed: &'a Composed,
-    /// `None` where no inputs were given: then each declared one is unknown.
+    /// `None` if no inputs were given: then each declared input is unknown.
     pub inputs: Option<&'a Map<String, Value>>,
     /// The resolved model's id.
     pub model: &'a str,
     pub limits: &'a Limits,
     pub capabilities: String,
-    /// The body with its inputs filled in; `None` where an input is unknown.
+    /// The body with its inputs filled in; `None` if an input is unknown.
     pub directive_body: Option<String>,
 }
 
 impl Frame<'_> {
-    /// The facts of a point. `reads` are paths that will be looked up there: a written event's fields have no list.
+    /// Returns the facts of a point. `reads` lists the paths that will be looked up, because the fields of a transcript
+    /// event are not in the table of facts.
     pub fn at(&self, point: HookPoint, reads: &[&Path]) -> Facts {
         let mut facts = Facts::new();
         let leaf = self.composed.leaf();
@@ -74,12 +75,12 @@ impl Frame<'_> {
     }
 }
 
-/// The limits as facts: dollars for `spend`.
+/// Returns the limits as facts; `spend` is in dollars.
 fn limits(limits: &Limits) -> Map<String, Value> {
     LimitName::ALL.into_iter().map(|name| (name.to_string(), limits.get(name))).collect()
 }
 
-/// The first segment of a path.
+/// Returns the first segment of a path.
 pub fn root(path: &Path) -> Option<&str> {
     match path.segments.first()? {
         Segment::Name(name) => Some(name),

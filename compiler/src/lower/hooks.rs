@@ -1,4 +1,4 @@
-//! Hooks into the plan, each with what can be told of it before the run, and why (`language.md` 5, 7).
+//! Hooks of the plan, each with its verdict before the run and the reason (`language.md` 5, 7).
 
 use rye_grammar::Sources;
 
@@ -10,20 +10,20 @@ use crate::hook::{HookPoint, HookSource, PlanVerdict, PlannedHook};
 use crate::plan::{Origin, Origins, Place};
 use crate::semantics::condition::{Found, Reading, Verdict};
 
-/// What stands beside a hook of the plan: why it has its verdict, and where it was written.
+/// The explanation of a planned hook: the reason for its verdict, and its place in the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookTrace {
     pub because: String,
     pub place: Option<Place>,
 }
 
-/// The hooks of the plan in evaluation order, and what is to be said of each.
+/// Returns the hooks of the plan in evaluation order, each with its trace.
 pub fn lower(frame: &Frame<'_>, sources: &Sources, origins: &mut Origins) -> (Vec<PlannedHook>, Vec<HookTrace>) {
     let mut planned = Vec::new();
     let mut traces = Vec::new();
     for hook in &frame.composed.hooks {
         let (verdict, because) = verdict(frame, hook);
-        // A hook that is disabled may have no action; there is nothing to plan then.
+        // A disabled hook may have no action; it is not planned.
         let Some(mut plan) = hook.planned() else { continue };
         plan.verdict = verdict;
         let origin = origin::of(sources, &hook.origin());
@@ -47,7 +47,7 @@ fn source(hook: &PlannedHook) -> String {
     }
 }
 
-/// What is known of a hook, and the reason in words.
+/// Returns the verdict of a hook, and the reason as text.
 pub fn verdict(frame: &Frame<'_>, hook: &ComposedHook) -> (PlanVerdict, String) {
     if let PlanVerdict::Removed { because } = &hook.verdict {
         return (hook.verdict.clone(), because.clone());
@@ -55,7 +55,7 @@ pub fn verdict(frame: &Frame<'_>, hook: &ComposedHook) -> (PlanVerdict, String) 
     if hook.decl.condition.is_none() {
         return (PlanVerdict::Fires, "no condition".to_owned());
     }
-    // A condition that does not compile has been reported.
+    // A condition that does not compile was already reported.
     let Some(condition) = &hook.decl.compiled else {
         return (hook.verdict.clone(), words(&hook.verdict));
     };
@@ -72,7 +72,7 @@ pub fn verdict(frame: &Frame<'_>, hook: &ComposedHook) -> (PlanVerdict, String) 
             (PlanVerdict::Depends { on }, because)
         }
     };
-    // Routing was decided while the chain was walked, with what was known then: it is told, not judged again.
+    // Routing was decided during composition with the facts known then; keep that verdict instead of evaluating again.
     if hook.decl.event == HookPoint::ResolveExtends && !same(&verdict, &hook.verdict) {
         return (hook.verdict.clone(), words(&hook.verdict));
     }
@@ -95,7 +95,7 @@ fn words(verdict: &PlanVerdict) -> String {
     }
 }
 
-/// What the condition read: "`directive` is `deploy_staging`".
+/// Describes the facts that the condition read: "`directive` is `deploy_staging`".
 fn known(readings: &[Reading], otherwise: &str) -> String {
     let mut told: Vec<String> = Vec::new();
     for reading in readings {

@@ -1,4 +1,4 @@
-//! Inputs and outputs: the declared ones into the plan, the given values checked against them (`language.md` 2).
+//! Inputs and outputs of the plan; checks given values against the declarations (`language.md` 2).
 
 use indexmap::IndexMap;
 use rye_grammar::{ItemId, Span};
@@ -11,7 +11,7 @@ use crate::item;
 use crate::plan::{Field, FieldType};
 use crate::semantics::value::{Type, equal};
 
-/// Declared fields as the plan keeps them.
+/// Converts declared fields to the plan's form.
 pub fn fields(declared: &IndexMap<String, Sourced<item::Field>>) -> IndexMap<String, Field> {
     let plan = |field: &item::Field| Field {
         kind: field.kind,
@@ -23,7 +23,8 @@ pub fn fields(declared: &IndexMap<String, Sourced<item::Field>>) -> IndexMap<Str
     declared.iter().map(|(name, field)| (name.clone(), plan(&field.value))).collect()
 }
 
-/// The given inputs in declared order, defaults filled in, each of its type and among its choices.
+/// Returns the given inputs in declared order with defaults filled in. Reports values of the wrong type or outside the
+/// choices.
 pub fn values(
     directive: &ItemId,
     declared: &IndexMap<String, Sourced<item::Field>>,

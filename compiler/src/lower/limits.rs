@@ -1,4 +1,4 @@
-//! Limits of the thread: the layers resolved, every value with its source (`language.md` 11).
+//! The limits of a thread: resolves the layers and records the source of each value (`language.md` 11).
 
 use rye_grammar::{Sources, Span};
 
@@ -8,7 +8,7 @@ use crate::diagnostics::{Diagnostics, LimitError, closest};
 use crate::plan::{Origin, Origins};
 use crate::semantics::limits::{LimitFault, LimitName, Limits, Setting, Source, Written, amount, resolve};
 
-/// Who wrote a limit, where, and what.
+/// The source of a limit: its origin, its span and its text.
 #[derive(Clone)]
 struct Writer {
     origin: Origin,
@@ -16,8 +16,8 @@ struct Writer {
     shown: String,
 }
 
-/// What the directive or its caller says the thread may spend, in nano-dollars and whatever its parent has; `None` where
-/// neither says so.
+/// Returns the `spend` limit that the directive or its caller requests explicitly, in nano-dollars, regardless of the
+/// parent's; `None` if there is no such request.
 pub fn named_spend(layers: &LimitLayers, overrides: &[(String, Written)]) -> Option<u64> {
     let spend = |name: &str, written: &Written| {
         let named = LimitName::parse(name).filter(|name| *name == LimitName::Spend)?;
@@ -27,8 +27,8 @@ pub fn named_spend(layers: &LimitLayers, overrides: &[(String, Written)]) -> Opt
     given.or_else(|| layers.directive.iter().rev().find_map(|setting| spend(&setting.name, &setting.written)))
 }
 
-/// The effective limits; `None` where a layer cannot be read. Each value's source goes to `limit.<name>`. What a file
-/// gets wrong is told where the file is checked, what the call gets wrong here.
+/// Returns the effective limits; `None` if a layer is invalid. Records each value's source as `limit.<name>`. Reports
+/// only errors of the overrides; errors of files are reported when the file is checked.
 pub fn lower(
     layers: &LimitLayers,
     overrides: &[(String, Written)],

@@ -1,21 +1,21 @@
-//! From spans to places: what lies beside the plan so that people can find the line.
+//! Conversion of spans to file positions, for the origins that accompany a plan.
 
 use rye_grammar::{Sources, Span};
 
 use crate::compose::{self, By};
 use crate::plan::{Origin, Place};
 
-/// Why something that the caller asked for is there.
+/// Reason text for values that the caller gave.
 pub const GIVEN: &str = "given with the call";
 
-/// The place of a span; `None` for texts that are in no file.
+/// Returns the place of a span; `None` for text that is in no file.
 pub fn place(sources: &Sources, span: Span) -> Option<Place> {
     let source = sources.get(span.source)?;
     let position = source.position(span.start);
     Some(Place { file: source.path.to_string(), line: position.line, column: position.column })
 }
 
-/// The origin of something composed.
+/// Returns the plan origin of a composed value.
 pub fn of(sources: &Sources, origin: &compose::Origin) -> Origin {
     let because = match &origin.by {
         By::Directive(id) => format!("declared by `{id}`"),
@@ -26,7 +26,7 @@ pub fn of(sources: &Sources, origin: &compose::Origin) -> Origin {
     Origin { place: origin.span.and_then(|span| place(sources, span)), because }
 }
 
-/// An origin that no file holds.
+/// Returns an origin without a place in a file.
 pub fn unwritten(because: &str) -> Origin {
     Origin { place: None, because: because.to_owned() }
 }

@@ -1,5 +1,5 @@
-//! The prompt: which layers there are, in which order, with what text (`language.md` 8). Rendering them, for `plan`
-//! and for `run` alike, is `plan/prompt.rs`.
+//! The layers of the prompt, their order and their text (`language.md` 8). `plan/prompt.rs` renders them, for `plan`
+//! and `run` alike.
 
 mod body;
 mod fill;
@@ -16,16 +16,16 @@ use super::facts::Frame;
 use super::hooks;
 pub use body::body;
 
-/// A knowledge item that is not sent again.
+/// A knowledge item that is not sent again because an earlier layer contains it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repeat {
     pub id: String,
-    /// Who would have brought it: a hook's id, or a directive's.
+    /// Id of the hook or directive that would have provided the item.
     pub by: String,
 }
 
-/// The layers of a directive, and what was left out because it stands further up. `body` is the directive's own layer,
-/// `alone` its body without the element round it.
+/// Returns the layers of a directive, and adds items that an earlier layer already contains to `repeats`. `body` is the
+/// directive's own layer, `alone` its body without the enclosing element.
 pub fn lower(frame: &Frame<'_>, body: Layer, alone: Vec<Segment>, repeats: &mut Vec<Repeat>) -> Prompt {
     let composed = frame.composed;
     let mut collect = Collector { frame, seen: BTreeSet::new(), layers: Vec::new(), repeats };
@@ -50,14 +50,15 @@ pub fn lower(frame: &Frame<'_>, body: Layer, alone: Vec<Segment>, repeats: &mut 
 
 struct Collector<'a, 'f> {
     frame: &'a Frame<'f>,
-    /// Knowledge that is sent whatever happens. What only may be sent stays out: then a run tells.
+    /// Ids of knowledge that is always sent. Items of hooks that only may fire are not included; a run deduplicates
+    /// those.
     seen: BTreeSet<String>,
     layers: Vec<Layer>,
     repeats: &'a mut Vec<Repeat>,
 }
 
 impl Collector<'_, '_> {
-    /// The chain's own items, as they are: `${…}` in them is text.
+    /// Adds the chain's own items verbatim: `${…}` in them is text.
     fn items(&mut self, items: &[ContextItem], position: Option<Position>) {
         for item in items {
             let link = match &item.origin.by {
@@ -119,7 +120,7 @@ impl Collector<'_, '_> {
                 segments: filled.segments,
             });
         }
-        // What a hook runs, and what it fetches by an id that only a run knows, is an answer.
+        // The result of an executed item, and an item fetched by a templated id, are only known at run time.
         let (item_type, item_id) = match action.deed() {
             Some(Deed::Fetch { item_type, item_id } | Deed::Execute { item_type, item_id, .. }) => (item_type, item_id),
             Some(Deed::Sign { .. }) | None => return None,
@@ -143,7 +144,7 @@ impl Collector<'_, '_> {
         })
     }
 
-    /// Whether an item has not been brought for certain before.
+    /// Returns true if no earlier layer contains the item for certain; otherwise records a repeat.
     fn first(&mut self, id: &str, by: &str, depends: bool) -> bool {
         if self.seen.contains(id) {
             self.repeats.push(Repeat { id: id.to_owned(), by: by.to_owned() });
@@ -156,7 +157,8 @@ impl Collector<'_, '_> {
     }
 }
 
-/// The wrapping tag of a knowledge item: its name, else its id's last segment, else what is left of that for a tag.
+/// Returns the wrapping tag of a knowledge item: its name, else its id's last segment, else that segment made a valid
+/// tag.
 fn tag(knowledge: &Knowledge) -> String {
     let name = knowledge.tag();
     if fill::is_name(name) { name.to_owned() } else { fill::safe_name(knowledge.file.id.name()) }

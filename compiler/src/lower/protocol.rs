@@ -1,5 +1,5 @@
-//! Whether what a directive is told it can do is what it may do: the protocol items of its context against the
-//! primaries that its grants could allow (`language.md` 10).
+//! Checks that the protocol knowledge in a directive's context matches the primaries that its grants allow
+//! (`language.md` 10).
 
 use rye_grammar::{ItemId, Span};
 
@@ -13,8 +13,8 @@ use crate::world::ItemKind;
 const ITEMS: &str = "rye/agent/core/protocol/";
 const BASES: &str = "rye/agent/core/base";
 
-/// Two kinds of warnings. A chain without permissions says nothing of what it may do; one that neither extends a
-/// standard base nor brings a protocol item has its own way of explaining.
+/// Warns about a primary that is described but not granted, or granted but not described. Skips chains without
+/// permissions, and chains that neither extend a standard base nor provide a protocol item.
 pub fn check(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Diagnostics) {
     let Some(permissions) = &composed.permissions else { return };
     let allowed = |primary: Primary| {
@@ -39,7 +39,7 @@ pub fn check(shared: &Shared<'_, '_>, composed: &Composed, diagnostics: &mut Dia
             }
             (Some(grant), None) if explains && !by_hooks.contains(&item.as_str()) && exists(shared, &item) => {
                 let leaf = composed.leaf().filter(|leaf| leaf.permissions.is_none());
-                // What a leaf takes over unchanged is no line of its own.
+                // Permissions that the leaf inherits unchanged have no span of their own.
                 let span = leaf.map_or(grant.span, |leaf| leaf.span);
                 diagnostics.push(PaletteError::Undescribed { primary: primary_word, item, span });
             }
@@ -56,7 +56,7 @@ fn is_about(item: &ContextItem) -> bool {
     item.id.as_str().starts_with(ITEMS)
 }
 
-/// The place nearer to the leaf: what was written later made the two disagree.
+/// Returns the span that is nearer to the leaf: the later declaration caused the mismatch.
 fn nearer(composed: &Composed, a: &Origin, b: &Origin) -> Option<Span> {
     let depth = |origin: &Origin| match &origin.by {
         By::Directive(id) => composed.chain.iter().position(|link| link.id() == id),

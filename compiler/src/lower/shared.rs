@@ -1,5 +1,5 @@
-//! What every directive of one compilation shares: the provider catalog, the risk table, the settings that are frozen
-//! into plans, the list of tools. Each is read when it is first needed, and once.
+//! State shared by all directives of one compilation: the provider catalog, the risk table, the settings frozen into
+//! plans, and the list of tools. Each is read on first use, once.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -22,23 +22,23 @@ use crate::primary::Primary;
 use crate::semantics::risk::{Risk, RiskTable};
 use crate::world::{ItemKind, Space};
 
-/// The settings a run reads, by the name they have in `Plan::settings`.
+/// The settings that a run reads, by their key in `Plan::settings`.
 pub const FROZEN: [&str; 4] = ["resilience", "coordination", "error_classification", "capability_risk"];
-/// Where the provider files are.
+/// Id prefix of provider files.
 pub const PROVIDERS: &str = "agent/providers/";
 
-/// A palette and what is wrong with it.
+/// A palette with its diagnostics and dependencies.
 pub struct Built {
     pub palette: Palette,
     pub diagnostics: Diagnostics,
-    /// Tools that do not fit, for whoever grants them.
+    /// Tools that do not fit the token budget, with their tokens; reported for each set of written grants.
     heavy: Vec<(String, u64)>,
-    /// What it was made of.
+    /// The reads that the palette depends on.
     reads: Reads,
 }
 
 impl Built {
-    /// Whether everything that a check asks of it has the same answer.
+    /// Returns true if both give a check the same answers.
     fn is_like(&self, other: &Self) -> bool {
         let is_counted = !Tokenizer::O200k.here().is_estimate();
         self.diagnostics.is_empty()
@@ -51,28 +51,28 @@ impl Built {
 
 type Patterns = Arc<[String]>;
 
-/// What may hold for a later compilation too.
+/// Results that may stay valid for a later compilation.
 #[derive(Default)]
 pub struct Kept {
     tools: OnceCell<Runnable>,
     sized: RefCell<BTreeMap<ItemId, Option<Sized>>>,
-    /// By the patterns: directives that may do the same have the same palette.
+    /// Palettes by grant patterns: directives with the same grants share a palette.
     palettes: RefCell<BTreeMap<Patterns, Rc<Built>>>,
     proofs: RefCell<BTreeMap<Needs, (Graph, Vec<PlanError>)>>,
 }
 
 impl Kept {
-    /// How many palettes there are.
+    /// Returns the number of cached palettes.
     pub fn palettes(&self) -> usize {
         self.palettes.borrow().len()
     }
 
-    /// Forgets palettes that nobody asks for any more.
+    /// Evicts palettes that are no longer in use.
     pub fn keep_asked(&mut self, is_asked: impl Fn(&Read) -> bool) {
         self.palettes.get_mut().retain(|patterns, _| is_asked(&Read::Palette(patterns.clone())));
     }
 
-    /// Forgets what may not hold any more, but for palettes: [`Shared::palettes_again`] asks what they are now.
+    /// Evicts results that the changes invalidate, except palettes, which [`Shared::palettes_again`] rebuilds.
     pub fn refresh(&mut self, changes: &Changes) {
         if changes.everything {
             *self = Self::default();
@@ -88,7 +88,7 @@ impl Kept {
     }
 }
 
-/// See the module. One for all directives of a project, or for the one that is planned.
+/// The state of the module's introduction: one for all directives of a project, or for the planned one.
 pub struct Shared<'i, 'w> {
     pub items: &'i Items<'w>,
     catalog: OnceCell<Catalog<'i>>,
@@ -97,7 +97,7 @@ pub struct Shared<'i, 'w> {
     frozen: OnceCell<BTreeMap<String, Value>>,
     risks: RefCell<BTreeMap<String, Risk>>,
     primaries: RefCell<BTreeMap<String, Vec<Primary>>>,
-    /// Palettes that something is wrong with, by the `<permissions>` element that has to hear it.
+    /// Palettes with errors, by the span of the `<permissions>` element that reports them.
     faulty: RefCell<BTreeMap<Span, Rc<Built>>>,
     kept: Kept,
     found: Rc<RefCell<Diagnostics>>,
@@ -108,7 +108,7 @@ impl<'i, 'w> Shared<'i, 'w> {
         Self::with(items, Kept::default())
     }
 
-    /// One that knows of an earlier compilation what still holds.
+    /// Creates a context that reuses the valid results of an earlier compilation.
     pub fn with(items: &'i Items<'w>, kept: Kept) -> Self {
         Self {
             items,
@@ -128,12 +128,12 @@ impl<'i, 'w> Shared<'i, 'w> {
         self.kept
     }
 
-    /// What is wrong with the settings themselves, as far as they were read.
+    /// Returns the diagnostics of the settings that were read so far.
     pub fn diagnostics(&self) -> Diagnostics {
         self.found.borrow().clone()
     }
 
-    /// The graph for these needs and the laws it breaks; few needs are new.
+    /// Returns the graph for these needs and the invariants that it breaks. Memoized, because few needs are distinct.
     pub fn graph(&self, needs: Needs) -> (Graph, Vec<PlanError>) {
         let mut proofs = self.kept.proofs.borrow_mut();
         if let Some(proved) = proofs.get(&needs) {
@@ -146,7 +146,7 @@ impl<'i, 'w> Shared<'i, 'w> {
         proved
     }
 
-    /// The providers and their models.
+    /// Returns the providers and their models.
     pub fn catalog(&self) -> &Catalog<'i> {
         self.catalog.get_or_init(|| {
             let (items, found) = (self.items, Rc::clone(&self.found));
@@ -156,7 +156,7 @@ impl<'i, 'w> Shared<'i, 'w> {
             let names = items.list(ItemKind::Config);
             let names = names.iter().filter_map(|e| e.id.as_str().strip_prefix(PROVIDERS));
             let names: Vec<String> = names.filter(|name| !name.contains('/')).map(str::to_owned).collect();
-            // Without any provider the thread that asks says so.
+            // Without any provider, each directive that requests a model reports it.
             if let Some(default) =
                 settings.default_provider.as_ref().filter(|d| !names.is_empty() && !names.contains(&d.node))
             {
@@ -175,22 +175,22 @@ impl<'i, 'w> Shared<'i, 'w> {
         })
     }
 
-    /// Reads what all directives ask for, so that what is wrong with it is said whether or not one does.
+    /// Reads the settings that all directives share, so that their errors are reported even if no directive uses them.
     pub fn settings(&self) {
         self.catalog();
         self.preload();
         self.risk();
     }
 
-    /// Reads a provider file that perhaps nobody asks for; what is wrong with it is among [`Shared::diagnostics`].
+    /// Reads a provider file even if no directive uses it; its errors are part of [`Shared::diagnostics`].
     pub fn provider_file(&self, id: &ItemId) {
         if let Some(name) = id.as_str().strip_prefix(PROVIDERS) {
             self.catalog().read(name);
         }
     }
 
-    /// Tiers that `agent/models` names and no provider has. Only where somebody wrote that file, because all provider
-    /// files are read for the answer.
+    /// Reports tiers that `agent/models` names and no provider has. Skipped unless a project or user wrote that file,
+    /// because the check reads all provider files.
     pub fn tiers(&self, found: &mut Diagnostics) {
         let Ok(id) = ItemId::parse("agent/models") else { return };
         let written = self.items.list(ItemKind::Config).iter().any(|e| e.id == id && e.space != Space::System);
@@ -224,16 +224,16 @@ impl<'i, 'w> Shared<'i, 'w> {
         })
     }
 
-    /// The palette of a composed directive's capabilities, without the return tool.
+    /// Returns the palette of a composed directive's capabilities, without the return tool.
     pub fn palette(&self, composed: &Composed, capabilities: &Capabilities) -> Rc<Built> {
         let key = composed.permissions.as_ref().map(|p| p.value.span);
         if let Some(known) = key.and_then(|key| self.faulty.borrow().get(&key).cloned()) {
             self.items.depends_on(&known.reads);
             return known;
         }
-        // What the standard library grants by the handful is nobody's omission; the plan lists what does not fit.
+        // Don't warn about tools dropped from standard library wildcard grants; the plan lists them.
         let written = key.filter(|span| self.is_written(*span));
-        // The primaries of who declares nothing are not those of who declares an empty set.
+        // No declared permissions and an empty set of permissions allow different primaries.
         let patterns = capabilities.declared || !capabilities.grants.is_empty();
         let patterns: Option<Patterns> =
             patterns.then(|| capabilities.grants.iter().map(|g| g.pattern.clone()).collect());
@@ -248,7 +248,7 @@ impl<'i, 'w> Shared<'i, 'w> {
             let grants = &composed.permissions.as_ref()?.value.grants;
             grants.iter().find(|g| g.pattern.0 == pattern).map(|g| g.span)
         };
-        // It is what comes out that counts, and not what it was made of.
+        // Depend on the resulting palette, not on its inputs.
         let mut built = self.items.apart(|| self.build(patterns.as_deref(), &place));
         if let Some(span) = written.filter(|_| !built.heavy.is_empty()) {
             let (tools, max_tokens) = (built.heavy.clone(), self.preload().max_tokens);
@@ -260,7 +260,7 @@ impl<'i, 'w> Shared<'i, 'w> {
             self.kept.palettes.borrow_mut().insert(patterns, Rc::clone(&built));
         } else {
             self.items.depends_on(&built.reads);
-            // The spans of what is wrong are this element's alone.
+            // The spans of these diagnostics belong to this element alone.
             if let Some(key) = key.filter(|_| !built.diagnostics.is_empty()) {
                 self.faulty.borrow_mut().insert(key, Rc::clone(&built));
             }
@@ -268,8 +268,7 @@ impl<'i, 'w> Shared<'i, 'w> {
         built
     }
 
-    /// Makes the palettes of an earlier compilation again that something was changed of and that somebody asks for; those that
-    /// are others now are among the changes.
+    /// Rebuilds invalidated palettes that are still in use, and adds the changed ones to `changes`.
     pub fn palettes_again(&self, changes: &mut Changes, is_asked: impl Fn(&Read) -> bool) {
         let palettes = self.kept.palettes.borrow();
         let touched = palettes.iter().filter(|(_, built)| changes.touch(&built.reads));
@@ -289,7 +288,7 @@ impl<'i, 'w> Shared<'i, 'w> {
         }
     }
 
-    /// Forgets what was made of tools whose faults nobody asks for: who asks again is to hear them.
+    /// Evicts results of tools whose diagnostics were dropped, so that the next use reports them again.
     pub fn forget_tools(&self, forgotten: &[(ItemKind, ItemId)]) {
         for (_, id) in forgotten.iter().filter(|(kind, _)| *kind == ItemKind::Tool) {
             self.kept.sized.borrow_mut().remove(id);
@@ -298,7 +297,7 @@ impl<'i, 'w> Shared<'i, 'w> {
         }
     }
 
-    /// Whether something is part of a palette that somebody asks for.
+    /// Returns true if a palette that is in use depends on this read.
     pub fn is_in_palette(&self, read: &Read, is_asked: impl Fn(&Read) -> bool) -> bool {
         let palettes = self.kept.palettes.borrow();
         palettes
@@ -313,7 +312,7 @@ impl<'i, 'w> Shared<'i, 'w> {
             let primaries = palette::primaries(patterns, |pattern| self.primaries_of(pattern));
             let granted = patterns.filter(|_| preload.enabled);
             let reached = granted.map_or_else(Vec::new, |patterns| self.tools().reached(patterns));
-            // A tool that cannot be read has said so itself.
+            // A tool that cannot be read was already reported by the parser.
             let reached: Vec<_> = reached.into_iter().filter_map(|r| self.tool(&r.id).map(|tool| (r, tool))).collect();
             palette::build(&primaries, &reached, preload, place, &mut diagnostics)
         });
@@ -323,12 +322,12 @@ impl<'i, 'w> Shared<'i, 'w> {
         Built { palette, diagnostics, heavy, reads }
     }
 
-    /// Whether a place is in a file of the project or the user.
+    /// Returns true if a span is in a file of the project or the user.
     fn is_written(&self, span: Span) -> bool {
         self.items.sources().get(span.source).is_some_and(|source| !source.path.starts_with("system:"))
     }
 
-    /// A tool and what its definition weighs; `None` where it cannot be read, which it has said itself.
+    /// Returns a tool with the tokens of its definition; `None` if the tool cannot be read, which the parser reported.
     fn tool(&self, id: &ItemId) -> Option<Sized> {
         self.items.depends(|| Read::Item(ItemKind::Tool, id.clone()));
         if let Some(known) = self.kept.sized.borrow().get(id) {
@@ -339,7 +338,7 @@ impl<'i, 'w> Shared<'i, 'w> {
         sized
     }
 
-    /// How dangerous a grant is.
+    /// Returns the risk of a grant.
     pub fn risk_of(&self, pattern: &str) -> Risk {
         if let Some(known) = self.risks.borrow().get(pattern) {
             return known.clone();
@@ -349,7 +348,7 @@ impl<'i, 'w> Shared<'i, 'w> {
         risk
     }
 
-    /// The primaries that a grant could allow.
+    /// Returns the primaries that a grant could allow.
     pub fn primaries_of(&self, pattern: &str) -> Vec<Primary> {
         if let Some(known) = self.primaries.borrow().get(pattern) {
             return known.clone();
@@ -367,7 +366,7 @@ impl<'i, 'w> Shared<'i, 'w> {
         })
     }
 
-    /// The merged settings that a run reads.
+    /// Returns the merged settings that a run reads.
     pub fn frozen(&self) -> &BTreeMap<String, Value> {
         self.frozen.get_or_init(|| {
             let value = |name: &&str| {
@@ -384,7 +383,7 @@ impl<'i, 'w> Shared<'i, 'w> {
     }
 }
 
-/// The node at a dotted path, as far as it goes.
+/// Returns the node at a dotted path, or the last node on the way that exists.
 fn at<'n>(node: &'n Node, path: &str) -> &'n Node {
     let mut here = node;
     for segment in path.split('.') {

@@ -1,5 +1,5 @@
-//! Models whose price nobody wrote down: what they cost is not counted, so no spend limit binds them (`language.md` 11).
-//! A provider file that says `prices: none` says so on purpose, and nothing is said here.
+//! Models without a known price: their cost is not counted, so a `spend` limit cannot bind (`language.md` 11). A
+//! provider file with `prices: none` is deliberate and not reported.
 
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, LimitError, ModelError};
@@ -7,8 +7,8 @@ use crate::model::SCRIPTED;
 use crate::plan::PlannedModel;
 use crate::semantics::limits::{Limits, Written};
 
-/// A warning for each model without a price; an error instead where the directive, or its caller, says what it may
-/// spend. A default is nobody's wish.
+/// Warns about each model without a price. Reports an error instead if the directive or its caller sets `spend`
+/// explicitly; a default does not count.
 pub fn check(
     composed: &Composed,
     model: &PlannedModel,

@@ -1,11 +1,11 @@
-//! Small pieces of text for reasons and messages.
+//! Text helpers for reasons and messages.
 
 use serde_json::Value;
 
-/// Characters of a value that a message shows.
+/// Maximum number of characters of a value in a message.
 const SHOWN: usize = 60;
 
-/// A value as a message shows it: strings without quotes, long ones cut.
+/// Formats a value for a message: strings without quotes, long values truncated.
 pub fn shown(value: &Value) -> String {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     match text.char_indices().nth(SHOWN) {
@@ -14,7 +14,7 @@ pub fn shown(value: &Value) -> String {
     }
 }
 
-/// Words in backticks, joined by commas.
+/// Joins words in backticks with commas.
 pub fn list(words: &[impl AsRef<str>]) -> String {
     words.iter().map(|w| format!("`{}`", w.as_ref())).collect::<Vec<_>>().join(", ")
 }

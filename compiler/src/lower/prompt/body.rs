@@ -1,5 +1,5 @@
-//! The directive's own layer: `<directive name="…">` with its description, its body with the inputs filled in, and
-//! what to return.
+//! The directive's own layer: `<directive name="…">` with its description, the body with its inputs filled in, and the
+//! expected outputs.
 
 use indexmap::IndexMap;
 use rye_grammar::template::{InputsPart, WhenMissing};
@@ -13,10 +13,10 @@ use crate::plan::{Field, Layer, LayerKind, Pending, Segment};
 use crate::primary::DIRECTIVE_RETURN;
 use crate::semantics::value::embed;
 
-/// The tag round the body; no knowledge may wear it.
+/// The tag around the body; knowledge cannot use it.
 pub const TAG: &str = "directive";
 
-/// The layer, and the segments of the filled body alone.
+/// Returns the layer, and the segments of the filled body alone.
 pub fn body(
     composed: &Composed,
     inputs: Option<&Map<String, Value>>,
@@ -103,7 +103,7 @@ fn input(
         (None, WhenMissing::Empty) => Part::Text(String::new()),
         (None, WhenMissing::Default(text)) => Part::Text(text.clone()),
         (None, WhenMissing::Refuse) => {
-            // A required input without a value, or one that nobody declared, has been reported already.
+            // A missing required input, and an undeclared input, were already reported.
             if let Some(field) = composed.inputs.get(name).filter(|f| !f.value.required) {
                 diagnostics.push(InterfaceError::MissingInput {
                     name: name.clone(),
@@ -117,7 +117,7 @@ fn input(
     }
 }
 
-/// What the model is to hand back, one line a value.
+/// Returns the instructions for the return tool, with one line per output.
 fn returns(outputs: &IndexMap<String, Field>) -> String {
     let mut text = format!("\nWhen you are done, call `{DIRECTIVE_RETURN}` with:\n");
     for (name, field) in outputs {

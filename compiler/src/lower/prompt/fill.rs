@@ -1,4 +1,5 @@
-//! The text of one layer: holes filled as far as they can be, the rest left pending, all of it inside its tag.
+//! The text of one layer: fills in known placeholders, leaves the others pending, and wraps the result in the layer's
+//! tag.
 
 use rye_grammar::template::{Hole, Template, TemplatePart, scan_knowledge};
 
@@ -12,13 +13,13 @@ use crate::semantics::hook_point;
 use crate::semantics::template::render_text;
 use crate::world::ItemKind;
 
-/// The segments of a layer, and how many closing tags its own text held.
+/// The segments of a layer, and the number of escaped closing tags in its own text.
 pub struct Filled {
     pub segments: Vec<Segment>,
     pub escaped: u64,
 }
 
-/// Collects text, values and holes; runs of text and values become one segment, guarded together.
+/// A builder of segments; consecutive texts and values become one segment and are escaped together.
 pub struct Writer<'t> {
     tag: Option<&'t str>,
     run: Vec<Piece>,
@@ -56,14 +57,15 @@ impl<'t> Writer<'t> {
     }
 }
 
-/// Knowledge of the chain: its text as it is.
+/// Returns the layer of chain knowledge, with its text verbatim.
 pub fn verbatim(knowledge: &Knowledge, tag: Option<&str>) -> Filled {
     let (text, escaped) = own(tag, &knowledge.body.node);
     let inside = if text.is_empty() { Vec::new() } else { vec![Segment::Text { text }] };
     Filled { segments: enclosed(tag, knowledge.file.id.as_str(), ItemKind::Knowledge, inside), escaped }
 }
 
-/// Knowledge that a hook fetched: holes whose root is a fact of the point are filled, any other `${…}` is text.
+/// Returns the layer of knowledge that a hook fetches: placeholders whose root is a fact of the point are filled in,
+/// any other `${…}` is text.
 pub fn knowledge(frame: &Frame<'_>, point: HookPoint, knowledge: &Knowledge, tag: Option<&str>) -> Filled {
     let line = hook_point::of(point);
     let body = &knowledge.body;
@@ -89,7 +91,7 @@ pub fn knowledge(frame: &Frame<'_>, point: HookPoint, knowledge: &Knowledge, tag
                     writer.hole(Pending::Fact { path, fallback: hole.fallback.clone() }, why);
                 }
                 Lookup::Known(_) | Lookup::Absent => {
-                    // One hole beside a text renders as text; nothing in it is unknown.
+                    // Rendered alone, as text; all its facts are known.
                     let alone = Template { parts: vec![TemplatePart::Hole(Hole::clone(hole))] };
                     writer.value(render_text(&alone, &facts).unwrap_or_default());
                 }
@@ -104,7 +106,8 @@ fn own(tag: Option<&str>, text: &str) -> (String, u64) {
     tag.map_or_else(|| (text.to_owned(), 0), |tag| escape_own(tag, text))
 }
 
-/// The segments inside their element: `<Environment id="…" type="knowledge">`. Nothing to enclose gives nothing.
+/// Wraps the segments in their element: `<Environment id="…" type="knowledge">`. Returns no segments if there are none
+/// inside.
 pub fn enclosed(tag: Option<&str>, id: &str, kind: ItemKind, inside: Vec<Segment>) -> Vec<Segment> {
     let Some(tag) = tag.filter(|_| !inside.is_empty()) else { return inside };
     let mut segments = Vec::with_capacity(inside.len() + 2);
@@ -127,12 +130,12 @@ fn push_text(segments: &mut Vec<Segment>, more: &str) {
     }
 }
 
-/// An id of a hook may still hold a template; nothing in it may end the attribute.
+/// Escapes an attribute value; a hook's id may still contain a template.
 fn attribute(text: &str) -> String {
     text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;")
 }
 
-/// Whether a text can be a tag as it stands. `directive` is the body's own.
+/// Returns true if a text is a valid tag. `directive` is reserved for the body.
 pub fn is_name(text: &str) -> bool {
     let mut chars = text.chars();
     let starts = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
@@ -140,7 +143,7 @@ pub fn is_name(text: &str) -> bool {
     starts && goes_on && text.len() <= 64 && !text.eq_ignore_ascii_case(super::body::TAG)
 }
 
-/// A tag made from a text: what is no part of a name is `_`.
+/// Returns a valid tag made from a text; invalid characters become `_`.
 pub fn safe_name(text: &str) -> String {
     if is_name(text) {
         return text.to_owned();
