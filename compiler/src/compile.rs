@@ -1,5 +1,5 @@
-//! The compiler's front door: one directive and what it is called with, to a plan. `check`, `plan` and `run` all come
-//! through here, so what is checked is what is run. Pure: the same sources and the same request give the same bytes.
+//! The compiler's entry point: compiles one directive and its request to a plan. `check`, `plan` and `run` share this
+//! path, so a run executes exactly what was checked. Pure: the same sources and request give the same bytes.
 
 mod note;
 
@@ -25,34 +25,35 @@ use crate::wall::{self, ToolWall};
 use crate::world::{ItemKind, Recording, World};
 pub use note::Note;
 
-/// What to compile.
+/// A request to compile one directive.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub directive: ItemId,
-    /// `None` = not known: every `{input:…}` stays pending. Given ones are checked, and defaults fill in.
+    /// Input values; `None` if not known, so that every `{input:…}` stays pending. Given values are checked, and
+    /// defaults fill in the rest.
     pub inputs: Option<Map<String, Value>>,
-    /// Limits that stand above the directive's own, by name.
+    /// Limits that override the directive's own, by name.
     pub limits: Vec<(String, Written)>,
     pub model: ModelOverride,
-    /// The thread that spawns this one.
+    /// The thread that spawns this one, if any.
     pub parent: Option<Parent>,
 }
 
-/// What a child is bound by.
+/// The bounds that a spawning thread puts on its child.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parent {
     pub limits: PlanLimits,
-    /// Taken over where the child's chain declares none.
+    /// Capabilities that apply if the child's chain declares no permissions.
     pub capabilities: Capabilities,
 }
 
 impl Request {
-    /// A directive alone: no inputs known, nothing overridden, no parent.
+    /// Creates a request without inputs, overrides or a parent.
     pub fn new(directive: ItemId) -> Self {
         Self { directive, inputs: None, limits: Vec::new(), model: ModelOverride::default(), parent: None }
     }
 
-    /// The same with these inputs.
+    /// Sets the inputs.
     #[must_use]
     pub fn with_inputs(mut self, inputs: Map<String, Value>) -> Self {
         self.inputs = Some(inputs);
@@ -60,40 +61,40 @@ impl Request {
     }
 }
 
-/// A plan and everything that explains it.
+/// A plan with its explanation: origins, sources, notes and trust requirements.
 #[derive(Debug, Clone)]
 pub struct Compilation {
-    /// What was asked for.
+    /// The request this is the result of.
     pub request: Request,
     pub plan: Plan,
     /// SHA-256 of the plan's bytes, lowercase hex.
     pub plan_id: String,
     pub origins: Origins,
     pub sources: Sources,
-    /// Why each hook of the plan has its verdict, in the plan's order.
+    /// Reasons for the verdict of each hook, in the plan's order.
     pub hooks: Vec<HookTrace>,
     pub notes: Vec<Note>,
-    /// What the directive or its caller says it may spend, in nano-dollars; a child that asks for more than is left is
-    /// refused. A default or a parent's limit is nobody's wish.
+    /// The `spend` limit that the directive or its caller requests explicitly, in nano-dollars; a child that requests
+    /// more than is left is refused. Defaults and inherited limits do not count as an explicit request.
     pub named_spend: Option<u64>,
-    /// What of it runs only where the user trusts the project's files.
+    /// Parts of the plan that run only if the user trusts the project's files.
     pub executes: Vec<Executes>,
-    /// What stands between each tool of the palette and the machine, in the palette's order.
+    /// The sandbox of each tool of the palette, in the palette's order.
     pub walls: Vec<ToolWall>,
-    /// Grants whose calls want a person's word, because nobody acknowledged their risk.
+    /// Grants whose calls need approval because their risk is not acknowledged.
     pub asked: Vec<AskedGrant>,
-    /// What becomes of such a call where nobody can be asked; whoever shows the plan reads it from the settings.
+    /// Policy for such calls when there is no terminal. The caller that shows the plan sets it from the settings.
     pub unattended: Unattended,
-    /// Programs are started in bubblewrap; read like the one before.
+    /// Set if programs start in bubblewrap; like `unattended`, filled in from the settings by the caller.
     pub bubblewrap: bool,
-    /// Tokens of what is absent, where [`crate::plan::absent::weigh`] has looked them up.
+    /// Estimated tokens of omitted items, filled in by [`crate::plan::absent::weigh`].
     pub weights: BTreeMap<(Why, String), u64>,
-    /// Files that were parsed: only what the directive reaches.
+    /// Number of parsed files; only files that the directive reaches are parsed.
     pub parsed_files: usize,
 }
 
-/// The types of the inputs that a directive takes when it is called with these: its own, its ancestors', and those of a
-/// parent that only a routing hook gives it.
+/// Returns the types of a directive's inputs for a call with these values: its own, its ancestors', and those of a
+/// parent that a routing hook selects for these values.
 pub fn declared_inputs(
     world: &dyn World,
     directive: &ItemId,
@@ -109,13 +110,12 @@ pub fn declared_inputs(
     inputs.into_iter().map(|(name, field)| (name, field.value.kind)).collect()
 }
 
-/// Compiles a directive. There is a value only where nothing is wrong: a plan with an error in it would not be what
-/// was written. Warnings and advice stand beside the value.
+/// Compiles a directive. The result has a value only if there is no error; warnings and advice come with the value.
 pub fn compile(world: &dyn World, request: &Request) -> Checked<Compilation> {
     compile_showing(world, request, &mut Sources::default())
 }
 
-/// The same for who shows the diagnostics: where there is no value, `shown` gets the texts that they speak of.
+/// Compiles like [`compile`]. If there is no value, `shown` receives the sources that the diagnostics refer to.
 pub fn compile_showing(world: &dyn World, request: &Request, shown: &mut Sources) -> Checked<Compilation> {
     let recording = Recording::new(world);
     let items = Items::new(&recording);
@@ -148,7 +148,7 @@ pub fn compile_showing(world: &dyn World, request: &Request, shown: &mut Sources
     let asked = approvals::asked(&items, &plan);
     let sources = items.into_sources();
     notes.extend(shadowed(&plan.manifest));
-    // A plan is data of our own making: there is nothing in it that JSON cannot hold.
+    // Serializing a plan cannot fail: it holds only data that JSON can represent.
     let plan_id = plan.id().unwrap_or_default();
     let request = request.clone();
     let compilation = Compilation {
@@ -171,7 +171,8 @@ pub fn compile_showing(world: &dyn World, request: &Request, shown: &mut Sources
     Checked::new(Some(compilation), diagnostics)
 }
 
-/// Composes, checks and lowers one directive. Check does the same with every directive of a project, along every route.
+/// Composes, checks and lowers one directive. `check` runs the same steps for every directive of a project, on every
+/// route.
 fn compile_in(shared: &Shared<'_, '_>, request: &Request, diagnostics: &mut Diagnostics) -> Option<Lowered> {
     let model = |asked: Option<&crate::item::ModelRequest>| {
         shared.catalog().resolve(asked, &request.model).ok().map(|model| model.id)
@@ -184,7 +185,8 @@ fn compile_in(shared: &Shared<'_, '_>, request: &Request, diagnostics: &mut Diag
     lower(shared, &composed, request, diagnostics)
 }
 
-/// Items that more than one space has. Settings are merged, so none of theirs is hidden.
+/// Returns a note for each item that more than one space has. Settings are skipped: they are merged, so none is
+/// shadowed.
 fn shadowed(manifest: &[Read]) -> Vec<Note> {
     let mut notes: Vec<Note> = Vec::new();
     for read in manifest.iter().filter(|r| r.kind != ItemKind::Config) {

@@ -1,5 +1,5 @@
-//! A directive with everything that makes it what it is: its chain walked, its context ordered, its hooks in line
-//! (`language.md` 8). What a run needs on top of this is lowered from it.
+//! Composition of a directive: walks its chain, orders its context and hooks (`language.md` 8). The result is lowered
+//! to a plan.
 
 mod context;
 mod hooks;
@@ -21,20 +21,23 @@ use crate::resolve::{self, Launch, Routing};
 use crate::semantics::limits::Setting;
 use crate::world::ItemKind;
 
+/// A directive with its resolved chain, context, limits, interface and hooks.
+///
 /// INVARIANT: `chain` is root first, without repeats, and not empty; its last link is the directive itself.
 #[derive(Debug, Clone)]
 pub struct Composed {
     pub id: ItemId,
     pub chain: Vec<Arc<Directive>>,
-    /// The `resolve_extends` hook that set the leaf's parent, where one did.
+    /// The `resolve_extends` hook that set the leaf's parent, if any.
     pub route: Option<Route>,
-    /// Root first, each item once, suppressed ones left out. What a hook brings is in `hooks`.
+    /// Chain knowledge, root first, each item once, without suppressed items. Knowledge that hooks provide is in
+    /// `hooks`.
     pub system: Vec<ContextItem>,
     pub before: Vec<ContextItem>,
     pub after: Vec<ContextItem>,
     pub suppressions: Vec<Suppression>,
     pub duplicates: Vec<Duplicate>,
-    /// The leaf's, else the nearest ancestor's; `None` where no link has any.
+    /// The leaf's permissions, else the nearest ancestor's; `None` if no link has any.
     pub permissions: Option<Sourced<Permissions>>,
     pub limits: LimitLayers,
     /// The leaf's `<model>`, else the nearest ancestor's.
@@ -43,26 +46,26 @@ pub struct Composed {
     pub outputs: IndexMap<String, Sourced<Field>>,
     pub continuation: Option<Sourced<ItemId>>,
     pub nudge: Sourced<NudgePolicy>,
-    /// Every hook that could apply, in evaluation order within its event; removed ones stay with their reason.
+    /// Every hook that could apply, in evaluation order within its event; removed hooks stay, with the reason.
     pub hooks: Vec<ComposedHook>,
 }
 
-/// A value and where it comes from.
+/// A value with its origin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sourced<T> {
     pub value: T,
     pub origin: Origin,
 }
 
-/// The file and place that put something here.
+/// The declaration that a composed value comes from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Origin {
     pub by: By,
-    /// `None` for what is built in.
+    /// `None` for built-in values.
     pub span: Option<Span>,
 }
 
-/// Who put it here.
+/// The kind of declaration that a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum By {
     /// A link of the chain.
@@ -70,7 +73,7 @@ pub enum By {
     Hook(String),
     /// A settings file: `agent/resilience`.
     Config(ItemId),
-    /// Nobody wrote it.
+    /// A built-in default.
     BuiltIn,
 }
 
@@ -80,17 +83,17 @@ pub struct Route {
     pub to: ItemId,
 }
 
-/// One knowledge item of the chain.
+/// A knowledge item of the chain.
 #[derive(Debug, Clone)]
 pub struct ContextItem {
     pub id: ItemId,
     pub knowledge: Arc<Knowledge>,
-    /// False for `<system>` items.
+    /// Set if the item is wrapped in a tag; false for `<system>` items.
     pub wrap: bool,
     pub origin: Origin,
 }
 
-/// A `<suppress>` of the chain and what it took out.
+/// A `<suppress>` of the chain, with the origins of the items it removed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Suppression {
     /// A knowledge id or a hook id.
@@ -99,7 +102,7 @@ pub struct Suppression {
     pub removed: Vec<Origin>,
 }
 
-/// A knowledge item that was brought twice.
+/// A knowledge item that was provided more than once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Duplicate {
     pub id: ItemId,
@@ -107,31 +110,32 @@ pub struct Duplicate {
     pub dropped: Origin,
 }
 
-/// Limits by layer, lowest first; the resolution is `semantics::limits`.
+/// Limits by layer, lowest first, for `semantics::limits` to resolve.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LimitLayers {
     /// From `agent/resilience`.
     pub defaults: Vec<Setting<Origin>>,
-    /// From the chain: per name, the leaf's, else the nearest ancestor's.
+    /// From the chain: for each name the leaf's value, else the nearest ancestor's.
     pub directive: Vec<Setting<Origin>>,
 }
 
-/// A hook with the place it has in this directive's order.
+/// A hook with its position in this directive's order.
 #[derive(Debug, Clone)]
 pub struct ComposedHook {
     pub decl: Arc<HookDecl>,
-    /// Effective: the written one, the replaced built-in's, or the source's own.
+    /// Effective layer: the declared one, else the replaced built-in's, else the source's default.
     pub layer: f64,
-    /// Effective: a project hook that takes a built-in's place stands where that stood, and is still the project's.
+    /// Effective source: a project hook that replaces a built-in takes the built-in's position but stays a project
+    /// hook.
     pub source: HookSource,
-    /// What is known of it before the run.
+    /// The verdict before the run.
     pub verdict: PlanVerdict,
-    /// The knowledge it fetches, where the id is static and the hook is live.
+    /// The knowledge that the hook fetches, if its id is static and the hook is live.
     pub knowledge: Option<Arc<Knowledge>>,
 }
 
-/// Composes one directive for a plan or a run. Where the route depends on something that is not known, that is said
-/// and there is no value: a plan of a guess would be a lie.
+/// Composes one directive for a plan or a run. If the route depends on an unknown value, the missing inputs are
+/// reported and there is no value.
 pub fn compose(items: &Items<'_>, id: &ItemId, launch: &Launch<'_>) -> Checked<Composed> {
     let mut found = Diagnostics::new();
     let value = leaf(items, id, &mut found).and_then(|leaf| {
@@ -152,8 +156,8 @@ pub fn compose(items: &Items<'_>, id: &ItemId, launch: &Launch<'_>) -> Checked<C
     Checked::new(value, found)
 }
 
-/// Composes a directive once for every route it could take, for check. Beside those that could be composed, how many
-/// there are (at least one).
+/// Composes a directive for each route it could take, for `check`. Returns the routes that could be composed, and the
+/// number of all routes (at least one).
 pub fn compose_all(
     items: &Items<'_>,
     id: &ItemId,
@@ -239,24 +243,24 @@ impl Route {
 }
 
 impl Composed {
-    /// The directive itself: the last link.
+    /// Returns the directive itself: the last link.
     pub fn leaf(&self) -> Option<&Arc<Directive>> {
         self.chain.last()
     }
 }
 
 impl ComposedHook {
-    /// Whether a run has to look at it at all.
+    /// Returns true if a run has to evaluate the hook.
     pub fn is_live(&self) -> bool {
         matches!(self.verdict, PlanVerdict::Fires | PlanVerdict::Depends { .. })
     }
 
-    /// Where it was written.
+    /// Returns the origin of the hook's declaration.
     pub fn origin(&self) -> Origin {
         Origin::hook(&self.decl)
     }
 
-    /// As the plan keeps it; `None` where the hook has no action because it is disabled.
+    /// Returns the hook as the plan stores it; `None` if it has no action because it is disabled.
     pub fn planned(&self) -> Option<PlannedHook> {
         let action = self.decl.action.as_ref()?.node.clone();
         Some(PlannedHook {

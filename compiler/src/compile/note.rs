@@ -1,4 +1,4 @@
-//! What a plan does not show because it is not in it: things left out, and things changed on the way.
+//! Notes about items that were omitted from a plan or changed during compilation.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 use crate::plan::Origin;
 use crate::world::{ItemKind, Space};
 
-/// Something left out or changed on the way to the plan.
+/// An item that compilation omitted or changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "note", rename_all = "snake_case")]
 pub enum Note {
-    /// `removed` holds who would have brought it; empty where nothing did.
+    /// Suppressed item; `removed` lists the origins that would have provided it, and is empty if there are none.
     Suppressed { id: String, by: Origin, removed: Vec<Origin> },
-    /// The item of a higher space stands in for those of the lower ones.
+    /// An item that several spaces have; the one of the highest space is used.
     Shadowed { kind: ItemKind, id: String, used: Space, hidden: Vec<Space> },
-    /// Brought more than once; it stays at its first place.
+    /// An item that was provided more than once; the first occurrence stays.
     Deduplicated { id: String, kept: Option<Origin>, dropped: Origin },
-    /// Knowledge that held its own closing tag: sent as `&lt;/…`.
+    /// Knowledge whose text contains its own closing tag, sent as `&lt;/…`.
     Escaped { id: String, tag: String, count: u64 },
 }
 
 impl Note {
-    /// The word for what happened.
+    /// Returns the kind of the note as a lowercase word.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Suppressed { .. } => "suppressed",
@@ -32,7 +32,7 @@ impl Note {
         }
     }
 
-    /// The item or hook that it is about.
+    /// Returns the id of the item or hook.
     pub fn id(&self) -> &str {
         match self {
             Self::Suppressed { id, .. }
@@ -42,7 +42,7 @@ impl Note {
         }
     }
 
-    /// The line that did it, where one did.
+    /// Returns the origin of the line that caused the note, if there is one.
     pub fn origin(&self) -> Option<&Origin> {
         match self {
             Self::Suppressed { by, .. } => Some(by),
@@ -52,7 +52,7 @@ impl Note {
     }
 }
 
-/// The reason, without the id.
+/// Prints the reason, without the id.
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! Whole compilations over worlds in memory.
+//! Tests of whole compilations over in-memory worlds.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod prompt;
@@ -22,7 +22,7 @@ pub fn object(value: &Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
 }
 
-/// The compilation of a directive that has no error.
+/// Returns the compilation of a directive without errors.
 pub fn compiled(world: &dyn World, request: &Request) -> Compilation {
     let checked = compile(world, request);
     let messages: Vec<String> = checked.diagnostics.iter().map(|d| format!("{}: {d}", d.code())).collect();
@@ -112,12 +112,12 @@ fn the_same_sources_give_the_same_bytes() {
     let stored: Plan = serde_json::from_slice(&first.plan.to_bytes().unwrap()).unwrap();
     assert_eq!(stored, first.plan);
     assert_eq!(stored.id().unwrap(), first.plan_id);
-    // A file that the directive does not reach changes nothing, one that it reaches does.
+    // A file that the directive does not reach changes nothing; a file that it reaches does.
     let unrelated = deploy().project(".ai/knowledge/other.md", "x").project(".ai/directives/other.md", "y");
     assert_eq!(compiled(&unrelated, &request).plan_id, first.plan_id);
     let changed = deploy().project(".ai/knowledge/project/deploy/completion-checklist.md", "Done?");
     assert_ne!(compiled(&changed, &request).plan_id, first.plan_id);
-    // The same text in another file of the chain is another plan: the manifest knows.
+    // The same text in a file of another space is another plan: the manifest differs.
     let miss = deploy().with(Space::User, ".ai/knowledge/project/deploy/completion-checklist.md", "hidden");
     assert_ne!(compiled(&miss, &request).plan_id, first.plan_id);
 }

@@ -1,4 +1,4 @@
-//! The chain's knowledge in order, each item once, suppressed ones out (`language.md` 8, steps 3 and 4).
+//! The chain's knowledge in order, deduplicated and without suppressed items (`language.md` 8, steps 3 and 4).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::diagnostics::{ContextError, Diagnostics};
 use crate::item::{Context, Directive, Items};
 use crate::world::ItemKind;
 
-/// The three places of the chain's knowledge, in the order in which an item's first one counts.
+/// The three positions of chain knowledge, in the order in which the first occurrence of an item wins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     System,
@@ -38,7 +38,7 @@ impl Place {
     }
 }
 
-/// Every `<suppress>` of the chain, root first, without what it removes yet.
+/// Returns every `<suppress>` of the chain, root first, with nothing recorded as removed yet.
 pub fn suppressions(chain: &[Arc<Directive>]) -> Vec<Suppression> {
     let mut all: Vec<Suppression> = Vec::new();
     for directive in chain {
@@ -50,7 +50,7 @@ pub fn suppressions(chain: &[Arc<Directive>]) -> Vec<Suppression> {
     all
 }
 
-/// Fills the three lists of a composition.
+/// Fills the three context lists of a composition.
 pub fn collect(items: &Items<'_>, composed: &mut Composed, found: &mut Diagnostics) {
     let chain = composed.chain.clone();
     let mut kept: HashMap<&ItemId, (Place, Origin)> = HashMap::new();
@@ -85,7 +85,7 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, found: &mut Diagnosti
     }
 }
 
-/// Notes the removal with every suppression of that id.
+/// Records the removal with every suppression of that id. Returns true if there is one.
 pub fn suppress(suppressions: &mut [Suppression], id: &str, origin: &Origin) -> bool {
     let mut any = false;
     for suppression in suppressions.iter_mut().filter(|s| s.id == id) {
@@ -95,7 +95,8 @@ pub fn suppress(suppressions: &mut [Suppression], id: &str, origin: &Origin) -> 
     any
 }
 
-/// Two positions disagree, or one file says it twice; the same position in two links is what chains are for.
+/// Warns if the same item is declared in two positions, or twice in one file. The same position in two links is
+/// allowed.
 fn duplicate(id: &ItemId, kept: (Place, &Origin), dropped: (Place, &Origin), found: &mut Diagnostics) {
     let ((kept_place, kept), (place, origin)) = (kept, dropped);
     let same_file = kept.by == origin.by;
@@ -108,7 +109,7 @@ fn duplicate(id: &ItemId, kept: (Place, &Origin), dropped: (Place, &Origin), fou
     }
 }
 
-/// Knowledge that no space has. One that exists and cannot be read has said so itself.
+/// Reports knowledge that no space has. Knowledge that exists but cannot be read was already reported by the parser.
 pub fn report_unknown(items: &Items<'_>, id: &Spanned<ItemId>, by_hook: Option<&str>, found: &mut Diagnostics) {
     if items.exists(ItemKind::Knowledge, &id.node) {
         return;

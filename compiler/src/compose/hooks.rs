@@ -1,4 +1,4 @@
-//! The hooks of a composition: ordered, judged by what is known, and rid of what the chain brings anyway
+//! The hooks of a composition: ordered, evaluated against what is known, and deduplicated against the chain's knowledge
 //! (`language.md` 7, and 8 steps 4 and 5).
 
 use std::borrow::Cow;
@@ -15,7 +15,7 @@ use crate::semantics::condition::Verdict;
 use crate::semantics::hook_point::{self, Mode};
 use crate::semantics::hook_table::Removed;
 
-/// Fills `hooks` of a composition whose context is complete.
+/// Fills `hooks` of a composition whose context lists are complete.
 pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) {
     let Some(leaf) = composed.leaf().cloned() else { return };
     let line = line(items, composed);
@@ -52,7 +52,8 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) 
     composed.hooks = hooks;
 }
 
-/// Every hook that could apply, in line. Where the chain has none of its own, it is the same for every directive.
+/// Returns every hook that could apply, in order. Without hooks in the chain, the order is the same for every directive
+/// and is shared.
 fn line<'i>(items: &'i Items<'_>, composed: &Composed) -> Cow<'i, HookLine> {
     let files = items.hook_files();
     let of_chain: Vec<&Arc<HookDecl>> = composed
@@ -61,7 +62,7 @@ fn line<'i>(items: &'i Items<'_>, composed: &Composed) -> Cow<'i, HookLine> {
         .rev()
         .enumerate()
         .flat_map(|(i, directive)| {
-            // Routing happened before the chain was walked: an ancestor had no say in it.
+            // Routing runs before the chain is walked, so an ancestor's routing hooks do not apply.
             directive.hooks.iter().filter(move |h| i == 0 || h.event != HookPoint::ResolveExtends)
         })
         .collect();
@@ -81,8 +82,9 @@ fn replaced_because(by: &Arc<HookDecl>) -> String {
     }
 }
 
-/// What a hook would bring into the prompt can be suppressed, by its id or by the knowledge's. Hooks that guard or
-/// steer a run are not the chain's to remove, except its own.
+/// Returns the suppressed id if a suppression applies to the hook: by the hook's id or by the id of the knowledge it
+/// fetches. Applies to collecting hooks and to the chain's own hooks; hooks of other sources that guard or steer a run
+/// cannot be suppressed.
 fn suppressed_by(suppressions: &mut [Suppression], decl: &HookDecl) -> Option<String> {
     if suppressions.is_empty() {
         return None;
@@ -112,7 +114,8 @@ fn verdict(decl: &HookDecl, known: &mut Known, explain: bool) -> PlanVerdict {
     }
 }
 
-/// Routing is over: the hook that routed fired; the others are judged by what routing knew.
+/// Returns the verdict of a `resolve_extends` hook after routing: the hook that routed fires; the others are evaluated
+/// with the facts that were known during routing.
 fn routing_verdict(composed: &Composed, decl: &Arc<HookDecl>, known: &mut Known, explain: bool) -> PlanVerdict {
     if composed.route.as_ref().is_some_and(|r| Arc::ptr_eq(&r.hook, decl)) {
         return PlanVerdict::Fires;
@@ -123,7 +126,7 @@ fn routing_verdict(composed: &Composed, decl: &Arc<HookDecl>, known: &mut Known,
     verdict(decl, known, explain)
 }
 
-/// In first-match points, what stands behind a hook that fires is never asked.
+/// Marks hooks behind a firing hook as removed, at events where the first match answers.
 fn shadow(hooks: &mut [ComposedHook]) {
     let mut answered: Option<String> = None;
     for hook in hooks.iter_mut() {
@@ -138,8 +141,8 @@ fn shadow(hooks: &mut [ComposedHook]) {
     }
 }
 
-/// An item that hooks and the chain bring appears once. What comes for certain stays, at its first place; a hook that
-/// only may fire gives way to it.
+/// Removes repeated provisions of the same item by hooks and the chain. Certain provisions keep their first position; a
+/// hook that may fire yields to them.
 fn brought_once(composed: &mut Composed, hooks: &mut [ComposedHook]) {
     let mut live: Vec<&mut ComposedHook> = hooks.iter_mut().filter(|h| h.is_live()).collect();
     for steps in [FRESH.as_slice(), CONTINUED.as_slice()] {
@@ -168,7 +171,7 @@ fn brought_once(composed: &mut Composed, hooks: &mut [ComposedHook]) {
     }
 }
 
-/// What the prompt has so far, and the hook that brought it; `None` = the chain.
+/// An item that an earlier part of the prompt provides; `hook: None` means the chain.
 struct Brought {
     id: ItemId,
     hook: Option<String>,
@@ -179,7 +182,7 @@ impl ComposedHook {
         self.decl.event == event && self.decl.position == position
     }
 
-    /// Takes the hook out where its item is there already.
+    /// Marks the hook as removed if its item is already provided. Returns true in that case.
     fn give_way(&mut self, brought: &[Brought], id: &ItemId) -> bool {
         let Some(earlier) = brought.iter().find(|b| b.id == *id) else { return false };
         let by = earlier.hook.as_ref().map_or("the chain".to_owned(), |hook| format!("the hook `{hook}`"));
@@ -210,7 +213,7 @@ fn chain_step(composed: &mut Composed, part: ChainPart, brought: &mut Vec<Brough
     });
 }
 
-/// A stretch of the prompt in the order it is sent.
+/// A section of the prompt, in the order of sending.
 #[derive(Clone, Copy)]
 enum Step {
     Hooks(HookPoint, Position),
@@ -234,7 +237,7 @@ const FRESH: [Step; 7] = [
     Step::Hooks(HookPoint::ThreadStarted, Position::After),
 ];
 
-/// A continuation has the same system prompt and its own hooks; the chain's message was sent before.
+/// The sections of a continuation: the same system prompt, but its own hooks; the chain's message was sent before.
 const CONTINUED: [Step; 4] = [
     Step::Hooks(HookPoint::BuildSystemPrompt, Position::Before),
     Step::Chain(ChainPart::System),

@@ -1,4 +1,4 @@
-//! What a chain hands down: the leaf's value, else the nearest ancestor's (`language.md` 8, step 6).
+//! Inheritance along a chain: the leaf's value, else the nearest ancestor's (`language.md` 8, step 6).
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use super::{By, LimitLayers, Origin, Sourced};
 use crate::item::{Directive, Field, Items, Permissions};
 use crate::semantics::limits::{Setting, Written};
 
-/// The nearest link's value; the origin points at the directive itself.
+/// Returns the nearest link's value; the origin points at the directive itself.
 pub fn nearest<T>(chain: &[Arc<Directive>], of: impl Fn(&Directive) -> Option<T>) -> Option<Sourced<T>> {
     chain.iter().rev().find_map(|d| of(d).map(|value| Sourced { value, origin: Origin::directive(d, d.span) }))
 }
 
-/// The nearest link's value; the origin points at the value.
+/// Returns the nearest link's value; the origin points at the value.
 pub fn nearest_spanned<T: Clone>(
     chain: &[Arc<Directive>],
     of: impl Fn(&Directive) -> Option<&Spanned<T>>,
@@ -31,7 +31,7 @@ pub fn permissions(chain: &[Arc<Directive>]) -> Option<Sourced<Permissions>> {
     })
 }
 
-/// Fields merged by name: the order is root first, the declaration the leaf's.
+/// Merges fields by name, in root-first order; the declaration nearest to the leaf wins.
 pub fn fields(
     chain: &[Arc<Directive>],
     of: impl Fn(&Directive) -> &IndexMap<String, Field>,
@@ -61,7 +61,7 @@ pub fn limits(items: &Items<'_>, chain: &[Arc<Directive>]) -> LimitLayers {
             })
             .collect();
     }
-    // Root first: a nearer link's value takes the place of a farther one's.
+    // Root first: a nearer link's value replaces a farther one's.
     for directive in chain {
         for limit in &directive.limits {
             let source = Origin::directive(directive, limit.name.span.join(limit.value.span));

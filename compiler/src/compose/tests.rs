@@ -1,4 +1,4 @@
-//! Composition, rule by rule (`language.md` 7 and 8).
+//! Tests of composition, rule by rule (`language.md` 7 and 8).
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use serde_json::{Map, Value, json};
@@ -11,7 +11,7 @@ fn id(text: &str) -> ItemId {
     ItemId::parse(text).unwrap()
 }
 
-/// A directive file; `attributes` and `inside` are XML.
+/// Adds a directive file; `attributes` and `inside` are XML.
 fn directive(world: MapWorld<'static>, at: &str, attributes: &str, inside: &str) -> MapWorld<'static> {
     let name = id(at).name().to_owned();
     let text = format!("```xml\n<directive name=\"{name}\" {attributes}>{inside}</directive>\n```\n\nBody of {at}.\n");

@@ -1,4 +1,4 @@
-//! The prompt: order, holes, tags, and that a run sends what a plan shows.
+//! Tests of the prompt: order, placeholders, tags, and that a run sends what the plan shows.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ use crate::plan::render::view;
 use crate::plan::{LayerKind, Pending};
 use crate::world::MapWorld;
 
-/// A run that knows everything.
+/// A stand-in for a run that can fill in every placeholder.
 struct Run {
     fires: bool,
 }
@@ -109,7 +109,7 @@ fn a_run_sends_what_the_plan_shows_around_its_holes() {
         assert_eq!(layer.tokens, crate::plan::Tokenizer::Characters.count(&first.text[layer.offset..layer.end()]));
     }
     assert_eq!(first.pending.len(), 7);
-    // The text between two holes is sent as it stands.
+    // The text between two placeholders is sent unchanged.
     let sent = compilation.plan.prompt.open(&mut Run { fires: true }).message;
     let mut from = 0;
     let mut at = 0;
@@ -119,7 +119,7 @@ fn a_run_sends_what_the_plan_shows_around_its_holes() {
         if matches!(&hole.pending, Pending::Hook { id } if id == "silent") {
             continue;
         }
-        // The silent hook's element is not sent; its neighbours are.
+        // The silent hook's element is not sent; its neighbors are.
         let text = text.split("\n\n<look id=\"rye/look\" type=\"tool\">\n\n").last().unwrap_or(text);
         let found = sent[from..].find(text.trim_start_matches("\n</look>")).unwrap();
         from += found + text.trim_start_matches("\n</look>").len();

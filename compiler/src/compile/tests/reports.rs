@@ -1,4 +1,4 @@
-//! What is printed of a plan: text, JSON, graphs, and where things come from.
+//! Tests of what is printed about a plan: text, JSON, graphs and origins.
 
 use schemars::schema_for;
 use serde_json::json;
@@ -43,7 +43,7 @@ fn a_small_plan_in_full() {
         &[("leaf", "", "<metadata><permissions><execute><tool>*</tool></execute></permissions></metadata>", "Do it.")],
     );
     let compilation = plain(&world, "leaf");
-    // The id changes with the format of the plan; that it is stable is tested elsewhere.
+    // The id changes with the plan format; its stability is tested elsewhere.
     let printed = text::render(&compilation).replace(&compilation.plan_id[..12], "ID");
     insta::assert_snapshot!(printed);
 }
@@ -82,7 +82,7 @@ fn the_json_has_the_promised_shape() {
     assert_eq!(again, report, "a report can be read again");
 }
 
-/// With the feature `tokenizers` by the exact one, without it by the estimate, which says so; never by both.
+/// With the feature `tokenizers` the exact tokenizer counts, without it the labeled estimate; never both.
 #[test]
 fn a_plan_names_what_counts_its_tokens() {
     let tools = "<metadata><permissions><execute><tool>*</tool></execute></permissions></metadata>";

@@ -1,4 +1,4 @@
-//! The standard library and the deploy example, as worlds in memory.
+//! In-memory worlds of the standard library and the deploy example.
 
 use crate::world::{MapWorld, Space};
 
@@ -48,17 +48,17 @@ const DEPLOY: &[(&str, &str)] = files![
     "tools/project/deploy/rollout.yaml",
 ];
 
-/// The standard library as the system space, nothing else.
+/// Returns a world with only the standard library, as the system space.
 pub fn stdlib() -> MapWorld<'static> {
     STDLIB.iter().fold(MapWorld::new(), |world, (path, text)| world.with(Space::System, path, text))
 }
 
-/// The seeds' own deploy chain.
+/// Returns the deploy chain of the specification, over the standard library.
 pub fn deploy() -> MapWorld<'static> {
     DEPLOY.iter().fold(stdlib(), |world, (path, text)| world.project(path, text))
 }
 
-/// A small world of its own, so that what it says does not change with the standard library.
+/// Returns a small world that does not depend on the standard library.
 pub fn mini() -> MapWorld<'static> {
     let world = MapWorld::new().with(
         Space::System,
@@ -85,12 +85,12 @@ pub fn mini() -> MapWorld<'static> {
     )
 }
 
-/// A tool file.
+/// Returns the text of a tool file.
 pub fn tool(description: &str) -> String {
     format!("description: {description}\nkind: builtin\nbuiltin: read\nparameters: {{ type: object }}\n")
 }
 
-/// A directive file: attributes of the root element, what stands inside it, the body.
+/// Returns the text of a directive file with these root attributes, metadata and body.
 pub fn directive(id: &str, attributes: &str, inside: &str, body: &str) -> String {
     let name = id.rsplit('/').next().unwrap_or(id);
     format!(
