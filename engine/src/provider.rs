@@ -1,4 +1,4 @@
-//! Providers: one trait, wires that map shapes and nothing else, errors as facts for the classification table.
+//! Providers: one trait, wires that only map data formats, and errors as facts for the classification table.
 
 pub mod anthropic;
 pub mod catalog;
@@ -32,46 +32,46 @@ pub use settings::{ProviderSettings, Secret, Wire};
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// One model call, complete: the same value gives the same bytes on the wire.
+/// A complete model call: the same value gives the same bytes on the wire.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Request {
     /// The provider's own model id.
     pub model: String,
-    /// Empty = none; delivered by the provider's own system field.
+    /// System prompt; empty if there is none. Sent in the provider's own field.
     pub system: Arc<str>,
     pub turns: Vec<Turn>,
     pub tools: Vec<ToolDefinition>,
-    /// Output tokens asked for.
+    /// Maximum number of output tokens.
     pub max_output: u64,
-    /// Whether `turns[0]` is constant for the whole thread, so that a cache breakpoint may follow it.
+    /// Set if `turns[0]` is constant for the whole thread, so that a cache breakpoint may follow it.
     pub first_turn_constant: bool,
-    /// Sent where it is set and nowhere else.
+    /// Sampling parameters; sent only if set.
     #[serde(default, skip_serializing_if = "Sampling::is_empty")]
     pub sampling: Sampling,
-    /// The model has no tools of its own: calls are read from its text (`text_tools`).
+    /// Set if the model has no native tools, so that calls are parsed from its text (`text_tools`).
     #[serde(default)]
     pub text_tools: bool,
-    /// Who asks. Never sent: only a script looks at it.
+    /// The position of the call in its thread. Never sent; only the scripted provider reads it.
     #[serde(default)]
     pub cue: Cue,
 }
 
-/// Where in its thread a call stands, so that a script can be played from any point, after a crash too.
+/// The position of a call in its thread, so that a script can be played from any point, also after a crash.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cue {
-    /// The directive's full id; chooses the branch of a script.
+    /// Full id of the directive; selects the branch of a script.
     pub directive: String,
-    /// Replies this thread already has; `None` = the assistant turns of the request (which a `context` hook may have
-    /// thinned out).
+    /// Number of replies the thread already has; `None` = the number of assistant turns in the request (which a
+    /// `context` hook may have reduced).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<u32>,
-    /// Attempts at this turn that have failed already.
+    /// Number of failed attempts of this turn.
     #[serde(default)]
     pub attempt: u32,
-    /// The thread's id.
+    /// Id of the thread.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub thread: String,
-    /// For a child: which of its parent's children it is, from 1.
+    /// For a child thread, its number among its parent's children, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawn: Option<u64>,
 }
@@ -90,11 +90,11 @@ pub struct Reply {
     pub content: Vec<Block>,
     pub usage: Usage,
     pub stop: StopReason,
-    /// The model the provider says answered.
+    /// The model that the provider reports.
     pub model: Option<String>,
 }
 
-/// Tokens as the provider counts them. `input` excludes `cache_read` and `cache_write`.
+/// Token counts as reported by the provider. `input` excludes `cache_read` and `cache_write`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     pub input: u64,
@@ -114,7 +114,7 @@ pub enum StopReason {
     Other(String),
 }
 
-/// What happens while a reply streams in; shown and dropped, never recorded in the transcript.
+/// A piece of a streaming reply; displayed and dropped, never written to the transcript.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delta {
     Text(String),
@@ -123,42 +123,42 @@ pub enum Delta {
     ToolCallInput { id: String, fragment: String },
 }
 
-/// A failed attempt, as facts. Classification belongs to the table, not to the wire.
+/// A failed attempt, as facts. The classification table classifies it, not the wire.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct CallError {
     pub stage: FailedStage,
     pub status: Option<u16>,
-    /// Response headers that matter to retries, lower-case names.
+    /// Response headers relevant to retries, with lowercase names.
     pub headers: Vec<(String, String)>,
-    /// The provider's own error type and code, when it sent them.
+    /// The provider's own error type and code, if it sent them.
     pub error_type: Option<String>,
     pub code: Option<String>,
-    /// Never holds a key.
+    /// Never contains a key.
     pub message: String,
-    /// What the provider reported as used before the failure.
+    /// Usage that the provider reported before the failure.
     pub usage: Option<Usage>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailedStage {
-    /// No key, no such provider, a request that cannot be built: nothing was sent.
+    /// Missing key, unknown provider, or invalid request: nothing was sent.
     Setup,
     Connect,
     Timeout,
-    /// An answer with an error status.
+    /// A response with an error status.
     Status,
     /// An error event inside the stream.
     StreamError,
     /// The stream ended without its final event.
     Truncated,
-    /// The answer was not what the wire promises.
+    /// The response did not follow the wire's protocol.
     Protocol,
 }
 
 impl CallError {
-    /// A failure of which nothing is known but where it happened and what to say.
+    /// Creates an error with only a stage and a message.
     pub fn new(stage: FailedStage, message: impl Into<String>) -> Self {
         Self {
             stage,
@@ -172,10 +172,10 @@ impl CallError {
     }
 }
 
-/// The provider that `settings` describe. Nothing is sent yet, and nothing costly is built.
+/// Creates the provider that `settings` describe. Sends nothing and does no expensive work yet.
 ///
 /// # Errors
-/// [`FailedStage::Setup`]: no key, a base URL or script that cannot be used.
+/// [`FailedStage::Setup`]: missing key, or a base URL or script that cannot be used.
 pub fn connect(settings: &ProviderSettings) -> Result<Arc<dyn Provider>, CallError> {
     match settings.wire {
         Wire::Anthropic => Ok(Arc::new(anthropic::Anthropic::connect(settings)?)),
@@ -186,7 +186,7 @@ pub fn connect(settings: &ProviderSettings) -> Result<Arc<dyn Provider>, CallErr
     }
 }
 
-/// The body of the request on the provider's wire, as it would be sent; `None` for wires that send nothing.
+/// Returns the body of the request on the provider's wire; `None` for wires that send none.
 pub fn body(settings: &ProviderSettings, request: &Request) -> Option<Value> {
     match settings.wire {
         Wire::Anthropic => Some(anthropic::body(request)),
@@ -197,7 +197,7 @@ pub fn body(settings: &ProviderSettings, request: &Request) -> Option<Value> {
     }
 }
 
-/// A place to send requests to.
+/// A model provider that answers requests.
 pub trait Provider: Send + Sync {
     fn call<'a>(
         &'a self,

@@ -1,4 +1,4 @@
-//! The `anthropic` wire: Anthropic's Messages API. The mapping of requests; `decoder.rs` reads the streams.
+//! The `anthropic` wire: Anthropic's Messages API. This file maps requests; `decoder.rs` reads the streams.
 
 mod decoder;
 
@@ -13,20 +13,22 @@ use super::{BoxFuture, CallError, Delta, Provider, Reply, Request, ToolDefinitio
 use crate::image::Image;
 use crate::message::{Block, Turn};
 
-/// The name of the wire on blocks that only it understands.
+/// Name of the wire on blocks that only this wire understands.
 pub const WIRE: &str = "anthropic";
 
 const VERSION: &str = "2023-06-01";
 
-/// A connection to one server that speaks this wire.
+/// A connection to a server that speaks this wire.
 #[derive(Debug)]
 pub struct Anthropic {
     endpoint: Endpoint,
 }
 
 impl Anthropic {
+    /// Creates a connection.
+    ///
     /// # Errors
-    /// What [`Endpoint::new`] refuses.
+    /// The errors of [`Endpoint::new`].
     pub fn connect(settings: &ProviderSettings) -> Result<Self, CallError> {
         let endpoint = Endpoint::new(settings, "/v1/messages", &[("anthropic-version", VERSION)])?;
         Ok(Self { endpoint })
@@ -44,8 +46,8 @@ impl Provider for Anthropic {
     }
 }
 
-/// The body of a request: a function of `request` alone. Cache breakpoints stand after the palette, the system prompt
-/// and the first message where that one is constant (`engine.md` 6).
+/// Returns the body of a request; depends on `request` alone. Cache breakpoints follow the palette, the system prompt,
+/// and the first message if it is constant (`engine.md` 6).
 pub fn body(request: &Request) -> Value {
     let mut body = Map::new();
     body.insert("model".to_owned(), request.model.as_str().into());
@@ -73,10 +75,10 @@ fn tools(definitions: &[ToolDefinition]) -> Value {
     Value::Array(tools)
 }
 
-/// A message being put together: turns of the same role join, since the API wants the roles to alternate.
+/// A message under construction: turns of the same role are joined, because the API requires alternating roles.
 struct Draft {
     role: &'static str,
-    /// Results of tools; the API wants them in front.
+    /// Results of tools; the API requires them first.
     results: Vec<Value>,
     content: Vec<Value>,
 }
@@ -129,7 +131,7 @@ fn draft(turn: &Turn) -> Draft {
     }
 }
 
-/// A user's block; nothing else is the user's to say.
+/// Maps a user's block; `None` for blocks that a user message cannot contain.
 fn said(block: &Block) -> Option<Value> {
     match block {
         Block::Text { text } => spoken(text),
@@ -140,8 +142,8 @@ fn said(block: &Block) -> Option<Value> {
     }
 }
 
-/// The model's block, or `None` for what the API would refuse: blank text, thinking it did not sign, another wire's
-/// blocks.
+/// Maps the model's block; `None` for blocks that the API refuses: blank text, thinking without a signature, and blocks
+/// of another wire.
 fn replied(block: &Block) -> Option<Value> {
     match block {
         Block::Text { text } => spoken(text),

@@ -1,7 +1,7 @@
-//! Provider files as data (`docs/reference/providers.md`), and the settings of a connection from one of them.
+//! Provider files as data (see the providers reference), and the connection settings made from them.
 //!
-//! Which provider and model a directive gets is the compiler's answer (`PlannedModel`); here its `connection`, the
-//! merged provider file, meets the environment.
+//! The compiler selects provider and model (`PlannedModel`); this module combines its `connection`, the merged provider
+//! file, with the environment.
 
 use std::path::Path;
 
@@ -20,10 +20,10 @@ pub struct Definition {
     pub wire: Wire,
     #[serde(default)]
     pub base_url: String,
-    /// A variable that takes the place of `base_url` when set.
+    /// The environment variable that overrides `base_url`.
     #[serde(default)]
     pub base_url_env: Option<String>,
-    /// The variable that holds the key; none = no key is needed.
+    /// The environment variable that holds the key; `None` if no key is needed.
     #[serde(default)]
     pub key_env: Option<String>,
     /// `authorization` (as a bearer token, the default) or the name of a header that holds the key alone.
@@ -31,10 +31,10 @@ pub struct Definition {
     pub key_header: KeyHeader,
     #[serde(default)]
     pub max_tokens_field: MaxTokensField,
-    /// For `openai-responses`: `false` where the models do not think, and refuse to be asked for their thoughts.
+    /// For `openai-responses`: `false` if the models do not reason and refuse the option.
     #[serde(default = "yes")]
     pub encrypted_reasoning: bool,
-    /// For `scripted`: relative to the project root.
+    /// For `scripted`: the path relative to the project root.
     #[serde(default)]
     pub script: Option<String>,
     #[serde(default)]
@@ -48,19 +48,19 @@ pub struct Definition {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct Model {
     pub id: String,
-    /// Tokens.
+    /// Size in tokens.
     pub context_window: u64,
-    /// Tokens.
+    /// Size in tokens.
     pub max_output: u64,
     #[serde(default)]
     pub tool_use: ToolUse,
-    /// Whether a message may hold images.
+    /// Set if a message may contain images.
     #[serde(default = "yes")]
     pub images: bool,
-    /// `None`: nobody says. [`Prices::none`]: it costs nothing, on purpose.
+    /// `None` if unknown; [`Prices::none`] if declared to be free.
     #[serde(default, deserialize_with = "priced")]
     pub prices: Option<Prices>,
-    /// The day the prices were looked up.
+    /// The date on which the prices were looked up.
     #[serde(default)]
     pub priced_at: Option<String>,
     #[serde(default)]
@@ -72,11 +72,11 @@ pub struct Model {
 pub enum ToolUse {
     #[default]
     Native,
-    /// The model has no tools of its own: calls are read from its text.
+    /// The model has no native tools; calls are parsed from its text.
     TextParsed,
 }
 
-/// Dollars per million tokens, as decimal text. What is not named is priced as `input`.
+/// Dollars per million tokens, as decimal text. Omitted prices default to `input`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Prices {
     #[serde(deserialize_with = "decimal")]
@@ -87,7 +87,7 @@ pub struct Prices {
     pub cache_read: Option<String>,
     #[serde(default, deserialize_with = "optional_decimal")]
     pub cache_write: Option<String>,
-    /// What a request whose whole prompt is above `above` tokens costs instead.
+    /// Prices of a request whose whole prompt exceeds `above` tokens.
     #[serde(default)]
     pub long_prompt: Option<LongPrompt>,
 }
@@ -106,8 +106,10 @@ pub struct LongPrompt {
 }
 
 impl Definition {
+    /// Reads a definition.
+    ///
     /// # Errors
-    /// [`FailedStage::Setup`] when `value` is no provider file. Check says so earlier and better.
+    /// [`FailedStage::Setup`] if `value` is not a provider file. `check` reports the details.
     pub fn from_value(value: &Value) -> Result<Self, CallError> {
         let name = value.get("id").and_then(Value::as_str).unwrap_or("?");
         Self::deserialize(value).map_err(|error| {
@@ -119,7 +121,7 @@ impl Definition {
         self.models.iter().find(|model| model.id == id)
     }
 
-    /// The connection this file describes, with what the environment adds: the key and the base URL.
+    /// Returns the connection settings of this file, with the key and the base URL from the environment.
     pub fn settings(&self, environment: &Environment, project_root: &Path) -> ProviderSettings {
         let variable = |name: &Option<String>| name.as_deref().and_then(|name| environment.get(name));
         ProviderSettings {
@@ -137,10 +139,10 @@ impl Definition {
     }
 }
 
-/// The settings of a plan's `connection`.
+/// Returns the settings of a plan's `connection`.
 ///
 /// # Errors
-/// What [`Definition::from_value`] refuses.
+/// The errors of [`Definition::from_value`].
 pub fn settings(
     connection: &Value,
     environment: &Environment,
@@ -158,7 +160,7 @@ fn bearer() -> KeyHeader {
 }
 
 impl Prices {
-    /// What `prices: none` says.
+    /// Returns the prices of `prices: none`.
     pub fn none() -> Self {
         let (input, output) = ("0".to_owned(), "0".to_owned());
         Self { input, output, cache_read: None, cache_write: None, long_prompt: None }
@@ -173,7 +175,7 @@ fn priced<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Prices>, 
     Option::deserialize(value).map_err(serde::de::Error::custom)
 }
 
-/// Decimal text, or a number as it was written: a price never passes through a float's arithmetic.
+/// Reads decimal text, or a number as written: prices never pass through floating-point arithmetic.
 fn decimal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::String(text) => Ok(text),
@@ -283,7 +285,7 @@ mod tests {
         assert_eq!(settings(4).key_header, KeyHeader::Named("x-goog-api-key".to_owned()));
     }
 
-    /// Every provider file that the page shows.
+    /// Checks every provider file in the providers reference.
     #[test]
     fn the_examples_of_the_page_are_provider_files() {
         let page =

@@ -1,4 +1,4 @@
-//! What an attempt costs: the usage that a provider reported, at the plan's prices. Nothing is sent or booked here.
+//! The cost of an attempt: the reported usage at the plan's prices. Sends and books nothing.
 
 use rye_compiler::plan::{PlannedModel, Tokens};
 use rye_compiler::semantics::money::Nanos;
@@ -12,7 +12,7 @@ impl From<&Usage> for Tokens {
     }
 }
 
-/// The price of `usage` with `model`, rounded up once. `None` for a model without prices, or beyond what can be counted.
+/// Returns the cost of `usage` with `model`, rounded up once. `None` if the model has no prices, or on overflow.
 pub fn cost(model: &PlannedModel, usage: &Usage) -> Option<Nanos> {
     model.cost(&Tokens::from(usage))
 }

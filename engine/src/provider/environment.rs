@@ -1,6 +1,6 @@
-//! The one place that reads variables for providers: the process's environment, then `.env` of the user space.
+//! Environment variables for providers: the process's environment, then `.env` of the user space.
 //!
-//! Never a file of the project (`engine.md` 6).
+//! No other module reads variables for providers. Files of the project are never read (`engine.md` 6).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,23 +8,24 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// What variables are read from.
+/// The sources of variables.
 #[derive(Clone, Default)]
 pub struct Environment {
-    /// Set for tests: stands for the process's environment.
+    /// In tests, replaces the process's environment.
     fixed: Option<BTreeMap<String, String>>,
     file: BTreeMap<String, String>,
 }
 
 impl std::fmt::Debug for Environment {
-    /// Names only: the values are keys.
+    /// Prints names only: the values are keys.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Environment").field("file", &self.file.keys()).finish_non_exhaustive()
     }
 }
 
 impl Environment {
-    /// The process's environment and, where it exists, `.env` in the folder `user_space` (the one that holds `.ai/`).
+    /// Reads the process's environment and, if it exists, `.env` in the folder `user_space` (the one that contains
+    /// `.ai/`).
     ///
     /// # Errors
     /// A `.env` that exists and cannot be read.
@@ -37,14 +38,14 @@ impl Environment {
         }
     }
 
-    /// Exactly these variables and no others.
+    /// Creates an environment with exactly these variables.
     pub fn fixed(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         Self { fixed: Some(variables.into_iter().collect()), file: BTreeMap::new() }
     }
 
-    /// Puts `[NAME]` in the place of every value of a variable that sounds like a secret, in every text of `value`.
+    /// Replaces the value of every secret variable (by its name) by `[NAME]` in every text of `value`.
     pub fn redact(&self, value: &mut Value) {
-        // What is no Unicode cannot stand in a text.
+        // Values that are not Unicode cannot occur in a text.
         let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
         let process = || std::env::vars_os().filter_map(text).collect::<BTreeMap<String, String>>();
         let process = self.fixed.clone().unwrap_or_else(process);
@@ -54,19 +55,19 @@ impl Environment {
             .map(|(name, value)| (name, value.trim()))
             .filter(|(name, value)| is_secret(name) && value.len() >= LEAST_SECRET)
             .collect();
-        // The longest first: one may hold another.
+        // Longest first, since a value may contain another.
         secrets.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
         if !secrets.is_empty() {
             redact(value, &secrets);
         }
     }
 
-    /// The variables of the user's `.env`.
+    /// Returns the variables of the user's `.env`.
     pub fn of_file(&self) -> impl Iterator<Item = (String, String)> {
         self.file.iter().map(|(name, value)| (name.clone(), value.clone()))
     }
 
-    /// A variable's value; an empty one counts as not set.
+    /// Returns a variable's value; an empty value counts as unset.
     pub fn get(&self, name: &str) -> Option<String> {
         let process = match &self.fixed {
             Some(fixed) => fixed.get(name).cloned(),
@@ -76,7 +77,7 @@ impl Environment {
     }
 }
 
-/// Shorter values are words that stand in texts for other reasons.
+/// Minimum length in bytes of a masked value; shorter values would give false positives.
 const LEAST_SECRET: usize = 8;
 
 fn is_secret(name: &str) -> bool {
@@ -99,7 +100,7 @@ fn redact(value: &mut Value, secrets: &[(&String, &str)]) {
     }
 }
 
-/// `NAME=value` lines, `export` allowed, one pair of quotes taken off; anything else is passed over.
+/// Parses `NAME=value` lines, with optional `export` and one pair of quotes; ignores other lines.
 fn parse(text: &str) -> BTreeMap<String, String> {
     let line = |line: &str| {
         let line = line.trim();

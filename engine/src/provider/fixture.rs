@@ -1,4 +1,4 @@
-//! Shared by the wires' tests: a request that holds every kind of turn, and replay of streams cut anywhere.
+//! Shared test fixtures of the wires: a request with every kind of turn, and replay of split streams.
 
 use serde_json::json;
 
@@ -20,7 +20,7 @@ pub fn result(call_id: &str, content: &str, is_error: bool) -> Turn {
     Turn::ToolResult { call_id: call_id.to_owned(), name: "read".to_owned(), content: content.to_owned(), is_error }
 }
 
-/// The smallest request worth sending.
+/// Returns a minimal request.
 pub fn small() -> Request {
     Request {
         model: "model-1".to_owned(),
@@ -35,13 +35,13 @@ pub fn small() -> Request {
     }
 }
 
-/// An image as a request holds it.
+/// Returns an image as a request contains it.
 pub fn image() -> Image {
     let (media_type, data) = ("image/png".to_owned(), "iVBORw0=".to_owned());
     Image { media_type, sha256: "0".repeat(64), bytes: 5, width: 1, height: 1, data }
 }
 
-/// Every kind of turn and block, blank ones too.
+/// Returns a request with every kind of turn and block, including blank ones.
 pub fn large() -> Request {
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
     let tool = |name: &str| ToolDefinition {
@@ -80,7 +80,7 @@ pub fn large() -> Request {
     }
 }
 
-/// Decodes `bytes` in the given pieces.
+/// Decodes a stream in the given pieces.
 pub fn replay<D: Decode>(chunks: &[&[u8]], mut decoder: D) -> (Vec<Delta>, Result<Reply, CallError>) {
     let mut parser = Parser::default();
     let mut deltas = Vec::new();
@@ -92,8 +92,8 @@ pub fn replay<D: Decode>(chunks: &[&[u8]], mut decoder: D) -> (Vec<Delta>, Resul
     (deltas, decoder.finish())
 }
 
-/// Decodes a fixture whole, then cut in two at every byte, with CRLF line ends, with a byte order mark, and a byte at
-/// a time: all must agree.
+/// Decodes a fixture whole, split at every byte, with CRLF line ends, with a byte order mark, and byte by byte. All
+/// results must be equal.
 pub fn replay_all<D: Decode + Default>(stream: &str) -> (Vec<Delta>, Result<Reply, CallError>) {
     let bytes = stream.as_bytes();
     let whole = replay(&[bytes], D::default());
@@ -103,7 +103,7 @@ pub fn replay_all<D: Decode + Default>(stream: &str) -> (Vec<Delta>, Result<Repl
     }
     let single: Vec<&[u8]> = bytes.chunks(1).collect();
     assert_eq!(replay(&single, D::default()), whole);
-    // A byte order mark, comments between events and inside them, keep-alives, empty lines; in every kind of line end.
+    // A byte order mark, comments between and inside events, keep-alives and empty lines, with every kind of line end.
     let chatty =
         stream.replace("\ndata: ", "\n: hm\nid: 7\ndata: ").replace("\n\n", "\n: hm\n\n\n:\n\nevent: ping\n\n");
     let dressed = format!("\u{feff}: hello\n\n{chatty}");
@@ -116,7 +116,7 @@ pub fn replay_all<D: Decode + Default>(stream: &str) -> (Vec<Delta>, Result<Repl
     whole
 }
 
-/// Every front part of `stream` is a failed attempt, never a shorter reply.
+/// Checks that every proper prefix of `stream` is a failed attempt, never a shorter reply.
 pub fn no_front_part_is_a_reply<D: Decode + Default>(stream: &str) {
     let last = stream.trim_end().len();
     for end in 0..last {
@@ -127,7 +127,7 @@ pub fn no_front_part_is_a_reply<D: Decode + Default>(stream: &str) {
     }
 }
 
-/// Every byte that is no ASCII, broken: the reply still comes, with a mark where the text was hurt.
+/// Checks that breaking any non-ASCII byte still gives a reply, with a replacement character.
 pub fn broken_bytes<D: Decode + Default>(stream: &str) {
     let mut hurt = 0;
     for (n, byte) in stream.bytes().enumerate().filter(|(_, byte)| !byte.is_ascii()) {

@@ -1,5 +1,5 @@
-//! The `gemini` wire: Google's `generateContent`, streamed. The mapping of requests; `decoder.rs` reads the streams,
-//! `schema.rs` cuts tool schemas to what the API knows.
+//! The `gemini` wire: Google's `generateContent`, streamed. This file maps requests; `decoder.rs` reads the streams,
+//! `schema.rs` reduces tool schemas to the subset that the API supports.
 
 mod decoder;
 mod schema;
@@ -15,23 +15,25 @@ use super::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply, Request, 
 use crate::image::Image;
 use crate::message::{Block, ToolCall, Turn};
 
-/// The name of the wire on parts that only it understands.
+/// Name of the wire on parts that only this wire understands.
 pub const WIRE: &str = "gemini";
 
-/// Begins the ids of calls that came without one. They are ours, and the server is not told of them.
+/// Prefix of the ids that we generate for calls without one; never sent to the server.
 const OWN_ID: &str = "rye_";
-/// The field that seals a part.
+/// Field of a part's encrypted thought signature.
 const SIGNATURE: &str = "thoughtSignature";
 
-/// A connection to one server that speaks this wire.
+/// A connection to a server that speaks this wire.
 #[derive(Debug)]
 pub struct Gemini {
     endpoint: Endpoint,
 }
 
 impl Gemini {
+    /// Creates a connection.
+    ///
     /// # Errors
-    /// What [`Endpoint::new`] refuses.
+    /// The errors of [`Endpoint::new`].
     pub fn connect(settings: &ProviderSettings) -> Result<Self, CallError> {
         Ok(Self { endpoint: Endpoint::new(settings, "", &[])? })
     }
@@ -55,17 +57,17 @@ impl Provider for Gemini {
     }
 }
 
-/// Where requests for a model go; `None` for an id that would lead elsewhere.
+/// Returns the URL path for a model; `None` for an id that would lead to another path.
 fn path(model: &str) -> Option<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
     let sound = |segment: &str| !segment.is_empty() && segment.chars().any(|c| c != '.');
     let fine = model.chars().all(plain) && model.split('/').all(sound);
-    // `models/…` and `tunedModels/…` are whole names already.
+    // `models/…` and `tunedModels/…` are full names already.
     let name = if model.contains('/') { model.to_owned() } else { format!("models/{model}") };
     fine.then(|| format!("/v1beta/{name}:streamGenerateContent"))
 }
 
-/// The body of a request: a function of `request` alone. The model is named in the URL.
+/// Returns the body of a request; depends on `request` alone. The URL names the model.
 pub fn body(request: &Request) -> Value {
     let mut body = Map::new();
     if !is_blank(&request.system) {
@@ -87,14 +89,14 @@ fn declaration(tool: &ToolDefinition) -> Value {
     let mut declaration = Map::new();
     declaration.insert("name".to_owned(), (*tool.name).into());
     declaration.insert("description".to_owned(), (*tool.description).into());
-    // An object without properties is refused; a function without parameters is fine.
+    // The API refuses an object without properties, but accepts a function without parameters.
     if let Some(parameters) = schema::parameters(&tool.schema) {
         declaration.insert("parameters".to_owned(), parameters);
     }
     Value::Object(declaration)
 }
 
-/// What a content is made of; results of calls stand alone, as the API wants them.
+/// The kind of a content; results of calls must be in a content of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     User,
@@ -140,7 +142,7 @@ fn user_part(block: &Block) -> Option<Value> {
     }
 }
 
-/// A reply's parts. A block that holds a seal alone seals the part before it.
+/// Maps a reply to parts. A block with only a signature adds it to the part before.
 fn model_parts(content: &[Block]) -> Vec<Value> {
     let mut parts: Vec<Value> = Vec::new();
     let mut last_was_sent = false;
@@ -156,7 +158,7 @@ fn model_parts(content: &[Block]) -> Vec<Value> {
                 parts.push(call_part(call));
                 last_was_sent = true;
             }
-            // What is shown of a thought is not sent back.
+            // The displayed text of a thought is not sent back.
             Block::Thinking { .. } | Block::Image { .. } => last_was_sent = false,
             Block::Other { wire, value } if wire == WIRE => {
                 match (seal(value), parts.last_mut().and_then(Value::as_object_mut)) {
@@ -171,7 +173,7 @@ fn model_parts(content: &[Block]) -> Vec<Value> {
             Block::Other { .. } => {}
         }
     }
-    // Blank text is only worth sending for its seal.
+    // Blank text is only sent if it has a signature.
     parts.retain(|part| {
         let blank = part.get("text").and_then(Value::as_str).is_some_and(is_blank);
         !blank || part.get(SIGNATURE).is_some()
@@ -179,7 +181,7 @@ fn model_parts(content: &[Block]) -> Vec<Value> {
     parts
 }
 
-/// The seal of a block that holds nothing else.
+/// Returns the signature of a block that contains nothing else.
 fn seal(value: &Value) -> Option<&Value> {
     let map = value.as_object().filter(|map| map.len() == 1)?;
     map.get(SIGNATURE)

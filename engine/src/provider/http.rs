@@ -1,6 +1,6 @@
-//! The one way to a provider's server: shared clients, bounded waits, bounded errors, no secrets in messages.
+//! The HTTP client of providers: shared clients, bounded waits, bounded errors, no secrets in messages.
 //!
-//! It knows HTTP and nothing of any wire's shapes beyond the common form of an error body.
+//! Independent of the wires' formats, apart from the common form of an error body.
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
@@ -15,24 +15,24 @@ use tokio::time::timeout;
 use super::settings::{KeyHeader, ProviderSettings, Secret, Timeouts};
 use super::{CallError, FailedStage};
 
-/// What is read of an error's body, in bytes.
+/// Maximum bytes read of an error's body.
 const MAX_ERROR_BODY: usize = 64 * 1024;
-/// What is kept of a provider's own message, in characters.
+/// Maximum characters kept of a provider's message.
 const MAX_MESSAGE: usize = 2_000;
-/// What is kept of a header's value, an error's type or its code, in characters.
+/// Maximum characters kept of a header's value, an error's type or its code.
 const MAX_NAME: usize = 256;
-/// Until a connection stands, TLS included.
+/// Timeout for establishing a connection, TLS included.
 const CONNECT: Duration = Duration::from_secs(15);
-/// How long a finished stream may take to end, so that its connection can be used again.
+/// Maximum time for a finished stream to end, so that its connection can be reused.
 const DRAIN: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 tokio::task_local! {
-    /// In a call of a test that has it a wait ends when this is told, however long that takes: tests measure no time.
+    /// Set by a test: replaces the timer, so that a wait ends on notification and tests measure no time.
     pub(crate) static TOLD: std::sync::Arc<tokio::sync::Notify>;
 }
 
-/// Waits for something, at most so long.
+/// Waits for a future, at most for this duration.
 async fn within<F: Future>(most: Duration, what: F) -> Option<F::Output> {
     #[cfg(test)]
     if let Ok(told) = TOLD.try_with(std::sync::Arc::clone) {
@@ -45,7 +45,7 @@ async fn within<F: Future>(most: Duration, what: F) -> Option<F::Output> {
     timeout(most, what).await.ok()
 }
 
-/// Where requests of one provider go, checked and ready to send.
+/// A validated endpoint of a provider, ready to send requests.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     url: Url,
@@ -54,7 +54,7 @@ pub struct Endpoint {
     timeouts: Timeouts,
 }
 
-/// An answer with a good status whose body is still on its way.
+/// A successful response whose body is still being received.
 #[derive(Debug)]
 pub struct Stream {
     response: Response,
@@ -62,10 +62,10 @@ pub struct Stream {
 }
 
 impl Endpoint {
-    /// `path` is appended to the base URL; `extra` headers are the wire's own.
+    /// Creates an endpoint. `path` is appended to the base URL; `extra` are the wire's own headers.
     ///
     /// # Errors
-    /// [`FailedStage::Setup`] for a base URL, header or key that cannot be used, and for a missing key.
+    /// [`FailedStage::Setup`] for an invalid base URL, header or key, and for a missing key.
     pub fn new(settings: &ProviderSettings, path: &str, extra: &[(&'static str, &str)]) -> Result<Self, CallError> {
         let id = &settings.id;
         let url = join(&settings.base_url, path)
@@ -89,17 +89,17 @@ impl Endpoint {
         Ok(Self { url, headers, key, timeouts: settings.timeouts })
     }
 
-    /// The same way to another path of the server, with `query` behind it; `None` where that makes no URL.
+    /// Returns the endpoint of another path on the same server, with this query; `None` if the URL is invalid.
     pub fn at(&self, path: &str, query: &[(&str, &str)]) -> Option<Self> {
         let mut url = join(self.url.as_str(), path)?;
         url.query_pairs_mut().extend_pairs(query);
         Some(Self { url, ..self.clone() })
     }
 
-    /// Sends `body` and waits for the answer's headers.
+    /// Sends `body` and waits for the response headers.
     ///
     /// # Errors
-    /// Everything that is not a stream to read: no connection, no answer in time, a status that is no success.
+    /// Connection failures, timeouts, and error statuses.
     pub async fn post(&self, body: Vec<u8>) -> Result<Stream, CallError> {
         let client = client_for(&self.url)?;
         let request = client.post(self.url.clone()).headers(self.headers.clone()).body(body);
@@ -133,8 +133,8 @@ impl Endpoint {
         self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
 
-    /// `error` as it may be shown and kept: without the key, should the server have quoted it, without control
-    /// characters, and cut to a bearable length (in this order: half a key is a secret too).
+    /// Returns `error` in a form that can be displayed and stored: first the key is removed (the server may have quoted
+    /// it), then control characters, then the text is truncated. The order matters, since half a key is a secret too.
     pub fn clean(&self, mut error: CallError) -> CallError {
         let clean = |text: &str, limit: usize| match &self.key {
             Some(key) => printable(&key.redact(text), limit),
@@ -183,7 +183,8 @@ impl Endpoint {
         }
     }
 
-    /// A success that is a document instead of a stream: an error in disguise, or a page of something in between.
+    /// Returns the error of a successful response that is a document instead of a stream: an error body, or a page from
+    /// a proxy.
     fn document_error(&self, headers: &HeaderMap, body: &[u8]) -> CallError {
         let value = serde_json::from_slice::<Value>(body).unwrap_or(Value::Null);
         if value.get("error").is_some() {
@@ -196,10 +197,11 @@ impl Endpoint {
 }
 
 impl Stream {
-    /// The next piece, or `None` at the end.
+    /// Returns the next chunk, or `None` at the end.
     ///
     /// # Errors
-    /// [`FailedStage::Timeout`] when nothing came for the idle time, [`FailedStage::Truncated`] when the connection broke.
+    /// [`FailedStage::Timeout`] if no data came within the idle time, [`FailedStage::Truncated`] if the connection
+    /// broke.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, CallError> {
         match within(self.idle, self.response.chunk()).await {
             None => {
@@ -213,21 +215,21 @@ impl Stream {
         }
     }
 
-    /// Reads on to the end of a stream that has said everything, for as long as is decent.
+    /// Reads the rest of a finished stream, for at most 200 ms.
     pub async fn drain(mut self) {
         let end = async { while let Ok(Some(_)) = self.response.chunk().await {} };
-        // A server that keeps the connection open loses it: that is all that can be done about it.
+        // If the server keeps the stream open, the connection is dropped.
         let _ = timeout(DRAIN, end).await;
     }
 
-    /// Whether the body announces itself as something other than events.
+    /// Returns true if the content type is not an event stream.
     fn is_document(&self) -> bool {
         let kind = self.response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim();
         kind.eq_ignore_ascii_case("application/json") || kind.eq_ignore_ascii_case("text/html")
     }
 
-    /// As much of the body as an error message can use; what cannot be read in time is left out.
+    /// Reads a bounded part of the body for an error message, within the time limit.
     async fn read_bounded(&mut self) -> Vec<u8> {
         let mut body = Vec::new();
         while let Ok(Ok(Some(chunk))) = timeout(self.idle.min(Duration::from_secs(10)), self.response.chunk()).await {
@@ -241,7 +243,7 @@ impl Stream {
     }
 }
 
-/// What a provider said about an error, in any of the usual forms.
+/// An error body of a provider, in any of the usual forms.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToldError {
     pub kind: Option<String>,
@@ -251,7 +253,7 @@ pub struct ToldError {
 
 impl ToldError {
     /// Reads `{"error": {type, code, message}}`, `{"error": "text"}`, `{"message": "text"}`, `{"error": {status,
-    /// message}}` and what is near them, in a list or not.
+    /// message}}` and similar forms, also inside a list.
     pub fn read(value: &Value) -> Self {
         let value = value.get(0).unwrap_or(value);
         let nested = value.get("error").filter(|error| !error.is_null());
@@ -262,12 +264,12 @@ impl ToldError {
             _ => None,
         };
         let message = text("message").or_else(|| error.as_str().map(str::to_owned));
-        // An event that is the error itself calls itself so, which says nothing.
+        // The type `error` of a bare error event carries no information.
         let kind = text("type").filter(|kind| nested.is_some() || kind != "error");
         Self { kind: kind.or_else(|| text("status")), code: text("code"), message }
     }
 
-    /// The error as a failed attempt whose stream carried it.
+    /// Converts to a failed attempt with an error inside the stream.
     pub fn into_stream_error(self) -> CallError {
         let kind = self.kind.or_else(|| self.code.clone());
         let message = match (&self.message, &kind) {
@@ -305,8 +307,8 @@ fn key_header(style: &KeyHeader, key: &Secret) -> Option<(HeaderName, HeaderValu
     Some((name, value))
 }
 
-/// `base` with `path` behind it. A first part of `path` that `base` already ends in is not repeated, so that a base
-/// URL is right with and without its `/v1`.
+/// Appends `path` to `base`. If `base` already ends in the first segment of `path`, that segment is not repeated, so
+/// that a base URL works with and without its `/v1`.
 fn join(base: &str, path: &str) -> Option<Url> {
     let mut url = Url::parse(base.trim()).ok()?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
@@ -323,7 +325,8 @@ fn join(base: &str, path: &str) -> Option<Url> {
     Some(url)
 }
 
-/// One client for each kind of way, built on first need and shared by the whole process.
+/// Returns the client for a URL: one for remote hosts and two for loopback, each built on first use and shared by the
+/// process.
 fn client_for(url: &Url) -> Result<&'static Client, CallError> {
     static WORLD: OnceLock<Result<Client, String>> = OnceLock::new();
     static LOOPBACK: OnceLock<Result<Client, String>> = OnceLock::new();
@@ -331,7 +334,7 @@ fn client_for(url: &Url) -> Result<&'static Client, CallError> {
     let client = if !is_loopback(url) {
         WORLD.get_or_init(|| build(|builder| builder))
     } else if url.scheme() == "http" {
-        // Without TLS there is no need to read the system's certificates, which is most of a client's cost.
+        // Plain HTTP needs no system certificates; loading them is most of a client's cost.
         LOOPBACK.get_or_init(|| build(|builder| builder.no_proxy().tls_certs_only([])))
     } else {
         LOOPBACK_TLS.get_or_init(|| build(reqwest::ClientBuilder::no_proxy))
@@ -340,12 +343,12 @@ fn client_for(url: &Url) -> Result<&'static Client, CallError> {
 }
 
 fn build(way: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder) -> Result<Client, String> {
-    // An error says that a provider is installed already: whoever did it has chosen for the process.
+    // An error means that a crypto provider is installed already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder()
         .user_agent(concat!("rye/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT)
-        // A redirect could carry a key to another host, and an attempt is counted here, not below.
+        // A redirect could send the key to another host; retries are counted by the engine, not here.
         .redirect(redirect::Policy::none())
         .retry(reqwest::retry::never());
     way(builder).build().map_err(|error| cause(&error))
@@ -357,14 +360,14 @@ fn is_loopback(url: &Url) -> bool {
     host.eq_ignore_ascii_case("localhost") || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// The innermost reason, which never holds the URL.
+/// Returns the innermost cause, which never contains the URL.
 fn cause(error: &reqwest::Error) -> String {
     let mut innermost: &dyn std::error::Error = error;
     while let Some(source) = innermost.source() {
         innermost = source;
     }
     let text = innermost.to_string();
-    // An error without a source of its own prints the URL, which may hold credentials.
+    // An error without a cause prints the URL, which may contain credentials.
     if std::error::Error::source(error).is_none() { "the request failed".to_owned() } else { text }
 }
 
@@ -383,7 +386,7 @@ fn retry_headers(headers: &HeaderMap) -> Vec<(String, String)> {
     kept
 }
 
-/// The wait that an error's own details ask for, in seconds: `{"error": {"details": [{"retryDelay": "7.5s"}]}}`.
+/// Returns the delay that an error's details request, in seconds: `{"error": {"details": [{"retryDelay": "7.5s"}]}}`.
 fn told_delay(value: &Value) -> Option<String> {
     let details = value.get(0).unwrap_or(value).pointer("/error/details")?.as_array()?;
     let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str()?.strip_suffix('s'))?;
@@ -394,7 +397,7 @@ fn is_markup(text: &str) -> bool {
     text.trim_start().starts_with('<')
 }
 
-/// `text` cut to `limit` characters, control characters made spaces.
+/// Truncates `text` to `limit` characters and replaces control characters by spaces.
 fn printable(text: &str, limit: usize) -> String {
     let clean = |c: char| if leaves_line(c) { ' ' } else { c };
     let mut shown: String = text.trim().chars().take(limit).map(clean).collect();

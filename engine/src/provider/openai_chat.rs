@@ -1,5 +1,5 @@
-//! The `openai-chat` wire: Chat Completions, as OpenAI and many compatible servers speak it. The mapping of requests;
-//! `decoder.rs` reads the streams.
+//! The `openai-chat` wire: Chat Completions of OpenAI and compatible servers. This file maps requests; `decoder.rs`
+//! reads the streams.
 
 mod decoder;
 
@@ -14,10 +14,10 @@ use super::{BoxFuture, CallError, Delta, Provider, Reply, Request, ToolDefinitio
 use crate::image::Image;
 use crate::message::{Block, ToolCall, Turn};
 
-/// The name of the wire on blocks that only it understands.
+/// Name of the wire on blocks that only this wire understands.
 pub const WIRE: &str = "openai-chat";
 
-/// A connection to one server that speaks this wire.
+/// A connection to a server that speaks this wire.
 #[derive(Debug)]
 pub struct OpenaiChat {
     endpoint: Endpoint,
@@ -25,8 +25,10 @@ pub struct OpenaiChat {
 }
 
 impl OpenaiChat {
+    /// Creates a connection.
+    ///
     /// # Errors
-    /// What [`Endpoint::new`] refuses.
+    /// The errors of [`Endpoint::new`].
     pub fn connect(settings: &ProviderSettings) -> Result<Self, CallError> {
         let endpoint = Endpoint::new(settings, "/chat/completions", &[])?;
         Ok(Self { endpoint, max_tokens_field: settings.max_tokens_field })
@@ -44,7 +46,7 @@ impl Provider for OpenaiChat {
     }
 }
 
-/// The body of a request: a function of its arguments alone.
+/// Returns the body of a request; depends on its arguments alone.
 pub fn body(request: &Request, max_tokens_field: MaxTokensField) -> Value {
     let mut body = Map::new();
     body.insert("model".to_owned(), request.model.as_str().into());
@@ -77,14 +79,14 @@ fn message(turn: &Turn) -> Option<Value> {
         Turn::Assistant { content } => assistant(content),
         Turn::ToolResult { call_id, name: _, content, is_error } => {
             let text = if is_blank(content) { NO_OUTPUT } else { content };
-            // The wire has no flag for a failed call, and the model must know.
+            // The wire has no field for a failed call, so the text has to say it.
             let text = if *is_error { format!("Error: {text}") } else { text.to_owned() };
             Some(json!({"role": "tool", "tool_call_id": plain_name(call_id), "content": text}))
         }
     }
 }
 
-/// One text goes as a string, which every server takes; anything more as a list of parts.
+/// Maps user content: a single text as a string, which every server accepts, anything else as a list of parts.
 fn user(content: &[Block]) -> Option<Value> {
     let texts: Vec<&str> = content.iter().filter_map(text_of).collect();
     let images = content.iter().any(|block| matches!(block, Block::Image { .. }));
@@ -105,7 +107,8 @@ fn part(block: &Block) -> Option<Value> {
     }
 }
 
-/// The wire has no place for thinking, and refuses what it did not define: both stay in the transcript only.
+/// Maps a reply. The wire has no field for thinking and refuses unknown fields, so thinking and foreign blocks are
+/// dropped.
 fn assistant(content: &[Block]) -> Option<Value> {
     let text: String = content.iter().filter_map(text_of).collect();
     let calls: Vec<Value> = content.iter().filter_map(call_of).map(call).collect();

@@ -1,8 +1,8 @@
-//! The `openai-responses` wire: OpenAI's Responses API, kept stateless (`store: false`). The mapping of requests;
-//! `decoder.rs` reads the streams.
+//! The `openai-responses` wire: OpenAI's Responses API, used without server state (`store: false`). This file maps
+//! requests; `decoder.rs` reads the streams.
 //!
-//! What the model thought comes as sealed items. They are kept as they came and sent back in their place, so that it
-//! can go on from its own thoughts without the server remembering anything.
+//! Reasoning comes as encrypted items. They are stored unchanged and sent back in place, so that the model can continue
+//! its reasoning without server state.
 
 mod decoder;
 
@@ -17,10 +17,10 @@ use super::{BoxFuture, CallError, Delta, Provider, Reply, Request, ToolDefinitio
 use crate::image::Image;
 use crate::message::{Block, Turn};
 
-/// The name of the wire on items that only it understands.
+/// Name of the wire on items that only this wire understands.
 pub const WIRE: &str = "openai-responses";
 
-/// A connection to one server that speaks this wire.
+/// A connection to a server that speaks this wire.
 #[derive(Debug)]
 pub struct OpenaiResponses {
     endpoint: Endpoint,
@@ -28,8 +28,10 @@ pub struct OpenaiResponses {
 }
 
 impl OpenaiResponses {
+    /// Creates a connection.
+    ///
     /// # Errors
-    /// What [`Endpoint::new`] refuses.
+    /// The errors of [`Endpoint::new`].
     pub fn connect(settings: &ProviderSettings) -> Result<Self, CallError> {
         let endpoint = Endpoint::new(settings, "/responses", &[])?;
         Ok(Self { endpoint, encrypted_reasoning: settings.encrypted_reasoning })
@@ -47,8 +49,8 @@ impl Provider for OpenaiResponses {
     }
 }
 
-/// The body of a request: a function of its arguments alone. `encrypted_reasoning` asks for the sealed thoughts; models
-/// that do not think refuse the question.
+/// Returns the body of a request; depends on its arguments alone. `encrypted_reasoning` requests encrypted reasoning
+/// items, which models without reasoning refuse.
 pub fn body(request: &Request, encrypted_reasoning: bool) -> Value {
     let mut body = Map::new();
     body.insert("model".to_owned(), request.model.as_str().into());
@@ -75,7 +77,7 @@ fn tool(tool: &ToolDefinition) -> Value {
         "name": tool.name,
         "description": tool.description,
         "parameters": tool.schema,
-        // Strict mode wants every property required, which is not what an author's schema says.
+        // Strict mode requires every property, which is not what the author's schema says.
         "strict": false,
     })
 }
@@ -89,7 +91,7 @@ fn items(turn: &Turn) -> Vec<Value> {
         Turn::Assistant { content } => assistant(content),
         Turn::ToolResult { call_id, name: _, content, is_error } => {
             let text = if is_blank(content) { NO_OUTPUT } else { content };
-            // The wire has no flag for a failed call, and the model must know.
+            // The wire has no field for a failed call, so the text has to say it.
             let text = if *is_error { format!("Error: {text}") } else { text.to_owned() };
             vec![json!({"type": "function_call_output", "call_id": plain_name(call_id), "output": text})]
         }
@@ -107,10 +109,10 @@ fn part(block: &Block) -> Option<Value> {
     }
 }
 
-/// A reply as the items it came as.
+/// Maps a reply to its original items.
 fn assistant(content: &[Block]) -> Vec<Value> {
     let mut items: Vec<Value> = content.iter().filter_map(item).collect();
-    // A thought belongs to what follows it; the server refuses one that nothing follows.
+    // The server refuses a reasoning item that no other item follows.
     while items.last().is_some_and(is_reasoning) {
         items.pop();
     }
@@ -129,12 +131,13 @@ fn item(block: &Block) -> Option<Value> {
             "arguments": call.input.to_string(),
         })),
         Block::Other { wire, value } => (wire == WIRE && can_return(value)).then(|| value.clone()),
-        // The summary of a thought is for readers: the thought itself is the sealed item beside it.
+        // The displayed summary of a reasoning item; the encrypted item itself is a separate block.
         Block::Thinking { .. } | Block::Image { .. } => None,
     }
 }
 
-/// A thought without its seal can only be looked up on the server, where nothing is stored.
+/// Returns true if an item can be sent back. A reasoning item without its encrypted content is only stored on the
+/// server, and `store` is off.
 fn can_return(item: &Value) -> bool {
     !is_reasoning(item) || item.get("encrypted_content").is_some_and(Value::is_string)
 }
@@ -143,7 +146,7 @@ fn is_reasoning(item: &Value) -> bool {
     item.get("type").and_then(Value::as_str) == Some(REASONING)
 }
 
-/// The type of an item that holds a thought.
+/// The type of a reasoning item.
 const REASONING: &str = "reasoning";
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! A strict judge of request bodies: the providers' published request types, written down as JSON Schema in
-//! `fixtures/requests/`, and the rules that no schema can say. For tests alone.
+//! Validation of request bodies in tests: the providers' published request types as JSON Schema in
+//! `fixtures/requests/`, and rules that JSON Schema cannot express.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use super::Wire;
 
-/// What is wrong with a body, if anything.
+/// The result of a validation, with the first violation.
 pub type Judgement = Result<(), String>;
 
-/// Judges a body by the rules of its wire.
+/// Validates a body against the rules of its wire.
 pub fn judge(wire: Wire, body: &Value) -> Judgement {
     match wire {
         Wire::Anthropic => anthropic(body),
@@ -51,7 +51,7 @@ fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The ids of the entries of a kind, each with its place.
+/// Returns the ids of the entries of a kind.
 fn ids<'v>(entries: &'v [Value], kind: &str, key: &str) -> Vec<&'v str> {
     entries.iter().filter(|entry| text(entry, "type") == kind).map(|entry| text(entry, key)).collect()
 }
@@ -70,7 +70,7 @@ fn all_different(ids: &[&str]) -> Judgement {
     }
 }
 
-/// The Messages API.
+/// Validates a body of the Messages API.
 pub fn anthropic(body: &Value) -> Judgement {
     typed!("anthropic", body)?;
     let messages = list(body, "messages");
@@ -97,7 +97,7 @@ pub fn anthropic(body: &Value) -> Judgement {
     if breakpoints > 4 { Err(format!("{breakpoints} cache breakpoints")) } else { Ok(()) }
 }
 
-/// Chat Completions.
+/// Validates a body of Chat Completions.
 pub fn openai_chat(body: &Value) -> Judgement {
     typed!("openai-chat", body)?;
     let messages = list(body, "messages");
@@ -123,7 +123,7 @@ pub fn openai_chat(body: &Value) -> Judgement {
     all_different(&all)
 }
 
-/// The Responses API, stateless.
+/// Validates a body of the Responses API, without server state.
 pub fn openai_responses(body: &Value) -> Judgement {
     typed!("openai-responses", body)?;
     let input = list(body, "input");
@@ -151,7 +151,7 @@ pub fn openai_responses(body: &Value) -> Judgement {
     Ok(())
 }
 
-/// `generateContent`.
+/// Validates a body of `generateContent`.
 pub fn gemini(body: &Value) -> Judgement {
     typed!("gemini", body)?;
     let contents = list(body, "contents");

@@ -1,7 +1,7 @@
-//! The `scripted` wire: plays a script instead of asking a model (`engine.md` 6, `docs/reference/scripted.md`).
+//! The `scripted` wire: plays a script instead of calling a model (`engine.md` 6, and the scripts reference).
 //!
-//! It keeps nothing between calls. Which step answers is read from the request, so a thread that was killed and
-//! resumed in another process is answered exactly as if nothing had happened.
+//! Keeps no state between calls: the request selects the step. A thread that was killed and resumed in another process
+//! gets the same replies as an uninterrupted one.
 
 mod recorded;
 mod script;
@@ -25,13 +25,13 @@ use super::settings::ProviderSettings;
 use super::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply, Request, StopReason, Usage};
 use crate::message::{Block, ToolCall, Turn};
 
-/// The `code` of a [`CallError`] that the script itself causes: it is wrong, or over. Never worth a retry.
+/// The `code` of a [`CallError`] that the script itself causes: an invalid script, or no step left. Never retried.
 pub const SCRIPT_ERROR: &str = "script";
 
-/// Bytes of a script.
+/// Maximum size of a script, in bytes.
 const MAX_SCRIPT: u64 = 64 * 1024 * 1024;
 
-/// A script, ready to play.
+/// A provider that plays a script.
 #[derive(Debug, Clone)]
 pub struct Scripted {
     script: Script,
@@ -45,7 +45,7 @@ impl Scripted {
     /// Reads the script that `settings` name.
     ///
     /// # Errors
-    /// [`FailedStage::Setup`]: there is none, it cannot be read, or it is no script.
+    /// [`FailedStage::Setup`]: the script is missing, unreadable or invalid.
     pub fn connect(settings: &ProviderSettings) -> Result<Self, CallError> {
         let Some(path) = &settings.script else {
             let id = &settings.id;
@@ -57,10 +57,11 @@ impl Scripted {
     }
 }
 
-/// Reads a script: a regular file of bearable size, for whoever opens a pipe waits, and a device has no end.
+/// Reads a script. Only regular files of bounded size are accepted: opening a pipe could block, and a device has no
+/// end.
 ///
 /// # Errors
-/// It cannot be read, or it is no script.
+/// The file cannot be read, or is not a valid script.
 pub fn read(path: &Path) -> Result<Script, String> {
     let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
     let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(path).map_err(|error| error.to_string())?;
@@ -110,7 +111,7 @@ impl Provider for Scripted {
     }
 }
 
-/// Replies the thread has before this call.
+/// Returns the number of replies that the thread has before this call.
 fn turn_of(request: &Request) -> u32 {
     let counted = || {
         let replies = request.turns.iter().filter(|turn| matches!(turn, Turn::Assistant { .. })).count();
@@ -150,14 +151,14 @@ async fn play(step: &ScriptedReply, request: &Request, turn: u32, live: &(dyn Fn
     }
 }
 
-/// Waits so many milliseconds; none is no wait, where a timer's least is one.
+/// Waits for a number of milliseconds; 0 returns at once, since a timer waits at least one.
 async fn pause(ms: u64) {
     if ms > 0 {
         sleep(Duration::from_millis(ms)).await;
     }
 }
 
-/// Words one by one, as a model would stream them.
+/// Streams the text word by word, as a model would.
 async fn play_text(text: &str, pace_ms: u64, live: &(dyn Fn(Delta) + Send + Sync)) {
     for word in text.split_inclusive(' ') {
         live(Delta::Text(word.to_owned()));
@@ -173,7 +174,8 @@ fn tool_call(call: &ScriptedCall, turn: u32, n: usize) -> ToolCall {
     }
 }
 
-/// What the script says was used; what it does not say is a quarter of the characters.
+/// Returns the usage that the script declares. Undeclared input and output tokens are estimated at four characters
+/// per token; undeclared cache tokens are 0.
 fn usage(told: &ScriptedUsage, request: &Request, content: &[Block]) -> Usage {
     let tokens = |characters: usize| u64::try_from(characters.div_ceil(4)).unwrap_or(u64::MAX);
     let sent = || {

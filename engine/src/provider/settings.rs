@@ -1,6 +1,6 @@
-//! What it takes to reach one provider, as plain data: where, with which key, how long to wait.
+//! The connection settings of a provider as plain data: address, key, timeouts.
 //!
-//! Nothing here reads the environment; `environment.rs` does, and `catalog.rs` joins the two.
+//! Does not read the environment; `environment.rs` does, and `catalog.rs` combines the two.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The shape of the requests and streams (`engine.md` 6).
+/// The format of requests and streams (`engine.md` 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wire {
@@ -20,7 +20,7 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// The name in provider files.
+    /// Returns the name used in provider files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Anthropic => "anthropic",
@@ -32,23 +32,23 @@ impl Wire {
     }
 }
 
-/// An API key. Neither `Debug` nor `Display` shows it, and it is not serialisable.
+/// An API key. Neither `Debug` nor `Display` prints it, and it cannot be serialized.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// White space around the key (a trailing line feed, mostly) is not part of it.
+    /// Creates a key, without surrounding white space (mostly a trailing line feed).
     pub fn new(key: impl Into<String>) -> Self {
         let key: String = key.into();
         Self(key.trim().to_owned())
     }
 
-    /// The key itself: for a request header and nothing else.
+    /// Returns the key itself; use it only for a request header.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// `text` without the key: a provider may quote it in its error message.
+    /// Removes the key from `text`: a provider may quote it in an error message.
     pub fn redact(&self, text: &str) -> String {
         if self.0.is_empty() { text.to_owned() } else { text.replace(&self.0, "[key]") }
     }
@@ -66,13 +66,13 @@ impl fmt::Display for Secret {
     }
 }
 
-/// How the key is sent.
+/// The header that carries the key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum KeyHeader {
     /// `authorization: Bearer KEY`
     Bearer,
-    /// The key alone in a header of this name, such as `x-api-key`.
+    /// A header of this name with the key alone, such as `x-api-key`.
     Named(String),
 }
 
@@ -91,14 +91,14 @@ impl From<KeyHeader> for String {
     }
 }
 
-/// The field of a Chat Completions request that bounds the output.
+/// The field of a Chat Completions request that limits the output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MaxTokensField {
-    /// What compatible servers know.
+    /// The field that compatible servers support.
     #[default]
     MaxTokens,
-    /// What OpenAI's own reasoning models insist on.
+    /// The field that OpenAI's own reasoning models require.
     MaxCompletionTokens,
 }
 
@@ -111,12 +111,12 @@ impl MaxTokensField {
     }
 }
 
-/// How long to wait for what. A stream has no total limit: the thread's own duration bounds it.
+/// Timeouts of a call. A stream has no total limit, because the thread's duration limit applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From sending the request to the answer's headers, the connection included.
+    /// From sending the request to the response headers, the connection included.
     pub answer: Duration,
-    /// Between two pieces of a stream. Keep-alives count as pieces.
+    /// Between two chunks of a stream. Keep-alives count as chunks.
     pub idle: Duration,
 }
 
@@ -126,20 +126,20 @@ impl Default for Timeouts {
     }
 }
 
-/// Everything [`super::connect`] needs.
+/// The settings for [`super::connect`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProviderSettings {
     /// The provider's id, for messages.
     pub id: String,
     pub wire: Wire,
-    /// Without a trailing path of the wire's own, such as `/v1/messages`. Unused by `scripted`.
+    /// Base URL without a path of the wire, such as `/v1/messages`. Unused by `scripted`.
     pub base_url: String,
     pub key: Option<Secret>,
-    /// The variable the key is read from; `None` = this provider needs no key.
+    /// The variable that the key is read from; `None` if the provider needs no key.
     pub key_env: Option<String>,
     pub key_header: KeyHeader,
     pub max_tokens_field: MaxTokensField,
-    /// Whether `openai-responses` asks for the sealed thoughts that the model goes on from.
+    /// Set if `openai-responses` requests encrypted reasoning items.
     pub encrypted_reasoning: bool,
     /// The script that `scripted` plays.
     pub script: Option<PathBuf>,
@@ -147,7 +147,7 @@ pub struct ProviderSettings {
 }
 
 impl ProviderSettings {
-    /// A provider without a key, an address or anything else of its own.
+    /// Returns settings with only an id and a wire.
     pub fn bare(id: impl Into<String>, wire: Wire) -> Self {
         Self {
             id: id.into(),

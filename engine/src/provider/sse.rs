@@ -1,16 +1,16 @@
-//! Server-sent events from bytes, however they are cut: an incremental parser with a bound on one event.
+//! An incremental parser of server-sent events, independent of chunk boundaries, with a maximum event size.
 //!
-//! It knows nothing of HTTP or JSON. The text is UTF-8; broken bytes become U+FFFD, as the standard says.
+//! Independent of HTTP and JSON. The text is UTF-8; invalid bytes become U+FFFD, as the standard requires.
 
 use memchr::{memchr, memchr2};
 
-/// The largest event taken, in bytes: name and data together.
+/// Maximum size of an event in bytes, name and data together.
 pub const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 
-/// One dispatched event. `id` and `retry` fields are read over: nothing here reconnects.
+/// A dispatched event. `id` and `retry` fields are ignored, since streams are not resumed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// The `event` field; empty when none was sent.
+    /// The `event` field; empty if none was sent.
     pub name: String,
     /// The `data` lines, joined by line feeds.
     pub data: String,
@@ -28,14 +28,14 @@ pub enum SseError {
 #[derive(Debug)]
 pub struct Parser {
     limit: usize,
-    /// The bytes of a line whose end has not come yet.
+    /// Bytes of an incomplete line.
     line: Vec<u8>,
     name: Vec<u8>,
     /// Data lines so far, each followed by a line feed.
     data: Vec<u8>,
-    /// A carriage return ended the last line; a line feed right after it belongs to it.
+    /// Set if a carriage return ended the last line; a line feed directly after it belongs to it.
     after_cr: bool,
-    /// No line has ended yet: a byte order mark may stand in front.
+    /// Set until the first line ends: a byte order mark may come first.
     at_start: bool,
 }
 
@@ -46,12 +46,12 @@ impl Default for Parser {
 }
 
 impl Parser {
-    /// A parser that refuses events above `limit` bytes.
+    /// Creates a parser that refuses events larger than `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self { limit, line: Vec::new(), name: Vec::new(), data: Vec::new(), after_cr: false, at_start: true }
     }
 
-    /// The events that `chunk` completes, in order.
+    /// Returns the events that `chunk` completes, in order.
     pub fn push(&mut self, chunk: &[u8]) -> Result<Vec<Event>, SseError> {
         let mut events = Vec::new();
         let mut rest = chunk;
@@ -82,10 +82,10 @@ impl Parser {
         Ok(events)
     }
 
-    /// Whether the stream may end here.
+    /// Checks that the stream may end here.
     ///
     /// # Errors
-    /// [`SseError::Truncated`] when an event was begun and not dispatched.
+    /// [`SseError::Truncated`] if an event is incomplete.
     pub fn finish(&self) -> Result<(), SseError> {
         let clean = self.line.is_empty() && self.data.is_empty() && self.name.is_empty();
         if clean { Ok(()) } else { Err(SseError::Truncated) }
@@ -102,7 +102,7 @@ impl Parser {
             return;
         }
         let (field, value) = match memchr(b':', line) {
-            Some(0) => return, // a comment: a keep-alive
+            Some(0) => return, // a comment, used as keep-alive
             Some(colon) => {
                 let (field, value) = line.split_at(colon);
                 let value = value.get(1..).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Tools for models without any of their own (`tool_use: text_parsed`): the palette is described in the system prompt,
-//! calls are read from the text, results go back as text. A layer over any wire; it sends nothing itself.
+//! Tools for models without native tool use (`tool_use: text_parsed`): the system prompt describes the palette, calls
+//! are parsed from the text, results are sent as text. A layer over any wire; sends nothing itself.
 
 mod parse;
 mod shown;
@@ -15,13 +15,13 @@ use crate::message::{Block, ToolCall, Turn};
 
 const OPEN: &str = "<tool_call>";
 const CLOSE: &str = "</tool_call>";
-/// Begins a result; what a model writes behind it is made up.
+/// Start of a tool result; text that a model writes after it is made up.
 const RESULT: &str = "<tool_result";
 
-/// Calls a model, by way of text where the request says so.
+/// Calls a model, with text-parsed tools if the request says so.
 ///
 /// # Errors
-/// Whatever ended the attempt.
+/// The error that ended the attempt.
 pub async fn call(
     provider: &dyn Provider,
     request: &Request,
@@ -55,7 +55,7 @@ pub async fn call(
     Ok(reply)
 }
 
-/// The request without tools, calls or results: everything in words. The same request gives the same words.
+/// Returns the request with tools, calls and results as text. Deterministic.
 pub fn as_text(request: &Request) -> Request {
     let mut turns: Vec<Turn> = Vec::with_capacity(request.turns.len());
     for turn in &request.turns {
@@ -77,7 +77,8 @@ pub fn as_text(request: &Request) -> Request {
     Request { system: system.into(), turns, tools: Vec::new(), ..request.clone() }
 }
 
-/// User content, joined to that before it: the templates of many small models want the roles to alternate.
+/// Adds user content, joined to user content before it, because the templates of many small models require alternating
+/// roles.
 fn said(turns: &mut Vec<Turn>, mut content: Vec<Block>) {
     match turns.last_mut() {
         Some(Turn::User { content: before }) => before.append(&mut content),
@@ -85,7 +86,7 @@ fn said(turns: &mut Vec<Turn>, mut content: Vec<Block>) {
     }
 }
 
-/// A reply with its calls as the text they came as; neighbouring texts become one.
+/// Returns a reply with its calls as text; adjacent texts are joined.
 fn spoken(content: &[Block]) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::with_capacity(content.len());
     for block in content {
@@ -120,14 +121,14 @@ fn written(call: &ToolCall) -> String {
 
 fn result(call_id: &str, name: &str, content: &str, is_error: bool) -> String {
     let text = if is_blank(content) { NO_OUTPUT } else { content };
-    // A result must not end itself, or begin another.
+    // A result must not contain its own end tag or the start of another result.
     let text = text.replace("</tool_result", "<\\/tool_result").replace(RESULT, "<\\tool_result");
     let attribute = |text: &str| text.replace(['"', '<', '>', '\n'], "_");
     let error = if is_error { " error=\"true\"" } else { "" };
     format!("{RESULT} name=\"{}\" id=\"{}\"{error}>\n{text}\n</tool_result>", attribute(name), attribute(call_id))
 }
 
-/// How to call what there is.
+/// Renders tool-use instructions for models without native tools.
 fn manual(tools: &[ToolDefinition]) -> String {
     let mut text = format!(
         "# Tools\n\nYou can call the tools listed below. To call one, write this, beginning on a line of its own:\n\n\
@@ -144,7 +145,7 @@ fn manual(tools: &[ToolDefinition]) -> String {
     text
 }
 
-/// The reply with the calls that its text holds.
+/// Returns the reply with the calls parsed from its text.
 fn with_calls(request: &Request, reply: Reply) -> Reply {
     let turn = request.cue.turn.unwrap_or_else(|| {
         let replies = request.turns.iter().filter(|turn| matches!(turn, Turn::Assistant { .. })).count();

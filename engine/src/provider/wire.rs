@@ -1,6 +1,6 @@
-//! What all HTTP wires share: send a body, read the stream, let a pure decoder make a reply of it.
+//! Common parts of the HTTP wires: POST, then decode the stream into a reply.
 //!
-//! The shapes themselves are in one file per wire.
+//! The formats themselves are in one file per wire.
 
 use serde_json::{Number, Value};
 
@@ -8,33 +8,33 @@ use super::http::Endpoint;
 use super::sse::{Event, Parser, SseError};
 use super::{CallError, Delta, FailedStage, Reply, Sampling, Usage};
 
-/// The most a reply's stream may carry, in bytes.
+/// Maximum size of a reply's stream, in bytes.
 const MAX_STREAM: usize = 64 * 1024 * 1024;
 
-/// A stream's events to a reply: a state machine without clock, network or randomness.
+/// A decoder of a stream's events: a state machine without clock, network or randomness.
 pub trait Decode: Send {
-    /// Takes one event; what it brought that is worth showing.
+    /// Takes an event; returns the deltas to display.
     fn push(&mut self, event: &Event) -> Vec<Delta>;
 
-    /// Whether the final event, or an error, has come: nothing after it counts.
+    /// Returns true after the final event, or an error; later events are ignored.
     fn is_done(&self) -> bool;
 
-    /// What the provider has reported as used so far, if it has.
+    /// Returns the usage that the provider has reported so far.
     fn usage(&self) -> Option<Usage>;
 
-    /// The reply.
+    /// Returns the reply.
     ///
     /// # Errors
-    /// The error the stream carried, or [`FailedStage::Truncated`] when its final event never came.
+    /// The error that the stream contained, or [`FailedStage::Truncated`] if its final event never came.
     fn finish(self) -> Result<Reply, CallError>;
 }
 
-/// One attempt: sends `body` to `endpoint` and decodes what streams back.
+/// Makes one attempt: sends `body` to `endpoint` and decodes the stream.
 ///
-/// A provider that reports no usage is counted at four bytes a token: an attempt is never free.
+/// If the provider reports no usage, four bytes count as a token, so that no attempt is free.
 ///
 /// # Errors
-/// Whatever ended the attempt, with what had been used by then where the stream told.
+/// The error that ended the attempt, with the usage that the stream reported before it.
 pub async fn run<D: Decode>(
     endpoint: &Endpoint,
     body: Vec<u8>,
@@ -96,24 +96,24 @@ fn estimate(sent: usize, received: usize) -> Usage {
     Usage { input: tokens(sent), output: tokens(received), ..Usage::default() }
 }
 
-/// The sampling fields that are set; `top_p` has its own name on each wire.
+/// Returns the sampling fields that are set; the name of `top_p` depends on the wire.
 pub(super) fn sampling(sampling: &Sampling, top_p: &str) -> impl Iterator<Item = (String, Value)> {
     let field = |name: &str, number: &Option<Number>| number.clone().map(|n| (name.to_owned(), Value::Number(n)));
     [field("temperature", &sampling.temperature), field(top_p, &sampling.top_p)].into_iter().flatten()
 }
 
-/// Whether a text says nothing: servers refuse blank content.
+/// Returns true for blank text, which servers refuse.
 pub(super) fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// Whether an event only keeps the connection open, or ends a stream that has said its end already.
+/// Returns true if an event only keeps the connection open, or follows the final event.
 pub(super) fn is_keep_alive(event: &Event) -> bool {
     let data = event.data.trim();
     data.is_empty() || data == "[DONE]" || event.name == "ping"
 }
 
-/// What stands for a result without text: empty content is refused by some servers.
+/// Text of a result without output; some servers refuse empty content.
 pub(super) const NO_OUTPUT: &str = "(no output)";
 
 mod sound;

@@ -1,6 +1,7 @@
-//! Anthropic's stream events to a reply: a pure state machine.
+//! Decoder of Anthropic's stream events: a pure state machine.
 //!
-//! Blocks of unknown kinds are kept whole, unknown events and deltas are passed over, missing starts are made up for.
+//! Blocks of unknown kinds are kept whole, unknown events and deltas are ignored, and missing block starts are
+//! inferred.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use crate::provider::sse::Event;
 use crate::provider::wire::Decode;
 use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 
-/// The events a message is made of; the empty name is one whose data tells.
+/// The events of a message; an empty name means that the data has the type.
 const KNOWN: [&str; 7] =
     ["", "message_start", "content_block_start", "content_block_delta", "message_delta", "message_stop", "error"];
 
@@ -49,13 +50,13 @@ impl Decode for Decoder {
         }
         let Ok(value) = serde_json::from_str::<Value>(&event.data) else {
             if !KNOWN.contains(&event.name.as_str()) || event.data.trim() == "[DONE]" {
-                return Vec::new(); // nothing that a message is made of
+                return Vec::new(); // not part of a message
             }
             let message = format!("the stream holds an event `{}` that is not JSON", name_of(event));
             self.failure = Some(CallError::new(FailedStage::Protocol, message));
             return Vec::new();
         };
-        // The data names its own type; the event's name is the same word again, and some gateways drop it.
+        // The data has its own type; the event's name repeats it, and some gateways drop the name.
         let kind = value.get("type").and_then(Value::as_str).unwrap_or(&event.name);
         match kind {
             "message_start" => self.start(value.get("message").unwrap_or(&Value::Null)),
@@ -66,7 +67,7 @@ impl Decode for Decoder {
             "error" => {
                 self.failure = Some(ToldError::read(&value).into_stream_error());
             }
-            _ => {} // `ping`, `content_block_stop`, and whatever comes to exist
+            _ => {} // `ping`, `content_block_stop`, and future types
         }
         Vec::new()
     }
@@ -113,7 +114,7 @@ impl Decoder {
         self.count(value.get("usage"));
     }
 
-    /// Counts are cumulative: a later one stands for all before it.
+    /// Updates the usage. Counts are cumulative: a later one replaces earlier ones.
     fn count(&mut self, usage: Option<&Value>) {
         let Some(told) = usage.filter(|usage| usage.is_object()) else { return };
         let mut usage = self.usage.unwrap_or_default();
@@ -132,7 +133,7 @@ impl Decoder {
     fn open(&mut self, value: &Value) -> Option<Delta> {
         let index = value.get("index").and_then(Value::as_u64).unwrap_or(0);
         if self.blocks.contains_key(&index) {
-            return None; // a start sent twice: what has grown stays
+            return None; // a repeated start: keep the accumulated block
         }
         let block = value.get("content_block").cloned().unwrap_or(Value::Null);
         let open = Open::start(block);
@@ -146,7 +147,7 @@ impl Decoder {
         delta
     }
 
-    /// A delta in any other form than the usual one.
+    /// Handles a delta that [`Piece`] cannot parse.
     fn grow_by(&mut self, value: &Value) -> Option<Delta> {
         let index = value.get("index").and_then(Value::as_u64).unwrap_or(0);
         let delta = value.get("delta")?;
@@ -197,7 +198,7 @@ impl Decoder {
     }
 }
 
-/// The event that a stream is mostly made of, in its usual form; whatever looks otherwise is read the long way.
+/// The most frequent event in its usual form, for a fast path; other forms are parsed generically.
 #[derive(Deserialize)]
 struct Piece<'e> {
     #[serde(rename = "type")]
@@ -242,7 +243,7 @@ impl Open {
         }
     }
 
-    /// The finished block; `None` for text that never came.
+    /// Returns the finished block; `None` if it is empty.
     fn close(self) -> Option<Block> {
         match self {
             Self::Text(text) => (!text.is_empty()).then_some(Block::Text { text }),

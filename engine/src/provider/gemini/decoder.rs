@@ -1,6 +1,6 @@
-//! Gemini's stream of partial answers to a reply: a pure state machine.
+//! Decoder of Gemini's stream of partial responses: a pure state machine.
 //!
-//! The stream is whole when a `finishReason` has come, or word that the prompt was blocked. Only the first candidate is
+//! The stream is complete after a `finishReason`, or a report that the prompt was blocked. Only the first candidate is
 //! read. Parts of unknown kinds are kept whole.
 
 use serde::Deserialize;
@@ -18,7 +18,7 @@ use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 #[derive(Debug, Default)]
 pub struct Decoder {
     model: Option<String>,
-    /// The server's name for this answer: part of the ids of calls that have none.
+    /// The server's id of the response, used in generated call ids.
     answer: String,
     usage: Option<Usage>,
     stop: Option<StopReason>,
@@ -124,7 +124,7 @@ impl Decoder {
             if part.get("thought").and_then(Value::as_bool) == Some(true) {
                 self.think(more, deltas);
                 if sealed.is_some() {
-                    // A sealed thought goes back as the part it was.
+                    // A thought with a signature is sent back as the same part.
                     self.content.push(Block::Other { wire: WIRE.to_owned(), value: part.clone() });
                 }
                 return;
@@ -167,7 +167,7 @@ impl Decoder {
         deltas.push(Delta::Thinking(more.to_owned()));
     }
 
-    /// Calls come whole. Older models give them no id, and the result must name its call.
+    /// Reads a call, which always comes whole. Older models send no id, so one is generated for the result to refer to.
     fn call(&mut self, function: &Value) -> ToolCall {
         let text = |key: &str| function.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
         self.calls += 1;
@@ -183,14 +183,14 @@ impl Decoder {
     }
 }
 
-/// What each event says of the answer as a whole.
+/// The fields of an event that apply to the whole response.
 struct Head<'e> {
     model: Option<&'e str>,
     answer: Option<&'e str>,
     usage: Option<Counts>,
 }
 
-/// Tokens as this wire counts them.
+/// Token counts of this wire.
 #[derive(Deserialize)]
 struct Counts {
     #[serde(rename = "promptTokenCount")]
@@ -206,7 +206,8 @@ struct Counts {
 }
 
 impl Counts {
-    /// The prompt includes cached tokens here, and thoughts are counted beside the answer; ours are not.
+    /// Converts the counts: this wire includes cached tokens in the prompt and counts thoughts separately from the
+    /// answer, [`Usage`] does not.
     fn usage(self) -> Option<Usage> {
         let [tool_prompt, cache_read, answer, thoughts] =
             [self.tool_prompt, self.cached, self.answer, self.thoughts].map(Option::unwrap_or_default);
@@ -215,8 +216,7 @@ impl Counts {
     }
 }
 
-/// The event that a stream is mostly made of: a piece of text and nothing else. Whatever looks otherwise is read the
-/// long way.
+/// The most frequent event, a piece of text and nothing else, for a fast path; other forms are parsed generically.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Piece<'e> {
@@ -272,7 +272,7 @@ impl<'e> Piece<'e> {
     }
 }
 
-/// `None` for a call that the model got wrong in a way that only another attempt can mend.
+/// Maps the stop reason; `None` for a malformed call, which only another attempt can fix.
 fn stop_reason(reason: &str) -> Option<StopReason> {
     match reason {
         "STOP" | "FUNCTION_CALL" => Some(StopReason::EndTurn),

@@ -1,11 +1,11 @@
-//! JSON Schema to the subset that `functionDeclarations` take. What has no counterpart is left out: the arguments are
-//! checked against the whole schema before a call runs in any case.
+//! Conversion of JSON Schema to the subset that `functionDeclarations` accept. Unsupported keywords are dropped:
+//! arguments are validated against the full schema before a call runs.
 
 use serde_json::{Map, Value, json};
 
-/// Deeper than this a schema says nothing more.
+/// Maximum depth of a converted schema.
 const MAX_DEPTH: usize = 24;
-/// Keys that mean the same in both.
+/// Keywords with the same meaning in both.
 const SAME: [&str; 11] = [
     "title",
     "description",
@@ -20,7 +20,7 @@ const SAME: [&str; 11] = [
     "default",
 ];
 
-/// The parameters of a function; `None` where there are none.
+/// Returns the parameters of a function; `None` if there are none.
 pub(super) fn parameters(schema: &Value) -> Option<Value> {
     let has_properties = schema.get("properties").and_then(Value::as_object).is_some_and(|map| !map.is_empty());
     has_properties.then(|| convert(schema, 0))
@@ -28,7 +28,7 @@ pub(super) fn parameters(schema: &Value) -> Option<Value> {
 
 fn convert(schema: &Value, depth: usize) -> Value {
     let Some(map) = schema.as_object().filter(|_| depth < MAX_DEPTH) else {
-        return json!({"type": "STRING"}); // `true`, or too deep: any text will do
+        return json!({"type": "STRING"}); // `true`, or too deep: accept any text
     };
     let mut converted = Map::new();
     let (kind, nullable) = kind_of(map);
@@ -39,7 +39,7 @@ fn convert(schema: &Value, depth: usize) -> Value {
         converted.insert("nullable".to_owned(), true.into());
     }
     for key in SAME {
-        // The API takes its own formats of text only, and refuses the others.
+        // The API refuses formats of text other than its own.
         let known =
             key != "format" || map.get(key).and_then(Value::as_str).is_some_and(|f| ["date-time", "enum"].contains(&f));
         if let Some(value) = map.get(key).filter(|_| known) {
@@ -74,7 +74,7 @@ fn convert(schema: &Value, depth: usize) -> Value {
     Value::Object(converted)
 }
 
-/// The one type, and whether null is another.
+/// Returns the first type, and true if null is allowed as well.
 fn kind_of(map: &Map<String, Value>) -> (Option<&'static str>, bool) {
     let names: Vec<&str> = match map.get("type") {
         Some(Value::String(name)) => vec![name],
@@ -110,7 +110,7 @@ fn is_null(schema: &Value) -> bool {
     schema.get("type").and_then(Value::as_str) == Some("null")
 }
 
-/// Choices can only be texts.
+/// Returns the choices of an enum; the API supports only texts.
 fn choices(map: &Map<String, Value>) -> Option<Value> {
     let one = map.get("const").map(std::slice::from_ref);
     let many = map.get("enum").and_then(Value::as_array).map(Vec::as_slice);

@@ -1,4 +1,4 @@
-//! Exact request bytes, and streams cut at every byte.
+//! Tests of exact request bytes, and of streams split at every byte.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -88,7 +88,7 @@ fn parallel_calls_with_ids_and_without() {
         ]
     );
     no_front_part_is_a_reply::<Decoder>(TOOLS);
-    // What came goes back as it came, seal and all; ids of our own making stay here.
+    // Parts are sent back unchanged with their signatures; generated ids are not sent.
     let results = ["rye_r1_1", "rye_r1_2", "fc-9"].map(|id| result(id, "r", false));
     let turns =
         [vec![Turn::User { content: vec![text("Hi")] }, Turn::Assistant { content: reply.content }], results.to_vec()];

@@ -1,6 +1,6 @@
-//! Chat Completions chunks to a reply: a pure state machine, lenient towards compatible servers.
+//! Decoder of Chat Completions chunks: a pure state machine, lenient with compatible servers.
 //!
-//! The stream is whole when a `finish_reason` and `[DONE]` have both come. Only the first choice is read.
+//! The stream is complete after a `finish_reason` and `[DONE]`. Only the first choice is read.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -27,8 +27,7 @@ pub struct Decoder {
     failure: Option<CallError>,
 }
 
-/// The event that a stream is mostly made of: a piece of text and nothing else. Whatever looks otherwise is read the
-/// long way.
+/// The most frequent event, a piece of text and nothing else, for a fast path; other forms are parsed generically.
 #[derive(Deserialize)]
 struct Piece<'e> {
     #[serde(borrow)]
@@ -56,7 +55,7 @@ struct PieceDelta {
 }
 
 impl<'e> Piece<'e> {
-    /// The model and the text.
+    /// Returns the model and the text.
     fn read(event: &'e Event) -> Option<(&'e str, String)> {
         let piece = serde_json::from_str::<Self>(&event.data).ok().filter(|_| event.name.is_empty())?;
         let Self { model, choices: [choice], usage: None, error: None } = piece else { return None };
@@ -73,7 +72,7 @@ struct Call {
     id: String,
     name: String,
     arguments: String,
-    /// The first piece of a call that is no function call, kept as it came.
+    /// The first chunk of a call that is not a function call, kept unchanged.
     other: Option<Value>,
 }
 
@@ -198,7 +197,7 @@ impl Decoder {
             Some(_) | None => String::new(),
         };
         let position = self.position(index, id, name).unwrap_or_else(|| {
-            // Servers that send no id get one: the result must name its call.
+            // Some servers send no id, so one is generated for the result to refer to.
             let id = if id.is_empty() { format!("call_{}", self.calls.len()) } else { id.to_owned() };
             let kind = piece.get("type").and_then(Value::as_str).unwrap_or("function");
             let other = (kind != "function" && !kind.is_empty()).then(|| piece.clone());
@@ -218,7 +217,8 @@ impl Decoder {
         }
     }
 
-    /// Which call a piece belongs to. Some servers number every call 0 and tell them apart by id; some send neither.
+    /// Returns the index of the call that a chunk belongs to. Some servers number every call 0 and use different ids;
+    /// some send neither.
     fn position(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
         if index.is_none() && id.is_empty() {
             return self.calls.len().checked_sub(1).filter(|_| name.is_empty());
@@ -240,7 +240,7 @@ impl Call {
     }
 }
 
-/// Prompt tokens include the cached ones here; ours do not.
+/// Converts the counts: this wire includes cached tokens in the prompt, [`Usage`] does not.
 fn usage(told: &Value) -> Option<Usage> {
     let count = |path: &str| told.pointer(path).and_then(Value::as_u64);
     let prompt = count("/prompt_tokens")?;

@@ -1,4 +1,4 @@
-//! Exact request bytes, and streams cut at every byte.
+//! Tests of exact request bytes, and of streams split at every byte.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -109,7 +109,7 @@ fn both_ends_are_needed() {
     assert_eq!(replay_all::<Decoder>(&no_reason).1.unwrap_err().stage, FailedStage::Truncated);
 }
 
-/// Pieces of tool calls as compatible servers send them, each list one stream.
+/// Returns the blocks of a stream with these tool call chunks, as compatible servers send them.
 fn calls(pieces: &[Value]) -> Vec<Block> {
     let mut decoder = Decoder::default();
     for piece in pieces {
@@ -127,7 +127,7 @@ fn servers_that_number_calls_in_their_own_way() {
     let piece = |index: Value, id: Value, name: Value, arguments: Value| json!({"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": arguments}});
     let null = Value::Null;
     let two = |first: &str, second: &str| [call(first, "x", json!({"a": 1})), call(second, "y", json!({"b": 2}))];
-    // Every call is number 0, ids differ.
+    // Every call has index 0; the ids differ.
     assert_eq!(
         calls(&[
             piece(0.into(), "i".into(), "x".into(), "{\"a\":".into()),
@@ -136,7 +136,7 @@ fn servers_that_number_calls_in_their_own_way() {
         ]),
         two("i", "j")
     );
-    // The id is repeated in every piece.
+    // The id is repeated in every chunk.
     assert_eq!(
         calls(&[
             piece(0.into(), "i".into(), "x".into(), "{\"a\":".into()),
@@ -145,7 +145,7 @@ fn servers_that_number_calls_in_their_own_way() {
         ]),
         two("i", "j")
     );
-    // Neither number nor id; arguments as an object.
+    // Neither index nor id; arguments as an object.
     assert_eq!(
         calls(&[
             piece(null.clone(), null.clone(), "x".into(), json!({"a": 1})),
@@ -154,7 +154,7 @@ fn servers_that_number_calls_in_their_own_way() {
         ]),
         two("call_0", "call_1")
     );
-    // Numbers without ids.
+    // Indexes without ids.
     assert_eq!(
         calls(&[
             piece(0.into(), "".into(), "x".into(), "{\"a\":1}".into()),

@@ -1,7 +1,7 @@
-//! Responses events to a reply: a pure state machine.
+//! Decoder of Responses events: a pure state machine.
 //!
-//! Items grow by deltas and come whole at their end; a server may leave out either. Items of unknown kinds are kept
-//! whole, unknown events are passed over.
+//! Items grow by deltas and come whole at their end; a server may omit either. Items of unknown kinds are kept whole,
+//! unknown events are ignored.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub struct Decoder {
     failure: Option<CallError>,
 }
 
-/// The event that a stream is mostly made of: a piece of text. Whatever looks otherwise is read the long way.
+/// The most frequent event, a piece of text, for a fast path; other forms are parsed generically.
 #[derive(Deserialize)]
 struct Piece<'e> {
     #[serde(rename = "type")]
@@ -45,14 +45,14 @@ impl<'e> Piece<'e> {
 /// An item that may still grow.
 #[derive(Debug)]
 enum Open {
-    /// Parts by their number: text, or the words of a refusal.
+    /// Parts by their index: text, or a refusal.
     Message(BTreeMap<u64, String>),
     Call {
         id: String,
         name: String,
         arguments: String,
     },
-    /// A thought, or a kind this version does not know; `thinking` is what was shown of it.
+    /// A reasoning item, or an unknown kind; `thinking` is its displayed text.
     Other {
         value: Value,
         thinking: BTreeMap<u64, String>,
@@ -69,13 +69,13 @@ impl Decode for Decoder {
         }
         let Ok(value) = serde_json::from_str::<Value>(&event.data) else {
             if !event.name.is_empty() && !event.name.starts_with("response.") && event.name != "error" {
-                return Vec::new(); // nothing that a reply is made of
+                return Vec::new(); // not part of a reply
             }
             let message = "the stream holds an event that is not JSON";
             self.failure = Some(CallError::new(FailedStage::Protocol, message));
             return Vec::new();
         };
-        // The data names its own type; the event's name is the same word again, and some gateways drop it.
+        // The data has its own type; the event's name repeats it, and some gateways drop the name.
         let kind = value.get("type").and_then(Value::as_str).unwrap_or(&event.name);
         match kind {
             "response.output_text.delta" => return self.say(&value, false).into_iter().collect(),
@@ -92,7 +92,7 @@ impl Decode for Decoder {
                 return self.end(kind, &value);
             }
             "error" => self.failure = Some(ToldError::read(&value).into_stream_error()),
-            _ => {} // the beginnings and ends of parts, and whatever comes to exist
+            _ => {} // starts and ends of parts, and future types
         }
         Vec::new()
     }
@@ -125,7 +125,7 @@ impl Decode for Decoder {
 }
 
 impl Decoder {
-    /// What every form of the response says of itself.
+    /// Reads the fields that every form of the response has.
     fn head(&mut self, response: Option<&Value>) {
         let Some(response) = response else { return };
         if let Some(model) = response.get("model").and_then(Value::as_str) {
@@ -136,8 +136,8 @@ impl Decoder {
         }
     }
 
-    /// The final event, which holds the whole output once more: what never came by itself is taken from there. How it
-    /// ended is the event's name, and again its status.
+    /// Handles the final event, which repeats the whole output: items that did not stream are taken from it. The
+    /// event's name, and its status, give the outcome.
     fn end(&mut self, kind: &str, value: &Value) -> Vec<Delta> {
         let response = value.get("response");
         self.head(response);
@@ -169,7 +169,7 @@ impl Decoder {
     fn open(&mut self, value: &Value) -> Vec<Delta> {
         let (index, item) = (index(value), value.get("item").unwrap_or(&Value::Null));
         if self.items.contains_key(&index) {
-            return Vec::new(); // a start sent twice: what has grown stays
+            return Vec::new(); // a repeated start: keep the accumulated item
         }
         let open = Open::start(item);
         let delta = match &open {
@@ -180,7 +180,7 @@ impl Decoder {
         delta.into_iter().collect()
     }
 
-    /// The item as it ended up; where nothing of it has been shown, it is shown now.
+    /// Handles the finished item; if none of it was streamed, returns its deltas now.
     fn close(&mut self, value: &Value) -> Vec<Delta> {
         let (index, item) = (index(value), value.get("item").unwrap_or(&Value::Null));
         if !item.is_object() {
@@ -200,7 +200,7 @@ impl Decoder {
         Vec::new()
     }
 
-    /// Takes an item that came all at once.
+    /// Adds an item that came whole.
     fn whole(&mut self, index: u64, item: &Value) -> Vec<Delta> {
         self.refused |= refuses(item);
         let known = self.items.contains_key(&index);
@@ -289,7 +289,7 @@ impl Open {
         }
     }
 
-    /// Whether nothing has come of it but its start.
+    /// Returns true if the item has only been started.
     fn is_bare(&self) -> bool {
         match self {
             Self::Message(parts) => parts.is_empty(),
@@ -321,7 +321,7 @@ fn refuses(item: &Value) -> bool {
     parts.iter().any(|part| part.get("type").and_then(Value::as_str) == Some("refusal"))
 }
 
-/// What of a thought is for readers, part by part: its summary, or where there is none its text.
+/// Returns the displayed parts of a reasoning item: its summary, or its text if there is no summary.
 fn thoughts(item: &Value) -> BTreeMap<u64, String> {
     if item.get("type").and_then(Value::as_str) != Some(REASONING) {
         return BTreeMap::new();
@@ -336,7 +336,7 @@ fn thoughts(item: &Value) -> BTreeMap<u64, String> {
     if summary.is_empty() { texts("content") } else { summary }
 }
 
-/// Input tokens include the cached ones here; ours do not.
+/// Converts the counts: this wire includes cached tokens in the input, [`Usage`] does not.
 fn usage(told: &Value) -> Option<Usage> {
     let count = |path: &str| told.pointer(path).and_then(Value::as_u64);
     let input = count("/input_tokens")?;

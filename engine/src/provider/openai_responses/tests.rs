@@ -1,4 +1,4 @@
-//! Exact request bytes, and streams cut at every byte.
+//! Tests of exact request bytes, and of streams split at every byte.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! The judge itself: what it lets pass, and what it must not.
+//! Tests of the validation itself: accepted and refused bodies.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -55,7 +55,7 @@ fn sampling_is_sent_where_it_is_set_and_nowhere_else() {
     }
 }
 
-/// The body of a conversation with a call, spoiled at `pointer`.
+/// Returns the result for the body of a conversation with a call, with one value at `pointer` replaced or removed.
 fn spoiled(wire: Wire, pointer: &str, value: Value) -> Judgement {
     let turns = vec![
         Turn::User { content: vec![text("Go.")] },

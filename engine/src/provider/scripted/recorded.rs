@@ -1,5 +1,5 @@
-//! What a recorded request held, so that a replay can say where it first differs. Only what the model is told counts,
-//! and only what was new since the reply before.
+//! The contents of a recorded request, so that a replay can report the first difference. Compares only text that the
+//! model receives, and only what is new since the previous reply.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,12 +7,12 @@ use super::turn_text;
 use crate::message::Turn;
 use crate::provider::Request;
 
-/// Stands for the thread's own id, which no two runs share.
+/// Placeholder for the thread's own id, which differs between runs.
 const THREAD: &str = "${thread_id}";
-/// What is shown of a line that differs, in characters.
+/// Maximum characters shown of a line that differs.
 const SHOWN: usize = 160;
 
-/// Texts that a request must hold exactly; what is left out is not looked at.
+/// Texts that a request must contain exactly; omitted fields are not compared.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recorded {
@@ -22,16 +22,16 @@ pub struct Recorded {
     /// The names in the palette.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
-    /// The user messages since the reply before.
+    /// The user messages since the previous reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<Vec<String>>,
-    /// The tool results since the reply before.
+    /// The tool results since the previous reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<Vec<String>>,
 }
 
 impl Recorded {
-    /// Everything of a request.
+    /// Records all texts of a request.
     pub fn of(request: &Request) -> Self {
         let thread = request.cue.thread.as_str();
         let own = |text: &str| if thread.is_empty() { text.to_owned() } else { text.replace(thread, THREAD) };
@@ -49,7 +49,7 @@ impl Recorded {
         }
     }
 
-    /// Without what `before` says already, and without what is empty.
+    /// Removes fields that are unchanged since `before`, and empty ones.
     #[must_use]
     pub fn since(self, before: Option<&Self>) -> Self {
         let same = |now: &Option<_>, before: Option<&Option<_>>| before == Some(now);
@@ -65,10 +65,10 @@ impl Recorded {
         *self == Self::default()
     }
 
-    /// Whether `request` says the same.
+    /// Compares with `request`.
     ///
     /// # Errors
-    /// The first difference: the place, the line, what was recorded there and what stands there now.
+    /// The first difference: the place, the recorded line, and the current line.
     pub(super) fn check(&self, request: &Request) -> Result<(), String> {
         let now = Self::of(request);
         if let (Some(then), Some(now)) = (&self.system, &now.system) {
@@ -93,6 +93,8 @@ fn all(what: &str, then: Option<&[String]>, now: Option<&[String]>) -> Result<()
     Err(format!("there were {} {what}s, now there are {}", then.len(), now.len()))
 }
 
+/// Compares two texts line by line.
+///
 /// # Errors
 /// The first line that differs.
 fn same(place: &str, then: &str, now: &str) -> Result<(), String> {

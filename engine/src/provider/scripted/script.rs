@@ -1,4 +1,4 @@
-//! A script as data: what is read from YAML, written by an export, and looked up by turn and attempt.
+//! The data model of a script: read from YAML, written by an export, and looked up by turn and attempt.
 
 use indexmap::IndexMap;
 use rye_grammar::{Source, Sources, yaml};
@@ -9,19 +9,19 @@ use super::{Recorded, turn_text, usage};
 use crate::message::Turn;
 use crate::provider::{CallError, Cue, FailedStage, Request, StopReason};
 
-/// A whole script: `docs/reference/scripted.md`.
+/// A script (see the scripts reference).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Script {
-    /// What a directive without a branch of its own plays.
+    /// Steps of directives without a branch of their own.
     #[serde(default)]
     pub steps: Vec<Step>,
-    /// A branch for each directive that has one, by full id.
+    /// Branches by the directive's full id.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub threads: IndexMap<String, Vec<Step>>,
 }
 
-/// One attempt's outcome.
+/// The outcome of one attempt.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Step {
@@ -29,16 +29,16 @@ pub enum Step {
     Reply(ScriptedReply),
 }
 
-/// An attempt that succeeds: one reply.
+/// A successful attempt: one reply.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedReply {
     #[serde(default, skip_serializing_if = "Expect::is_empty")]
     pub expect: Expect,
-    /// Before the first word.
+    /// Delay before the first word, in milliseconds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub delay_ms: u64,
-    /// After each word.
+    /// Delay after each word, in milliseconds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pace_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,20 +58,20 @@ pub struct ScriptedReply {
 pub struct ScriptedCall {
     /// `None` = `call_<turn>_<n>`, both counted from 1.
     pub id: Option<String>,
-    /// The palette name.
+    /// The tool's palette name.
     pub name: String,
     pub arguments: Arguments,
 }
 
-/// What a call is made with.
+/// The arguments of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Arguments {
     Input(Value),
-    /// The text as a model would have sent it, broken JSON included.
+    /// The text as a model would send it, possibly invalid JSON.
     Raw(String),
 }
 
-/// How a call is spelled.
+/// The serialized form of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CallFields {
@@ -104,7 +104,7 @@ impl From<ScriptedCall> for CallFields {
     }
 }
 
-/// Tokens; what is not said is estimated (input, output) or zero (cache).
+/// Token counts; omitted counts are estimated (input, output) or zero (cache).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedUsage {
@@ -118,7 +118,7 @@ pub struct ScriptedUsage {
     pub cache_write: Option<u64>,
 }
 
-/// An attempt that fails.
+/// A failed attempt.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
@@ -126,10 +126,10 @@ pub struct Fault {
     pub expect: Expect,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub delay_ms: u64,
-    /// After each word of `after`.
+    /// Delay after each word of `after`, in milliseconds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pace_ms: u64,
-    /// How many attempts in a row fail like this.
+    /// Number of consecutive attempts that fail like this.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub times: u32,
     /// Text that streams before the failure.
@@ -138,7 +138,7 @@ pub struct Fault {
     pub fault: FaultKind,
 }
 
-/// What went wrong, in the words of [`CallError`].
+/// The failure, with the fields of [`CallError`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FaultKind {
@@ -151,10 +151,10 @@ pub struct FaultKind {
     pub headers: IndexMap<String, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<FaultError>,
-    /// The stream breaks off.
+    /// Set if the stream breaks off.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
-    /// What the provider had reported as used before it failed.
+    /// Usage that the provider reported before the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<ScriptedUsage>,
 }
@@ -170,28 +170,28 @@ pub struct FaultError {
     pub message: Option<String>,
 }
 
-/// Fragments the request must hold, so that a script notices when it no longer fits.
+/// Fragments that the request must contain, so that an outdated script is detected.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
-    /// In the system prompt.
+    /// Fragments of the system prompt.
     #[serde(default, skip_serializing_if = "Fragments::is_empty")]
     pub system: Fragments,
-    /// In the last user message.
+    /// Fragments of the last user message.
     #[serde(default, skip_serializing_if = "Fragments::is_empty")]
     pub user: Fragments,
-    /// In the tool results since the last reply, taken together.
+    /// Fragments of the tool results since the last reply, taken together.
     #[serde(default, skip_serializing_if = "Fragments::is_empty")]
     pub results: Fragments,
     /// Names in the palette.
     #[serde(default, skip_serializing_if = "Fragments::is_empty")]
     pub tools: Fragments,
-    /// Texts that must be the same: what a recording held.
+    /// Texts of a recording, which must match exactly.
     #[serde(default, skip_serializing_if = "Recorded::is_empty")]
     pub recorded: Recorded,
 }
 
-/// One text, or a list of them.
+/// A text, or a list of texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "OneOrMany", into = "Vec<String>")]
 pub struct Fragments(pub Vec<String>);
@@ -224,16 +224,16 @@ impl Fragments {
     }
 }
 
-/// Why a text is no script.
+/// The reason why a text is not a valid script.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ScriptError(pub String);
 
 impl Script {
-    /// Reads the YAML (or JSON) form.
+    /// Reads a script from YAML (or JSON).
     ///
     /// # Errors
-    /// The first thing that is wrong, with the step it is in.
+    /// The first error, with the step it is in.
     pub fn parse(text: &str) -> Result<Self, ScriptError> {
         let mut sources = Sources::default();
         let source = sources.add(Source::new("script", text));
@@ -245,10 +245,10 @@ impl Script {
         Self::from_value(&parsed.tree.to_value())
     }
 
-    /// Reads the parsed form.
+    /// Reads a script from parsed data.
     ///
     /// # Errors
-    /// The first thing that is wrong, with the step it is in.
+    /// The first error, with the step it is in.
     pub fn from_value(value: &Value) -> Result<Self, ScriptError> {
         let Value::Object(map) = value else {
             return Err(ScriptError("a script is a mapping with `steps`".to_owned()));
@@ -271,16 +271,16 @@ impl Script {
         Ok(script)
     }
 
-    /// What answers the call that `cue` describes: from the branch of this very child (`project/review#2`, the second
-    /// that its parent started), else that of its directive, else the common steps.
+    /// Returns the step for the call that `cue` describes: from the branch of this child (`project/review#2`, the
+    /// second that its parent started), else of its directive, else the common steps.
     pub fn step_for(&self, cue: &Cue, turn: u32) -> Option<&Step> {
         let own = cue.spawn.map(|spawn| format!("{}#{spawn}", cue.directive));
         let branch = own.filter(|own| self.threads.contains_key(own)).unwrap_or_else(|| cue.directive.clone());
         self.step(&branch, turn, cue.attempt)
     }
 
-    /// What answers attempt `attempt` (from 0) at the reply after `turn` replies. Faults belong to the reply they stand
-    /// before, and an attempt beyond them gets that reply.
+    /// Returns the step for attempt `attempt` (from 0) of the reply that follows `turn` replies. Faults belong to the
+    /// reply after them; an attempt beyond the faults gets that reply.
     pub fn step(&self, directive: &str, turn: u32, attempt: u32) -> Option<&Step> {
         let steps = self.threads.get(directive).unwrap_or(&self.steps);
         let mut replies = 0;
@@ -327,7 +327,7 @@ impl<'de> Deserialize<'de> for Step {
 }
 
 impl Fault {
-    /// The failed attempt this stands for.
+    /// Returns the error of this failed attempt.
     pub(super) fn error(&self, request: &Request) -> CallError {
         let fault = &self.fault;
         let stage = match fault.stage {
@@ -359,10 +359,10 @@ impl Expect {
         *self == Self::default()
     }
 
-    /// Whether `request` holds every fragment.
+    /// Checks that `request` contains every fragment.
     ///
     /// # Errors
-    /// The first that is missing, and the beginning of where it was looked for.
+    /// The first missing fragment, and the start of the text that was searched.
     pub fn check(&self, request: &Request) -> Result<(), String> {
         let user = request.turns.iter().rev().find(|turn| matches!(turn, Turn::User { .. }));
         let results: Vec<String> = request

@@ -1,4 +1,4 @@
-//! Scripts played from any point, and scripts that are wrong.
+//! Tests of scripts played from any point, and of invalid scripts.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -22,7 +22,7 @@ async fn play(provider: &Scripted, request: &Request) -> (Vec<Delta>, Result<Rep
     (deltas.into_inner().unwrap(), outcome)
 }
 
-/// A request with `replies` replies behind it, at attempt `attempt`.
+/// Returns a request after `replies` replies, at attempt `attempt`.
 fn at(replies: usize, attempt: u32) -> Request {
     let mut request = small();
     for _ in 0..replies {
@@ -68,7 +68,7 @@ async fn the_request_alone_chooses_the_step() {
     assert_eq!(answer(1, 3).await.unwrap().content[1], text("two"));
     assert_eq!(answer(1, u32::MAX).await.unwrap().content[1], text("two"));
     assert_eq!(answer(2, 0).await.unwrap().stop, StopReason::Length);
-    // Out of order and again: the same answers.
+    // Repeated out of order, the answers are the same.
     assert_eq!(answer(1, 0).await.unwrap_err().status, Some(429));
     let over = answer(3, 0).await.unwrap_err();
     assert_eq!((over.stage, over.code.as_deref()), (FailedStage::Setup, Some(SCRIPT_ERROR)));

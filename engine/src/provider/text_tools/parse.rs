@@ -1,5 +1,5 @@
-//! Calls in text: where they stand, and what they say. Nothing in a code block is a call, and nothing that a model
-//! writes after a result it made up counts.
+//! Parsing of calls in text. Text in a code block is not a call, and text after a result that the model made up is
+//! ignored.
 
 use serde_json::{Map, Value};
 
@@ -10,11 +10,11 @@ use crate::message::{MALFORMED, ToolCall};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Piece {
     Text(String),
-    /// What stands between the marks.
+    /// The text between the call's tags.
     Call(String),
 }
 
-/// A reply's text as text and calls. Blank text between them is dropped.
+/// Splits a reply into text and calls. Blank text between them is dropped.
 pub(super) fn pieces(text: &str) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut plain = String::new();
@@ -44,7 +44,7 @@ pub(super) fn pieces(text: &str) -> Vec<Piece> {
     pieces
 }
 
-/// Up to the closing mark; where there is none, up to the next call or result, or to the end.
+/// Splits at the closing tag; if there is none, at the next call or result, or at the end.
 fn split_body(text: &str) -> (&str, &str) {
     let next = [format!("\n{OPEN}"), format!("\n{RESULT}")].iter().filter_map(|mark| text.find(mark)).min();
     let (end, skip) = match (text.find(CLOSE), next) {
@@ -65,8 +65,8 @@ fn keep(pieces: &mut Vec<Piece>, plain: &mut String) {
     plain.clear();
 }
 
-/// What stands between the marks as a call: a JSON object with `name` and `arguments`, in a code block or not.
-/// Anything else is a call with malformed arguments, so that the model is shown what it wrote.
+/// Parses the text between the tags as a call: a JSON object with `name` and `arguments`, with or without a code fence.
+/// Other text becomes a call with malformed arguments, so that the model sees what it wrote.
 pub(super) fn call(id: String, body: &str) -> ToolCall {
     let text = unfenced(body.trim());
     let broken = || {
@@ -78,7 +78,7 @@ pub(super) fn call(id: String, body: &str) -> ToolCall {
     let arguments = ["arguments", "parameters", "input"].iter().find_map(|key| map.get(*key));
     match arguments {
         None | Some(Value::Null) => ToolCall::parse(id, name, ""),
-        // Some models write the arguments as text that holds JSON.
+        // Some models write the arguments as a string that contains JSON.
         Some(Value::String(text)) => ToolCall::parse(id, name, text),
         Some(other) => ToolCall::parse(id, name, &other.to_string()),
     }
@@ -89,7 +89,7 @@ fn unfenced(text: &str) -> &str {
     inside.split_once('\n').map_or(inside, |(_, body)| body).trim()
 }
 
-/// The name in JSON that cannot be read, as far as it can be told.
+/// Extracts the name from invalid JSON, if possible.
 fn guessed_name(text: &str) -> String {
     let after = text.split_once("\"name\"").map(|(_, rest)| rest.trim_start().trim_start_matches(':').trim_start());
     let name = after.and_then(|rest| rest.strip_prefix('"')).and_then(|rest| rest.split('"').next());

@@ -1,11 +1,11 @@
-//! What is shown of a reply while it streams in: its text without the calls.
+//! Filter for streamed replies: passes the text on without the calls.
 
 use super::{CLOSE, OPEN};
 
 /// The state between two pieces of text.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
-    /// The line under way, without calls that ended in it, and how many bytes of it have been shown.
+    /// The current line without calls that ended in it, and the number of its bytes that were passed on.
     line: String,
     done: usize,
     place: Place,
@@ -17,12 +17,12 @@ enum Place {
     Plain,
     CodeBlock,
     Call,
-    /// Behind a call, on its line: white space there belongs to it.
+    /// After a call on the same line: white space there belongs to the call.
     BehindCall,
 }
 
 impl Shown {
-    /// Takes more text; what of it, and of what was held back, can be shown.
+    /// Takes more text. Returns the part that can be displayed now, including text held back before.
     pub fn push(&mut self, more: &str) -> String {
         let mut out = String::new();
         for piece in more.split_inclusive('\n') {
@@ -47,7 +47,7 @@ impl Shown {
         out
     }
 
-    /// Whether a mark was found; the line is then what stands behind it.
+    /// Enters or leaves a call if its tag is found. Returns true in that case; the line then starts after the tag.
     fn enter_or_leave_call(&mut self) -> bool {
         let (mark, then) = match self.place {
             Place::CodeBlock => return false,
@@ -61,7 +61,7 @@ impl Shown {
         true
     }
 
-    /// Whether the line is nothing to show, or may yet turn out to begin a call.
+    /// Returns true if the line must be held back: it is hidden, or may turn out to start a call.
     fn waits(&self) -> bool {
         let begun = self.line.trim_start();
         let may_begin = !self.line.ends_with('\n') && OPEN.starts_with(begun);
@@ -73,7 +73,7 @@ impl Shown {
         }
     }
 
-    /// What was held back and turned out to be plain.
+    /// Returns the text that was held back and turned out to be plain.
     pub fn rest(&mut self) -> String {
         let hidden = match self.place {
             Place::Call => true,

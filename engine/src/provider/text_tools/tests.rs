@@ -1,4 +1,4 @@
-//! Requests in words, calls out of words, and what is shown meanwhile.
+//! Tests of requests as text, parsed calls, and streamed text.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

@@ -1,5 +1,5 @@
-//! Whole conversations on every wire against the strict server: what came back goes out again, unchanged where it was
-//! sealed, and every body is what the provider published.
+//! Tests of whole conversations on every wire against the strict server: replies are sent back, encrypted parts
+//! unchanged, and every body matches the published types.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -17,7 +17,7 @@ macro_rules! stream {
     };
 }
 
-/// Tools, then thoughts, then text: each wire's own streams.
+/// Streams of each wire: tools, then thinking, then text.
 const STREAMS: [(Wire, &str, &[&str]); 4] = [
     (
         Wire::Anthropic,
@@ -58,7 +58,7 @@ async fn a_conversation_on_every_wire() {
         }
         let taken = server.taken.lock().unwrap();
         assert_eq!(taken.len(), 4, "{}", wire.name());
-        // A prefix that was sent once is sent the same ever after: that is what a cache lives on.
+        // A prefix that was sent once must stay the same, or the cache misses.
         let list = ["messages", "input", "contents"].iter().find_map(|key| taken[0].get(*key).map(|_| *key)).unwrap();
         for pair in taken.windows(2) {
             let (before, after) = (pair[0][list].as_array().unwrap(), pair[1][list].as_array().unwrap());

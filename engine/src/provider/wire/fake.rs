@@ -1,4 +1,4 @@
-//! A server on loopback that does exactly what a test says, byte by byte and pause by pause.
+//! A loopback server that plays a test's moves, byte by byte and pause by pause.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -6,12 +6,12 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-/// One move of the server after it has read a request.
+/// An action of the server after it has read a request.
 #[derive(Debug, Clone)]
 pub enum Move {
     Send(Vec<u8>),
     Pause(u64),
-    /// Says nothing more until the other side closes the connection.
+    /// Sends nothing more until the client closes the connection.
     Stay,
     /// Waits for the next request on the same connection.
     Next,
@@ -19,7 +19,7 @@ pub enum Move {
     Reset,
 }
 
-/// What the server saw: one raw request each, and on which connection.
+/// A raw request, with the connection it came on.
 #[derive(Debug)]
 pub struct Seen {
     pub connection: usize,
@@ -38,7 +38,7 @@ impl Fake {
         Self::start_each(vec![moves])
     }
 
-    /// The same, with moves of its own for each connection; the last ones are played on every later connection too.
+    /// Plays a list of moves for each connection; the last list repeats for all later connections.
     pub fn start_each(scripts: Vec<Vec<Move>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -50,12 +50,12 @@ impl Fake {
                 thread::spawn(move || {
                     let mut stream = stream.unwrap();
                     if let Some(Move::Reset) = moves.first() {
-                        // Something must be there that nobody reads; if nothing comes, closing is no reset, and the test sees that.
+                        // Wait for unread data, so that closing resets the connection; if none comes, the test notices.
                         let _ = stream.peek(&mut [0]);
                         return;
                     }
                     let Some((head, body)) = read_request(&mut stream) else { return };
-                    // A test that does not look at what was asked has let go of the other end.
+                    // The test may have dropped the receiver.
                     let _ = sender.send(Seen { connection, head, body });
                     for step in moves {
                         match step {
@@ -74,7 +74,7 @@ impl Fake {
                             }
                         }
                     }
-                    // Whoever was served may have closed first.
+                    // The client may have closed the connection first.
                     let _ = stream.shutdown(Shutdown::Both);
                 });
             }
@@ -82,7 +82,7 @@ impl Fake {
         Self { url, seen }
     }
 
-    /// The next request it saw.
+    /// Returns the next request that the server received.
     pub fn seen(&self) -> Seen {
         self.seen.recv_timeout(Duration::from_secs(5)).unwrap()
     }
@@ -111,12 +111,12 @@ pub fn send(text: impl Into<Vec<u8>>) -> Move {
     Move::Send(text.into())
 }
 
-/// The head of an answer that ends with the connection.
+/// Returns the head of a response that ends with the connection.
 pub fn head(status: &str, kind: &str, headers: &str) -> Move {
     send(format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\n{headers}\r\n"))
 }
 
-/// The head of a stream that ends with its last chunk.
+/// Returns the head of a chunked stream.
 pub fn chunked() -> Move {
     send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
 }

@@ -1,5 +1,5 @@
-//! Streams and what can go wrong with them, wire by wire: each cell of the table is one function over one of our own
-//! streams. What a stream means is in the tests of its wire.
+//! Tests of stream faults, wire by wire: each cell of the table is one function over one of our own streams. The
+//! meaning of the streams is tested with their wires.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -13,8 +13,7 @@ macro_rules! stream {
     };
 }
 
-/// What a wire sends: streams that come to a reply, one that fails inside, its events that only begin something, and the
-/// one without which nothing has ended.
+/// Streams of a wire: complete ones, a failing one, the names of start events, and the name of the final event.
 struct Streams {
     wire: &'static str,
     whole: &'static [&'static str],
@@ -44,7 +43,7 @@ const RESPONSES: Streams = Streams {
     starts: &["response.created\"", "response.in_progress\"", "output_item.added\"", "content_part.added\""],
     end: "response.completed\"",
 };
-/// It has no events that only begin something: each holds a part of the answer.
+/// No start events: each event holds a part of the reply.
 const GEMINI: Streams = Streams {
     wire: "gemini",
     whole: &[stream!("gemini-text"), stream!("gemini-tools"), stream!("gemini-thinking")],
@@ -57,13 +56,13 @@ fn outcome<D: Decode + Default>(stream: &str) -> Result<Reply, CallError> {
     replay(&[stream.as_bytes()], D::default()).1
 }
 
-/// The events with the blank lines behind them.
+/// Splits a stream into events, each with its blank line.
 fn events(stream: &str) -> Vec<&str> {
     stream.split_inclusive("\n\n").collect()
 }
 
-/// Cut at every byte; CR, LF and CRLF; comments, ids, keep-alives and empty lines between and inside events; a byte order
-/// mark; byte by byte and in pairs.
+/// Split at every byte; with CR, LF and CRLF; with comments, ids, keep-alives and empty lines between and inside
+/// events; with a byte order mark; byte by byte and in pairs.
 fn pieces<D: Decode + Default>(streams: &Streams) {
     for stream in streams.whole {
         assert!(replay_all::<D>(stream).1.is_ok(), "{}", streams.wire);
@@ -71,20 +70,21 @@ fn pieces<D: Decode + Default>(streams: &Streams) {
     assert_eq!(replay_all::<D>(streams.failing).1.unwrap_err().stage, FailedStage::StreamError, "{}", streams.wire);
 }
 
-/// Every byte that is no ASCII broken, and every byte at all: whatever comes of it, nothing panics and nothing hangs.
+/// Breaks every non-ASCII byte, then every byte: no panic and no hang.
 fn broken_utf8<D: Decode + Default>(streams: &Streams) {
     broken_bytes::<D>(streams.whole[0]);
     for stream in streams.whole.iter().chain([&streams.failing]) {
         for at in 0..stream.len() {
             let mut bytes = stream.as_bytes().to_vec();
             bytes[at] = 0xFF;
-            // A reply or an error, either is fine: a byte of the text is a mark in it, one of the JSON is no JSON.
+            // A reply or an error are both fine: a broken byte of text becomes a replacement character, one of JSON is
+            // an error.
             drop(replay(&[&bytes], D::default()));
         }
     }
 }
 
-/// What begins something, sent once more: behind itself, and again before the end.
+/// Repeats start events, directly after themselves and before the end.
 fn duplicate_starts<D: Decode + Default>(streams: &Streams) {
     for start in streams.starts {
         let mut seen = 0;
@@ -101,7 +101,7 @@ fn duplicate_starts<D: Decode + Default>(streams: &Streams) {
     }
 }
 
-/// No front part of a stream is a reply, and neither is one without its end; one that says it twice is the same.
+/// No prefix of a stream is a reply, nor is a stream without its final event; a repeated final event changes nothing.
 fn missing_ends<D: Decode + Default>(streams: &Streams) {
     for stream in streams.whole {
         no_front_part_is_a_reply::<D>(stream);
@@ -113,7 +113,7 @@ fn missing_ends<D: Decode + Default>(streams: &Streams) {
     }
 }
 
-/// Events of kinds that nobody has heard of, between any two.
+/// Inserts events of unknown kinds between any two.
 fn unknown_events<D: Decode + Default>(streams: &Streams) {
     let unknown = "event: brand_new\ndata: {\"type\":\"brand_new\",\"x\":{\"deep\":[1,null]}}\n\n";
     for stream in streams.whole {

@@ -1,7 +1,7 @@
-//! Turns as every provider takes them, whatever models, hooks and other providers have left: nothing blank, a user
-//! first, every call with an id that is plain, short and its own.
+//! Normalization of turns for all providers, whatever models, hooks and other providers have left: nothing blank, a
+//! user turn first, and for every call a plain, short and unique id.
 //!
-//! That each call has its result, and each result its call, the machine has seen to.
+//! The machine guarantees that each call has its result and each result its call.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,13 +12,13 @@ use sha2::{Digest, Sha256};
 use super::is_blank;
 use crate::message::{Block, Turn};
 
-/// The longest id or name of a call that all providers take, in bytes.
+/// Maximum size in bytes of a call's id or name that all providers accept.
 const MAX_NAME: usize = 64;
-/// Stands where a conversation would begin with the model, or would be empty.
+/// Text of the first user turn if the conversation would start with the model, or be empty.
 const LEFT_OUT: &str = "(what was said before is left out)";
 
-/// `text` with every character outside `[A-Za-z0-9_-]` as `_`, cut to 64: what all wires accept as the id of a call or
-/// the name of a tool. A model may have made up anything.
+/// Returns `text` with every character outside `[A-Za-z0-9_-]` as `_`, truncated to 64 bytes with a hash: all wires
+/// accept that as the id of a call or the name of a tool. A model may have made up any text.
 pub(in crate::provider) fn plain_name(text: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
     let name: String = text.chars().map(plain).collect();
@@ -33,7 +33,7 @@ pub(in crate::provider) fn plain_name(text: &str) -> String {
     format!("{front}_{mark}")
 }
 
-/// The turns to send. The same turns give the same answer, and more turns behind them change nothing before.
+/// Returns the turns to send. Deterministic; additional turns change nothing before them.
 pub(in crate::provider) fn sound(turns: &[Turn]) -> Cow<'_, [Turn]> {
     if is_sound(turns) {
         return Cow::Borrowed(turns);
@@ -65,7 +65,8 @@ fn left_out() -> Turn {
     Turn::User { content: vec![Block::Text { text: LEFT_OUT.to_owned() }] }
 }
 
-/// Nothing that any wire could send. A reply's blocks of other wires count: whose they are is the wire's to say.
+/// Returns true for a turn without content that any wire could send. Blocks of other wires count as content, since each
+/// wire decides about them.
 fn is_empty(turn: &Turn) -> bool {
     match turn {
         Turn::User { content } => content.iter().all(|block| match block {
@@ -95,11 +96,11 @@ fn is_sound(turns: &[Turn]) -> bool {
         && turns.iter().all(|turn| !is_empty(turn) && fine(turn, &mut seen))
 }
 
-/// What the ids of calls have become.
+/// The mapping of call ids.
 #[derive(Default)]
 struct Ids {
     used: BTreeSet<String>,
-    /// Calls without their result yet: what the model called them, and what they are sent as.
+    /// Calls without a result: the model's id, and the ids they are sent with.
     open: BTreeMap<String, Vec<String>>,
 }
 
@@ -117,7 +118,7 @@ impl Ids {
         content.iter().map(block).collect()
     }
 
-    /// An id that no other call of the request has.
+    /// Returns an id that no other call of the request has.
     fn own(&mut self, id: &str) -> String {
         let plain = plain_name(id);
         let numbered = |n: u32| plain_name(&if n == 1 { plain.clone() } else { format!("{plain}_{n}") });
@@ -127,7 +128,7 @@ impl Ids {
         own
     }
 
-    /// The id that a result has to name: of calls with the same name, the first that is open.
+    /// Returns the id that a result has to use: of calls with the same id, the first without a result.
     fn result(&mut self, id: &str) -> String {
         match self.open.get_mut(id) {
             Some(own) if !own.is_empty() => own.remove(0),

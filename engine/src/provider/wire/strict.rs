@@ -1,5 +1,5 @@
-//! A server on loopback that takes nothing but what the providers published: every request is judged, and answered
-//! with 400 and the reason, or with the next of its streams.
+//! A loopback server that accepts only requests of the published types: it validates each request and answers with 400
+//! and the reason, or with its next stream.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -13,11 +13,11 @@ use crate::provider::{Wire, published};
 
 pub struct Strict {
     pub url: String,
-    /// The bodies it took, in order.
+    /// The accepted bodies, in order.
     pub taken: Arc<Mutex<Vec<Value>>>,
 }
 
-/// The path that a wire sends to, and the header its key is in.
+/// Returns the path that a wire sends to, and the header that carries its key.
 fn manners(wire: Wire) -> (&'static str, &'static str) {
     match wire {
         Wire::Anthropic => ("/v1/messages", "x-api-key: "),
@@ -38,7 +38,7 @@ fn judge(wire: Wire, head: &str, body: &str) -> Result<Value, String> {
 }
 
 impl Strict {
-    /// Answers the n-th request it takes with the n-th of `streams`, and all further ones with the last.
+    /// Answers the n-th accepted request with the n-th of `streams`, and all later ones with the last.
     pub fn start(wire: Wire, streams: &'static [&'static str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -63,7 +63,7 @@ impl Strict {
                 let head = format!(
                     "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
                 );
-                // Who asked may be gone; what it asked is judged already.
+                // The client may be gone; its request is validated already.
                 let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(answer.as_bytes()));
             }
         });

@@ -1,4 +1,4 @@
-//! Whole attempts against a server on loopback: pacing, cuts, refusals, waits.
+//! Tests of whole attempts against a loopback server: pacing, truncation, refusals, timeouts.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -44,7 +44,7 @@ async fn anthropic(moves: Vec<Move>) -> Result<Reply, CallError> {
     call(&*provider).await.1
 }
 
-/// The same, by someone who waits no longer than `ms` for anything.
+/// Makes an attempt with timeouts of `ms` milliseconds.
 async fn impatient(ms: u64, moves: Vec<Move>) -> Result<Reply, CallError> {
     let server = Fake::start(moves);
     let wait = Duration::from_millis(ms);
