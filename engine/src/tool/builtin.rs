@@ -1,5 +1,5 @@
-//! The tools that are compiled in. Each reads typed parameters, acts through [`Project`] or [`process`], and answers
-//! text a model can use. The schema of each stands in its item of the standard library, not here.
+//! The built-in tools. Each reads typed parameters, acts through [`Project`] or [`process`], and returns text for the
+//! model. The tools' schemas are in their items of the standard library.
 //!
 //! [`process`]: super::process
 
@@ -36,14 +36,14 @@ pub enum FileTool {
     Ls,
     Glob,
     Grep,
-    /// Knowledge of the project, with its metadata.
+    /// Writes a knowledge item of the project, with its metadata.
     Knowledge,
 }
 
-/// Bytes of one answer: below the guard's bound, so that a page is a page.
+/// Maximum size of a result in bytes; below the guard's maximum, so that a page is not truncated.
 const MAX_ANSWER: usize = 28 * 1024;
 
-/// Why a tool has no answer: a sentence for the model.
+/// A failed call, with a message for the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Failure(String);
 
@@ -52,7 +52,7 @@ type Answer = Result<ToolOutcome, Failure>;
 impl FileTool {
     pub const ALL: [Self; 7] = [Self::Read, Self::Write, Self::Edit, Self::Ls, Self::Glob, Self::Grep, Self::Knowledge];
 
-    /// The name in a tool file: `builtin: read`.
+    /// Returns the name used in tool files: `builtin: read`.
     pub fn word(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -88,7 +88,7 @@ impl Tool for FileTool {
             let crew = invocation.crew.clone();
             let work = move || tool.act(&invocation, &stop);
             let answer = match tool {
-                // One file of bounded size.
+                // Works on one file of bounded size.
                 Self::Read | Self::Write | Self::Edit => crew.wait(work).await,
                 Self::Ls | Self::Glob | Self::Grep | Self::Knowledge => tokio::task::spawn_blocking(work).await,
             };
@@ -102,7 +102,7 @@ impl Tool for FileTool {
     }
 }
 
-/// The parameters of a tool as its own type. They were checked against the schema; this is the second look.
+/// Parses the parameters into a tool's own type; they were validated against the schema before.
 fn parameters<T: DeserializeOwned>(value: &Value) -> Result<T, Failure> {
     T::deserialize(value).map_err(|e| Failure(format!("the parameters do not fit this tool: {e}")))
 }

@@ -19,7 +19,7 @@ pub struct CommandTool {
     pub argv: Vec<String>,
     pub file: ToolFile,
     pub timeout: Duration,
-    /// Names of declared variables.
+    /// Names of declared environment variables.
     pub environment: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ impl CommandTool {
     }
 }
 
-/// Values of the names that every template knows.
+/// Returns the values of the names that every template can use.
 pub(super) fn runtime(file: &ToolFile, invocation: &Invocation) -> BTreeMap<&'static str, String> {
     let mut values = BTreeMap::from([
         ("project_path", invocation.project_root.to_string_lossy().into_owned()),
@@ -78,12 +78,12 @@ pub(super) fn runtime(file: &ToolFile, invocation: &Invocation) -> BTreeMap<&'st
     values
 }
 
-/// A program of the project is named by a path from its root; any other is looked up on the path.
+/// Resolves a program: a path with a slash is relative to the project, a bare name is looked up in `PATH`.
 fn locate(name: &str, root: &Path) -> OsString {
     if name.contains('/') { root.join(name).into_os_string() } else { name.into() }
 }
 
-/// A finished program as the model sees it: its output, then how it ended if that needs saying.
+/// Converts a finished program to a result: its output, then its exit status.
 pub(super) fn outcome(finished: &Finished, timeout: Duration) -> ToolOutcome {
     let mut text = finished.output.text.clone();
     if !text.is_empty() && !text.ends_with('\n') {
@@ -97,7 +97,7 @@ pub(super) fn outcome(finished: &Finished, timeout: Duration) -> ToolOutcome {
     }
 }
 
-/// `[exit code 0]`.
+/// Describes the exit, for example `[exit code 0]`.
 pub(super) fn end_line(finished: &Finished, timeout: Duration) -> String {
     match finished.exit {
         Exit::Code(code) => format!("[exit code {code}]"),

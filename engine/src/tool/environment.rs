@@ -1,18 +1,18 @@
-//! The variables that a tool file or a server's settings ask for by name, from this process's environment. Names of
-//! provider keys are refused before anything is started.
+//! Environment variables that a tool file or a server's settings request by name. Names of provider keys are refused
+//! before anything starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use rye_compiler::item::Items;
 use rye_compiler::world::ItemKind;
 
-/// Those of the names that are set to text.
+/// Returns the requested variables that are set to valid Unicode.
 pub fn declared(names: &[String]) -> BTreeMap<String, String> {
     names.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect()
 }
 
-/// Variables that hold a provider's key, by the file of any space: one that a project lays over the standard library's
-/// takes no name away.
+/// Returns the variables that hold a provider's key, over the provider files of all spaces: a project that overrides a
+/// file of the standard library cannot remove a name.
 pub fn provider_keys(items: &Items<'_>) -> BTreeSet<String> {
     let list = items.list(ItemKind::Config);
     let files = list.iter().filter(|entry| entry.id.as_str().starts_with("agent/providers/"));

@@ -1,4 +1,4 @@
-//! What of a result reaches the conversation (`engine.md` 3, Guard): without wrapping or secrets, bounded, and never twice.
+//! Guard of tool results (`engine.md` 3): removes wrapping and secrets, bounds the size, and replaces repeated results.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use super::ToolOutcome;
 use super::secrets::{mask, mask_value};
 use crate::store::{ObjectId, Objects, StoreError};
 
-/// `tool_result.max_bytes` when nothing else is set.
+/// Default of `tool_result.max_bytes`.
 pub const DEFAULT_MAX_BYTES: usize = 32 * 1024;
-/// Bytes of `details` that are kept.
+/// Maximum bytes of `details` that are kept.
 const MAX_DETAILS: usize = 8 * 1024;
-/// A result shorter than this is cheaper said twice than referred to.
+/// Minimum size in bytes of a repeated result that is replaced by a reference; shorter ones are cheaper to repeat.
 const WORTH_A_REFERENCE: usize = 512;
 
-/// Where large results go.
+/// The store of large results.
 pub trait ObjectStore: Send + Sync {
-    /// Stores bytes durably and answers their SHA-256, lowercase hex.
+    /// Stores bytes durably and returns their SHA-256, lowercase hex.
     fn put(&self, bytes: &[u8]) -> Result<String, StoreError>;
-    /// The bytes of a hash.
+    /// Returns the bytes of a hash.
     fn get(&self, sha256: &str) -> Result<Vec<u8>, StoreError>;
 }
 
@@ -40,15 +40,15 @@ pub struct Guarded {
     pub content: String,
     pub is_error: bool,
     pub details: Value,
-    /// Of the whole result.
+    /// Size of the whole result, in bytes.
     pub bytes: u64,
-    /// SHA-256 of the whole result: the key under which the caller remembers the call.
+    /// SHA-256 of the whole result, by which the caller recognizes a repetition.
     pub sha256: String,
-    /// Where the whole result lies, when the content is a part of it.
+    /// The object with the whole result, if the content is only a part of it.
     pub object: Option<String>,
 }
 
-/// Whether a result is sure to enter the conversation as it is, so that nothing has to be stored.
+/// Returns true if a result certainly fits into the conversation, so that nothing has to be stored.
 pub fn is_kept_whole(outcome: &ToolOutcome, max_bytes: usize) -> bool {
     matches!(&outcome.content, Value::String(text) if text.len() <= max_bytes)
 }
@@ -56,7 +56,7 @@ pub fn is_kept_whole(outcome: &ToolOutcome, max_bytes: usize) -> bool {
 /// Bounds a result. `earlier` maps the hash of each result that is still in the conversation to its call's id.
 ///
 /// # Errors
-/// The store cannot keep a large result.
+/// The store cannot write a large result.
 pub fn guard(
     outcome: &ToolOutcome,
     max_bytes: usize,
@@ -83,7 +83,7 @@ pub fn guard(
     Ok(Guarded { content, is_error, details, bytes, sha256, object: Some(object) })
 }
 
-/// The text of a result without envelope and signature line.
+/// Returns the text of a result without envelope and signature line.
 fn text(content: &Value) -> String {
     match opened(content) {
         Value::String(text) => without_signature(text).to_owned(),
@@ -92,8 +92,8 @@ fn text(content: &Value) -> String {
     }
 }
 
-/// What an envelope holds. An envelope is an object that names an item, says how it went and has `data`; anything less
-/// sure is the result itself.
+/// Returns the contents of an envelope: an object that names an item, has a status and `data`, and no unknown keys. Any
+/// other value is the result itself.
 fn opened(content: &Value) -> &Value {
     let Value::Object(map) = content else { return content };
     let names_item = map.get("item_id").is_some_and(Value::is_string);
@@ -128,7 +128,7 @@ fn without_signature(text: &str) -> &str {
     signature::parse(SourceId(0), text).and_then(|s| text.get(s.node.content_start..)).unwrap_or(text)
 }
 
-/// Head, tail, and how to get at what lies between.
+/// Returns head, tail, and a hint on how to fetch the rest.
 fn shortened(whole: &str, max_bytes: usize, object: &str) -> String {
     let head = before(whole, max_bytes / 4);
     let tail = after(whole, max_bytes / 8);
@@ -137,7 +137,7 @@ fn shortened(whole: &str, max_bytes: usize, object: &str) -> String {
     format!("{head}\n[… {left_out} of {} bytes left out; page them with rye_fetch {next} …]\n{tail}", whole.len())
 }
 
-/// At most `most` bytes of the start, up to a line's end if there is one near.
+/// Returns at most `most` bytes of the start, up to a line end if there is one near.
 fn before(text: &str, most: usize) -> &str {
     let cut = text.get(..floor(text, most)).unwrap_or_default();
     match cut.rfind('\n') {
@@ -146,7 +146,7 @@ fn before(text: &str, most: usize) -> &str {
     }
 }
 
-/// At most `most` bytes of the end, from a line's start if there is one near.
+/// Returns at most `most` bytes of the end, from a line start if there is one near.
 fn after(text: &str, most: usize) -> &str {
     let from = ceil(text, text.len().saturating_sub(most));
     let cut = text.get(from..).unwrap_or_default();
@@ -156,7 +156,7 @@ fn after(text: &str, most: usize) -> &str {
     }
 }
 
-/// The nearest character boundary at or below a byte.
+/// Returns the nearest character boundary at or below a byte.
 pub(super) fn floor(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0)
 }

@@ -1,5 +1,5 @@
-//! Tools of `kind: http`: one request from a declaration. Parameters are percent-encoded in the address and plain values
-//! in the body; variables of the environment go where the declaration puts them and nowhere else.
+//! Tools of `kind: http`: one request made from a declaration. Parameters are percent-encoded in the URL and plain
+//! values in the body; environment variables are used only where the declaration names them.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use super::web::{Answer, Request, Web};
 use super::{Invocation, Tool, ToolOutcome, environment};
 use crate::provider::BoxFuture;
 
-/// Bytes of an answer that are kept.
+/// Maximum bytes of a response that are kept.
 const MAX_BODY: usize = 2 << 20;
 
-/// A request tool, ready to run.
+/// An HTTP tool, ready to run.
 #[derive(Debug, Clone)]
 pub struct HttpTool {
     pub http: HttpSpec,
     pub file: ToolFile,
     pub timeout: Duration,
-    /// Names of declared variables.
+    /// Names of declared environment variables.
     pub environment: Vec<String>,
 }
 
@@ -82,8 +82,8 @@ impl HttpTool {
     }
 }
 
-/// A JSON template, filled: a string that is one hole becomes the parameter itself, one whose parameter is missing is
-/// left out of its list or mapping.
+/// Fills in a JSON template: a string that is a single placeholder becomes the parameter's value; a string whose
+/// parameter is missing is dropped from its list or mapping.
 fn json_body(template: &Value, given: Given<'_>) -> Result<Option<Value>, String> {
     Ok(match template {
         Value::String(text) => {
@@ -116,7 +116,7 @@ fn json_body(template: &Value, given: Given<'_>) -> Result<Option<Value>, String
     })
 }
 
-/// Percent-encoding of everything but unreserved characters: a parameter stays inside its place of the address.
+/// Percent-encodes everything but unreserved characters, so that a parameter cannot leave its part of the URL.
 fn encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -126,7 +126,7 @@ fn encode(text: &str) -> String {
             out.extend([format!("%{byte:02X}")]);
         }
     }
-    // A segment of dots alone would be a step up.
+    // A segment of only dots would refer to a parent.
     if !out.is_empty() && out.bytes().all(|b| b == b'.') { out.replace('.', "%2E") } else { out }
 }
 

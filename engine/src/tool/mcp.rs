@@ -1,6 +1,6 @@
-//! Tools of MCP servers. What a plan knows of them are items that `rye mcp refresh` wrote; a server is started at the
-//! first call, and a tool whose definition is no longer the one in its item is not called. Only this module and the
-//! command line's `mcp` name the protocol.
+//! Tools of MCP servers. A plan knows them from items that `rye mcp refresh` wrote; a server is started on the first
+//! call, and a tool whose definition differs from its item is not called. Only this module and the CLI's `mcp` command
+//! depend on the protocol.
 
 pub mod config;
 mod connection;
@@ -22,16 +22,16 @@ use crate::provider::BoxFuture;
 pub use config::Server;
 pub use connection::{Connection, McpError};
 
-/// Time a server has to start and list its tools.
+/// Timeout for a server to start and list its tools.
 pub const CONNECT: Duration = Duration::from_secs(30);
 
-/// The servers of a process: one connection each, made at the first call and again after it was lost.
+/// The MCP servers of a process: one connection each, opened on the first call and reopened if it was lost.
 #[derive(Default)]
 pub struct McpServers {
     slots: Mutex<BTreeMap<String, Arc<Slot>>>,
 }
 
-/// The connection to one server, if it stands.
+/// The connection to a server, if it is open.
 type Slot = Mutex<Option<Arc<Connection>>>;
 
 /// A tool of a server, ready to be called.
@@ -39,19 +39,19 @@ pub struct McpTool {
     pub servers: Arc<McpServers>,
     pub server: Server,
     pub folder: PathBuf,
-    /// The server's own name of it.
+    /// The server's own name of the tool.
     pub tool: String,
-    /// Of the definition the plan was made with.
+    /// SHA-256 of the definition that the plan was made with.
     pub sha256: String,
     pub timeout: Duration,
 }
 
 impl McpServers {
-    /// The connection to a server, made now if there is none.
+    /// Returns the connection to a server; opens it if there is none.
     async fn connection(&self, server: &Server, folder: &std::path::Path) -> Result<Arc<Connection>, McpError> {
         let slot = {
             let mut slots = self.slots.lock().await;
-            // Two servers of one name are two servers: what the settings say is part of the key.
+            // The whole configuration is part of the key: servers of the same name may differ.
             Arc::clone(slots.entry(server.key()).or_default())
         };
         let mut held = slot.lock().await;
@@ -98,8 +98,8 @@ impl McpTool {
     }
 }
 
-/// A server's answer as the engine's: structured content where there is some, else its text. Of a flood its start and its
-/// end are kept, as of any program's.
+/// Converts a server's response: structured content if there is some, else its text. Of very long output only start and
+/// end are kept, as for any program.
 fn outcome(answer: connection::Answer) -> ToolOutcome {
     let whole = answer.structured.as_ref().map_or(answer.text.len(), |content| content.to_string().len());
     let mut details = serde_json::Map::new();

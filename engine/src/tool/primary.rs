@@ -1,5 +1,5 @@
-//! What `rye_fetch` and `rye_sign` do once the gate has let them through. `rye_execute` is the driver's: it starts tools
-//! and threads. The definitions stand in the compiler, which puts them into the palette.
+//! Execution of `rye_fetch` and `rye_sign` after the gate has authorized them. The driver handles `rye_execute`, which
+//! starts tools and threads. The compiler defines the primaries and puts them into the palette.
 
 mod fetch;
 mod item_text;

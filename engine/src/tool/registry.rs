@@ -1,4 +1,4 @@
-//! From what a tool file declares to something that can be run. The gate has its say before this is called.
+//! The registry of tools: makes a runnable tool from a tool file's declaration. The gate authorizes calls before this.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,16 +16,16 @@ use super::schema::{Schema, SchemaError};
 use super::script::ScriptTool;
 use super::{Invocation, Tool, ToolOutcome};
 
-/// A tool with its schema. [`Prepared::check`] comes before [`Prepared::run`].
+/// A tool with its schema. Call [`Prepared::check`] before [`Prepared::run`].
 pub struct Prepared {
     pub spec: ToolSpec,
     schema: Schema,
     tool: Arc<dyn Tool>,
-    /// Settings that join the parameters, once those are found to fit.
+    /// Settings that are added to the parameters after validation.
     config: Option<Value>,
 }
 
-/// What is compiled in, by the name tool files use, and where the spaces lie.
+/// The built-in tools by the name that tool files use, and the location of the user space.
 pub struct Registry {
     builtins: BTreeMap<String, Maker>,
     user: Option<PathBuf>,
@@ -33,17 +33,17 @@ pub struct Registry {
     servers: Arc<super::mcp::McpServers>,
 }
 
-/// The file a tool was read from, as it was then.
+/// The file that a tool was read from, with its contents at that time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolFile {
-    /// Where it lies; `None` for the standard library's, which lie nowhere.
+    /// The path; `None` for embedded files of the standard library.
     pub path: Option<PathBuf>,
-    /// Relative to its space.
+    /// Path relative to its space.
     pub item_path: Arc<str>,
     pub text: Arc<str>,
-    /// The root of the project it is called in.
+    /// Root of the project in which the tool is called.
     pub project: PathBuf,
-    /// The server a tool of one belongs to, as configured.
+    /// The configured server, for a tool of an MCP server.
     #[cfg(feature = "mcp")]
     pub server: Option<super::mcp::Server>,
 }
@@ -81,7 +81,7 @@ pub enum RegistryError {
 }
 
 impl Registry {
-    /// The tools of the standard library that need nothing but the project.
+    /// Creates a registry of the standard library's tools that need only the project.
     pub fn standard() -> Self {
         let mut registry = Self {
             builtins: BTreeMap::new(),
@@ -100,7 +100,7 @@ impl Registry {
         registry
     }
 
-    /// Adds a built-in tool, or replaces one.
+    /// Adds or replaces a built-in tool.
     pub fn add(&mut self, name: &str, make: impl Fn(&ToolSpec) -> Arc<dyn Tool> + Send + Sync + 'static) {
         self.builtins.insert(name.to_owned(), Arc::new(make));
     }
@@ -110,14 +110,14 @@ impl Registry {
         RegistryError::UnknownBuiltin { name: name.to_owned(), known: known.join(", ") }
     }
 
-    /// Says where the user space lies, so that its tools know their own files.
+    /// Sets the user space, so that its tools know their own paths.
     #[must_use]
     pub fn with_user_space(mut self, root: Option<&Path>) -> Self {
         self.user = root.map(Path::to_path_buf);
         self
     }
 
-    /// The file of a tool that was read.
+    /// Returns the file of a tool that was read.
     pub fn file(&self, project: &Path, space: Space, item_path: Arc<str>, text: Arc<str>) -> ToolFile {
         let root = match space {
             Space::Project => Some(project),
@@ -128,7 +128,7 @@ impl Registry {
         ToolFile { path, item_path, text, project: project.to_path_buf(), ..ToolFile::default() }
     }
 
-    /// Makes a tool from its declaration and its file.
+    /// Creates a runnable tool from its declaration and its file.
     pub fn prepare(&self, spec: &ToolSpec, file: &ToolFile) -> Result<Prepared, RegistryError> {
         let (timeout, environment) = (Duration::from_secs(spec.timeout_seconds), spec.environment.clone());
         let tool: Arc<dyn Tool> = match &spec.kind {
@@ -148,7 +148,7 @@ impl Registry {
             ToolKind::Mcp { server, tool, sha256, server_sha256, runs, wall } => {
                 let configured =
                     file.server.clone().ok_or_else(|| RegistryError::UnknownServer { server: server.clone() })?;
-                // What a person was shown is what is started.
+                // Start exactly the server that the user approved.
                 let needs = configured.needs();
                 let shown = *runs == configured.describe() && *wall == configured.wall();
                 let granted = needs.write == spec.needs.write && needs.net == spec.needs.net;
@@ -172,19 +172,19 @@ impl Registry {
 }
 
 impl Prepared {
-    /// Whether the parameters fit the schema.
+    /// Checks the parameters against the schema.
     pub fn check(&self, parameters: &Value) -> Result<(), SchemaError> {
         self.schema.check(parameters)
     }
 
-    /// The same tool with the settings it asked for (`CONFIG_RESOLVE`).
+    /// Sets the resolved settings that the tool requested (`CONFIG_RESOLVE`).
     #[must_use]
     pub fn with_config(mut self, config: Option<Value>) -> Self {
         self.config = config;
         self
     }
 
-    /// Runs a call. Parameters are looked at once more, so no path leads past the schema.
+    /// Runs a call. Validates the parameters again, so that no caller bypasses the schema.
     pub async fn run(&self, mut invocation: Invocation) -> ToolOutcome {
         if let Err(e) = self.check(&invocation.parameters) {
             return ToolOutcome::error(e.to_string());

@@ -1,4 +1,4 @@
-//! Parameters against a tool's JSON Schema, compiled on first use, with messages a model can act on.
+//! Validation of parameters against a tool's JSON Schema, compiled on first use, with messages that a model can act on.
 
 use std::sync::OnceLock;
 
@@ -6,9 +6,9 @@ use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
-/// Errors named at once.
+/// Maximum number of errors in a message.
 const MAX_NAMED: usize = 5;
-/// Bytes of a pattern once compiled.
+/// Maximum size of a compiled pattern, in bytes.
 const MAX_PATTERN: usize = 1 << 20;
 
 /// A schema. References to other documents are never followed.
@@ -17,10 +17,10 @@ pub struct Schema {
     compiled: OnceLock<Result<Validator, String>>,
 }
 
-/// Why parameters were refused.
+/// The reason why parameters were refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
-    /// The tool is at fault; nothing the model sends can be right.
+    /// The tool's schema is invalid; no parameters can be right.
     #[error("the tool's schema cannot be used: {0}")]
     Broken(String),
     #[error("{0}")]
@@ -36,12 +36,12 @@ impl Schema {
         &self.source
     }
 
-    /// Whether the schema itself can be used.
+    /// Compiles the schema on first use, or returns the reason why it is invalid.
     pub fn compile(&self) -> Result<&Validator, SchemaError> {
         let compiled = self.compiled.get_or_init(|| {
             jsonschema::options()
                 .offline()
-                // Linear time: a pattern may come from anywhere.
+                // Linear-time patterns, since a schema may come from an untrusted source.
                 .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN))
                 .build(&self.source)
                 .map_err(|e| cut(&e.to_string()))
@@ -111,7 +111,7 @@ impl Schema {
     }
 }
 
-/// A JSON pointer as a path: `/a/0/b` → `a.0.b`.
+/// Converts a JSON pointer to a path: `/a/0/b` → `a.0.b`.
 fn place(pointer: &str) -> String {
     cut(&pointer.trim_start_matches('/').replace('/', ".").replace("~1", "/").replace("~0", "~"))
 }

@@ -1,6 +1,6 @@
-//! Tools that are their own program: Python, JavaScript, TypeScript, shell. The bytes that were read for the plan are the
-//! bytes that run: they go in with the parameters, and the file is not opened again. What it prints is a log, what it
-//! answers is JSON.
+//! Tools that are scripts: Python, JavaScript, TypeScript, shell. The bytes that were read for the plan are the bytes
+//! that run: they are passed on standard input with the parameters, and the file is not opened again. Standard output
+//! is a log; the result is JSON.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,11 +18,11 @@ use crate::provider::BoxFuture;
 
 const PYTHON: &str = include_str!("script/run.py");
 const JAVASCRIPT: &str = include_str!("script/run.mjs");
-/// The source comes first, up to a zero byte; what is left of the input are the parameters.
+/// Reads the source up to a zero byte; the rest of the input are the parameters.
 const SHELL: &str = "IFS= read -r -d '' RYE_SOURCE; eval \"$RYE_SOURCE\"";
-/// Bytes of a parameter that a shell script also gets as a variable; longer ones are on its input alone.
+/// Maximum size in bytes of a parameter that a shell script also gets as a variable; longer ones are only on its input.
 const MAX_VARIABLE: usize = 64 * 1024;
-/// Bytes of the log that a failure shows.
+/// Maximum bytes of the log in a failure.
 const MAX_LOG: usize = 8 * 1024;
 
 /// A script, ready to run.
@@ -32,7 +32,7 @@ pub struct ScriptTool {
     pub entry: ScriptEntry,
     pub file: ToolFile,
     pub timeout: Duration,
-    /// Names of declared variables.
+    /// Names of declared environment variables.
     pub environment: Vec<String>,
 }
 
@@ -137,13 +137,13 @@ impl ScriptTool {
     }
 }
 
-/// `{"success": false}` and `{"status": "error"}` are how tools say that they failed.
+/// Returns true for `{"success": false}` and `{"status": "error"}`, with which tools report a failure.
 pub(super) fn says_failure(content: &Value) -> bool {
     content.get("success") == Some(&Value::Bool(false))
         || content.get("status").and_then(Value::as_str) == Some("error")
 }
 
-/// `RYE_PARAM_name` for every parameter whose name a variable can have.
+/// Returns `RYE_PARAM_name` for every parameter whose name is valid for a variable.
 fn shell_variables(parameters: &Value) -> Vec<(OsString, OsString)> {
     let mut variables = BTreeMap::new();
     for (name, value) in parameters.as_object().into_iter().flatten() {

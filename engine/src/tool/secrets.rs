@@ -1,6 +1,6 @@
-//! Secrets in what tools answer: masked before a result is stored, hashed, recorded or shown to a model. Known shapes of
-//! keys, and the very values that this process, or the user's `.env`, has in variables that are called keys, plain and in the
-//! usual encodings. Not a proof: a secret in a shape nobody knows passes.
+//! Masking of secrets in tool results, before they are stored, hashed, written to the transcript or sent to a model.
+//! Detects common key formats, and the values of secret variables of this process or the user's `.env`, plain and in
+//! common encodings. Not complete: a secret in an unknown format passes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use regex::{Captures, Regex};
 use rye_compiler::plan::hex;
 use serde_json::Value;
 
-/// What a shape is called, and its expression. Each begins with one of [`BEGINNINGS`].
+/// Name and expression of each key format. Each starts with one of [`BEGINNINGS`].
 const SHAPES: [(&str, &str); 12] = [
     ("private key", r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\z)"),
     ("Anthropic key", r"(?-u:\b)sk-ant-[A-Za-z0-9_-]{20,}"),
@@ -27,7 +27,7 @@ const SHAPES: [(&str, &str); 12] = [
     ("registry token", r"(?-u:\b)(?:npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_-]{50,})"),
     ("JSON web token", r"(?-u:\b)eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
 ];
-/// What every shape begins with: a text that holds none of them holds no known key, and needs no expression.
+/// Prefixes of all key formats: a text without any of them needs no regular expression.
 const BEGINNINGS: [&str; 19] = [
     "-----BEGIN ",
     "sk-",
@@ -49,33 +49,33 @@ const BEGINNINGS: [&str; 19] = [
     "pypi-",
     "eyJ",
 ];
-/// Parts of a variable's name that make its value a secret.
+/// Parts of a variable's name that mark its value as a secret.
 const NAMES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
-/// A shorter value is masked nowhere: too much would be taken for it.
+/// Minimum length in bytes of a masked value; shorter values would give false positives.
 const SHORTEST: usize = 12;
 
-/// One expression for all shapes, a group for each.
+/// One expression for all formats, with a group for each.
 static KNOWN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let groups: Vec<String> = SHAPES.iter().map(|(_, shape)| format!("({shape})")).collect();
     Regex::new(&groups.join("|")).ok()
 });
 
-/// Values of variables that nobody is to see: at first those of this process.
+/// Values of secret variables; initially those of this process.
 static OWN: LazyLock<RwLock<Arc<Own>>> = LazyLock::new(|| {
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     RwLock::new(Arc::new(Own::new(secret(variables))))
 });
 
-/// Values that are known, in every form that is looked for.
+/// Known values, in every form that is searched for.
 #[derive(Debug, Default)]
 struct Own {
-    /// Forms, and the names of what they are forms of.
+    /// The name of the variable for each form of its value.
     forms: BTreeMap<String, String>,
     any: Option<Regex>,
 }
 
-/// Masks the values of these variables too, from now on; those whose names mean no secret are passed over.
+/// Adds the values of these variables to the masked ones; ignores variables whose name marks no secret.
 pub fn learn(variables: impl Iterator<Item = (String, String)>) {
     let more = Own::forms(secret(variables));
     let mut own = OWN.write().unwrap_or_else(PoisonError::into_inner);
@@ -86,7 +86,7 @@ pub fn learn(variables: impl Iterator<Item = (String, String)>) {
     }
 }
 
-/// The text with every secret replaced by what it is.
+/// Returns the text with every secret replaced by its name.
 pub fn mask(text: &str) -> Cow<'_, str> {
     let own = Arc::clone(&OWN.read().unwrap_or_else(PoisonError::into_inner));
     mask_with(text, &own)
@@ -121,7 +121,7 @@ impl Own {
     }
 }
 
-/// A value as it stands, within JSON, within an address, and in base 16 and 64, wherever in a longer text it begins.
+/// Returns the forms of a value: plain, in JSON, percent-encoded, in base 16, and in base 64 at every alignment.
 fn forms(value: &str) -> Vec<String> {
     let bytes = value.as_bytes();
     let json = Value::from(value).to_string();
@@ -138,7 +138,7 @@ fn forms(value: &str) -> Vec<String> {
     let mut all = vec![value.to_owned(), json, encoded(true), encoded(false), hex.to_uppercase(), hex];
     for before in 0..3_usize {
         let shifted: Vec<u8> = std::iter::repeat_n(0, before).chain(bytes.iter().copied()).collect();
-        // A character that the neighbours of the value have a part in is not looked at.
+        // Skip characters that also depend on neighboring bytes.
         let from = [0, 2, 3].get(before).copied().unwrap_or(0);
         for text in [STANDARD_NO_PAD.encode(&shifted), URL_SAFE_NO_PAD.encode(&shifted)] {
             let to = text.len() - usize::from(!shifted.len().is_multiple_of(3));
@@ -148,7 +148,7 @@ fn forms(value: &str) -> Vec<String> {
     all
 }
 
-/// The same for every string of a value, and for the keys of its mappings.
+/// Masks every string of a value, and the keys of its mappings.
 pub fn mask_value(value: &mut Value) {
     match value {
         Value::String(text) => {
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn known_shapes_are_masked_wherever_they_stand() {
-        // Put together here, so that this file holds none.
+        // Assembled here, so that this file contains no key.
         let long = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8";
         for (key, word) in [
             (format!("sk-ant-{long}"), "Anthropic key"),

@@ -1,4 +1,4 @@
-//! When work has to end: its time is up, nobody waits for it any more, or its thread was cancelled.
+//! Cancellation of running work: by deadline, by dropping the waiting side, or by canceling the thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-/// How long a call under way may still go on once its thread was cancelled: a short one comes to its own end.
+/// Grace period of a running call after its thread was canceled; a short call finishes by itself.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Tells a call under way that its thread was cancelled.
+/// The receiver of a thread's cancellation, held by a running call.
 #[derive(Debug, Clone)]
 pub struct Halt(watch::Receiver<()>);
 
-/// Where cancellations are told. A step that begins after one is not halted by it: it belongs to the end of the thread.
+/// The sender of a thread's cancellations. A step that starts after a cancellation is not affected: it belongs to the
+/// end of the thread.
 #[derive(Debug)]
 pub struct Halting(watch::Sender<()>);
 
@@ -22,12 +23,12 @@ impl Halting {
         Self(watch::Sender::new(()))
     }
 
-    /// Halts what is under way.
+    /// Cancels all running calls.
     pub fn halt(&self) {
         self.0.send_replace(());
     }
 
-    /// For a step that begins now, and every call of it.
+    /// Returns a receiver for a step that starts now, and for all its calls.
     pub fn listen(&self) -> Halt {
         Halt(self.0.subscribe())
     }
@@ -40,12 +41,12 @@ impl Default for Halting {
 }
 
 impl Halt {
-    /// Nobody cancels.
+    /// Returns a receiver that is never canceled.
     pub fn never() -> Self {
         Halting::new().listen()
     }
 
-    /// Comes back when the thread was cancelled since the call began, and never otherwise.
+    /// Waits until the thread is canceled after the call started; otherwise never returns.
     pub async fn told(&mut self) {
         if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -53,21 +54,21 @@ impl Halt {
     }
 }
 
-/// Asked between steps of long work.
+/// A stop condition that long work checks between steps.
 #[derive(Debug, Clone)]
 pub struct Stop {
     deadline: Option<Instant>,
     cancelled: Arc<AtomicBool>,
 }
 
-/// Held by whoever waits; dropping it tells the work to end.
+/// The waiting side of a stop condition; dropping it stops the work.
 #[derive(Debug)]
 pub struct Waiting(Arc<AtomicBool>);
 
 impl Stop {
     pub fn after(timeout: Duration) -> (Self, Waiting) {
         let cancelled = Arc::new(AtomicBool::new(false));
-        // A time too far to be written down is no deadline.
+        // A deadline beyond the range of `Instant` is none.
         let deadline = Instant::now().checked_add(timeout);
         (Self { deadline, cancelled: Arc::clone(&cancelled) }, Waiting(cancelled))
     }

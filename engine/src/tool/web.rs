@@ -1,5 +1,5 @@
-//! Requests that a tool sends: to granted hosts alone, never to an address of this machine or its network unless a grant
-//! names that very host, redirects included, bounded in size and time. No proxy, no cookies.
+//! HTTP requests of tools: only to granted hosts, and to a non-public address only if a grant names that very host,
+//! redirects included. Bounded in size and time; no proxy, no cookies.
 
 mod address;
 
@@ -16,19 +16,19 @@ pub use address::is_public;
 
 use crate::machine::gate::is_host_inside;
 
-/// Redirects that are followed.
+/// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 5;
-/// Until a connection stands, TLS included.
+/// Timeout for establishing a connection, TLS included.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// What a tool may reach and how much of it.
+/// The hosts that a tool may reach, with its time and size limits.
 #[derive(Debug, Clone)]
 pub struct Web {
-    /// Patterns of hosts as granted: `api.example.com`, `*.example.com`, `*`.
+    /// Granted host patterns: `api.example.com`, `*.example.com`, `*`.
     pub hosts: Vec<String>,
-    /// For everything, redirects and body included.
+    /// Timeout of the whole exchange, redirects and body included.
     pub timeout: Duration,
-    /// Bytes of a body that are kept.
+    /// Maximum bytes of a body that are kept.
     pub max_bytes: usize,
 }
 
@@ -41,23 +41,23 @@ pub struct Request {
     pub body: Option<Vec<u8>>,
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
-    /// Where the answer came from, after redirects.
+    /// The final URL, after redirects.
     pub url: Url,
     pub content_type: String,
     pub body: Vec<u8>,
-    /// The body was longer than was kept.
+    /// Set if the body was truncated.
     pub cut: bool,
 }
 
 impl Web {
-    /// Sends a request and follows redirects, each checked like the first.
+    /// Sends a request and follows redirects, each checked like the first request.
     ///
     /// # Errors
-    /// A sentence for the model: a host that is not granted, an address that is not public, no answer in time.
+    /// A message for the model: a host that is not granted, an address that is not public, or a timeout.
     pub async fn send(&self, request: Request) -> Result<Answer, String> {
         let seconds = self.timeout.as_secs_f64();
         match timeout(self.timeout, self.follow(request)).await {
@@ -74,7 +74,7 @@ impl Web {
                 return Err(format!("{} redirects to {}, which is not encrypted", shown(&request.url), shown(&next)));
             }
             let status = response.status();
-            // What is not repeated word for word is asked for anew.
+            // Other redirects turn the request into a GET.
             let kept = matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
             if !kept && request.method != Method::HEAD {
                 request.method = Method::GET;
@@ -89,7 +89,7 @@ impl Web {
         Err(format!("more than {MAX_REDIRECTS} redirects, the last to {}", shown(&request.url)))
     }
 
-    /// One request; the place it redirects to, if it does.
+    /// Sends one request; also returns the redirect target, if there is one.
     async fn once(&self, request: &Request) -> Result<(reqwest::Response, Option<Url>), String> {
         let granted = self.check(&request.url)?;
         let client = client(granted)?;
@@ -108,7 +108,7 @@ impl Web {
         Ok((response, next.transpose()?))
     }
 
-    /// Whether an address may be asked at all, and how its host was granted.
+    /// Checks that a URL may be requested, and returns how its host is granted.
     fn check(&self, url: &Url) -> Result<Granted, String> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(format!("`{}` is no web address", url.scheme()));
@@ -121,7 +121,7 @@ impl Web {
         let matching = self.hosts.iter().filter(|pattern| is_host_inside(&host, pattern));
         let mut granted = None;
         for pattern in matching {
-            // Only a grant that spells the host out reaches into this machine and its network.
+            // Only a grant that spells out the host can reach this machine and its network.
             let named = pattern.trim_end_matches('.').eq_ignore_ascii_case(&host);
             granted = Some(if named { Granted::ByName } else { granted.unwrap_or(Granted::ByPattern) });
         }
@@ -157,12 +157,12 @@ impl Web {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Granted {
     ByPattern,
-    /// The grant spells the host out.
+    /// The grant spells out the host.
     ByName,
 }
 
 fn client(granted: Granted) -> Result<Client, String> {
-    // A second installation answers an error, and the first one stays.
+    // A second installation returns an error, and the first one stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder()
         .redirect(redirect::Policy::none())
@@ -177,7 +177,7 @@ fn client(granted: Granted) -> Result<Client, String> {
     builder.build().map_err(|e| format!("no connection can be made: {e}"))
 }
 
-/// Resolves names, and refuses those that lead to an address that is not public. What it answers is what is connected to.
+/// A resolver that refuses names with a non-public address. The connection uses exactly the addresses it returns.
 struct PublicOnly;
 
 impl Resolve for PublicOnly {
@@ -197,7 +197,7 @@ fn not_public(host: &str) -> String {
     format!("permission denied: `{host}` lies in this machine's own network; only a grant that names it reaches there")
 }
 
-/// Why a request failed, from the cause that says most.
+/// Returns the innermost cause of a failed request.
 fn reason(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {
@@ -207,7 +207,7 @@ fn reason(error: &reqwest::Error) -> String {
     if text.is_empty() { "the request failed".to_owned() } else { text }
 }
 
-/// An address as it may be shown: without its query, which may hold a secret.
+/// Returns a URL for display, without its query, which may contain a secret.
 fn shown(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);

@@ -1,4 +1,4 @@
-//! `rye/bash/bash`: a command line, run by bash in the project.
+//! `rye/bash/bash`: runs a command line with bash in the project.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::tool::confine::Project;
 use crate::tool::process::{self, Program, Streams, Wall};
 use crate::tool::{Invocation, Tool, ToolOutcome};
 
-/// The tool, with the time a command has when it names none.
+/// The tool, with the default timeout of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bash {
     pub default_timeout: Duration,

@@ -1,5 +1,5 @@
-//! `rye/file-system/edit`: an exact piece of text, replaced once or everywhere. Works on bytes, so what it does not touch
-//! stays as it is, whatever its encoding.
+//! `rye/file-system/edit`: replaces an exact piece of text once or everywhere. Works on bytes, so that the rest of the
+//! file is unchanged in any encoding.
 
 use std::io::Read;
 
@@ -11,9 +11,9 @@ use super::text::{count, cut};
 use super::{Answer, Failure, ToolOutcome};
 use crate::tool::confine::{Found, Project, Refused, Stamp};
 
-/// Bytes of a file that can be edited.
+/// Maximum size in bytes of a file that can be edited.
 const MAX_FILE: u64 = 16 << 20;
-/// Line numbers named when the text is there more than once.
+/// Maximum number of line numbers listed if the text occurs more than once.
 const MAX_NAMED: usize = 8;
 
 #[derive(Deserialize)]
@@ -48,7 +48,7 @@ pub fn run(project: &Project, parameters: &Parameters) -> Answer {
     let mut places = positions(&bytes, old.as_bytes());
     let mut note = "";
     if places.is_empty() && has_crlf(&bytes) && has_bare_newline(&old) {
-        // The reader shows lines without their ends, so a model cannot know of the carriage returns.
+        // The `read` tool shows lines without line ends, so the model cannot know of the carriage returns.
         old = to_crlf(&old);
         new = to_crlf(&new);
         places = positions(&bytes, old.as_bytes());
@@ -80,7 +80,7 @@ pub fn run(project: &Project, parameters: &Parameters) -> Answer {
     Ok(outcome)
 }
 
-/// Where the text begins, without overlaps.
+/// Returns the positions of the text, without overlaps.
 fn positions(bytes: &[u8], text: &[u8]) -> Vec<usize> {
     memmem::find_iter(bytes, text).collect()
 }
@@ -111,7 +111,7 @@ fn ambiguous(bytes: &[u8], places: &[usize], path: &str) -> String {
     )
 }
 
-/// Names the line that comes nearest to what was looked for.
+/// Returns a message that names the line most similar to the missing text.
 fn not_found(bytes: &[u8], old: &str, path: &str) -> String {
     let text = String::from_utf8_lossy(bytes);
     let Some(wanted) = old.lines().map(str::trim).find(|l| !l.is_empty()) else {
@@ -136,7 +136,7 @@ fn not_found(bytes: &[u8], old: &str, path: &str) -> String {
     }
 }
 
-/// How alike two lines are, 0 to 100: what they share at both ends, of the longer one.
+/// Returns the similarity of two lines, 0 to 100: the common prefix and suffix relative to the longer line.
 fn likeness(a: &str, b: &str) -> usize {
     if a == b {
         return 100;

@@ -1,5 +1,5 @@
-//! `rye/git/*`: what a repository holds, read and never changed. The repository is hostile text: nothing that its
-//! configuration or attributes name is run, no other repository is asked, no path leads out of the project.
+//! `rye/git/*`: read-only access to the repository. The repository is untrusted: programs named in its configuration or
+//! attributes never run, remotes are not contacted, and no path leads out of the project.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::provider::BoxFuture;
 use crate::tool::process::{self, Exit, Finished, Program, Streams, Wall};
 use crate::tool::{Invocation, Tool, ToolOutcome};
 
-/// Commits shown when nothing is said, and at most.
+/// Default number of commits.
 const DEFAULT_COMMITS: u32 = 20;
 const MAX_COMMITS: u32 = 500;
-/// Filters of a repository that are switched off one by one; one with more is refused.
+/// Maximum number of filters that are disabled one by one; a repository with more is refused.
 const MAX_FILTERS: usize = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ struct Parameters {
 impl Git {
     pub const ALL: [Self; 4] = [Self::Status, Self::Diff, Self::Log, Self::Show];
 
-    /// The name in a tool file: `builtin: git_status`.
+    /// Returns the name used in tool files: `builtin: git_status`.
     pub fn word(self) -> &'static str {
         match self {
             Self::Status => "git_status",
@@ -60,7 +60,7 @@ impl Git {
         let root = &invocation.project_root;
         match std::fs::symlink_metadata(root.join(".git")) {
             Ok(found) if found.is_dir() => {}
-            // Whose repository that is, the project's files alone would say.
+            // A `.git` file or link may point to a repository outside the project.
             Ok(_) => return Err(Failure("the project's `.git` is no folder: it leads to another place".into())),
             Err(_) => return Err(Failure("the project is no git repository: it has no `.git`".into())),
         }
@@ -71,13 +71,13 @@ impl Git {
             thread_id: invocation.thread_id.clone(),
             timeout: invocation.timeout.min(Duration::from_mins(1)),
             halt: invocation.halt.clone(),
-            // Nothing to write, nobody to reach.
+            // No writes, no network.
             wall: Some(Wall::new(root, Vec::new(), &[])),
             input: Vec::new(),
             environment: environment(root),
             streams: Streams::Apart,
         };
-        // Reading the names of its settings runs nothing; what they could run is then switched off by name.
+        // Listing the names of settings runs nothing; settings that could run a program are then overridden.
         let listed = run(&program(words(&["config", "--list", "--name-only", "-z"]))).await?;
         let mut all = hardened(&listed.output.text)?;
         all.extend(arguments);
@@ -141,7 +141,7 @@ impl Git {
         if let Some(path) = &given.path {
             arguments.push(path_of(path)?.into());
         }
-        // `status` knows no end of options, and takes no revision that could look like one.
+        // `status` does not support `--end-of-options`, and takes no revision.
         if self == Self::Status {
             arguments.retain(|a| a != "--end-of-options");
         }
@@ -176,7 +176,7 @@ fn path_of(text: &str) -> Result<String, Failure> {
     }
 }
 
-/// Options that switch off whatever the repository's configuration could run.
+/// Returns options that override every setting of the repository that could run a program.
 fn hardened(names: &str) -> Result<Vec<OsString>, Failure> {
     let mut options = words(&["--no-pager", "--no-optional-locks", "--no-replace-objects", "--literal-pathspecs"]);
     let fixed = [
@@ -195,7 +195,7 @@ fn hardened(names: &str) -> Result<Vec<OsString>, Failure> {
     options.extend(fixed.iter().flat_map(|o| words(&["-c", o])));
     let mut filters: Vec<&str> = Vec::new();
     for name in names.split('\0') {
-        // Sections are written in any case; what stands between section and key is the filter's name.
+        // Section names are case-insensitive; the filter's name is between section and key.
         let Some(rest) = name.get(..7).filter(|s| s.eq_ignore_ascii_case("filter.")).and_then(|_| name.get(7..)) else {
             continue;
         };
@@ -216,7 +216,8 @@ fn hardened(names: &str) -> Result<Vec<OsString>, Failure> {
     Ok(options)
 }
 
-/// The user's and the machine's settings do not count, nor does what the repository says of its own place.
+/// Returns an environment that ignores the user's and the system's configuration, and the repository's own location
+/// settings.
 fn environment(root: &Path) -> Vec<(OsString, OsString)> {
     let fixed = [
         ("GIT_CONFIG_NOSYSTEM", "1"),

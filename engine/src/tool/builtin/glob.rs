@@ -1,4 +1,4 @@
-//! `rye/file-system/glob`: files by the pattern of their path.
+//! `rye/file-system/glob`: finds files by a pattern over their path.
 
 use std::ops::ControlFlow;
 
@@ -11,9 +11,9 @@ use crate::tool::confine::Project;
 use crate::tool::confine::walk::{Dotfiles, Ended};
 use crate::tool::stop::Stop;
 
-/// Paths shown when nothing is said.
+/// Default number of paths.
 const DEFAULT_LIMIT: usize = 200;
-/// Bytes of a pattern.
+/// Maximum size of a pattern, in bytes.
 const MAX_PATTERN: usize = 1024;
 
 #[derive(Deserialize)]
@@ -26,7 +26,7 @@ pub struct Parameters {
     limit: Option<usize>,
 }
 
-/// A pattern over paths below a folder. One without a slash matches names at any depth.
+/// A pattern over paths below a folder. A pattern without a slash matches names at any depth.
 pub struct PathPattern {
     matcher: GlobMatcher,
     names_only: bool,

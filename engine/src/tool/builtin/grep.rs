@@ -1,5 +1,5 @@
-//! `rye/file-system/grep`: lines by regular expression, file by file in path order. Linear-time patterns, bounded
-//! memory, bounded answer.
+//! `rye/file-system/grep`: finds lines by regular expression, file by file in path order. Linear-time patterns, bounded
+//! memory, bounded result.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,13 +16,13 @@ use crate::tool::confine::walk::{Dotfiles, Ended};
 use crate::tool::confine::{Found, Project, Relative};
 use crate::tool::stop::Stop;
 
-/// Matches shown when nothing is said.
+/// Default number of matches.
 const DEFAULT_LIMIT: usize = 100;
-/// Bytes of a compiled pattern.
+/// Maximum size of a compiled pattern, in bytes.
 const MAX_COMPILED: usize = 4 << 20;
-/// Bytes of a line that are searched.
+/// Maximum bytes of a line that are searched.
 const MAX_SEARCHED: u64 = 1 << 20;
-/// Bytes of a line that are shown.
+/// Maximum bytes of a line that are shown.
 const MAX_SHOWN: usize = 400;
 
 #[derive(Deserialize)]
@@ -49,7 +49,7 @@ struct Search<'s> {
     text: String,
     matches: usize,
     files: usize,
-    /// Files that could not be searched.
+    /// Number of files that could not be searched.
     unread: usize,
     full: bool,
 }
@@ -195,7 +195,7 @@ impl Search<'_> {
     }
 }
 
-/// Reads a line of any length, holding at most [`MAX_SEARCHED`] bytes of it. False at the end.
+/// Reads a line of any length, keeping at most [`MAX_SEARCHED`] bytes of it. Returns false at the end.
 fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<bool> {
     line.clear();
     let mut any = false;

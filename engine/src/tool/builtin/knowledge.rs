@@ -1,5 +1,5 @@
-//! `rye/knowledge/write`: a knowledge item of the project, with its metadata. Writing one needs `rye.sign.knowledge.<id>`
-//! like every way to write an item.
+//! `rye/knowledge/write`: writes a knowledge item of the project, with its metadata. Requires
+//! `rye.sign.knowledge.<id>`, like every write of an item.
 
 use rye_grammar::ItemId;
 use serde::Deserialize;
@@ -27,7 +27,7 @@ pub fn run(project: &Project, parameters: &Parameters) -> Answer {
         return Err(Failure("`body` is empty".into()));
     }
     let mut text = String::from("---\n");
-    // JSON is YAML, on one line, whatever a model wrote into it.
+    // JSON is valid YAML on one line, whatever the value contains.
     let mut field = |key: &str, value: Value| text.extend([key, ": ", &value.to_string(), "\n"]);
     field("name", json!(id.name()));
     for (key, value) in [("title", &parameters.title), ("description", &parameters.description)] {

@@ -1,4 +1,4 @@
-//! `rye/file-system/ls`: the entries of one folder, in byte order.
+//! `rye/file-system/ls`: lists the entries of a folder, in byte order.
 
 use std::ffi::OsString;
 
@@ -9,9 +9,9 @@ use super::{Answer, Failure, MAX_ANSWER, ToolOutcome};
 use crate::tool::confine::{Project, Zone, printable, zone};
 use crate::tool::stop::Stop;
 
-/// Entries shown when nothing is said.
+/// Default number of entries.
 const DEFAULT_LIMIT: usize = 500;
-/// Entries looked at.
+/// Maximum number of entries read.
 const MAX_ENTRIES: usize = 250_000;
 
 #[derive(Deserialize)]
@@ -56,7 +56,7 @@ pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
                     format!("{}  special\n", printable(name))
                 }
             },
-            // Gone since it was listed.
+            // Removed since it was listed.
             Err(_) => continue,
         };
         if text.len() + line.len() > MAX_ANSWER {

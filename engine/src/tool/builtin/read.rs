@@ -1,4 +1,5 @@
-//! `rye/file-system/read`: a page of a text file as numbered lines. Reads a file of any size with bounded memory.
+//! `rye/file-system/read`: returns a page of a text file as numbered lines. Reads a file of any size with bounded
+//! memory.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -10,13 +11,13 @@ use super::{Answer, Failure, MAX_ANSWER, ToolOutcome};
 use crate::tool::confine::{Project, Refused};
 use crate::tool::stop::Stop;
 
-/// Lines of a page when nothing is said.
+/// Default number of lines in a page.
 const DEFAULT_LIMIT: u64 = 2000;
-/// Bytes of one line that are shown.
+/// Maximum bytes of a line that are shown.
 const MAX_LINE: usize = 2000;
-/// Bytes of one line that are held while it is read.
+/// Maximum bytes of a line that are kept while reading.
 const MAX_HELD: u64 = 64 * 1024;
-/// Bytes read after the page to tell how many lines there are.
+/// Maximum bytes read after the page to count the lines.
 const MAX_COUNTED: u64 = 64 << 20;
 
 #[derive(Deserialize)]
@@ -29,11 +30,11 @@ pub struct Parameters {
     limit: Option<u64>,
 }
 
-/// What came of the lines of one page.
+/// The lines of a page.
 #[derive(Default)]
 struct Page {
     text: String,
-    /// The last line shown.
+    /// Number of the last line.
     last: u64,
     crlf: bool,
     lossy: bool,
@@ -92,7 +93,7 @@ pub fn run(project: &Project, parameters: &Parameters, stop: &Stop) -> Answer {
     Ok(page.answer(first, more, total))
 }
 
-/// Reads one line and says how long it is; holds at most [`MAX_HELD`] bytes of it. 0 = the end.
+/// Reads one line, keeping at most [`MAX_HELD`] bytes of it. Returns its full length in bytes; 0 at the end.
 fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>, skip: bool) -> std::io::Result<u64> {
     line.clear();
     let mut length = 0;
@@ -116,7 +117,7 @@ fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>, skip: bool) -> std::
     }
 }
 
-/// How many lines there are in all, `number` of which have been read; `None` when that is too much to count.
+/// Returns the total number of lines, `number` of which have been read; `None` if there is too much to count.
 fn count_rest(reader: &mut impl BufRead, number: u64, stop: &Stop) -> std::io::Result<Option<u64>> {
     let mut limited = reader.take(MAX_COUNTED);
     let mut total = number;
@@ -138,7 +139,7 @@ fn count_rest(reader: &mut impl BufRead, number: u64, stop: &Stop) -> std::io::R
 }
 
 impl Page {
-    /// Adds a line; false when the page is full without it.
+    /// Adds a line. Returns false if it does not fit any more.
     fn add(&mut self, number: u64, line: &[u8], length: u64) -> bool {
         let (bytes, crlf) = without_end(line);
         let text = String::from_utf8_lossy(bytes);

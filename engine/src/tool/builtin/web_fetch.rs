@@ -1,4 +1,4 @@
-//! `rye/web/fetch`: a page of the web as text. Which hosts is for the grant to say (`net` of the `<tool>` pattern).
+//! `rye/web/fetch`: returns a web page as text. The grant limits the hosts (`net` of the `<tool>` pattern).
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ mod html;
 
 pub use html::to_text as page_text;
 
-/// Bytes of a page that are read.
+/// Maximum bytes of a page that are read.
 const MAX_BYTES: usize = 4 << 20;
 
-/// The tool, with the time it has when nothing is said.
+/// The tool, with its timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WebFetch {
     pub timeout: Duration,

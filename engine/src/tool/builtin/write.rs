@@ -1,4 +1,4 @@
-//! `rye/file-system/write`: a whole file in one step.
+//! `rye/file-system/write`: writes a whole file atomically.
 
 use serde::Deserialize;
 

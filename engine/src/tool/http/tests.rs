@@ -1,4 +1,4 @@
-//! Tests of request tools: what is sent, what comes back, and parameters that try to leave their place.
+//! Tests of HTTP tools: requests, responses, and parameters that try to leave their part of the URL.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -122,7 +122,7 @@ async fn servers_that_are_good_slow_flooding_lying_or_break_off() {
             "{what}: {outcome:?}"
         );
     }
-    // It takes the connection and says nothing.
+    // Accepts the connection and sends nothing.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let slow = HttpTool { timeout: Duration::from_millis(300), ..to(silent.local_addr().unwrap().port()) };
     let outcome = slow.run(invocation(json!({"do": "slow"}), &["127.0.0.1"])).await;

@@ -1,5 +1,5 @@
-//! Which MCP servers there are: `.mcp.json` of the project and `.ai/config/mcp.yaml` of the three spaces. Settings of a
-//! name in `mcp.yaml` stand above those of `.mcp.json`. Nothing is started here; `${NAME}` is filled when it is.
+//! Configuration of MCP servers: `.mcp.json` of the project and `.ai/config/mcp.yaml` of the three spaces. A server of
+//! `mcp.yaml` overrides one of the same name in `.mcp.json`. Starts nothing; `${NAME}` is filled in at start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -18,45 +18,47 @@ use sha2::{Digest, Sha256};
 
 use crate::tool::environment::provider_keys;
 
-/// Bytes of `.mcp.json`.
+/// Maximum size of `.mcp.json`, in bytes.
 const MAX_FILE: u64 = 1 << 20;
-/// What a call may take where nothing is said.
+/// Default timeout of a call.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A server, as configured; templates unfilled.
+/// A configured server, with templates not filled in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Server {
-    /// A segment of an id.
+    /// Name of the server; a valid segment of an id.
     pub name: String,
     pub transport: Transport,
     #[serde(rename = "timeout_seconds", serialize_with = "seconds")]
     pub timeout: Duration,
-    /// `.mcp.json`, or the settings file.
+    /// The file that configures the server.
     pub origin: String,
-    /// A file of the project says so: it is started only where the user trusts it.
+    /// Set if a file of the project configures the server: then it requires trust.
     pub of_project: bool,
-    /// Variables it asks for that hold a provider's key: with any, it is not started.
+    /// Requested variables that hold a provider's key; if there are any, the server is not started.
     pub keys: Vec<String>,
 }
 
-/// How a server is reached.
+/// The transport of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
-    /// A program that speaks on its input and output, behind a wall with these openings; `None`: behind no wall at all.
+    /// A program that speaks the protocol on its standard streams, in a sandbox with these openings; `None` runs
+    /// without a sandbox.
     Stdio { command: Vec<String>, environment: BTreeMap<String, String>, wall: Option<Openings> },
     /// Streamable HTTP.
     Http { url: String, headers: BTreeMap<String, String> },
 }
 
-/// What the wall of a server's program lets through. Every grant of one of its tools has to name all of it.
+/// The openings in the sandbox of a server's program. A grant of any of its tools has to name all of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Openings {
-    /// Folders of the project that it may write.
+    /// Project folders that the server may write.
     pub write: Vec<String>,
-    /// Hosts it is for; with any, the whole network is open to it.
+    /// Hosts that the server is meant for; with any, the whole network is open.
     pub net: Vec<String>,
-    /// Places of the machine that it may read beside the project: absolute, or below `~/`. Trust shows them; no grant can.
+    /// Paths outside the project that the server may read: absolute, or below `~/`. The trust prompt shows them; no
+    /// grant can open them.
     pub read: Vec<String>,
 }
 
@@ -65,25 +67,26 @@ fn seconds<S: serde::Serializer>(value: &Duration, to: S) -> Result<S::Ok, S::Er
 }
 
 impl Server {
-    /// Of how the server is reached, lowercase hex: an item that was listed under another answer is of another server.
+    /// Returns the SHA-256 of the transport, lowercase hex. An item listed with another value belongs to another
+    /// server.
     pub fn sha256(&self) -> String {
         let text = serde_json::to_string(&self.transport).unwrap_or_default();
         hex(&Sha256::digest(text.as_bytes()))
     }
 
-    /// Tells servers apart by everything that makes them.
+    /// Returns a key that distinguishes all configurations.
     pub(super) fn key(&self) -> String {
         format!("{self:?}")
     }
 
-    /// What would be started or asked, for a person to judge: `npx -y server`, or an address, which variables it is started
-    /// with and which of the environment it is given.
+    /// Describes what would be started or contacted, for the trust prompt: the command line or URL, the variables that
+    /// are set, and those passed on from the environment.
     pub fn describe(&self) -> String {
         let mut text = match &self.transport {
             Transport::Stdio { command, .. } => command.iter().map(|part| quoted(part)).collect::<Vec<_>>().join(" "),
             Transport::Http { url, .. } => spelt(url),
         };
-        // A variable can name a program as well as a command can.
+        // A variable can name a program just like the command.
         if let Transport::Stdio { environment, .. } = &self.transport
             && !environment.is_empty()
         {
@@ -107,7 +110,7 @@ impl Server {
         text
     }
 
-    /// Names of the variables that its templates ask for.
+    /// Returns the names of the variables that the templates use.
     pub fn variables(&self) -> BTreeSet<String> {
         let (lone, map): (Vec<&String>, _) = match &self.transport {
             Transport::Stdio { command, environment, .. } => (command.iter().collect(), environment),
@@ -120,7 +123,7 @@ impl Server {
         lone.into_iter().chain(map.values()).flat_map(holes).collect()
     }
 
-    /// What stands between it and this machine.
+    /// Returns the isolation of the server from this machine.
     pub fn wall(&self) -> ServerWall {
         match &self.transport {
             Transport::Http { .. } => ServerWall::Net,
@@ -129,7 +132,7 @@ impl Server {
         }
     }
 
-    /// What trust is asked for before it is started or asked; `None` where the user's own files say so.
+    /// Returns the trust requirement; `None` if the user's own files configure the server.
     pub fn executes(&self) -> Option<Executes> {
         self.of_project.then(|| Executes {
             kind: ExecutesKind::Server,
@@ -144,7 +147,7 @@ impl Server {
         })
     }
 
-    /// What grants of its tools have to name: the host that is asked, or what its program may touch.
+    /// Returns the openings that grants of its tools have to name: the host, or those of its program.
     pub fn needs(&self) -> Openings {
         match &self.transport {
             Transport::Http { url, .. } => {
@@ -157,10 +160,10 @@ impl Server {
     }
 }
 
-/// Every server, by name.
+/// Returns every server, by name.
 ///
 /// # Errors
-/// A sentence for the user: a file that cannot be read, a server that says nothing, two of one name.
+/// A message for the user: an unreadable file, an incomplete server, or a repeated name.
 pub fn servers(project: &Path, items: &Items<'_>) -> Result<BTreeMap<String, Server>, String> {
     let mut all = BTreeMap::new();
     let keys = provider_keys(items);
@@ -181,7 +184,7 @@ pub fn servers(project: &Path, items: &Items<'_>) -> Result<BTreeMap<String, Ser
         }
         if let Some(servers) = node.get("servers") {
             let mut own = BTreeMap::new();
-            // A server that the project changes anything of is the project's.
+            // A server with any setting from the project counts as the project's.
             let of_project = |node: &Node| is_of_project(&items.sources(), node);
             read(servers, ".ai/config/mcp.yaml", &of_project, &mut own)?;
             all.extend(own);
@@ -193,7 +196,7 @@ pub fn servers(project: &Path, items: &Items<'_>) -> Result<BTreeMap<String, Ser
     Ok(all)
 }
 
-/// Whether a file of the project wrote any of a setting: those of the other spaces are named after their space.
+/// Returns true if a file of the project sets any part of a node; paths of other spaces start with the space's name.
 fn is_of_project(sources: &Sources, node: &Node) -> bool {
     let own =
         sources.get(node.span.source).is_none_or(|s| !s.path.starts_with("user:") && !s.path.starts_with("system:"));
@@ -204,7 +207,7 @@ fn is_of_project(sources: &Sources, node: &Node) -> bool {
     }
 }
 
-/// The text of `.mcp.json`; `None` where there is none.
+/// Returns the text of `.mcp.json`; `None` if there is none.
 fn mcp_json(project: &Path) -> Result<Option<String>, String> {
     let path = project.join(".mcp.json");
     let metadata = match std::fs::symlink_metadata(&path) {
@@ -265,7 +268,7 @@ fn one(node: &Node, name: String, origin: &str) -> Result<Server, String> {
         return Err(format!("is a mapping, not {}", node.describe()));
     }
     if let Some(unknown) = node.entries().iter().find(|e| !KEYS.contains(&e.key.node.as_str())) {
-        // What other programs write into `.mcp.json` is theirs.
+        // Other programs may add their own keys to `.mcp.json`.
         if origin != ".mcp.json" {
             return Err(format!("unknown key `{}`; it takes {}", unknown.key.node, KEYS.join(", ")));
         }
@@ -311,7 +314,7 @@ fn one(node: &Node, name: String, origin: &str) -> Result<Server, String> {
             if reqwest::Url::parse(url).is_ok_and(|url| !url.username().is_empty() || url.password().is_some()) {
                 return Err(format!("`{url}` names a user before its host; write what it needs as `headers`"));
             }
-            // What a variable holds must not decide whom a grant is for.
+            // A variable must not determine the host, since grants name hosts.
             let authority =
                 url.split("://").nth(1).and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
             if authority.contains("${") || !reqwest::Url::parse(url).is_ok_and(|url| url.has_host()) {
@@ -324,7 +327,7 @@ fn one(node: &Node, name: String, origin: &str) -> Result<Server, String> {
     Ok(Server { name, transport, timeout, origin: origin.to_owned(), of_project: true, keys: Vec::new() })
 }
 
-/// A whole command line where one program is wanted: no program is called `npx -y server`. A path may hold a blank.
+/// Refuses a command line in place of a program: no program is called `npx -y server`. A path may contain a space.
 fn one_program(command: &Node) -> Result<(), String> {
     let Some((program, rest)) = command.as_str().and_then(|text| text.trim().split_once(char::is_whitespace)) else {
         return Ok(());
@@ -336,7 +339,7 @@ fn one_program(command: &Node) -> Result<(), String> {
     Err(format!("`command` is one program: write `command: {program}` and `args: [{}]`", args.join(", ")))
 }
 
-/// `wall: none`, or `needs: { write: [out/], net: [example.com] }` in the wall.
+/// Reads `wall: none`, or `needs: { write: [out/], net: [example.com] }` for the sandbox.
 fn openings(node: &Node) -> Result<Option<Openings>, String> {
     let needs = node.get("needs");
     match node.get("wall").map(|wall| wall.as_str().unwrap_or_default()) {
@@ -360,13 +363,13 @@ fn openings(node: &Node) -> Result<Option<Openings>, String> {
     Ok(Some(openings))
 }
 
-/// Whether a variable says what the loader of programs does: it would count before any wall stands.
+/// Returns true for variables that control the dynamic loader, which acts before the sandbox applies.
 fn changes_every_program(name: &str) -> bool {
     const FRONTS: [&str; 5] = ["LD_", "DYLD_", "GLIBC_", "GCONV_", "RYE_"];
     name.is_empty() || name.contains(['=', '\0']) || FRONTS.iter().any(|front| name.starts_with(front))
 }
 
-/// A part of a command as a person can tell it from its neighbours.
+/// Quotes a part of a command if it contains special characters.
 fn quoted(part: &str) -> String {
     let plain = !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:@=+,${}%^~".contains(c));
     if plain { part.to_owned() } else { serde_json::Value::from(part).to_string() }
@@ -409,10 +412,10 @@ fn map(node: Option<&Node>, key: &str) -> Result<BTreeMap<String, String>, Strin
     Ok(out)
 }
 
-/// Fills `${NAME}` and `${NAME:-otherwise}` from this process's environment.
+/// Fills in `${NAME}` and `${NAME:-default}` from this process's environment.
 ///
 /// # Errors
-/// A variable that is not set, by name.
+/// The name of a variable that is not set.
 pub fn expand(text: &str) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! One connection to an MCP server, through the protocol's own crate.
+//! A connection to an MCP server, based on the `rmcp` crate.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -27,15 +27,15 @@ use super::listing::Definition;
 use super::{CONNECT, Server};
 use crate::tool::process::{Attended, Held, Server as Program, Wall, attend};
 
-/// Tools of one server, and pages of their list.
+/// Maximum number of tools of a server, and of pages in its tool list.
 const MAX_TOOLS: usize = 2_000;
 const MAX_PAGES: usize = 200;
-/// Bytes of the definitions of one server: a line of its may hold 16 MiB, and all of them are kept.
+/// Maximum total size of a server's definitions, in bytes; a single line may already hold 16 MiB.
 const MAX_DEFINITIONS: usize = 32 << 20;
-/// Characters of a server's own words in an error.
+/// Maximum characters of a server's message in an error.
 const MAX_WORDS: usize = 500;
 
-/// Why a server could not be used: a sentence for the model, and for the user.
+/// The reason why a server could not be used; a message for the model and the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum McpError {
     #[error("the server `{server}` cannot be reached: {reason}")]
@@ -52,27 +52,27 @@ pub enum McpError {
     Drift { server: String, tool: String },
 }
 
-/// What a call answered.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Answer {
     pub structured: Option<Value>,
     pub text: String,
     pub is_error: bool,
-    /// Parts that are no text: images, sounds.
+    /// Number of parts that are not text, such as images and audio.
     pub left_out: usize,
 }
 
-/// A server that is running, or answering, and what it said it has.
+/// A connection to a running server, with the tools it listed.
 pub struct Connection {
     name: String,
     service: RunningService<RoleClient, Client>,
     changed: Arc<AtomicBool>,
     definitions: Mutex<Vec<Definition>>,
-    /// The server's program, where it has one: it ends with this.
+    /// The server's program, if it has one; dropping the connection ends it.
     _held: Option<Held>,
 }
 
-/// This side of the protocol: no sampling, no roots, no elicitation; it only notes that the list has changed.
+/// The client side of the protocol: no sampling, roots or elicitation; only records that the tool list changed.
 struct Client {
     changed: Arc<AtomicBool>,
 }
@@ -80,7 +80,7 @@ struct Client {
 impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
         let own = Implementation::new("rye", env!("CARGO_PKG_VERSION"));
-        // The newest version that begins with the exchange this side begins with.
+        // The newest version that starts with the `initialize` exchange.
         ClientConfig::new(ClientCapabilities::default(), own)
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
@@ -91,7 +91,7 @@ impl ClientHandler for Client {
 }
 
 impl Connection {
-    /// Starts or asks a server, and reads its list of tools. A program runs in `folder`.
+    /// Starts or contacts a server, and reads its list of tools. A program runs in `folder`.
     ///
     /// # Errors
     /// [`McpError::Unreachable`] with the reason.
@@ -116,7 +116,7 @@ impl Connection {
                 timeout(CONNECT, client.serve(transport)).await
             }
         };
-        // What it said when it failed tells more than that it said nothing more.
+        // The server's own output explains a failure better than the closed connection.
         let why = |reason: String| match running.as_ref().map(|(log, _)| log.text()).filter(|said| !said.is_empty()) {
             Some(said) => unreachable(format!("{reason}{}; it said: {}", behind(server), last(&said))),
             None => unreachable(format!("{reason}{}", behind(server))),
@@ -138,12 +138,12 @@ impl Connection {
         self.service.is_closed() || self.service.is_transport_closed()
     }
 
-    /// What the server has, as it said last.
+    /// Returns the definitions of the last list.
     pub async fn definitions(&self) -> Vec<Definition> {
         self.definitions.lock().await.clone()
     }
 
-    /// The definition of one tool; the list is read again where the server said that it has changed.
+    /// Returns the definition of a tool; reads the list again if the server reported a change.
     pub(super) async fn definition(&self, tool: &str) -> Result<Option<Definition>, McpError> {
         let mut known = self.definitions.lock().await;
         if self.changed.swap(false, Ordering::Relaxed) {
@@ -178,7 +178,7 @@ impl Connection {
         Err(McpError::Unreachable { server: self.name.clone(), reason })
     }
 
-    /// Calls a tool. Dropping the future tells the server that nobody waits any more.
+    /// Calls a tool. Dropping the future cancels the request at the server.
     pub(super) async fn call(&self, tool: &str, parameters: Value) -> Result<Answer, McpError> {
         let mut request = CallToolRequestParams::new(tool.to_owned());
         if let Value::Object(arguments) = parameters {
@@ -240,7 +240,7 @@ impl Connection {
     }
 }
 
-/// A server's program: what every tool's program gets, and what the settings name.
+/// Returns the server's program: the environment of every tool's program, and what the settings add.
 fn program(
     command: &[String],
     environment: &BTreeMap<String, String>,
@@ -259,7 +259,7 @@ fn program(
         }
     }
     Ok(Program {
-        // A program of the project is named by a path from its root; any other is looked up on the path.
+        // A path with a slash is relative to the project, a bare name is looked up in `PATH`.
         program: if name.contains('/') { folder.join(name).into_os_string() } else { name.into() },
         arguments: arguments.iter().map(OsString::from).collect(),
         folder: folder.to_owned(),
@@ -271,7 +271,7 @@ fn program(
     })
 }
 
-/// A place of the machine, `~/` filled in.
+/// Resolves `~/` in a path.
 fn from_home(path: &str) -> Option<PathBuf> {
     match path.strip_prefix("~/") {
         Some(below) => std::env::var_os("HOME").map(|home| PathBuf::from(home).join(below)),
@@ -279,7 +279,7 @@ fn from_home(path: &str) -> Option<PathBuf> {
     }
 }
 
-/// What the user may not think of when a server that works elsewhere does not here.
+/// Returns a hint about the sandbox, for servers that fail only because of it.
 fn behind(server: &Server) -> &'static str {
     match server.wall() {
         ServerWall::Net | ServerWall::None => "",
@@ -289,7 +289,7 @@ fn behind(server: &Server) -> &'static str {
     }
 }
 
-/// The last line that says something.
+/// Returns the last line that is not blank.
 fn last(log: &str) -> &str {
     log.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
 }
@@ -298,12 +298,12 @@ fn http(
     url: &str,
     headers: &BTreeMap<String, String>,
 ) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
-    // A second installation answers an error, and the first one stays.
+    // A second installation returns an error, and the first one stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder()
         .user_agent(concat!("rye/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(Duration::from_secs(15))
-        // A redirect could carry a header to another host.
+        // A redirect could send a header to another host.
         .redirect(reqwest::redirect::Policy::none())
         .build()
         .map_err(|e| e.to_string())?;
@@ -317,7 +317,7 @@ fn http(
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 
-/// A server's own words, on one line and no longer than one reads.
+/// Truncates a server's message and puts it on one line.
 fn cut(text: &str) -> String {
     let line: String = text.chars().map(|c| if leaves_line(c) { ' ' } else { c }).take(MAX_WORDS).collect();
     line.trim().to_owned()

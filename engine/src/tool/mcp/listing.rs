@@ -1,5 +1,5 @@
-//! What a server says it has, as tool items: one file a tool, its definition whole, with the hash by which a later change
-//! is noticed. Written by `rye mcp refresh`, read like any other tool.
+//! Tool items for the definitions of a server: one file per tool with the whole definition, and a hash that detects
+//! later changes. `rye mcp refresh` writes them; they are read like any other tool.
 
 use std::collections::BTreeMap;
 
@@ -12,33 +12,33 @@ use sha2::{Digest, Sha256};
 use super::Server;
 use super::config::Openings;
 
-/// A tool as a server defines it.
+/// A tool definition of a server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Definition {
     /// The server's own name.
     pub name: String,
     pub description: String,
     pub schema: Map<String, Value>,
-    /// Of name, description and schema, as canonical JSON.
+    /// SHA-256 of name, description and schema as canonical JSON.
     pub sha256: String,
 }
 
 impl Definition {
     pub fn new(name: String, description: String, schema: Map<String, Value>) -> Self {
         let whole = json!({"name": name, "description": description, "inputSchema": schema});
-        // Numbers that no canonical form has keep the form they were sent in.
+        // Numbers without a canonical form are kept as they were sent.
         let bytes = serde_json_canonicalizer::to_vec(&whole).unwrap_or_else(|_| whole.to_string().into_bytes());
         let sha256 = rye_compiler::plan::hex(&Sha256::digest(&bytes));
         Self { name, description, schema, sha256 }
     }
 
-    /// Bytes of it, as JSON.
+    /// Returns the size of the definition, in bytes of JSON.
     pub fn size(&self) -> usize {
         let schema = serde_json::to_string(&self.schema).map_or(0, |text| text.len());
         self.name.len() + self.description.len() + schema
     }
 
-    /// The text of the item.
+    /// Returns the text of the item.
     pub fn item(&self, server: &Server) -> String {
         let mut schema = self.schema.clone();
         schema.shift_remove("$schema");
@@ -69,10 +69,10 @@ impl Definition {
     }
 }
 
-/// The items of a server: file names below `.ai/tools/mcp/<server>/` and their texts.
+/// Returns the items of a server: file names below `.ai/tools/mcp/<server>/`, with their text.
 ///
 /// # Errors
-/// A sentence for the user: two tools of one name, a definition that is no tool.
+/// A message for the user: two tools with the same name, or an invalid definition.
 pub fn items(server: &Server, definitions: &[Definition]) -> Result<BTreeMap<String, String>, String> {
     let mut files = BTreeMap::new();
     let mut names: BTreeMap<String, &str> = BTreeMap::new();
@@ -99,7 +99,7 @@ pub fn items(server: &Server, definitions: &[Definition]) -> Result<BTreeMap<Str
     Ok(files)
 }
 
-/// A name from elsewhere as a segment of an id: each character that none may have is `_` (`language.md` 1).
+/// Converts a foreign name to a segment of an id: invalid characters become `_` (`language.md` 1).
 pub fn segment(name: &str) -> Option<String> {
     let text: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' }).collect();

@@ -1,6 +1,6 @@
-//! rye as an MCP server. A session is a thread like any other, with its plan, its gate, its limits and its record; only
-//! the calls come from the client where a model's would. The tools it offers are the plan's palette. What goes on below
-//! a call is told as progress; a directive that is run is a task for clients that know tasks.
+//! rye as an MCP server. A session is a thread like any other, with its plan, gate, limits and transcript; only its
+//! calls come from the client instead of a model. It offers the plan's palette. Events of child threads are sent as
+//! progress; a directive runs as a task if the client supports tasks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,20 +28,20 @@ use crate::engine::Providers;
 use crate::message::{Block, ToolCall, Turn};
 use crate::provider::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply, Request, StopReason, Usage};
 
-/// Calls that wait for the one before them.
+/// Maximum number of queued calls.
 const QUEUE: usize = 64;
 
-/// Lines of news that a client may lag behind.
+/// Maximum number of progress lines that a client may lag behind.
 const NEWS: usize = 64;
-/// How long the result of a task can be asked for: a day, in milliseconds.
+/// Retention of a task's result, in milliseconds: one day.
 const TASK_TTL_MS: u64 = 24 * 3600 * 1000;
 
-/// Connections at a time.
+/// Maximum number of concurrent connections.
 const MAX_CONNECTIONS: usize = 64;
-/// Until the head of a request is there.
+/// Timeout for the head of a request.
 const HEADERS: Duration = Duration::from_secs(10);
 
-/// The client's side: what it may call, and the way there.
+/// The client's side of a session: the offered tools and the channels to the thread.
 #[derive(Clone)]
 pub struct Face {
     tools: Arc<[Tool]>,
@@ -51,20 +51,21 @@ pub struct Face {
     cancels: mpsc::Sender<()>,
 }
 
-/// What goes on below the session's thread, told by whoever watches it; and what the client wants of it.
+/// The observer's side of a session: sends progress lines to the client, and receives its cancellations.
 pub struct Below {
     news: broadcast::Sender<String>,
     cancels: mpsc::Receiver<()>,
 }
 
-/// The thread's side: answers where a model would, for the directive that is served; asks `behind` for any other.
+/// The thread's side of a session: takes the place of the model for the served directive; connects other directives to
+/// `behind`.
 pub struct Callers {
     directive: String,
     caller: Arc<Caller>,
     behind: Arc<dyn Providers>,
 }
 
-/// A call of the client, and where its answer goes.
+/// A call of the client, with the channel for its result.
 struct Asked {
     name: String,
     input: Value,
@@ -83,18 +84,18 @@ struct Caller {
 struct State {
     calls: mpsc::Receiver<Asked>,
     made: u64,
-    /// The call under way, by the id it has in the thread.
+    /// The running call, by its id in the thread.
     waiting: Option<(String, oneshot::Sender<Answered>)>,
 }
 
 impl Below {
-    /// One line about what happens.
+    /// Sends a progress line.
     pub fn tell(&self, line: String) {
-        // Nobody has to listen.
+        // An error means that there is no receiver, which is fine.
         self.news.send(line).ok();
     }
 
-    /// Waits until the client takes back the call under way; never, once there is no client.
+    /// Waits until the client cancels the running call; never returns once the client is gone.
     pub async fn cancelled(&mut self) {
         if self.cancels.recv().await.is_none() {
             std::future::pending::<()>().await;
@@ -102,7 +103,7 @@ impl Below {
     }
 }
 
-/// The sides of a session of this plan.
+/// Creates the sides of a session of this plan.
 pub fn session(plan: &Plan, behind: Arc<dyn Providers>) -> (Face, Callers, Below) {
     let (sender, calls) = mpsc::channel(QUEUE);
     let (cancels, cancelled) = mpsc::channel(1);
@@ -119,26 +120,26 @@ pub fn session(plan: &Plan, behind: Arc<dyn Providers>) -> (Face, Callers, Below
 }
 
 impl Face {
-    /// Speaks on this process's input and output until the client goes.
+    /// Serves on this process's standard streams until the client disconnects.
     ///
     /// # Errors
-    /// The client did not begin as the protocol wants it.
+    /// The client did not start with a valid handshake.
     pub async fn stdio(self) -> Result<(), String> {
         let service = self.serve(rmcp::transport::stdio()).await.map_err(|e| e.to_string())?;
         service.waiting().await.map(|_| ()).map_err(|e| e.to_string())
     }
 
-    /// Speaks streamable HTTP with whoever connects, until it is dropped. Requests that name another host than this machine,
-    /// or that a page of another origin sends, are refused.
+    /// Serves streamable HTTP until the future is dropped. Refuses requests for another host than this machine, and
+    /// requests from pages of another origin.
     ///
     /// # Errors
-    /// No more connections can be taken.
+    /// The listener cannot accept more connections.
     pub async fn http(self, listener: TcpListener) -> Result<(), String> {
         let port = listener.local_addr().map_err(|e| e.to_string())?.port();
-        // Its own pages, of which there are none: whatever another page sends names another origin.
+        // Only its own origin is allowed; a request from any web page has another one.
         let own = ["127.0.0.1", "localhost", "[::1]"].map(|host| format!("http://{host}:{port}"));
         let config = StreamableHttpServerConfig::default().enforce_origin_validation().with_allowed_origins(own);
-        // Sessions live in tasks of their own; they end with this future.
+        // Sessions run in tasks of their own; they end with this future.
         let _ends = config.cancellation_token.clone().drop_guard();
         let sessions = Arc::new(LocalSessionManager::default());
         let service = TowerToHyperService::new(StreamableHttpService::new(move || Ok(self.clone()), sessions, config));
@@ -152,7 +153,7 @@ impl Face {
             connections.spawn(async move {
                 let mut server = hyper::server::conn::http1::Builder::new();
                 server.timer(TokioTimer::new()).header_read_timeout(HEADERS);
-                // A client that breaks off is its own business.
+                // A broken connection only affects its client.
                 server.serve_connection(TokioIo::new(stream), service).await.ok();
             });
             while connections.try_join_next().is_some() {}
@@ -226,7 +227,7 @@ impl ServerHandler for Face {
                     let Some(token) = token.clone() else { continue };
                     told += 1.0;
                     let progress = ProgressNotificationParam::new(token, told).with_message(line);
-                    // A client that is gone is noticed by its transport.
+                    // The transport notices a client that is gone.
                     context.peer.notify_progress(progress).await.ok();
                 }
                 () = context.ct.cancelled(), if !cancelled => {
@@ -250,11 +251,11 @@ impl ServerHandler for Face {
     }
 }
 
-/// A call on its way to the thread, and what is heard of it meanwhile.
+/// A call on its way to the thread, with its progress.
 struct Calling {
     answered: oneshot::Receiver<Answered>,
     news: broadcast::Receiver<String>,
-    /// It runs a directive, which takes its time.
+    /// Set if the call runs a directive, which takes time.
     starts_thread: bool,
 }
 
@@ -269,7 +270,7 @@ impl Face {
     }
 }
 
-/// The next line; what a slow client has missed is missed. `None` once nothing more is told.
+/// Returns the next progress line, skipping lines that a slow client missed; `None` if there are no more.
 async fn next(news: &mut broadcast::Receiver<String>) -> Option<String> {
     loop {
         match news.recv().await {
@@ -300,7 +301,7 @@ impl Providers for Callers {
     }
 }
 
-/// Who answers is told by who asks.
+/// A provider that selects the source of the reply by the directive of the request.
 struct Either {
     directive: String,
     caller: Arc<Caller>,
@@ -324,8 +325,8 @@ impl Provider for Either {
 }
 
 impl Caller {
-    /// Hands the last call's result to whoever asked, and waits for the next call. When the client has gone, the thread
-    /// comes to its end.
+    /// Sends the last call's result to the client, and waits for the next call. Once the client is gone, the thread
+    /// ends.
     async fn next(&self, request: &Request) -> Result<Reply, CallError> {
         let busy = || CallError::new(FailedStage::Setup, "this directive is being served and cannot be its own child");
         let Ok(mut state) = self.state.try_lock() else { return Err(busy()) };
@@ -334,7 +335,7 @@ impl Caller {
                 state.waiting = Some((id, answer));
                 return Err(busy());
             };
-            // A client that no longer waits has its answer in the transcript.
+            // If the client no longer waits, the result is still in the transcript.
             drop(answer.send(answered));
         }
         let Some(asked) = state.calls.recv().await else {
@@ -360,5 +361,5 @@ fn reply(block: Block, stop: StopReason) -> Reply {
     Reply { content: vec![block], usage: Usage::default(), stop, model: None }
 }
 
-/// How long a session's thread has to end once its client has gone.
+/// Maximum time for a session's thread to end after its client is gone.
 pub const LAST_STEPS: Duration = Duration::from_secs(10);

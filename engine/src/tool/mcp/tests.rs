@@ -1,4 +1,4 @@
-//! Tests against a small server of our own: listing, calling, drift, crashes, silence, and settings that make no sense.
+//! Tests against a small MCP server: listing, calls, changed definitions, crashes, timeouts, and invalid settings.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stderr, reason = "tests")]
 
@@ -10,7 +10,7 @@ use rye_grammar::ItemId;
 
 use super::*;
 
-/// Speaks the protocol as far as these tests need it. `MODE` says how it misbehaves.
+/// Implements the parts of the protocol that these tests need. `MODE` selects a misbehavior.
 const SERVER: &str = r#"
 import json, os, sys, time
 mode = os.environ.get("MODE", "")
@@ -65,7 +65,7 @@ struct Setup {
 }
 
 impl Setup {
-    /// `None` where python3 is not installed.
+    /// `None` if python3 is not installed.
     fn new() -> Option<Self> {
         if std::process::Command::new("python3").arg("--version").output().is_err() {
             eprintln!("skipped: `python3` is not installed");
@@ -134,7 +134,7 @@ async fn lists_calls_and_starts_again() {
     assert_eq!(failed.content, json!("the server `test` says: no [2J way"));
     let told = s.call("say", &say, json!({"do": "env"}), long).await.content.to_string();
     assert!(told.contains("MODE") && !told.contains("CARGO"), "{told}");
-    // A crash loses the call; the next one finds a new server.
+    // A crash loses the call; the next call starts a new server.
     let crashed = s.call("say", &say, json!({"do": "crash"}), long).await;
     assert!(
         crashed.is_error && crashed.content.as_str().unwrap().contains("whether it acted is not known"),

@@ -1,4 +1,4 @@
-//! `rye_fetch`: an item by id, items by words, a page of a stored result.
+//! `rye_fetch`: fetches an item by id, items by query, or a page of a stored result.
 
 use std::collections::BTreeSet;
 
@@ -12,24 +12,24 @@ use super::search::search;
 use crate::tool::ToolOutcome;
 use crate::tool::guard::{ObjectStore, floor};
 
-/// Bytes of a page when nothing is said, and at most: a page fits into one result.
+/// Default and maximum size of a page in bytes; a page fits into one result.
 const DEFAULT_PAGE: u64 = 16 * 1024;
 const MAX_PAGE: u64 = 28 * 1024;
 
-/// What a thread can fetch from.
+/// The sources that a thread can fetch from.
 pub struct Library<'l> {
     pub world: &'l dyn World,
     pub objects: &'l dyn ObjectStore,
-    /// The results this thread itself was given as objects; no other object is shown to it.
+    /// Objects that hold results of this thread; it can fetch no others.
     pub own_objects: &'l BTreeSet<String>,
 }
 
-/// Answers a request. Reads files: call it where blocking is allowed.
+/// Runs a request. Reads files, so call it where blocking is allowed.
 pub fn fetch(library: &Library<'_>, request: &FetchRequest) -> ToolOutcome {
     let answer = match request {
         FetchRequest::Item { item_type, item_id, offset, limit } => {
             item(library.world, *item_type, item_id).and_then(|text| match (offset, limit) {
-                // An item goes out whole unless a page is asked for; the guard bounds it.
+                // Without a page request the whole item is returned; the guard bounds it.
                 (0, None) => Ok(ToolOutcome::ok(text)),
                 _ => page(text.as_bytes(), *offset, *limit),
             })
@@ -59,7 +59,7 @@ fn object(library: &Library<'_>, sha256: &str, offset: u64, limit: Option<u64>) 
     page(&bytes, offset, limit)
 }
 
-/// Bytes from `offset` on, cut between characters, with a line that says where it goes on.
+/// Returns bytes from `offset` on, cut between characters, with a line about how to continue.
 fn page(bytes: &[u8], offset: u64, limit: Option<u64>) -> Result<ToolOutcome, String> {
     let total = bytes.len();
     let text = String::from_utf8_lossy(bytes);
@@ -69,7 +69,7 @@ fn page(bytes: &[u8], offset: u64, limit: Option<u64>) -> Result<ToolOutcome, St
     }
     let start = floor(&text, start);
     let size = usize::try_from(limit.unwrap_or(DEFAULT_PAGE).min(MAX_PAGE)).unwrap_or(usize::MAX);
-    // A page smaller than a character still moves on.
+    // A page smaller than a character still makes progress.
     let end = floor(&text, start.saturating_add(size))
         .max((start + 1..=text.len()).find(|i| text.is_char_boundary(*i)).unwrap_or(text.len()));
     let shown = text.get(start..end).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! An item as the model reads it: a directive's or knowledge's body, a tool's description and parameters. Signature and
-//! metadata are left behind.
+//! The readable text of an item: a directive's or knowledge's body, a tool's description and parameters, without
+//! signature and metadata.
 
 use rye_compiler::tool_spec::ToolSpec;
 use rye_compiler::world::{ItemKind, Located};
@@ -17,11 +17,11 @@ pub struct ItemText {
     pub title: String,
     pub description: String,
     pub tags: Vec<String>,
-    /// What `rye_fetch` answers.
+    /// The text that `rye_fetch` returns.
     pub body: String,
 }
 
-/// Reads an item, or says what is wrong with it.
+/// Reads an item. Returns a message if the item is invalid.
 pub fn item_text(item: &Located) -> Result<ItemText, String> {
     let text = std::str::from_utf8(&item.bytes).map_err(|_| format!("`{}` is not UTF-8", item.path))?;
     let extension = item.path.rsplit_once('.').map_or("", |p| p.1);
@@ -68,7 +68,7 @@ fn directive_text(text: &str) -> Result<ItemText, SyntaxError> {
     })
 }
 
-/// An element directly below the root or inside `<metadata>`.
+/// Finds an element directly below the root or inside `<metadata>`.
 fn find<'e>(root: &'e Element, name: &str) -> Option<&'e Element> {
     let below = root.elements().find(|e| e.name.node == name);
     below.or_else(|| {

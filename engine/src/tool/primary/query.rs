@@ -1,22 +1,23 @@
-//! The language of queries: words, `"phrases"`, `wild*cards`, `field:word`, `AND`, `OR`, `NOT` (or `-`), parentheses. Words side by
-//! side are wished for, not demanded: one is enough, and more of them stand higher. Nothing here knows of items' files.
+//! The query language of `rye_fetch`: words, `"phrases"`, `wild*cards`, `field:word`, `AND`, `OR`, `NOT` (or `-`),
+//! parentheses. Adjacent words are optional: one match is enough, and more matches rank higher. Independent of item
+//! files.
 
 use rye_compiler::semantics::glob::Glob;
 
-/// Words and phrases of a query.
+/// Maximum number of words and phrases in a query.
 const MAX_TERMS: usize = 32;
-/// Levels of parentheses.
+/// Maximum depth of parentheses.
 const MAX_DEPTH: usize = 16;
-/// Every further word that is found counts more than any number of repetitions.
+/// Points for each additional matching word; more than any number of repetitions.
 const FURTHER: u32 = 50;
 
-/// A query, read.
+/// A parsed query.
 #[derive(Debug)]
 pub enum Query {
     Term(Term),
-    /// One is enough.
+    /// At least one part must match.
     Any(Vec<Query>),
-    /// All are demanded.
+    /// Every part must match.
     All(Vec<Query>),
     Not(Box<Query>),
 }
@@ -30,13 +31,13 @@ pub struct Term {
 
 #[derive(Debug)]
 enum What {
-    /// Anywhere in the text, inside a word too.
+    /// Text that may occur anywhere, also inside a word.
     Text(String),
-    /// A whole word.
+    /// A pattern for a whole word.
     Word(Glob),
 }
 
-/// Where a word may stand.
+/// A field of an item that a query can search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field {
     Name,
@@ -47,7 +48,7 @@ pub enum Field {
     Body,
 }
 
-/// The texts of an item, in lower case.
+/// The texts of an item, in lowercase.
 #[derive(Debug, Default)]
 pub struct Texts {
     pub name: String,
@@ -93,10 +94,10 @@ impl Field {
 }
 
 impl Query {
-    /// Reads a query.
+    /// Parses a query.
     ///
     /// # Errors
-    /// A sentence for the model: an open quote or parenthesis, an unknown field, nothing to look for.
+    /// A message for the model: an unclosed quote or parenthesis, an unknown field, or no search word.
     pub fn read(text: &str) -> Result<Self, String> {
         let tokens = tokens(&text.to_lowercase(), text)?;
         if tokens.iter().filter(|t| matches!(t, Token::Term(_))).count() > MAX_TERMS {
@@ -110,13 +111,13 @@ impl Query {
         query.ok_or_else(|| "`query` holds no word to look for".into())
     }
 
-    /// How well an item fits; `None` where it does not.
+    /// Returns the score of an item; `None` if it does not match.
     pub fn points(&self, texts: &Texts) -> Option<u32> {
         match self {
             Self::Term(term) => Some(term.points(texts)).filter(|p| *p > 0),
             Self::Any(parts) => {
                 let found: Vec<u32> = parts.iter().filter_map(|p| p.points(texts)).collect();
-                // What is excluded is excluded, however many other words there are.
+                // An excluded word rules an item out, whatever else matches.
                 let excluded = parts.iter().any(|p| matches!(p, Self::Not(_)) && p.points(texts).is_none());
                 (!excluded && !found.is_empty()).then(|| sum(&found))
             }
@@ -173,7 +174,7 @@ enum Token {
     Close,
 }
 
-/// `lower` is `text` in lower case; operators are told from words by being written in capitals.
+/// Splits a query into tokens. `lower` is `text` in lowercase; operators are recognized by their capitals.
 fn tokens(lower: &str, text: &str) -> Result<Vec<Token>, String> {
     let operators: Vec<&str> = text.split(|c: char| c.is_whitespace() || matches!(c, '(' | ')')).collect();
     let is_operator = |word: &str| operators.contains(&word);
@@ -242,7 +243,7 @@ fn phrase_of(phrase: &str, field: Option<Field>) -> Option<Token> {
     if text.is_empty() { None } else { Some(Token::Term(Term { field, what: What::Text(text) })) }
 }
 
-/// A word as written: one pattern where it has wildcards, else its parts between punctuation.
+/// Adds the terms of a word: a pattern if it has wildcards, else its parts between punctuation.
 fn terms(word: &str, field: Option<Field>, into: &mut Vec<Token>) {
     if word.contains(['*', '?']) && word.chars().any(char::is_alphanumeric) {
         into.push(Token::Term(Term { field, what: What::Word(Glob::new(word)) }));
@@ -259,7 +260,7 @@ struct Parser {
 }
 
 impl Parser {
-    /// Words side by side and `OR`: the loosest.
+    /// Parses adjacent words and `OR`, which bind weakest.
     fn any(&mut self) -> Result<Option<Query>, String> {
         let mut parts = Vec::new();
         loop {
@@ -344,7 +345,7 @@ mod tests {
         assert!(points("nothing OR (deploy AND NOT moon)").is_some());
         assert!(points("deploy -cloud").is_none() && points("deploy NOT cloud").is_none());
         assert!(points("-moon").is_some() && points("NOT NOT deploy").is_some());
-        // In small letters they are words like any other.
+        // In lowercase they are ordinary words.
         assert!(points("nothing and deploy").is_some() && points("or").is_none());
     }
 

@@ -1,5 +1,5 @@
-//! The query form of `rye_fetch`: every item of a type, scored by where the words stand ([`Query`]). No index: a project
-//! has hundreds of items, and an index would be one more thing to keep true.
+//! The query form of `rye_fetch`: scores every item of a type by where the words occur ([`Query`]). Without an index: a
+//! project has hundreds of items, and an index would have to be kept up to date.
 
 use rye_compiler::primary::ItemType;
 use rye_compiler::world::World;
@@ -10,10 +10,10 @@ use super::item_text::{ItemText, item_text};
 use super::query::{Query, Texts};
 use crate::tool::{ToolOutcome, pattern_matches};
 
-/// Hits shown when nothing is said, and at most.
+/// Default and maximum number of hits.
 const DEFAULT_HITS: u64 = 10;
 const MAX_HITS: u64 = 50;
-/// Characters of a description in a hit.
+/// Maximum characters of a hit's description.
 const MAX_DESCRIPTION: usize = 200;
 
 struct Hit {
@@ -23,7 +23,7 @@ struct Hit {
     description: String,
 }
 
-/// Finds items. More words found beats one word found often; equal scores go by id.
+/// Finds items. More matching words rank above repetitions of one word; equal scores are ordered by id.
 pub fn search(
     world: &dyn World,
     item_type: ItemType,
@@ -72,7 +72,7 @@ pub fn search(
     Ok(ToolOutcome::ok(answer))
 }
 
-/// A scope is a pattern over dotted ids, or over whole capabilities of the type.
+/// Matches a scope: a pattern over dotted ids, or over whole capabilities of the type.
 fn in_scope(scope: &str, item_type: ItemType, id: &ItemId) -> bool {
     let dotted = id.dotted();
     pattern_matches(scope, &dotted)
@@ -80,7 +80,7 @@ fn in_scope(scope: &str, item_type: ItemType, id: &ItemId) -> bool {
             && pattern_matches(scope, &format!("rye.fetch.{}.{dotted}", item_type.word()))
 }
 
-/// A scope as capabilities write it: `/` reads as `.`, `search` and `load` as `fetch`.
+/// Normalizes a scope to capability syntax: `/` becomes `.`; `search` and `load` become `fetch`.
 fn scope_pattern(written: &str) -> String {
     let dotted = written.replace('/', ".");
     let alias = ["rye.search.", "rye.load."].into_iter().find_map(|old| dotted.strip_prefix(old));

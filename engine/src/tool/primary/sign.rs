@@ -1,4 +1,4 @@
-//! `rye_sign`: puts the user's signature line on an item of the project.
+//! `rye_sign`: adds the user's signature line to an item of the project.
 
 use std::io::Read;
 use std::path::Path;
@@ -12,11 +12,11 @@ use crate::keys::{Comment, Identity};
 use crate::tool::ToolOutcome;
 use crate::tool::confine::{Found, Place, Project, Refused, Stamp};
 
-/// Bytes of an item that can be signed: more than any compiler reads.
+/// Maximum size in bytes of an item that can be signed; the compiler's maximum.
 const MAX_ITEM: u64 = 64 << 20;
 
-/// Signs an item of the project. Only files there can be signed; the gate has checked that this one may be. Reads and
-/// writes files: call it where blocking is allowed.
+/// Signs an item of the project, where alone items can be signed; the gate has authorized the call. Reads and writes
+/// files, so call it where blocking is allowed.
 pub fn sign(project_root: &Path, identity: &Identity, now: Timestamp, request: &SignRequest) -> ToolOutcome {
     act(project_root, identity, now, request).unwrap_or_else(ToolOutcome::error)
 }

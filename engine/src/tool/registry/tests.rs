@@ -1,4 +1,4 @@
-//! The standard library's tool files against the tools they name.
+//! Tests of the standard library's tool files against the tools they name.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use std::fs;
@@ -149,7 +149,8 @@ fn an_unknown_builtin_names_the_known_ones() {
     );
 }
 
-/// What the compiler lets a tool file name is what the engine has: its own, and what a running engine adds.
+/// The built-ins that the compiler accepts are those of the engine: the registry's, and the one that a running engine
+/// adds.
 #[test]
 fn the_names_that_check_knows_are_the_names_there_are() {
     let mut names: Vec<String> = Registry::standard().builtins.into_keys().collect();

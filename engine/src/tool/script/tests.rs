@@ -1,4 +1,5 @@
-//! Tools in each language: good, slow, crashing, flooding, lying. A language that is not installed is said and skipped.
+//! Tests of tools in each language: successful, slow, crashing, flooding, and with false results. Skipped with a
+//! message if a language is not installed.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stderr, reason = "tests")]
 
@@ -13,7 +14,7 @@ use super::*;
 use crate::scripts::Scripts;
 use crate::tool::registry::Registry;
 
-/// A project with one tool in it.
+/// A project with one tool.
 struct Project {
     dir: tempfile::TempDir,
 }

@@ -1,8 +1,8 @@
-//! Which addresses belong to everybody: not this machine's, not its network's, not a special purpose's.
+//! Classification of IP addresses as public, as opposed to local, private and special-purpose ones.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether an address is one of the public internet.
+/// Returns true if an address is on the public internet.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),
@@ -20,7 +20,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || address.is_multicast()
         || a == 0
         || a >= 240
-        // Shared between a provider and its customers, assignments of protocols, measurements of devices.
+        // Carrier-grade NAT, protocol assignments, 6to4 relays, benchmarks.
         || (a == 100 && (64..128).contains(&b))
         || (a == 192 && b == 0 && c == 0)
         || (a == 192 && b == 88 && c == 99)
@@ -32,10 +32,10 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     let [first, second, third, fourth, fifth, sixth, seventh, eighth] = address.segments();
     let embedded = |high: u16, low: u16| is_public_v4(Ipv4Addr::from((u32::from(high) << 16) | u32::from(low)));
     match (first, second, third, fourth, fifth, sixth) {
-        // An IPv4 address in one of its disguises is what it stands for.
+        // An embedded IPv4 address decides.
         (0, 0, 0, 0, 0, 0xffff) | (0x64, 0xff9b, 0, 0, 0, 0) => embedded(seventh, eighth),
         (0x2002, ..) => embedded(second, third),
-        // Teredo, documentation, benchmarks, and everything outside of the global unicast range.
+        // Teredo, documentation, benchmarks, and everything outside the global unicast range.
         (0x2001, 0 | 2 | 0xdb8, ..) | (0x3fff, ..) => false,
         _ => (0x2000..0x4000).contains(&first),
     }

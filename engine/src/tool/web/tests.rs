@@ -1,4 +1,4 @@
-//! Tests of requests: what is granted, where redirects lead, how much is read. The servers are this process's own.
+//! Tests of requests: grants, redirects, size limits. The servers run in this process.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// A server on loopback that answers each request with what `answer` makes of its head and body; bounded.
+/// Starts a loopback server that answers each request with the result of `answer` for its head and body; bounded.
 pub(crate) async fn serve(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

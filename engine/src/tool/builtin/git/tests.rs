@@ -14,7 +14,7 @@ struct Repository {
 }
 
 impl Repository {
-    /// A repository of one commit; `None` where git is not installed.
+    /// Creates a repository with one commit; `None` if git is not installed.
     fn new() -> Option<Self> {
         let r = Self { dir: tempfile::tempdir().unwrap() };
         if Command::new("git").arg("--version").output().is_err() {
@@ -89,7 +89,7 @@ async fn bad_input_is_refused() {
         let (said, failed) = r.call(tool, parameters.clone()).await;
         assert!(failed && !said.is_empty(), "{parameters}: {said}");
     }
-    // No pattern, no magic: a path is a path.
+    // No pathspec magic: a path is a path.
     assert_eq!(r.call(Git::Log, json!({"path": ":(glob)*"})).await.0, "[no commits]");
     std::fs::remove_dir_all(r.dir.path().join(".git")).unwrap();
     assert!(r.call(Git::Status, json!({})).await.0.contains("no git repository"));
@@ -126,7 +126,7 @@ async fn what_is_missing_is_not_fetched_by_a_command() {
     ] {
         r.git(&["config", key, value]);
     }
-    // An object that is not there any more, as in a partial clone.
+    // A missing object, as in a partial clone.
     let out = Command::new("git").args(["rev-parse", "HEAD:a.txt"]).current_dir(r.dir.path()).output().unwrap();
     let blob = String::from_utf8(out.stdout).unwrap();
     let (folder, rest) = blob.trim().split_at(2);
@@ -167,7 +167,7 @@ async fn nothing_that_a_repository_names_is_run() {
     }
     r.git(&["config", "log.showSignature", "true"]);
     r.git(&["config", "core.worktree", "/etc"]);
-    // Settings of a file that the settings include, and of a repository within.
+    // Settings of an included file, and of a nested repository.
     r.write("more.config", &format!("[filter \"included\"]\n\tclean = {trap}\n[core]\n\tfsmonitor = {trap}\n"));
     r.git(&["config", "include.path", "../more.config"]);
     r.git(&["init", "-q", "inner"]);

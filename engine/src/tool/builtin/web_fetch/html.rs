@@ -1,9 +1,9 @@
-//! A page's text: tags taken off, links and headings kept as Markdown writes them, scripts and styles left out. It reads
-//! any bytes in one pass and is no renderer.
+//! Conversion of HTML to text: tags are removed, links and headings become Markdown, scripts and styles are dropped.
+//! Accepts any input, in one pass; not a renderer.
 
-/// Elements whose content is not for readers.
+/// Elements without readable content.
 const SILENT: [&str; 6] = ["script", "style", "noscript", "template", "svg", "head"];
-/// Elements that begin a line.
+/// Elements that start a new line.
 const BLOCKS: [&str; 24] = [
     "p",
     "div",
@@ -30,10 +30,10 @@ const BLOCKS: [&str; 24] = [
     "hr",
     "dd",
 ];
-/// Characters of an address that a link shows.
+/// Maximum characters of a link's address.
 const MAX_LINK: usize = 300;
 
-/// The text of a page.
+/// Converts a page to text.
 pub fn to_text(html: &str) -> String {
     let mut out = Text { lines: String::new(), pre: 0 };
     let mut links: Vec<Option<String>> = Vec::new();
@@ -97,12 +97,12 @@ pub fn to_text(html: &str) -> String {
 
 struct Text {
     lines: String,
-    /// How many `<pre>` are open: there spaces count.
+    /// Number of open `<pre>` elements, in which white space is kept.
     pre: usize,
 }
 
 impl Text {
-    /// Text between tags: entities are decoded, and runs of spaces become one.
+    /// Adds text between tags: decodes entities and collapses white space.
     fn push(&mut self, text: &str) {
         let text = decode(text);
         if self.pre > 0 {
@@ -137,7 +137,7 @@ impl Text {
     }
 }
 
-/// The inside of a tag and what follows it; a quoted `>` does not end it.
+/// Splits off the inside of a tag; a quoted `>` does not end it.
 fn split_tag(from: &str) -> (&str, &str) {
     let mut quote = None;
     for (at, c) in from.char_indices().skip(1) {
@@ -148,12 +148,12 @@ fn split_tag(from: &str) -> (&str, &str) {
             (Some(_) | None, _) => {}
         }
     }
-    // A quote that never closes: the first `>` is the end after all.
+    // An unclosed quote: the first `>` ends the tag.
     let inside = from.get(1..).unwrap_or_default();
     inside.split_once('>').unwrap_or((inside, ""))
 }
 
-/// What follows the closing tag of an element; nothing where it never closes.
+/// Returns the text after the closing tag of an element; empty if it is never closed.
 fn after_closing<'a>(text: &'a str, name: &str) -> &'a str {
     let mut rest = text;
     while let Some(at) = rest.find("</") {
@@ -176,7 +176,7 @@ fn attribute(tag: &str, wanted: &str) -> Option<String> {
     Some(decode(text).chars().filter(|c| !c.is_control()).collect())
 }
 
-/// The entities that texts use.
+/// Decodes common entities.
 fn decode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

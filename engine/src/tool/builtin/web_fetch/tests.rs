@@ -1,4 +1,4 @@
-//! Tests of the page reader: text, pages, what is refused.
+//! Tests of the web fetch tool: text, pages, and refused requests.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
