@@ -1,7 +1,7 @@
-//! The compiler's `World` over real folders: the project's, the user's and the embedded system space
-//! (`language.md` 1). Files are opened through directory handles, so that no link leaves its space, and a signed file
-//! that does not verify is never read further (`language.md` 3). A world is one look at the disk: what it has listed
-//! stays listed; a later look is a new world.
+//! The compiler's `World` over real folders: the project's, the user's and the embedded system space (`language.md` 1).
+//! Files are opened through directory handles, so no symbolic link leaves its space; a signed file that does not verify
+//! is not read further (`language.md` 3). A world is a snapshot: listings stay as first read; create a new world to see
+//! later changes.
 
 mod kept;
 mod listing;
@@ -29,29 +29,29 @@ use listing::Listing;
 pub use signing::{FileStanding, Require};
 pub use watcher::{Changed, Watcher};
 
-/// Larger files are refused: no item is that large, and a mistake or an attack should not fill the memory.
+/// Maximum size of a file; larger files are refused, so that a mistake or an attack cannot exhaust memory.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// A file of the system space: its path and what it holds, in this very program.
+/// A file of the system space: its path and its contents, embedded in the program.
 type Embedded = (Arc<str>, &'static [u8]);
 type Found = (Arc<str>, Vec<u8>);
 
-/// Three spaces, highest precedence first.
+/// The three spaces, highest precedence first.
 pub struct DiskWorld {
-    /// Project and user space, where they exist.
+    /// Project and user space, if they exist.
     spaces: Vec<(Space, Dir)>,
     system: BTreeMap<(ItemKind, ItemId), Vec<Embedded>>,
     trust: TrustStore,
     require: OnceCell<Result<Require, WorldError>>,
     listings: RefCell<BTreeMap<(Space, ItemKind), Rc<Listing>>>,
-    /// Folders that were looked for, and whether they are there.
+    /// Folders that were looked up, with true if they exist.
     folders: RefCell<BTreeMap<(Space, Box<str>), bool>>,
 }
 
 impl DiskWorld {
-    /// Opens the roots, the folders that hold `.ai/`. A user space that does not exist is an empty one.
+    /// Opens the roots, the folders that contain `.ai/`. A user space that does not exist counts as empty.
     ///
-    /// `system` are the files of the standard library by path; `trust` the keys whose signatures count.
+    /// `system` are the files of the standard library by path; `trust` the keys whose signatures are accepted.
     ///
     /// # Errors
     /// [`WorldError::Unreadable`]: a root exists and cannot be opened.
@@ -82,7 +82,7 @@ impl DiskWorld {
         Ok(Self { spaces, system: embedded, trust, require, listings, folders })
     }
 
-    /// The paths of this id in one space: from the listing where there is one, else by asking for each extension.
+    /// Returns the files of an id in one space: from the listing if it was read, else by trying each extension.
     fn paths(&self, space: Space, dir: &Dir, kind: ItemKind, id: &ItemId) -> Result<Vec<Found>, WorldError> {
         let listed = self.listings.borrow().get(&(space, kind)).map(Rc::clone);
         let mut found = Vec::new();
@@ -103,7 +103,8 @@ impl DiskWorld {
         Ok(found)
     }
 
-    /// One file's bytes; `None` where there is none. In a folder that is not there nothing is looked for twice.
+    /// Returns the bytes of a file; `None` if there is none. Remembers missing folders, so that each is looked up only
+    /// once.
     fn read(&self, space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldError> {
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
         let known = self.folders.borrow().get(&(space, Box::from(folder))).copied();
@@ -130,7 +131,7 @@ impl DiskWorld {
         Ok(listing)
     }
 
-    /// Lists a kind anew when it is asked for next.
+    /// Drops a listing; the next access reads it again.
     fn forget_listing(&mut self, space: Space, kind: ItemKind) {
         self.listings.get_mut().remove(&(space, kind));
         self.folders.get_mut().clear();
@@ -139,7 +140,7 @@ impl DiskWorld {
     fn verified(&self, space: Space, path: &str, bytes: &[u8]) -> Result<(), WorldError> {
         let fault = |reason: String| WorldError::Signature { path: space.display(path), reason };
         match self.trust.standing(bytes) {
-            // A setting that cannot be read is reported by check, and lets nothing run: hiding every file helps nobody.
+            // An invalid setting is reported by check and blocks every run; refusing each file would add nothing.
             Ok(Standing::Unsigned) if self.require() == Ok(Require::All) => {
                 Err(fault("it is not signed, and `signing.require` is `all`".to_owned()))
             }
@@ -149,11 +150,11 @@ impl DiskWorld {
     }
 }
 
-/// One file's bytes; `None` where nothing can be opened: there is none, or a link leads nowhere.
+/// Returns the bytes of a file; `None` if it does not exist or is a dangling link.
 fn read(space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldError> {
     let unreadable = |reason: String| WorldError::Unreadable { path: space.display(path), reason };
     let mut options = OpenOptions::new();
-    // Without blocking: a named pipe in the place of a file must not hold the compiler.
+    // Non-blocking, so that a named pipe in place of a file cannot block the compiler.
     let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
     let mut file = match dir.open_with(path, options.read(true).custom_flags(nonblocking)) {
         Ok(file) => file,
@@ -167,7 +168,7 @@ fn read(space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldErr
     if metadata.len() > MAX_FILE_BYTES {
         return Err(unreadable(format!("it is larger than {} MiB", MAX_FILE_BYTES >> 20)));
     }
-    // One byte more than there should be: a read that leaves it empty has reached the end, and needs no second to say so.
+    // One byte more than the file's size: a read that leaves it unused has reached the end, which saves a second read.
     let told = usize::try_from(metadata.len()).unwrap_or(0);
     let mut bytes = vec![0; told + 1];
     let read = loop {
@@ -178,7 +179,8 @@ fn read(space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldErr
     };
     bytes.truncate(read);
     if read != told {
-        // Cut short, or it grew while it was read; one byte more than allowed tells of too much.
+        // A short read, or the file grew meanwhile; read one byte beyond the maximum to detect a file that is too
+        // large.
         file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|e| unreadable(e.to_string()))?;
     }
     if bytes.len() as u64 > MAX_FILE_BYTES {
@@ -187,7 +189,7 @@ fn read(space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldErr
     Ok(Some(bytes))
 }
 
-/// Tells a file that is not there from a link that leads nowhere, which is an error.
+/// Distinguishes a missing file from a dangling link, which is an error.
 fn dangling(space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldError> {
     match dir.symlink_metadata(path) {
         Ok(metadata) if metadata.file_type().is_symlink() => Err(WorldError::Unreadable {
@@ -198,7 +200,7 @@ fn dangling(space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, Worl
     }
 }
 
-/// A refusal by the directory handle has no error number of the system's own: the path led out of its space.
+/// The directory handle refuses without an OS error number if the path leaves its space.
 fn refusal(space: Space, path: &str, error: &std::io::Error) -> WorldError {
     let path = space.display(path);
     if error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_none() {

@@ -1,5 +1,6 @@
-//! Images that a user's message holds (`engine.md` 3): what a file is by its own bytes, whether every wire takes it, and the
-//! reference that the transcript keeps. The bytes are an object of the store; only a request that is sent holds them.
+//! Images in a user's message (`engine.md` 3): detects the type from the bytes, checks that every wire accepts it, and
+//! makes the reference that the transcript stores. The bytes are an object of the store; only a request that is being
+//! sent contains them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,42 +10,42 @@ use crate::message::{Block, Turn};
 use crate::provider::{CallError, FailedStage, Request};
 use crate::store::{ObjectId, Objects, StoreError};
 
-/// Bytes of one image: the least of what the providers take.
+/// Maximum size of one image, in bytes: the smallest maximum of the providers.
 pub const MAX_BYTES: u64 = 5 * 1024 * 1024;
-/// Bytes of all images of a message: with what base64 adds they fit into one request of every wire.
+/// Maximum total size of a message's images, in bytes: with base64 they fit into one request on every wire.
 pub const MAX_TOGETHER: u64 = 14 * 1024 * 1024;
-/// Images of one message.
+/// Maximum number of images in a message.
 pub const MAX_COUNT: usize = 20;
-/// Pixels of a side.
+/// Maximum width and height, in pixels.
 const MAX_SIDE: u32 = 8_000;
-/// Pixels that make a token, and the most that one image weighs: it is made smaller before it is looked at.
+/// Pixels per token. The token estimate is capped, because providers scale larger images down.
 const PIXELS_PER_TOKEN: u64 = 750;
 const MOST_TOKENS: u64 = 1_600;
 const LEAST_TOKENS: u64 = 85;
 
-/// An image of a message, by reference.
+/// A reference to an image of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
     pub media_type: String,
-    /// The object that holds its bytes.
+    /// Id of the object with the image's bytes.
     pub sha256: String,
     pub bytes: u64,
-    /// Pixels.
+    /// Width in pixels.
     pub width: u32,
     pub height: u32,
-    /// Base64, in a request that is about to be sent; empty anywhere else.
+    /// The bytes in base64, set only in a request that is being sent.
     #[serde(skip)]
     pub data: String,
 }
 
-/// An image with its bytes, looked at and found fit to be sent.
+/// An image with its bytes, validated for sending.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Picture {
     image: Image,
     contents: Vec<u8>,
 }
 
-/// Why bytes are no image that can be sent.
+/// The reason why bytes cannot be sent as an image.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageFault {
     #[error("it is no PNG, JPEG, GIF or WebP image")]
@@ -57,7 +58,7 @@ pub enum ImageFault {
     Side { width: u32, height: u32 },
 }
 
-/// Why a message with these images cannot be sent to a model.
+/// The reason why a message with these images cannot be sent to a model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotAccepted {
     #[error("the model `{model}` takes no images, as its provider file says")]
@@ -73,10 +74,10 @@ pub enum NotAccepted {
 }
 
 impl Picture {
-    /// Reads the beginning of an image; what it is called does not count.
+    /// Reads the header of an image. The file name does not matter.
     ///
     /// # Errors
-    /// It is none of the kinds that providers take, or larger than they take.
+    /// The type is not one that providers accept, or the image is too large.
     pub fn read(contents: Vec<u8>) -> Result<Self, ImageFault> {
         let bytes = contents.len() as u64;
         if bytes > MAX_BYTES {
@@ -98,22 +99,22 @@ impl Picture {
 }
 
 impl Image {
-    /// Tokens, about: providers count pixels.
+    /// Estimates the tokens of the image from its pixels.
     pub fn tokens(&self) -> u64 {
         let pixels = u64::from(self.width).saturating_mul(u64::from(self.height));
         pixels.div_ceil(PIXELS_PER_TOKEN).clamp(LEAST_TOKENS, MOST_TOKENS)
     }
 
-    /// For people, on one line.
+    /// Describes the image in one line, for display.
     pub fn told(&self) -> String {
         format!("image, {}, {} × {}, {} bytes", self.media_type, self.width, self.height, self.bytes)
     }
 }
 
-/// Whether a model takes these images in one message.
+/// Checks that a model, and its fallback, accept these images in one message.
 ///
 /// # Errors
-/// It does not: nothing has been sent.
+/// The model does not accept them; nothing was sent.
 pub fn accept(model: &rye_compiler::plan::PlannedModel, images: &[Image]) -> Result<(), NotAccepted> {
     let name = || format!("{}/{}", model.provider, model.id);
     if images.is_empty() {
@@ -128,7 +129,7 @@ pub fn accept(model: &rye_compiler::plan::PlannedModel, images: &[Image]) -> Res
     if images.iter().fold(0, |sum: u64, image| sum.saturating_add(image.bytes)) > MAX_TOGETHER {
         return Err(NotAccepted::TooLarge);
     }
-    // Gemini reads no GIF.
+    // Gemini does not accept GIF.
     let refused = images.iter().find(|image| model.wire == "gemini" && image.media_type == "image/gif");
     if let Some(image) = refused {
         let (wire, media_type) = (model.wire.clone(), image.media_type.clone());
@@ -137,10 +138,10 @@ pub fn accept(model: &rye_compiler::plan::PlannedModel, images: &[Image]) -> Res
     model.fallback.as_deref().map_or(Ok(()), |model| accept(model, images))
 }
 
-/// Stores the bytes, durably: when it returns, an event may name them.
+/// Stores the bytes durably, so that events may refer to them.
 ///
 /// # Errors
-/// They cannot be written.
+/// The bytes cannot be written.
 pub fn keep(pictures: &[Picture], objects: &Objects) -> Result<Vec<Image>, StoreError> {
     if !pictures.is_empty() {
         let contents: Vec<&[u8]> = pictures.iter().map(|picture| picture.contents.as_slice()).collect();
@@ -149,16 +150,16 @@ pub fn keep(pictures: &[Picture], objects: &Objects) -> Result<Vec<Image>, Store
     Ok(pictures.iter().map(|picture| picture.image.clone()).collect())
 }
 
-/// Whether a request holds images whose bytes are not in it.
+/// Returns true if a request has image references without their bytes.
 pub fn has_references(request: &Request) -> bool {
     let is_open = |block: &Block| matches!(block, Block::Image(image) if image.data.is_empty());
     request.turns.iter().any(|turn| matches!(turn, Turn::User { content } if content.iter().any(is_open)))
 }
 
-/// Puts the bytes into a request that is about to be sent.
+/// Fills in the bytes of a request that is about to be sent.
 ///
 /// # Errors
-/// An object is gone or has changed: nothing is sent, and another attempt would not help.
+/// An object is missing or changed; nothing is sent, and a retry would not help.
 pub fn fill(request: &mut Request, objects: &Objects) -> Result<(), CallError> {
     let fault = |why: String| CallError::new(FailedStage::Setup, format!("an image of the conversation: {why}"));
     for turn in &mut request.turns {
@@ -167,7 +168,7 @@ pub fn fill(request: &mut Request, objects: &Objects) -> Result<(), CallError> {
             if let Block::Image(image) = block {
                 let bytes = ObjectId::parse(&image.sha256).and_then(|id| objects.get(&id));
                 let bytes = bytes.map_err(|error| fault(error.to_string()))?;
-                // A hook can name any object; what is sent as an image is one.
+                // A hook can reference any object, so check that this one is an image.
                 if media_type(&bytes) != Some(image.media_type.as_str()) {
                     return Err(fault(format!("the object `{}` is no {}", image.sha256, image.media_type)));
                 }
@@ -178,7 +179,7 @@ pub fn fill(request: &mut Request, objects: &Objects) -> Result<(), CallError> {
     Ok(())
 }
 
-/// The kind of an image by its first bytes.
+/// Detects the media type from the first bytes.
 fn media_type(contents: &[u8]) -> Option<&'static str> {
     if contents.starts_with(b"\x89PNG\r\n\x1a\n") {
         Some("image/png")
@@ -193,7 +194,7 @@ fn media_type(contents: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Width and height in pixels, as the header says.
+/// Reads width and height in pixels from the header.
 fn size(media_type: &str, contents: &[u8]) -> Option<(u32, u32)> {
     match media_type {
         "image/png" => (contents.get(12..16)? == b"IHDR")
@@ -219,7 +220,7 @@ fn webp(contents: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
-/// Walks the segments up to the one that begins the picture.
+/// Walks the JPEG segments up to the frame header.
 fn jpeg(contents: &[u8]) -> Option<(u32, u32)> {
     let mut at = 2_usize;
     loop {
@@ -228,7 +229,7 @@ fn jpeg(contents: &[u8]) -> Option<(u32, u32)> {
         }
         let marker = *contents.get(at + 1)?;
         match marker {
-            // Fill bytes stand before a marker.
+            // Fill bytes may precede a marker.
             0xff => at += 1,
             0x01 | 0xd0..=0xd8 => at += 2,
             0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf => {

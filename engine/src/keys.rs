@@ -1,6 +1,6 @@
-//! Ed25519 keys of the user and the signature line of `language.md` 3. What is signed is the line's own beginning,
-//! `rye:signed:TIMESTAMP:SHA256_HEX`, so neither the content nor the time can be exchanged. Keys live in the user
-//! space; nothing a project ships is ever read as a key.
+//! Ed25519 keys of the user, and the signature line of `language.md` 3. The signed message is the start of the line,
+//! `rye:signed:TIMESTAMP:SHA256_HEX`, so neither content nor time can be replaced. Keys are stored in the user space; a
+//! file of a project is never read as a key.
 
 mod in_place;
 mod store;
@@ -20,25 +20,25 @@ use sha2::{Digest, Sha256};
 pub use in_place::sign_in_place;
 pub use store::{KeyError, Keys, TrustedKey};
 
-/// The key of this user, able to sign. Its secret half is never shown, not even in debug output.
+/// The user's signing key. The secret half is never printed, not even in debug output.
 pub struct Identity {
     key: SigningKey,
     public_pem: String,
     key_id: String,
 }
 
-/// The public keys a user trusts, by key id.
+/// The public keys that a user trusts, by key id.
 #[derive(Debug, Clone, Default)]
 pub struct TrustStore(BTreeMap<String, VerifyingKey>);
 
-/// What the first line of a file came to.
+/// The signature status of a file whose signature, if any, is valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
     Unsigned,
     Signed { key_id: String, timestamp: String },
 }
 
-/// Why a signed file must not be read further.
+/// The reason why a file with a signature line must not be read further.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureFault {
     #[error("the signature line is not whole")]
@@ -51,7 +51,7 @@ pub enum SignatureFault {
     Forged { key_id: String },
 }
 
-/// How a file's language writes a comment.
+/// The comment syntax of a file's language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comment {
     Markup,
@@ -60,7 +60,7 @@ pub enum Comment {
 }
 
 impl Comment {
-    /// The comment of a file by its extension.
+    /// Returns the comment syntax for a file extension.
     pub fn of_extension(extension: &str) -> Option<Self> {
         match extension {
             "md" => Some(Self::Markup),
@@ -86,7 +86,7 @@ impl Identity {
         Ok(Self { key, public_pem, key_id })
     }
 
-    /// A key of this process alone: nobody can vouch for what it signs when the process is gone.
+    /// Creates a temporary key of this process; its signatures cannot be verified after the process has ended.
     ///
     /// # Errors
     /// The system has no random numbers.
@@ -96,12 +96,12 @@ impl Identity {
         Self::new(SigningKey::from_bytes(&secret))
     }
 
-    /// The public half, base64url without padding.
+    /// Returns the public key, base64url without padding.
     pub fn public_text(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.key.verifying_key().as_bytes())
     }
 
-    /// The first 16 hex digits of SHA-256 over the public key's PEM.
+    /// Returns the key id: the first 16 hex digits of SHA-256 over the public key's PEM.
     pub fn key_id(&self) -> &str {
         &self.key_id
     }
@@ -110,12 +110,12 @@ impl Identity {
         &self.public_pem
     }
 
-    /// Signs bytes; base64url without padding.
+    /// Signs bytes; returns base64url without padding.
     pub fn sign(&self, message: &[u8]) -> String {
         URL_SAFE_NO_PAD.encode(self.key.sign(message).to_bytes())
     }
 
-    /// A file with a new signature line in front, an old one removed. `timestamp` is RFC 3339.
+    /// Returns a file with a new signature line in front, replacing an old one. `timestamp` is RFC 3339.
     pub fn sign_file(&self, bytes: &[u8], comment: Comment, timestamp: &str) -> Vec<u8> {
         let content = unsigned(bytes);
         let head = format!("rye:signed:{timestamp}:{}", hex(&Sha256::digest(content)));
@@ -133,7 +133,7 @@ impl fmt::Debug for Identity {
 }
 
 impl TrustStore {
-    /// Adds a public key; answers its id. Weak keys, with which anybody can sign anything, are refused.
+    /// Adds a public key and returns its id. Weak keys, with which anyone could forge signatures, are refused.
     pub fn add(&mut self, key: VerifyingKey) -> Result<String, KeyError> {
         if key.is_weak() {
             return Err(KeyError::Weak);
@@ -143,7 +143,8 @@ impl TrustStore {
         Ok(id)
     }
 
-    /// Adds a public key as [`Identity::public_text`] writes it; answers its id. `None`: it is no key.
+    /// Adds a public key in the format of [`Identity::public_text`] and returns its id; `None` if the text is not a
+    /// key.
     pub fn add_text(&mut self, public: &str) -> Option<String> {
         let bytes: [u8; 32] = URL_SAFE_NO_PAD.decode(public).ok()?.try_into().ok()?;
         self.add(VerifyingKey::from_bytes(&bytes).ok()?).ok()
@@ -157,7 +158,7 @@ impl TrustStore {
         self.0.keys().map(String::as_str)
     }
 
-    /// Whether bytes carry this signature by this key.
+    /// Checks that this key made this signature of the bytes.
     pub fn verify(&self, key_id: &str, message: &[u8], signature: &str) -> Result<(), SignatureFault> {
         let unknown = || SignatureFault::UnknownKey { key_id: printable(key_id) };
         let key = self.0.get(key_id).ok_or_else(unknown)?;
@@ -167,7 +168,7 @@ impl TrustStore {
         key.verify_strict(message, &signature).map_err(forged)
     }
 
-    /// Looks at a file's signature line. A file that has one and does not verify must not be read further.
+    /// Verifies a file's signature line, if it has one. If verification fails, the file must not be read further.
     pub fn standing(&self, bytes: &[u8]) -> Result<Standing, SignatureFault> {
         let Some(first) = first_line(bytes) else { return Ok(Standing::Unsigned) };
         let Some(line) = signature::parse(SourceId(0), first).map(|s| s.node) else { return Ok(Standing::Unsigned) };
@@ -185,13 +186,13 @@ impl TrustStore {
     }
 }
 
-/// A file without its signature line.
+/// Returns a file without its signature line.
 pub fn unsigned(bytes: &[u8]) -> &[u8] {
     let signed = first_line(bytes).filter(|line| signature::parse(SourceId(0), line).is_some());
     signed.and_then(|line| bytes.get(line.len()..)).unwrap_or(bytes)
 }
 
-/// The first line with its end; `None` when it is no text and so no signature.
+/// Returns the first line with its line end; `None` if it is not UTF-8, and so not a signature.
 fn first_line(bytes: &[u8]) -> Option<&str> {
     let end = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1);
     std::str::from_utf8(bytes.get(..end)?).ok()
@@ -205,7 +206,7 @@ fn key_id(public_pem: &str) -> String {
     hex(&Sha256::digest(public_pem)).chars().take(16).collect()
 }
 
-/// What a file claims as its key, short and on one line.
+/// Returns the key id that a file claims, truncated and escaped.
 fn printable(key_id: &str) -> String {
     key_id.chars().take(32).flat_map(char::escape_debug).collect()
 }

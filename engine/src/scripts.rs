@@ -1,6 +1,6 @@
-//! Reads the constants of Python and JavaScript tools from their syntax trees (`language.md` 2). Nothing is imported or
-//! run; a value that is no literal is no value. The compiler gets this through its world, so that the parsers are built
-//! with this crate alone (decision 0006).
+//! Reads the constants of Python and JavaScript tools from their syntax trees (`language.md` 2), without importing or
+//! running anything; only literals have values. The compiler gets the reader through its world, so that only this crate
+//! depends on the parsers (decision 0006).
 
 mod javascript;
 mod python;
@@ -10,20 +10,20 @@ use rye_grammar::tool_header::{Script, ScriptReader, ToolLanguage};
 use rye_grammar::{Parsed, SourceId, Span, Spanned, SyntaxError, SyntaxKind};
 use serde_json::Number;
 
-/// Bytes of a script. A tool of more keeps its code in modules beside it.
+/// Maximum size of a script, in bytes; larger tools keep code in modules beside their file.
 pub const MAX_SCRIPT: usize = 256 * 1024;
-/// Levels of a literal, as in YAML.
+/// Maximum depth of a literal, as in YAML.
 const MAX_DEPTH: usize = 64;
-/// Values of one literal.
+/// Maximum number of values in a literal.
 const MAX_VALUES: usize = 20_000;
-/// Stack for parsers that recurse: enough for a script that is nothing but nesting.
+/// Stack size for the recursive parsers, in bytes; enough for a script that is nothing but nesting.
 const STACK: usize = 512 << 20;
-/// Scripts up to this size fit into what any thread has.
+/// Maximum size of a script that fits into the default stack of any thread.
 const SMALL: usize = 2 * 1024;
-/// What a small script may need.
+/// Stack size for a small script, in bytes.
 const SMALL_STACK: usize = 8 << 20;
 
-/// The reader of this crate.
+/// The [`ScriptReader`] of this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scripts;
 
@@ -50,7 +50,7 @@ impl ScriptReader for Scripts {
         };
         let stack = if text.len() <= SMALL { SMALL_STACK } else { STACK };
         std::thread::scope(|scope| {
-            // The parsers recurse as deep as the text nests; their own stack is reserved, not used, for ordinary files.
+            // The parsers recurse as deep as the text nests. The stack is reserved, not used, for ordinary files.
             let thread = std::thread::Builder::new().stack_size(stack).spawn_scoped(scope, work);
             match thread.map(std::thread::ScopedJoinHandle::join) {
                 Ok(Ok(read)) => read,
@@ -61,18 +61,18 @@ impl ScriptReader for Scripts {
     }
 }
 
-/// A syntax error of a script in the house's words.
+/// Returns a syntax error of a script, worded like our own.
 fn complaint(source: SourceId, message: &str, span: Span, language: &str) -> SyntaxError {
     let first = message.lines().next().unwrap_or_default().trim_end_matches('.');
     let mut chars = first.chars();
     let lower: String = chars.next().map(|c| c.to_lowercase().chain(chars).collect()).unwrap_or_default();
-    // A parser may quote what it found as it found it.
+    // A parser may quote control characters verbatim.
     let shown = |c: char| if c.is_control() { format!("U+{:04X}", u32::from(c)) } else { c.to_string() };
     let lower: String = lower.chars().map(shown).collect();
     SyntaxKind::Script.error(Span { source, ..span }, format!("this is no {language}: {lower}"), "cannot be read")
 }
 
-/// Builds values with their places, within bounds.
+/// A builder of values with spans, with maximum depth and number.
 struct Literals {
     source: SourceId,
     values: usize,
@@ -87,7 +87,7 @@ impl Literals {
         Span { source: self.source, start, end }
     }
 
-    /// Counts a value; the place of one too many.
+    /// Counts a value. Returns the span of the value that exceeds a maximum.
     fn count(&mut self, depth: usize, span: Span) -> Result<(), Span> {
         self.values += 1;
         if depth > MAX_DEPTH || self.values > MAX_VALUES { Err(span) } else { Ok(()) }
@@ -95,7 +95,7 @@ impl Literals {
 }
 
 fn entry(key: String, key_span: Span, value: Node, into: &mut Vec<Entry>) -> Result<(), Span> {
-    // What the last of two equal keys means is a run's business.
+    // The meaning of a repeated key is decided at run time.
     if into.iter().any(|e| e.key.node == key) {
         return Err(key_span);
     }
@@ -103,7 +103,7 @@ fn entry(key: String, key_span: Span, value: Node, into: &mut Vec<Entry>) -> Res
     Ok(())
 }
 
-/// A number with its sign; `None` where JSON has none like it.
+/// Returns a number with its sign; `None` if JSON cannot represent it.
 fn number(text: &str, negative: bool) -> Option<Kind> {
     let plain: String = text.chars().filter(|c| *c != '_').collect();
     let digits = if negative { format!("-{plain}") } else { plain };

@@ -1,5 +1,5 @@
-//! A world that is looked at again and again: what was read stays read until somebody says that it may have changed. Who
-//! says so is [`super::Watcher`], or whoever holds the files in an editor.
+//! A world for repeated checks: caches what was read until it may have changed. Changes come from [`super::Watcher`],
+//! or from an editor that holds the files.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,14 +10,14 @@ use rye_grammar::tool_header::ScriptReader;
 
 use super::{Changed, DiskWorld};
 
-/// See the module.
+/// A [`DiskWorld`] with a cache.
 pub struct KeptWorld {
     disk: DiskWorld,
     files: RefCell<HashMap<ItemKind, HashMap<ItemId, Answer<Located>>>>,
     lists: RefCell<HashMap<ItemKind, Answer<Entry>>>,
     state: State,
     nothing: Touched,
-    /// The state before, and what was touched since then; `None` where it could be anything.
+    /// The previous state, and the items touched since; `None` if anything may have changed.
     before: Option<(State, Touched)>,
 }
 
@@ -29,13 +29,13 @@ impl KeptWorld {
         Self { disk, files, lists, state: State::default(), nothing: Touched::default(), before: None }
     }
 
-    /// Whether some item that was listed is a link: then its content can change without anything happening to it.
+    /// Returns true if a listed item is a symbolic link, whose content can change without a change of the link itself.
     pub fn has_links(&self) -> bool {
         self.disk.listings.borrow().values().any(|listing| listing.has_links)
     }
 
-    /// Forgets what may have changed. False where that is not enough, and only a new world will do: the settings that say
-    /// which files are read at all.
+    /// Drops cached entries that may have changed. Returns false if a new world is needed: the change affects the
+    /// settings that decide which files are read.
     #[must_use]
     pub fn look_again(&mut self, changed: &[Changed]) -> bool {
         let before = std::mem::take(&mut self.state);
@@ -85,7 +85,7 @@ impl KeptWorld {
     }
 }
 
-/// Whether a path is one of a kind's, or a folder that holds all of them.
+/// Returns true if a path belongs to a kind, or is a folder that contains the kind's folder.
 fn holds(path: &str, kind: ItemKind) -> bool {
     let path = format!("{path}/");
     path.starts_with(kind.folder()) || kind.folder().starts_with(&path)

@@ -1,4 +1,4 @@
-//! What items of a kind a space holds, without reading them.
+//! A listing of the items of one kind in a space, made without reading the files.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -9,18 +9,18 @@ use rustix::fs::{FileType, OFlags};
 use rye_compiler::world::{ItemKind, Space, Stray, WorldError};
 use rye_grammar::ItemId;
 
-/// Folders below a kind's own: deeper ones are an error, so that a tree of links or a mistake ends somewhere.
+/// Maximum depth of folders below a kind's own; deeper ones are an error, which bounds link loops.
 const MAX_DEPTH: usize = 32;
 
 pub(super) struct Listing {
     items: BTreeMap<ItemId, Vec<Arc<str>>>,
-    /// Files that are no items.
+    /// Files that are not items.
     others: Vec<Arc<str>>,
-    /// Some file or folder is a link, so that one file can be changed by way of another.
+    /// Set if a file or folder is a symbolic link: then a file can change under another path.
     pub(super) has_links: bool,
 }
 
-/// What lies directly in `.ai/`, hidden files aside.
+/// Lists the entries directly in `.ai/`, without hidden ones.
 pub(super) fn top(space: Space, dir: &Dir) -> Result<Vec<Stray>, WorldError> {
     let mut found = Vec::new();
     let entries = match dir.read_dir(".ai") {
@@ -34,14 +34,14 @@ pub(super) fn top(space: Space, dir: &Dir) -> Result<Vec<Stray>, WorldError> {
         if name.starts_with('.') {
             continue;
         }
-        // A link that leads nowhere, or out, is not followed for this.
+        // A dangling link, or one that leaves the space, counts as a file.
         let is_folder = dir.metadata(format!(".ai/{name}")).is_ok_and(|m| m.is_dir());
         found.push(Stray { path: format!(".ai/{name}").into(), is_folder });
     }
     Ok(found)
 }
 
-/// What lies in a folder, as it is opened once: two calls of the system a folder.
+/// Returns the entries of a folder. Opens the folder once: two system calls per folder.
 fn entries(dir: &Dir, folder: &str) -> io::Result<rustix::fs::Dir> {
     let mut options = OpenOptions::new();
     let directory = i32::try_from(OFlags::DIRECTORY.bits()).unwrap_or(0);
@@ -68,13 +68,14 @@ impl Listing {
             };
             for entry in entries {
                 let entry = entry.map_err(|e| super::refusal(space, &folder, &e.into()))?;
-                // A name that is not Unicode is no id.
+                // A name that is not Unicode is not an item id.
                 let Ok(name) = entry.file_name().to_str() else { continue };
                 if matches!(name, "." | "..") {
                     continue;
                 }
                 let path = format!("{folder}/{name}");
-                // What a link leads to counts, and a link that leaves is refused here. Some file systems do not say what it is.
+                // The target of a link counts; a link that leaves the space is refused. Some file systems do not report
+                // the type.
                 let is_folder = match entry.file_type() {
                     FileType::Directory => true,
                     kind @ (FileType::Symlink | FileType::Unknown) => {

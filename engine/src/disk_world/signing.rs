@@ -1,5 +1,5 @@
-//! What has to be signed (`language.md` 3), and how each file stands. The project can ask for more than its user, never
-//! for less.
+//! The `signing.require` policy (`language.md` 3), and the signature status of each file. The project can require more
+//! than its user, never less.
 
 use std::sync::Arc;
 
@@ -9,32 +9,32 @@ use rye_grammar::{ItemId, SourceId, yaml};
 use super::{DiskWorld, Listing};
 use crate::keys::{SignatureFault, Standing};
 
-/// Where `signing.require` stands.
+/// The settings file that holds `signing.require`.
 const SETTINGS: &str = ".ai/config/agent/agent.yaml";
 
-/// `signing.require`, loosest first.
+/// Values of `signing.require`, loosest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Require {
     None,
-    /// The files of the project and of the user may be unsigned.
+    /// Files of the project and of the user may be unsigned.
     Shared,
-    /// Every file of the project and of the user is signed by a key the user trusts.
+    /// Every file of the project and of the user must be signed by a trusted key.
     All,
 }
 
-/// One file of the project or the user space, and its signature.
+/// A file of the project or the user space, with its signature status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileStanding {
     pub space: Space,
     pub kind: ItemKind,
     pub id: ItemId,
-    /// Relative to the space's root.
+    /// Path relative to the space's root.
     pub path: Arc<str>,
     pub standing: Result<Standing, SignatureFault>,
 }
 
 impl DiskWorld {
-    /// What must be signed here.
+    /// Returns the effective policy.
     pub fn require(&self) -> Result<Require, WorldError> {
         self.require.get_or_init(|| self.read_require()).clone()
     }
@@ -53,7 +53,8 @@ impl DiskWorld {
         Ok(user.max(project))
     }
 
-    /// Every file of a kind in the project and the user space with its signature, by space and path. Nothing is refused.
+    /// Returns the signature status of every file of a kind in the project and the user space, by space and path.
+    /// Refuses no file.
     pub fn standings(&self, kind: ItemKind) -> Result<Vec<FileStanding>, WorldError> {
         let mut found = Vec::new();
         for (space, dir) in &self.spaces {
@@ -68,7 +69,7 @@ impl DiskWorld {
     }
 }
 
-/// What a settings file asks for. A word that means nothing is an error: it could have been meant to be strict.
+/// Reads the policy of a settings file. An unknown value is an error, since a strict one may have been intended.
 fn written(space: Space, bytes: &[u8]) -> Result<Option<Require>, WorldError> {
     let unreadable = |reason: String| WorldError::Unreadable { path: space.display(SETTINGS), reason };
     let text = std::str::from_utf8(bytes).map_err(|error| unreadable(error.to_string()))?;

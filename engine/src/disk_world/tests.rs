@@ -1,4 +1,4 @@
-//! Tests of the disk world: precedence, refusals, and what is left out.
+//! Tests of the disk world: precedence, refusals, and omitted files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -87,7 +87,7 @@ fn what_is_no_regular_file_is_refused_without_waiting() {
 fn a_file_that_is_too_large_is_refused_before_it_is_read() {
     let project = tempfile::tempdir().unwrap();
     write(project.path(), ".ai/knowledge/huge.md", "");
-    // It takes no room on the disk.
+    // A sparse file, which takes no space on disk.
     let file = fs::File::options().write(true).open(project.path().join(".ai/knowledge/huge.md")).unwrap();
     file.set_len(1 << 40).unwrap();
     let found = world(project.path(), None).candidates(ItemKind::Knowledge, &id("huge"));
@@ -151,7 +151,7 @@ fn a_kept_world_reads_again_what_the_watcher_tells_of() {
     );
     assert_eq!(watcher.changed().unwrap(), []);
 
-    // Edited in its place: its content alone.
+    // Edited in place: only the content changes.
     write(root, ".ai/knowledge/a.md", "two");
     assert_eq!(text(&kept, "a").as_deref(), Some("one"));
     let changed = watcher.changed().unwrap();
@@ -159,13 +159,13 @@ fn a_kept_world_reads_again_what_the_watcher_tells_of() {
     assert!(kept.look_again(&changed));
     assert_eq!(text(&kept, "a").as_deref(), Some("two"));
 
-    // As most editors save: another file takes its place.
+    // Replaced by another file, as most editors save.
     write(root, ".ai/knowledge/a.md~", "three");
     fs::rename(root.join(".ai/knowledge/a.md~"), root.join(".ai/knowledge/a.md")).unwrap();
     assert!(kept.look_again(&watcher.changed().unwrap()));
     assert_eq!((text(&kept, "a").as_deref(), count(&kept)), (Some("three"), 4));
 
-    // A folder that is new, one that moves and one that goes.
+    // A folder is created, moved and removed.
     write(root, ".ai/tools/t.yaml", "kind: command");
     assert!(kept.look_again(&watcher.changed().unwrap()));
     assert_eq!(kept.list(ItemKind::Tool).unwrap().len(), 1);
@@ -175,14 +175,14 @@ fn a_kept_world_reads_again_what_the_watcher_tells_of() {
     fs::rename(root.join(".ai/knowledge/folder"), root.join(".ai/knowledge/other")).unwrap();
     assert!(kept.look_again(&watcher.changed().unwrap()));
     assert_eq!((text(&kept, "folder/b"), text(&kept, "other/b").as_deref()), (None, Some("b")));
-    // What is moved out of the space is nobody's business any more.
+    // A folder moved out of the space is no longer watched.
     fs::rename(root.join(".ai/knowledge/other"), root.join("other")).unwrap();
     assert!(kept.look_again(&watcher.changed().unwrap()));
     assert_eq!((text(&kept, "other/b"), count(&kept)), (None, 3));
     write(root, "other/b.md", "elsewhere");
     assert_eq!(watcher.changed().unwrap(), []);
 
-    // The settings that say what is read at all are not for a kept world.
+    // Changes of the settings that decide which files are read need a new world.
     write(root, ".ai/config/agent/agent.yaml", "signing: { require: all }");
     assert!(!kept.look_again(&watcher.changed().unwrap()));
     write(root, ".ai/config/agent/agent.yaml", "signing: { require: none }");

@@ -1,5 +1,5 @@
-//! What happens to the files of the spaces, as the kernel tells it (inotify): which file, without looking at the others.
-//! Not every file system tells; who watches looks for himself now and then as well.
+//! File change notifications from the kernel (inotify) for the spaces. Not every file system sends them, so callers
+//! also scan periodically.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -11,23 +11,23 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 use rye_compiler::world::{ItemKind, Space};
 
-/// More folders than that are not watched one by one.
+/// Maximum number of watched folders.
 const MOST_FOLDERS: usize = 20_000;
-/// As deep as items may lie.
+/// Maximum depth of watched folders.
 const MAX_DEPTH: usize = 40;
 
-/// What may be another thing than it was. Paths are relative to the space's root, with forward slashes.
+/// A change. Paths are relative to the space's root, with forward slashes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Changed {
-    /// A file's content; with `listed`, whether it is there at all.
+    /// The content of a file; `listed` is set if the file was created or removed.
     File { space: Space, path: String, listed: bool },
     /// Everything in a folder.
     Folder { space: Space, path: String },
-    /// More happened than could be told.
+    /// Unknown changes: an overflow of the event queue, or an unmount.
     Everything,
 }
 
-/// The folders of the spaces, watched.
+/// Watches on the folders of the spaces.
 pub struct Watcher {
     inotify: OwnedFd,
     roots: Vec<(Space, PathBuf)>,
@@ -35,10 +35,10 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Watches what lies under `.ai/` of these roots.
+    /// Watches the folders under `.ai/` of these roots.
     ///
     /// # Errors
-    /// The system does not watch, or not that many folders.
+    /// The system does not support watches, or not that many.
     pub fn new(roots: Vec<(Space, PathBuf)>) -> io::Result<Self> {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         let mut watcher = Self { inotify, roots, folders: HashMap::new() };
@@ -48,10 +48,10 @@ impl Watcher {
         Ok(watcher)
     }
 
-    /// What happened since the last question; returns at once.
+    /// Returns the changes since the last call, without blocking.
     ///
     /// # Errors
-    /// The system cannot tell any more.
+    /// The system cannot report changes any more.
     pub fn changed(&mut self) -> io::Result<Vec<Changed>> {
         let mut changed = BTreeSet::new();
         let (mut new, mut moved) = (Vec::new(), Vec::new());
@@ -75,11 +75,11 @@ impl Watcher {
                 continue;
             }
             let Some(name) = event.file_name() else {
-                // The folder itself; whether it is gone is told by the one above it.
+                // The folder itself; its removal is reported by its parent.
                 changed.insert(Changed::Folder { space, path: folder });
                 continue;
             };
-            // A name that is not Unicode is no item's.
+            // A name that is not Unicode is not an item's.
             let Ok(name) = name.to_str() else { continue };
             let path = format!("{folder}/{name}");
             let listed = ReadFlags::CREATE | ReadFlags::DELETE | ReadFlags::MOVED_FROM | ReadFlags::MOVED_TO;
@@ -93,19 +93,19 @@ impl Watcher {
                 changed.insert(Changed::File { space, path, listed: what.intersects(listed) });
             }
         }
-        // Where a folder goes that is moved away is nobody's business any more.
+        // Stop watching folders that were moved away.
         for (space, path) in moved {
             let inside = format!("{path}/");
             let is_gone =
                 |(of, folder): &(Space, String)| *of == space && (*folder == path || folder.starts_with(&inside));
             for number in self.folders.extract_if(|_, folder| is_gone(folder)).map(|(number, _)| number) {
-                // One that the system has given up itself needs no word.
+                // The kernel may have removed the watch already.
                 let _ = inotify::remove_watch(&self.inotify, number);
             }
         }
         for (space, path) in new {
             let root = self.roots.iter().find(|(of, _)| *of == space).map(|(_, root)| root.clone());
-            // One that is gone again is told about as well.
+            // Adding a folder that is gone again reports it as changed.
             if let Some(root) = root {
                 self.add(space, &root, &path)?;
             }
@@ -113,7 +113,7 @@ impl Watcher {
         Ok(changed.into_iter().collect())
     }
 
-    /// Watches a folder and those in it. What a run keeps and what git keeps is nobody's item.
+    /// Watches a folder and its subfolders. Folders without items (state of runs, git) are skipped.
     fn add(&mut self, space: Space, root: &Path, folder: &str) -> io::Result<()> {
         let flags = WatchFlags::CREATE
             | WatchFlags::DELETE
@@ -137,7 +137,7 @@ impl Watcher {
             }
             for entry in root.join(&folder).read_dir()?.flatten() {
                 let Ok(name) = entry.file_name().into_string() else { continue };
-                // A link is watched like what it leads to.
+                // Watches follow links.
                 if entry.path().is_dir() {
                     folders.push((format!("{folder}/{name}"), depth + 1));
                 }

@@ -1,4 +1,4 @@
-//! What bytes are an image, and what becomes of one on its way.
+//! Tests of image detection, limits, and storage.
 
 use rye_compiler::plan::PlannedModel;
 
@@ -8,7 +8,7 @@ use crate::provider::fixture::small;
 use crate::provider::{ProviderSettings, Wire, published};
 use crate::store::RealDisk;
 
-/// The beginning of a PNG of this size.
+/// Returns the header of a PNG of this size.
 pub fn png(width: u32, height: u32) -> Vec<u8> {
     let mut bytes = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR".to_vec();
     bytes.extend(width.to_be_bytes());
@@ -69,7 +69,7 @@ fn what_is_none_is_refused_and_never_read_past_its_end() {
     assert_eq!(Picture::read(vec![0; huge]), Err(ImageFault::TooLarge));
     assert_eq!(Picture::read(png(0, 5)), Err(ImageFault::Side { width: 0, height: 5 }));
     assert_eq!(Picture::read(png(5, 8_001)), Err(ImageFault::Side { width: 5, height: 8_001 }));
-    // Cut off at every byte: either too short to tell, or told right.
+    // Truncated at every byte: either an error, or the same result.
     for whole in [png(6, 4), jpeg(6, 4), gif(6, 4), webp("VP8X", &[0, 0, 0, 0, 5, 0, 0, 3, 0, 0])] {
         let told = Picture::read(whole.clone()).unwrap();
         for end in 0..whole.len() {
@@ -82,7 +82,7 @@ fn what_is_none_is_refused_and_never_read_past_its_end() {
             );
         }
     }
-    // Segments that lead nowhere end.
+    // Segments without an end are refused.
     assert!(Picture::read([&[0xff, 0xd8][..], &[0xff; 4_096]].concat()).is_err());
     assert!(Picture::read([&[0xff, 0xd8][..], &[0xff, 0xe0, 0, 0].repeat(1_000)].concat()).is_err());
 }
@@ -108,7 +108,7 @@ fn a_model_says_what_it_takes() {
     assert_eq!(accept(&any, &vec![still.clone(); MAX_COUNT + 1]), Err(NotAccepted::TooMany { count: MAX_COUNT + 1 }));
     let large = Image { bytes: MAX_BYTES, ..still.clone() };
     assert_eq!(accept(&any, &vec![large; 3]), Err(NotAccepted::TooLarge));
-    // Who takes over has to take them too.
+    // The fallback must accept the images too.
     let backed = model(|one| one.fallback = Some(Box::new(model(blind))));
     assert!(matches!(accept(&backed, &[still]), Err(NotAccepted::NoImages { .. })));
 }
@@ -139,7 +139,7 @@ fn bytes_are_in_no_event_and_in_what_is_sent() {
         published::judge(wire, &body).unwrap_or_else(|why| panic!("{}: {why}", wire.name()));
         assert_eq!(body.to_string().matches(&STANDARD.encode(png(6, 4))).count(), 2, "{}", wire.name());
     }
-    // What a hook calls an image is looked at; one that is gone is told.
+    // An object that a hook references as an image is validated; a missing object is reported.
     let secret = objects.put(b"a result of another thread").unwrap();
     for (sha256, why) in [(secret.as_str(), "is no image/png"), (&*"0".repeat(64), "read"), ("../x", "no object id")] {
         let image = Image { sha256: sha256.to_owned(), ..kept.first().unwrap().clone() };

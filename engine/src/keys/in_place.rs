@@ -1,4 +1,4 @@
-//! Puts a signature line on a file where it lies: read once, written under another name, renamed over the old one.
+//! Signing of a file in place: reads it once, writes a temporary file, and renames it over the original.
 
 use std::io;
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::path::Path;
 use super::{Comment, Identity};
 use crate::within::Within;
 
-/// Bytes of an item that can be signed: more than any compiler reads.
+/// Maximum size in bytes of an item that can be signed; the compiler's maximum.
 const MAX_ITEM: u64 = 64 << 20;
 
-/// Signs the file at a path relative to a space's root; an old signature line is taken off. Links that leave the space
-/// are refused, and so is a link in the file's own place. `timestamp` is RFC 3339.
+/// Signs the file at a path relative to a space's root, replacing an old signature line. Refuses links that leave the
+/// space, and a link in place of the file. `timestamp` is RFC 3339.
 ///
 /// # Errors
-/// The file cannot be read or written, is no item, or is too large to be one.
+/// The file cannot be read or written, is not an item, or is too large.
 pub fn sign_in_place(root: &Path, path: &str, identity: &Identity, timestamp: &str) -> io::Result<()> {
     let within = Within::open(root)?;
     let extension = path.rsplit_once('.').map_or("", |parts| parts.1);

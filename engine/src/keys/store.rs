@@ -1,4 +1,5 @@
-//! The user's key files: `private.pem` and `public.pem`, and trusted public keys in `trusted/`. Read and made here only.
+//! The user's key files: `private.pem`, `public.pem`, and trusted public keys in `trusted/`. Only this module reads and
+//! writes them.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -11,7 +12,7 @@ use ed25519_dalek::{SigningKey, VerifyingKey};
 
 use super::{Identity, TrustStore, pem};
 
-/// Bytes of a key file.
+/// Maximum size in bytes of a key file.
 const MAX_KEY_FILE: u64 = 16 * 1024;
 const PRIVATE: &str = "private.pem";
 const PUBLIC: &str = "public.pem";
@@ -23,7 +24,7 @@ pub struct Keys {
     folder: PathBuf,
 }
 
-/// Why keys cannot be used. No text holds key material.
+/// The reason why keys cannot be used. Messages never contain key material.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     #[error("the key `{}` can be read by others; run `chmod 600` on it", path.display())]
@@ -41,7 +42,7 @@ pub enum KeyError {
 }
 
 impl Keys {
-    /// The keys of a user space, given its root (the folder that holds `.ai`).
+    /// Returns the keys of a user space, given its root (the folder that contains `.ai`).
     pub fn of_user_space(root: &Path) -> Self {
         Self { folder: root.join(".ai").join("keys") }
     }
@@ -50,7 +51,7 @@ impl Keys {
         &self.folder
     }
 
-    /// The user's key, if there is one.
+    /// Returns the user's key, if there is one.
     pub fn load(&self) -> Result<Option<Identity>, KeyError> {
         let path = self.folder.join(PRIVATE);
         let Some((file, text)) = read(&path)? else { return Ok(None) };
@@ -62,7 +63,7 @@ impl Keys {
         Identity::new(key).map(Some)
     }
 
-    /// The user's key, made now if there is none. Two processes that ask at once get the same key.
+    /// Returns the user's key; generates one if there is none. Concurrent processes get the same key.
     pub fn load_or_generate(&self) -> Result<Identity, KeyError> {
         if let Some(identity) = self.load()? {
             return Ok(identity);
@@ -80,7 +81,7 @@ impl Keys {
         Ok(identity)
     }
 
-    /// The keys the user trusts: the own one and those in `trusted/`.
+    /// Returns the trusted keys: the user's own and those in `trusted/`.
     pub fn trust_store(&self) -> Result<TrustStore, KeyError> {
         let mut store = TrustStore::default();
         if let Some(own) = self.load()? {
@@ -92,7 +93,7 @@ impl Keys {
         Ok(store)
     }
 
-    /// Trusts a public key given as PEM; answers its id.
+    /// Trusts a public key given as PEM and returns its id.
     pub fn trust(&self, public_pem: &str) -> Result<String, KeyError> {
         let folder = self.folder.join(TRUSTED);
         let not_a_key = |_| KeyError::NotAKey { path: PathBuf::from("the given text") };
@@ -104,17 +105,17 @@ impl Keys {
     }
 }
 
-/// A key whose signatures count.
+/// A trusted key with its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustedKey {
     pub key_id: String,
-    /// It is the user's own.
+    /// Set for the user's own key.
     pub own: bool,
     pub path: PathBuf,
 }
 
 impl Keys {
-    /// Every key whose signatures count, the own one first.
+    /// Returns every trusted key, the user's own first.
     pub fn list(&self) -> Result<Vec<TrustedKey>, KeyError> {
         let mut keys = Vec::new();
         if let Some(own) = self.load()? {
@@ -127,7 +128,7 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Takes the trust in another's key back; false if there was none.
+    /// Removes another user's key from the trusted ones. Returns false if it was not there.
     pub fn revoke(&self, key_id: &str) -> Result<bool, KeyError> {
         let mut revoked = false;
         for key in self.list()?.into_iter().filter(|key| !key.own && key.key_id == key_id) {
@@ -137,7 +138,7 @@ impl Keys {
         Ok(revoked)
     }
 
-    /// The files in `trusted/`, sorted.
+    /// Returns the files in `trusted/`, sorted.
     fn trusted_files(&self) -> Result<Vec<PathBuf>, KeyError> {
         let folder = self.folder.join(TRUSTED);
         let entries = match fs::read_dir(&folder) {
@@ -155,7 +156,7 @@ impl Keys {
     }
 }
 
-/// Names the path in an error.
+/// Adds the path to an I/O error.
 fn fail(path: &Path) -> impl Fn(io::Error) -> KeyError + use<> {
     let path = path.to_owned();
     move |source| KeyError::Io { path: path.clone(), source }
@@ -178,7 +179,7 @@ fn read(path: &Path) -> Result<Option<(File, String)>, KeyError> {
     Ok(Some((file, text)))
 }
 
-/// Writes a file under a temporary name and gives it its own if that is free; false if it is not.
+/// Writes a temporary file and gives it its final name if that is free. Returns false if the name is taken.
 fn publish(folder: &Path, name: &str, bytes: &[u8], mode: u32) -> Result<bool, KeyError> {
     let path = folder.join(name);
     let mut random = [0_u8; 8];

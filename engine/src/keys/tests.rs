@@ -44,7 +44,7 @@ fn any_changed_byte_is_noticed() {
         if let Some(byte) = changed.get_mut(at) {
             *byte ^= 1;
         }
-        // A line that no longer claims to be a signature leaves an unsigned file; it never counts as signed.
+        // A line that no longer parses as a signature makes the file unsigned; it never counts as signed.
         assert!(!matches!(trust.standing(&changed), Ok(Standing::Signed { .. })), "byte {at}");
     }
     let longer = [signed.as_slice(), b"x"].concat();

@@ -1,4 +1,4 @@
-//! JavaScript and TypeScript: constants and names that a module exports.
+//! JavaScript and TypeScript: exported constants and names of a module.
 
 use oxc_allocator::Allocator;
 use oxc_ast::ast::{
@@ -13,11 +13,10 @@ use rye_grammar::{Parsed, SourceId, Span, Spanned};
 
 use super::{Literals, complaint, entry, number};
 
-/// Complaints about one file: what follows the first is mostly its echo.
+/// Maximum number of errors per file: later ones mostly follow from the first.
 const MAX_ERRORS: usize = 1;
 
-/// Levels a script may look as if it had: more than anybody writes, less than the stack holds. The parser recurses without
-/// a bound of its own.
+/// Maximum estimated nesting: more than any script has, less than the stack holds. The parser recurses without a limit.
 const MAX_LEVELS: usize = 15_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,9 +48,9 @@ pub(super) fn read(source: SourceId, text: &str, dialect: Dialect) -> Parsed<Scr
     Parsed { tree: reader.script, errors }
 }
 
-/// Whether a text could nest deeper than the parser's stack is. Counts what can open a level (brackets, operators, words
-/// that take an operand or a statement) wherever it stands, in strings and comments too: counting too much is safe, and
-/// telling a string from a regular expression takes the parser this is for.
+/// Returns true if a text could nest deeper than the parser's stack allows. Counts everything that can open a level
+/// (brackets, operators, words that take an operand or a statement), also in strings and comments: overestimating is
+/// safe, and recognizing strings would take the parser itself.
 pub(super) fn is_too_deep(text: &str) -> bool {
     let (mut brackets, mut run, mut statements) = (0_usize, 0_usize, 0_usize);
     let mut open = false;
@@ -85,7 +84,7 @@ pub(super) fn is_too_deep(text: &str) -> bool {
                     open = false;
                 }
                 b';' | b',' => run = 0,
-                // A line's end ends what is not open, unless the next line goes on.
+                // A line end finishes a statement, unless the next line continues it.
                 b'\n' if !open => {
                     let goes_on =
                         bytes.peek().is_some_and(|b| b.is_ascii_punctuation() && !b"\"'`_$/(){}[]".contains(b));
@@ -164,7 +163,7 @@ impl Reader {
         }
     }
 
-    /// A name exported by a list: it has a value, but none that stands there.
+    /// Adds a name exported by a list: it has a value, but not a literal one at this place.
     fn exported(&mut self, name: &ModuleExportName<'_>) {
         let (text, span) = match name {
             ModuleExportName::IdentifierName(id) => (id.name.to_string(), id.span),
@@ -188,7 +187,7 @@ impl Literals {
         self.span(span.start, span.end)
     }
 
-    /// The value of a literal; else the place of what is none.
+    /// Returns the value of a literal; otherwise the span of the first expression that is not a literal.
     #[expect(clippy::wildcard_enum_match_arm, reason = "of a foreign enum's expressions only these are literals")]
     fn javascript(&mut self, expression: &Expression<'_>, depth: usize) -> Result<Node, Span> {
         let span = self.at(expression.span());

@@ -1,4 +1,4 @@
-//! Python: names assigned at the top level of a module, and what can be called there.
+//! Python: names assigned at the top level of a module, and callable names.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use rye_grammar::{Parsed, SourceId, Span, Spanned};
 
 use super::{Literals, complaint, entry, number};
 
-/// Complaints about one file: what follows the first is mostly its echo.
+/// Maximum number of errors per file: later ones mostly follow from the first.
 const MAX_ERRORS: usize = 1;
 
 pub(super) fn read(source: SourceId, text: &str) -> Parsed<Script> {
@@ -42,7 +42,7 @@ struct Reader<'s> {
 }
 
 impl Reader<'_> {
-    /// `certain`: the statement always runs. What an `if` or a `try` assigns is no constant.
+    /// Reads a statement. `certain` is set if it always runs: names assigned in an `if` or a `try` are not constants.
     #[expect(clippy::wildcard_enum_match_arm, reason = "of a foreign enum's statements only these bind a name")]
     fn statement(&mut self, statement: &Stmt, certain: bool) {
         match statement {
@@ -74,7 +74,7 @@ impl Reader<'_> {
         }
     }
 
-    /// One level is enough to find `try: import …` and a constant behind an `if`.
+    /// Reads a statement inside a block. One level is enough for `try: import …` and a constant in an `if`.
     fn nested(&mut self, statement: &Stmt) {
         if !matches!(statement, Stmt::If(_) | Stmt::Try(_) | Stmt::With(_)) {
             self.statement(statement, false);
@@ -105,7 +105,7 @@ impl Literals {
         self.span(range.start().into(), range.end().into())
     }
 
-    /// The value of a literal; else the place of what is none.
+    /// Returns the value of a literal; otherwise the span of the first expression that is not a literal.
     #[expect(clippy::wildcard_enum_match_arm, reason = "of a foreign enum's expressions only these are literals")]
     fn python(&mut self, expression: &Expr, depth: usize) -> Result<Node, Span> {
         let span = self.place(expression);
@@ -113,7 +113,7 @@ impl Literals {
         let kind = match expression {
             Expr::StringLiteral(s) => {
                 let text = s.value.to_str();
-                // Between the quotes, where what stands there is the text itself.
+                // Use the span between the quotes if the text there is verbatim.
                 let inner = Span { start: span.start + 1, end: span.end.saturating_sub(1), ..span };
                 let verbatim = inner.len() == text.len();
                 return Ok(Node::new(Kind::String(text.to_owned()), if verbatim { inner } else { span }));
@@ -151,7 +151,7 @@ impl Literals {
 
 fn python_number(value: &Number, negative: bool) -> Option<Kind> {
     match value {
-        // Beyond 64 bits a number would lose digits; better no value than another one.
+        // A number beyond 64 bits would lose digits, so it has no value.
         Number::Int(n) => {
             let kind = number(&n.to_string(), negative)?;
             matches!(&kind, Kind::Number(n) if n.is_i64() || n.is_u64()).then_some(kind)

@@ -1,4 +1,4 @@
-//! Tests of constants read from syntax trees: what is constant, what is not, and texts nobody means to write.
+//! Tests of constants read from syntax trees: constants, other expressions, and unusual texts.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -124,7 +124,7 @@ fn javascript_that_is_not_constant_is_named() {
         let (message, place) = errors.first().unwrap();
         assert!(message.ends_with("is not constant") && (place == at || at.is_empty()), "{text}: {errors:?}");
     }
-    // A name that is not exported is the program's own.
+    // A name that is not exported is private.
     assert_eq!(read("const __version__ = '1';", ToolLanguage::JavaScript), (json!({}), vec![]));
 }
 
@@ -157,14 +157,14 @@ fn nesting_without_end_ends_no_process() {
         assert!(!errors.is_empty() && errors.len() < 10, "{part}");
     }
     for part in javascript {
-        // Beyond what is read, and just within it.
+        // Above and just below the maximum nesting.
         for length in [MAX_SCRIPT - 64, 14_900 * part.len()] {
             let text = format!("export const CONFIG_SCHEMA = {}", deep(part, length.min(MAX_SCRIPT - 64)));
             let errors = read(&text, ToolLanguage::TypeScript).1;
             assert!(!errors.is_empty() && errors.len() < 10, "{part}");
         }
     }
-    // What people write is not deep, with semicolons or without.
+    // Ordinary code is not deep, with or without semicolons.
     let ordinary = "// ---- ==== ----\nconst a = b ? c : -d\nif (a) {\n  f(a => !a)\n} else if (b) g()\n".repeat(2500);
     assert_eq!(read(&ordinary, ToolLanguage::JavaScript).1, []);
     let levels = format!("CONFIG_SCHEMA = {}{}", "[".repeat(80), "]".repeat(80));
