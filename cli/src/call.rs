@@ -1,5 +1,5 @@
-//! What a directive is called with, as the command line says it: inputs, a model, limits. Used by every command that
-//! compiles one directive; values are judged by the compiler, here they are only read.
+//! Command-line arguments of a run request: inputs, a model, limits. Shared by every command that compiles one
+//! directive; only parses the values, the compiler validates them.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -19,21 +19,21 @@ use crate::Failure;
 
 #[derive(Debug, Clone, Args)]
 pub struct CallArgs {
-    /// An input (repeatable); JSON where the declared type is not `string`
+    /// An input (repeatable); JSON if the declared type is not `string`
     #[arg(long, value_name = "NAME=VALUE")]
     input: Vec<String>,
-    /// Inputs as a JSON object, from a file or from stdin (`-`); `--input` stands above it
+    /// Inputs as a JSON object, from a file or from stdin (`-`); `--input` overrides it
     #[arg(long, value_name = "FILE|-")]
     inputs: Option<String>,
-    /// Another model: a tier, a model's id, or `provider/either`
+    /// Override the model: a tier, a model's id, or `provider/MODEL`
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// Another limit (repeatable): `turns`, `tokens`, `spend`, `spawns`, `depth`, `duration_seconds`, `output`
+    /// Override a limit (repeatable): `turns`, `tokens`, `spend`, `spawns`, `depth`, `duration_seconds`, `output`
     #[arg(long, value_name = "NAME=VALUE")]
     limit: Vec<String>,
 }
 
-/// The id of a directive as a user writes it.
+/// Parses the id of a directive.
 pub fn directive(text: &str) -> Result<ItemId, Failure> {
     item(text, ItemKind::Directive).map_err(|failure| Failure {
         message: failure.message.replacen(" is no id: ", " is no id of a directive: ", 1),
@@ -41,7 +41,7 @@ pub fn directive(text: &str) -> Result<ItemId, Failure> {
     })
 }
 
-/// The id of an item as a user writes it. A shell completes paths, so that the file of an item is told from nonsense.
+/// Parses the id of an item. If the text is the path of an item's file, which shells complete, suggests the id.
 pub fn item(text: &str, kind: ItemKind) -> Result<ItemId, Failure> {
     ItemId::parse(text).map_err(|invalid| {
         let failure = Failure::usage(format!("`{}` is no id: {}", text.escape_debug(), invalid.reason));
@@ -52,7 +52,7 @@ pub fn item(text: &str, kind: ItemKind) -> Result<ItemId, Failure> {
     })
 }
 
-/// The id of what may be the path of an item's file: `./.ai/directives/deploy/web.md`, `deploy/web.md`.
+/// Returns the id of an item's file path: `./.ai/directives/deploy/web.md`, `deploy/web.md`.
 fn id_of_path(text: &str, kind: ItemKind) -> Option<ItemId> {
     let inside = text.find(kind.folder()).and_then(|at| text.get(at + kind.folder().len()..));
     let path = inside.unwrap_or_else(|| text.trim_start_matches("./"));
@@ -60,7 +60,7 @@ fn id_of_path(text: &str, kind: ItemKind) -> Option<ItemId> {
     ItemId::parse(stem.unwrap_or(path)).ok()
 }
 
-/// The directives that are named, each of which has to be there.
+/// Parses the ids of directives, each of which must exist.
 pub fn directives(texts: &[String], world: &dyn World) -> Result<Vec<ItemId>, Failure> {
     let items = Items::new(world);
     let there = |text: &String| {
@@ -78,12 +78,12 @@ pub fn directives(texts: &[String], world: &dyn World) -> Result<Vec<ItemId>, Fa
 }
 
 impl CallArgs {
-    /// Whether its inputs come from stdin.
+    /// Returns true if inputs are read from stdin.
     pub fn reads_stdin(&self) -> bool {
         self.inputs.as_deref() == Some("-")
     }
 
-    /// The request for a directive; its inputs are `None` where none are given.
+    /// Returns the request for a directive; its inputs are `None` if none are given.
     pub fn request(&self, directive: ItemId, world: &dyn World) -> Result<Request, Failure> {
         let mut request = Request::new(directive);
         request.model = ModelOverride { model: self.model.clone(), provider: None };
@@ -115,13 +115,14 @@ impl CallArgs {
     }
 }
 
-/// Each text as its declared type reads it.
+/// Parses each text according to its declared type.
 fn read_as(types: &BTreeMap<String, FieldType>, written: &BTreeMap<&str, &str>) -> Map<String, Value> {
     written.iter().map(|(name, text)| ((*name).to_owned(), typed(types.get(*name).copied(), text))).collect()
 }
 
-/// Inputs of which some are declared by a parent that only a hook gives. Which parent that is may hang on the inputs, so
-/// they are read as text, then as what they look like, until the chain that they lead to reads them the same way.
+/// Parses inputs of which some are declared by a parent that a routing hook selects. The parent may depend on the
+/// inputs, so the texts are parsed as strings, then as JSON, until the types of the resulting chain give the same
+/// values.
 fn routed(
     directive: &ItemId,
     world: &dyn World,
@@ -157,7 +158,7 @@ fn named<'t>(flag: &str, text: &'t str) -> Result<(&'t str, &'t str), Failure> {
     Ok((name.trim(), value))
 }
 
-/// A JSON object from a file, or from stdin.
+/// Reads a JSON object from a file, or from stdin.
 fn read(from: &str) -> Result<Map<String, Value>, Failure> {
     let mut text = String::new();
     let read = match from {
@@ -175,7 +176,7 @@ fn read(from: &str) -> Result<Map<String, Value>, Failure> {
     }
 }
 
-/// The types of the inputs that a directive and those it extends declare, the nearest declaration first.
+/// Returns the input types that a directive and its extends parents declare; the nearest declaration wins.
 fn declared(directive: &ItemId, world: &dyn World) -> BTreeMap<String, FieldType> {
     let items = Items::new(world);
     let mut types = BTreeMap::new();
@@ -192,7 +193,7 @@ fn declared(directive: &ItemId, world: &dyn World) -> BTreeMap<String, FieldType
     types
 }
 
-/// A text as its declared type reads it. What is not of that type stays a text, and the compiler says what is wrong.
+/// Parses a text according to its declared type. If it does not fit, it stays a string for the compiler to report.
 fn typed(declared: Option<FieldType>, text: &str) -> Value {
     match declared {
         None | Some(FieldType::String) => Value::from(text),

@@ -1,6 +1,5 @@
-//! What a shell offers for a word under way: the ids that the project has, where a command takes one. The shell runs this
-//! binary for it, with [`ASKED`] set; nothing is read that a name can be told without, and what cannot be read is no
-//! candidate.
+//! Shell completion: ids of the project for the arguments that take one. The shell runs this binary with [`ASKED`] set.
+//! Reads only what is needed to list names; unreadable items give no candidates.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -17,17 +16,17 @@ use crate::args::Args;
 use crate::command::threads::book::Book;
 use crate::space::Spaces;
 
-/// The variable by which a script of `rye completions` asks.
+/// The variable that the scripts of `rye completions` set.
 pub const ASKED: &str = "RYE_COMPLETE";
-/// More than a reader looks through, and few enough for any shell.
+/// Maximum number of candidates.
 const MOST: usize = 2000;
-/// Where the provider files are.
+/// Id prefix of provider files.
 const PROVIDERS: &str = "agent/providers/";
 
-/// Answers a shell, if one asks; true where that was all there was to do.
+/// Answers a completion request, if there is one. Returns true in that case.
 ///
 /// # Errors
-/// The shell is none that there are scripts for.
+/// The shell is not supported.
 pub fn answered() -> Result<bool, clap::Error> {
     if std::env::var_os(ASKED).is_none() {
         return Ok(false);
@@ -36,7 +35,7 @@ pub fn answered() -> Result<bool, clap::Error> {
     CompleteEnv::with_factory(command).var(ASKED).try_complete(std::env::args_os(), here.as_deref())
 }
 
-/// The command line, with what each of its words can be.
+/// Returns the command line with completers for its arguments.
 fn command() -> Command {
     with_ids(Args::command())
 }
@@ -46,7 +45,7 @@ fn with_ids(command: Command) -> Command {
     command.mut_args(|arg| offer(&name, arg)).mut_subcommands(with_ids)
 }
 
-/// What stands for an argument is told by the name of its value, which is what the help text calls it.
+/// Selects the completer of an argument by its value name, which the help text shows.
 fn offer(command: &str, arg: Arg) -> Arg {
     let value = arg.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
     let what = match (command, value.as_deref().unwrap_or_default()) {
@@ -65,12 +64,12 @@ fn offer(command: &str, arg: Arg) -> Arg {
     arg.add(ArgValueCompleter::new(what))
 }
 
-/// What a word can be.
+/// The kind of candidates of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
     Directives,
     DirectivesAndPaths,
-    /// Items of the type that another word names.
+    /// Items of the type that another argument names.
     OfType,
     Items,
     Threads,
@@ -121,7 +120,7 @@ impl What {
     }
 }
 
-/// The project that the words name, or that one stands in.
+/// Returns the spaces of the project given by `--project`, or of the current folder.
 fn spaces(words: &[OsString]) -> Option<Spaces> {
     let named = words.iter().enumerate().find_map(|(i, word)| match word.to_str() {
         Some("--project") => words.get(i + 1).map(PathBuf::from),
@@ -131,17 +130,17 @@ fn spaces(words: &[OsString]) -> Option<Spaces> {
     Spaces::find(named.as_deref()).ok()
 }
 
-/// Ids of the project and the user first: the standard library's are many.
+/// Returns ids, those of the project and the user first, since the standard library has many.
 fn ids(words: &[OsString], kinds: &[ItemKind]) -> Vec<String> {
     let Some(world) = spaces(words).and_then(|spaces| spaces.open().ok()) else { return Vec::new() };
     let mut entries: Vec<_> = kinds.iter().filter_map(|kind| world.list(*kind).ok()).flatten().collect();
     entries.sort_by(|a, b| (a.space, &a.id).cmp(&(b.space, &b.id)));
-    // An id that several spaces have is one id.
+    // An id that several spaces have is listed once.
     let mut seen = BTreeSet::new();
     entries.into_iter().map(|entry| entry.id.to_string()).filter(|name| seen.insert(name.clone())).collect()
 }
 
-/// The newest first.
+/// Returns thread ids, newest first.
 fn threads(words: &[OsString]) -> Vec<String> {
     let Some(book) = spaces(words).and_then(|spaces| Book::open(&spaces.project).ok()) else { return Vec::new() };
     let Ok((mut entries, _)) = book.threads() else { return Vec::new() };

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     Fine,
-    /// Diagnostics, or a thread that ended in error.
+    /// Diagnostics with errors, or a thread that failed.
     Failed,
     Usage,
-    /// A comparison of plans in which one may do or spend more.
+    /// A comparison of plans found wider permissions or spending.
     Widened,
-    /// A limit or the budget stopped it.
+    /// A limit or the budget was exceeded.
     Limit,
     /// Refused by a permission or a signature.
     Refused,
@@ -18,7 +18,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// What another process of ours ended with.
+    /// Converts the exit code of another `rye` process.
     pub fn from_code(code: i32) -> Self {
         match code {
             0 => Self::Fine,

@@ -1,5 +1,5 @@
-//! The project as a revision of its git repository has it. git is asked for objects and nothing else: no hook, filter,
-//! file-system monitor or transport that the repository's own configuration names is ever started.
+//! Reads a project at a revision of its git repository. Runs git only for objects: no hook, filter, file system monitor
+//! or transport of the repository's configuration ever starts.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -9,14 +9,14 @@ use rye_compiler::world::{ItemKind, MapWorld, Space};
 
 use crate::Failure;
 
-/// Larger files are no items.
+/// Maximum size of a file, in bytes.
 const MOST_FILE_BYTES: u64 = 64 << 20;
-/// All files of a revision together.
+/// Maximum total size of a revision's files, in bytes.
 const MOST_BYTES: u64 = 512 << 20;
 
-/// The item files of one revision, by path from the project's folder on.
+/// The item files of a revision, by path relative to the project's folder.
 pub struct Revision {
-    /// The commit.
+    /// The id of the commit.
     pub commit: String,
     files: Vec<(String, Vec<u8>)>,
 }
@@ -40,7 +40,7 @@ impl Revision {
         let prefix = text(project, &["rev-parse", "--show-prefix"]).map_err(Failure::failed)?;
         let prefix = prefix.trim_end_matches('\n');
         let folder = format!("{prefix}.ai/");
-        // A path that looks like a pattern is taken as it stands.
+        // A path with wildcards is taken literally.
         let listed =
             bytes(project, &["--literal-pathspecs", "ls-tree", "-r", "-z", "--full-tree", &commit, "--", &folder])
                 .map_err(Failure::failed)?;
@@ -48,7 +48,7 @@ impl Revision {
         Ok(Self { files: contents(project, &wanted)?, commit })
     }
 
-    /// These files as the project's, over a world that has the other spaces.
+    /// Returns a world with these files as the project's, and the other spaces of the given world.
     pub fn over<'w>(&self, spaces: &'w dyn rye_compiler::world::World) -> MapWorld<'w> {
         let mut world = MapWorld::over(spaces);
         for (path, content) in &self.files {
@@ -58,8 +58,8 @@ impl Revision {
     }
 }
 
-/// The path and the object of a line `mode type object\tpath`, if it is an item in a regular file: a link could lead
-/// anywhere.
+/// Parses a line `mode type object\tpath`. Returns path and object if the line is an item in a regular file; links are
+/// skipped, since they could lead anywhere.
 fn item(line: &[u8], prefix: &str) -> Option<(String, String)> {
     let line = std::str::from_utf8(line).ok()?;
     let (head, path) = line.split_once('\t')?;
@@ -70,7 +70,7 @@ fn item(line: &[u8], prefix: &str) -> Option<(String, String)> {
     wanted.then(|| (path.to_owned(), object.to_owned()))
 }
 
-/// What the objects hold, in one process.
+/// Reads the contents of the objects, in one process.
 fn contents(project: &Path, wanted: &[(String, String)]) -> Result<Vec<(String, Vec<u8>)>, Failure> {
     let lost = || Failure::failed("git ended before it had said everything");
     let mut child =
@@ -80,7 +80,7 @@ fn contents(project: &Path, wanted: &[(String, String)]) -> Result<Vec<(String, 
     let mut files = Vec::with_capacity(wanted.len());
     let mut total = 0u64;
     for (path, object) in wanted {
-        // One question, one answer: neither side ever waits on a full pipe.
+        // One request at a time, so that no side blocks on a full pipe.
         writeln!(asks, "{object}").and_then(|()| asks.flush()).map_err(|_| lost())?;
         let mut head = String::new();
         answers.read_line(&mut head)?;
@@ -105,7 +105,7 @@ fn contents(project: &Path, wanted: &[(String, String)]) -> Result<Vec<(String, 
     Ok(files)
 }
 
-/// A git that does what it is asked and nothing that somebody else configured.
+/// Returns a git command that ignores all configuration that could run programs.
 fn git(project: &Path, args: &[&str]) -> Command {
     let mut command = Command::new("git");
     let fixed = [
@@ -124,7 +124,7 @@ fn git(project: &Path, args: &[&str]) -> Command {
         "credential.helper=",
     ];
     command.arg("-C").arg(project).args(fixed).args(args);
-    // Where the repository is, is said by where the project is and by nothing else.
+    // The project's location alone determines the repository.
     for name in [
         "GIT_DIR",
         "GIT_WORK_TREE",
@@ -141,7 +141,7 @@ fn git(project: &Path, args: &[&str]) -> Command {
     ] {
         command.env_remove(name);
     }
-    // An object that is not here is not fetched: fetching runs what the repository says.
+    // Do not fetch missing objects: fetching runs programs that the repository configures.
     command.env("GIT_NO_LAZY_FETCH", "1").env("GIT_ALLOW_PROTOCOL", "none").env("GIT_TERMINAL_PROMPT", "0");
     command.env("GIT_PAGER", "cat").env("LC_ALL", "C");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -1,4 +1,4 @@
-//! What a command is narrowed to: files and folders of the project, or ids of its items.
+//! Path filter of a command: files and folders of the project, or ids of its items.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -11,11 +11,12 @@ use crate::Failure;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Narrow {
     All,
-    /// From the project's folder on, with forward slashes; a folder stands for everything in it.
+    /// Paths relative to the project's folder, with forward slashes; a folder stands for everything in it.
     To(Vec<String>),
 }
 
-/// Each argument is a path that exists, or else an id of the project. The project's own folder is all of it.
+/// Resolves each argument as an existing path, else as an id of the project. The project's own folder selects
+/// everything.
 pub fn narrow(asked: &[PathBuf], project: &Path, world: &dyn World) -> Result<Narrow, Failure> {
     if asked.is_empty() {
         return Ok(Narrow::All);
@@ -40,7 +41,7 @@ fn inside(asked: &Path, real: &Path, project: &Path) -> Result<String, Failure> 
     Ok(segments.collect::<Vec<_>>().join("/"))
 }
 
-/// The files of an id in the project, whatever their kind.
+/// Returns the files of an id in the project, of all kinds.
 fn item(asked: &Path, error: &std::io::Error, world: &dyn World) -> Result<Vec<String>, Failure> {
     let shown = asked.display().to_string();
     let unknown = || Failure::usage(format!("`{shown}` cannot be opened: {error}"));

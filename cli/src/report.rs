@@ -1,4 +1,4 @@
-//! All printing: results to stdout, prose to stderr, and diagnostics in the format that was asked for.
+//! Output: results to stdout, messages to stderr, diagnostics in the requested format.
 
 pub mod diagnostic;
 pub mod github;
@@ -17,7 +17,7 @@ use crate::args::{Color, Format, Global};
 use crate::exit::Exit;
 use crate::view::fold::{self, Stream};
 
-/// How this invocation prints.
+/// The output settings of this invocation.
 #[derive(Debug, Clone)]
 pub struct Report {
     format: Format,
@@ -26,7 +26,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Also decides about colours for the whole process.
+    /// Creates the settings; also sets the color choice of the whole process.
     pub fn new(global: &Global) -> Self {
         let format = global.format.format();
         let choice = match (format, global.color) {
@@ -42,7 +42,7 @@ impl Report {
         self.format
     }
 
-    /// A line of the result, to stdout.
+    /// Prints a line of the result to stdout.
     #[expect(
         clippy::unused_self,
         reason = "a command prints through the report it is given, whatever that comes to need"
@@ -51,7 +51,7 @@ impl Report {
         Ok(writeln!(anstream::stdout().lock(), "{text}")?)
     }
 
-    /// Lines of the result for a reader, folded where the terminal is narrower.
+    /// Prints the result as text, folded to the terminal's width.
     pub fn text(&self, text: &str) -> Result<(), Failure> {
         match fold::width(Stream::Out).filter(|_| self.format == Format::Human) {
             Some(width) => self.line(&fold::fold(text, width)),
@@ -59,37 +59,37 @@ impl Report {
         }
     }
 
-    /// A whole result as JSON on one line, to stdout.
+    /// Prints a whole result as JSON on one line to stdout.
     pub fn json(&self, value: &impl Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string(value).map_err(std::io::Error::other)?;
         self.line(&text)
     }
 
-    /// Results and errors only.
+    /// Returns true if only results and errors are printed.
     pub fn is_quiet(&self) -> bool {
         self.quiet
     }
 
-    /// Prose, to stderr; `-q` leaves it out. Where even stderr is gone nobody is left to tell.
+    /// Prints a message to stderr, unless `-q` is set. A closed stderr is ignored.
     pub fn note(&self, text: &str) {
         if !self.quiet {
             writeln!(anstream::stderr().lock(), "{text}").ok();
         }
     }
 
-    /// Prose for `-v`, to stderr.
+    /// Prints a message to stderr if `-v` is set.
     pub fn detail(&self, text: &str) {
         if self.verbose > 0 {
             writeln!(anstream::stderr().lock(), "{text}").ok();
         }
     }
 
-    /// Every diagnostic, to stderr, for people. JSON has them in its own result.
+    /// Prints every diagnostic to stderr in human form. JSON output contains them in the result instead.
     pub fn diagnostics(&self, diagnostics: &Diagnostics, sources: &Sources) {
         self.judged(diagnostics.iter().map(|one| (one, one.severity())), sources);
     }
 
-    /// The same, each as bad as somebody decided it is.
+    /// Prints diagnostics with their effective severity.
     pub fn judged<'d>(&self, diagnostics: impl Iterator<Item = (&'d Diagnostic, Severity)>, sources: &Sources) {
         let mut out = anstream::stderr().lock();
         for (one, severity) in diagnostics {
@@ -105,7 +105,7 @@ impl Report {
         }
     }
 
-    /// What went wrong, and the exit code that says so.
+    /// Prints a failure and returns its exit code.
     pub fn failure(&self, failure: &Failure) -> Exit {
         match (failure.exit, self.format) {
             (Exit::Fine, _) => {}
@@ -123,7 +123,7 @@ impl Report {
     }
 }
 
-/// What went wrong, as JSON.
+/// Prints a failure as JSON and returns its exit code.
 pub fn in_json(failure: &Failure) -> Exit {
     let code = failure.code.unwrap_or(match failure.exit {
         Exit::Usage => "usage",
@@ -138,7 +138,7 @@ pub fn in_json(failure: &Failure) -> Exit {
     failure.exit
 }
 
-/// What any command prints under `--format json` that could not do what it was asked.
+/// Output of any command under `--format json` that failed.
 #[derive(Debug, serde::Serialize, schemars::JsonSchema)]
 pub struct ErrorOutput {
     pub error: ErrorDetail,
@@ -152,7 +152,8 @@ pub struct ErrorDetail {
     pub help: Option<String>,
 }
 
-/// Text from files and servers cannot move the cursor, recolour the terminal or reverse what is read.
+/// Replaces control characters, so that text from files and servers cannot move the cursor, change colors or reverse
+/// the text.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if steers(c) { '\u{FFFD}' } else { c }).collect()
 }

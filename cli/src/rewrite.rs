@@ -1,5 +1,5 @@
-//! Changing files of the project that somebody else may be changing too: each is replaced whole, and only while it
-//! still holds what was read.
+//! Safe rewriting of project files that may change concurrently: each file is replaced as a whole, and only if it still
+//! holds what was read.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,24 +8,24 @@ use similar::TextDiff;
 
 use crate::Failure;
 
-/// One file and what is to stand in it.
+/// A file with its old and new contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rewrite {
-    /// Relative to the project, with forward slashes.
+    /// Path relative to the project, with forward slashes.
     pub path: String,
     pub before: String,
     pub after: String,
 }
 
 impl Rewrite {
-    /// The change as a unified diff.
+    /// Returns the change as a unified diff.
     pub fn diff(&self) -> String {
         let names = (format!("a/{}", self.path), format!("b/{}", self.path));
         let diff = TextDiff::from_lines(&self.before, &self.after);
         diff.unified_diff().context_radius(2).header(&names.0, &names.1).to_string()
     }
 
-    /// Writes it: to a new file beside the old one, which then takes its place and its permissions.
+    /// Writes the new contents: to a temporary file with the same permissions, which is renamed over the original.
     pub fn write(&self, project: &Path) -> Result<(), Failure> {
         let path = project.join(&self.path);
         let failed =
@@ -50,7 +50,7 @@ impl Rewrite {
             std::fs::rename(&beside, &path)
         })();
         if written.is_err() {
-            // What could not be finished must not stay; there may be nothing to remove.
+            // Remove the incomplete file, if there is one.
             std::fs::remove_file(&beside).ok();
         }
         written.map_err(|e| failed("written", &e))
@@ -59,7 +59,7 @@ impl Rewrite {
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// A name that no other process uses and no item has.
+/// Returns a temporary name that no other process uses and no item has.
 fn beside(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.rye-{}", std::process::id()))

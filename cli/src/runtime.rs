@@ -4,15 +4,15 @@ use std::io;
 
 use tokio::runtime::{Builder, Runtime};
 
-/// Threads for calls that block, at most: many more would hold memory for each and get no more done.
+/// Maximum number of threads for blocking calls; more would use memory without more throughput.
 const BLOCKING: usize = 64;
 
-/// Workers of a process that drives several threads.
+/// Number of workers of a process that runs several threads.
 pub const SEVERAL: usize = 2;
-/// A thread that starts no other needs one: a second would only be woken and sent to sleep again.
+/// Number of workers for a thread that spawns none; a second worker would only be woken and sent to sleep.
 pub const ALONE: usize = 1;
 
-/// So many workers; everything that blocks for long goes elsewhere.
+/// Starts a runtime with this number of workers.
 pub fn start(workers: usize) -> io::Result<Runtime> {
     Builder::new_multi_thread().worker_threads(workers).max_blocking_threads(BLOCKING).enable_all().build()
 }

@@ -1,4 +1,4 @@
-//! What commands have in common in how things look: tables, times, money, events. Nothing is printed here.
+//! Formatting shared by commands: tables, times, money, events. Prints nothing itself.
 
 pub mod event;
 pub mod fold;
@@ -26,18 +26,18 @@ pub fn status_style(status: Status) -> Style {
     }
 }
 
-/// Nano-dollars as people write them: `$0.0123`.
+/// Formats nano-dollars as dollars: `$0.0123`.
 pub fn money(nanos: u64) -> String {
     format!("${}", Nanos::from_u64(nanos))
 }
 
-/// An amount that may be overspent.
+/// Formats an amount that may be negative, if overspent.
 pub fn signed_money(amount: Nanos) -> String {
     let text = amount.to_string();
     text.strip_prefix('-').map_or_else(|| format!("${text}"), |rest| format!("-${rest}"))
 }
 
-/// `1 turn`, `2 turns`.
+/// Formats a count: `1 turn`, `2 turns`.
 pub fn count(n: u64, one: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") }
 }
@@ -46,12 +46,12 @@ pub fn now() -> i64 {
     Timestamp::now().as_millisecond()
 }
 
-/// Milliseconds since 1970 as a date and time of day in UTC, to the second.
+/// Formats milliseconds since 1970 as date and time in UTC, to the second.
 pub fn date(ms: i64) -> String {
     written(ms, "%Y-%m-%dT%H:%M:%SZ")
 }
 
-/// The time of day in UTC, to the millisecond.
+/// Formats the time of day in UTC, to the millisecond.
 pub fn time_of_day(ms: i64) -> String {
     written(ms, "%H:%M:%S%.3f")
 }
@@ -60,7 +60,7 @@ fn written(ms: i64, format: &str) -> String {
     Timestamp::from_millisecond(ms).map_or_else(|_| ms.to_string(), |at| at.strftime(format).to_string())
 }
 
-/// How long ago that was, in the largest unit that fits.
+/// Formats the elapsed time in the largest fitting unit.
 pub fn ago(ms: i64, now: i64) -> String {
     let seconds = now.saturating_sub(ms).max(0) / 1000;
     match seconds {
@@ -71,7 +71,7 @@ pub fn ago(ms: i64, now: i64) -> String {
     }
 }
 
-/// One line of at most so many characters, whatever the text holds.
+/// Truncates a text to one line of at most `limit` characters.
 pub fn short(text: &str, limit: usize) -> String {
     let mut line = String::new();
     for (n, c) in text.trim().chars().enumerate() {

@@ -1,4 +1,4 @@
-//! One diagnostic, drawn for people, on plain lines, or as JSON.
+//! Rendering of a diagnostic: with source, as plain lines, or as JSON.
 
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use rye_compiler::diagnostics::{Diagnostic, Report, Severity};
@@ -10,25 +10,25 @@ use serde::Serialize;
 use super::printable;
 use crate::view::fold::{self, Stream};
 
-/// Columns that a drawing may take.
+/// Maximum width of a rendered diagnostic, in columns.
 const WIDTH: usize = 100;
 
-/// A diagnostic as `--format json` prints it.
+/// A diagnostic in `--format json`.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct DiagnosticOutput {
-    /// `rye::extends::cycle`.
+    /// The code, such as `rye::extends::cycle`.
     pub code: String,
     /// `error`, `warning` or `advice`.
     pub severity: String,
     pub message: String,
     pub help: Option<String>,
-    /// The first one is where it happened.
+    /// Labels, the primary one first.
     pub labels: Vec<LabelOutput>,
-    /// What `rye check --fix` writes, all of it in the file of the first label.
+    /// Edits of `rye check --fix`, all in the file of the first label.
     pub fix: Vec<EditOutput>,
 }
 
-/// A stretch of a file and the text to stand there. Counted as [`LabelOutput`] counts.
+/// A range of a file with its replacement. Positions count like those of [`LabelOutput`].
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct EditOutput {
     pub line: u32,
@@ -38,7 +38,7 @@ pub struct EditOutput {
     pub text: String,
 }
 
-/// A place in a file. Lines and columns count from 1, columns in characters; the end is the character after the last.
+/// A range of a file. Lines and columns count from 1, columns in characters; the end is exclusive.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct LabelOutput {
     pub file: String,
@@ -73,7 +73,7 @@ impl DiagnosticOutput {
         }
     }
 
-    /// As bad as somebody decided it is.
+    /// Sets the effective severity.
     pub fn at(mut self, severity: Severity) -> Self {
         word(severity).clone_into(&mut self.severity);
         self
@@ -105,7 +105,7 @@ pub fn word(severity: Severity) -> &'static str {
     }
 }
 
-/// `file:line:column: error[code]: message`, then the other places and the help, each on its own line.
+/// Formats `file:line:column: error[code]: message`, then the other labels and the help, each on its own line.
 pub fn plain(diagnostic: &Diagnostic, severity: Severity, sources: &Sources) -> String {
     let shown = DiagnosticOutput::new(diagnostic, sources).at(severity);
     let place = |label: Option<&LabelOutput>| match label {
@@ -124,7 +124,7 @@ fn one_line(text: &str) -> String {
     printable(text).replace('\n', " ")
 }
 
-/// The source with its labels underlined, every file that is involved.
+/// Renders the source with its labels underlined, for every file involved.
 pub fn drawn(diagnostic: &Diagnostic, severity: Severity, sources: &Sources) -> String {
     let choice = anstream::AutoStream::choice(&std::io::stderr());
     let theme = if choice == anstream::ColorChoice::Never {

@@ -1,9 +1,9 @@
-//! Diagnostics as annotations of a GitHub workflow: one command a line.
+//! Diagnostics as annotations of a GitHub workflow: one command per line.
 
 use super::diagnostic::DiagnosticOutput;
 use super::printable;
 
-/// `::error file=…,line=…::message`, the help behind the message.
+/// Formats `::error file=…,line=…::message`, with the help after the message.
 pub fn line(shown: &DiagnosticOutput) -> String {
     let level = match shown.severity.as_str() {
         "error" => "error",
@@ -14,7 +14,7 @@ pub fn line(shown: &DiagnosticOutput) -> String {
     if let Some(at) = shown.labels.first() {
         properties.push(format!("file={}", property(&at.file)));
         properties.push(format!("line={},endLine={}", at.line, at.end_line));
-        // Columns are only understood on one line.
+        // Columns are only supported within one line.
         if at.line == at.end_line {
             properties.push(format!("col={},endColumn={}", at.column, at.end_column));
         }

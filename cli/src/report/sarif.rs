@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::diagnostic::{DiagnosticOutput, EditOutput, LabelOutput};
 
-/// A log of one run. Rules are those that have results, in the order of their codes.
+/// Returns a log of one run. Lists only rules with results, sorted by code.
 pub fn log(shown: &[DiagnosticOutput]) -> Value {
     let mut rules: BTreeMap<&str, usize> = shown.iter().map(|one| (one.code.as_str(), 0)).collect();
     for (index, slot) in rules.values_mut().enumerate() {
@@ -84,7 +84,7 @@ fn region(line: u32, column: u32, end_line: u32, end_column: u32) -> Value {
     json!({ "startLine": line, "startColumn": column, "endLine": end_line, "endColumn": end_column })
 }
 
-/// A file of the project is relative to its root; one of another space has that space as its scheme.
+/// Returns the location of a file: relative to the root for the project, with the space as URI scheme for others.
 fn artifact(file: &str) -> Value {
     match file.split_once(':').filter(|(space, _)| matches!(*space, "user" | "system")) {
         Some((space, path)) => json!({ "uri": format!("{space}:{}", encoded(path)) }),

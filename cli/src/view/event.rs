@@ -1,4 +1,4 @@
-//! One event of a transcript as a reader sees it: what happened on one line, and the text that belongs to it below.
+//! Display of a transcript event: a summary line, and the text that belongs to it.
 
 use rye_compiler::semantics::limits::told;
 use rye_engine::event::{
@@ -12,15 +12,15 @@ use serde_json::Value;
 
 use super::{count, money, short};
 
-/// Characters of a value within a line.
+/// Maximum characters of a value within a line.
 const WITHIN: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {
     pub line: String,
-    /// The text the event carries, as it is.
+    /// The text of the event, verbatim.
     pub text: Option<String>,
-    /// Something did not go well.
+    /// Set if the event reports a failure.
     pub bad: bool,
 }
 
@@ -96,22 +96,22 @@ pub fn shown(event: &Event) -> Shown {
     }
 }
 
-/// A call with its arguments on one line: `rye_file_system_read {"path":"guest.txt"}`.
+/// Formats a call with its arguments on one line: `rye_file_system_read {"path":"guest.txt"}`.
 pub fn call(call: &ToolCall, limit: usize) -> String {
     let input = call.malformed().map_or_else(|| call.input.to_string(), str::to_owned);
     short(&format!("{} {input}", call.name), limit)
 }
 
-/// `3 turns, 1200 tokens in, 90 out, $0.0123`.
+/// Formats a cost: `3 turns, 1200 tokens in, 90 out, $0.0123`.
 pub fn cost(cost: &Cost) -> String {
     let tokens = count(cost.input_tokens, "token");
     format!("{}, {tokens} in, {} out, {}", count(cost.turns, "turn"), cost.output_tokens, money(cost.spend))
 }
 
-/// How a call that ran or did not run came by its result.
+/// Describes why a call has its result; `None` for an ordinary result.
 pub fn why(kind: &ResultKind) -> Option<String> {
     match kind {
-        // What was refused says why itself.
+        // A refusal contains its own reason.
         ResultKind::Ran | ResultKind::Refused | ResultKind::Returned { error: None, .. } => None,
         ResultKind::Denied { capability } => Some(format!("denied: no grant for {capability}")),
         ResultKind::Blocked => Some("blocked by a hook".to_owned()),
@@ -214,7 +214,7 @@ fn letter(letter: &Letter) -> Shown {
     Shown { line, text, bad: false }
 }
 
-/// `turns_exceeded: 10 of 10`.
+/// Formats a limit hit: `turns_exceeded: 10 of 10`.
 pub fn limit(hit: &LimitHit) -> String {
     told(&hit.limit_code, &hit.current_value, &hit.current_max)
 }
@@ -239,7 +239,7 @@ fn value(value: &Value) -> String {
     short(&value.to_string(), WITHIN)
 }
 
-/// How a word of the record is written in it.
+/// Returns the serialized name of an enum value.
 fn word(of: &impl Serialize) -> String {
     match serde_json::to_value(of) {
         Ok(Value::String(word)) => word,

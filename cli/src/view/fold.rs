@@ -1,21 +1,21 @@
-//! Lines that are wider than the terminal, folded where a column ends or a word does. Nothing is cut off: a word that is
-//! too long for a line, a path mostly, stays whole.
+//! Folding of lines wider than the terminal, at the end of a column or word. Nothing is cut off: a word longer than a
+//! line, such as a path, stays whole.
 
 use std::io::{IsTerminal, stderr, stdout};
 
-/// Below this a terminal folds better than we do.
+/// Minimum width to fold at, in columns; below it the terminal's own wrapping is better.
 const LEAST: usize = 30;
-/// How far the rest of a line stands behind its beginning.
+/// Indentation of continuation lines.
 const HANGING: usize = 4;
 
-/// Where something is printed.
+/// The stream that text is printed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     Out,
     Error,
 }
 
-/// The width to fold at: what `COLUMNS` says, else the terminal's; `None` where no terminal reads along.
+/// Returns the width to fold at: `COLUMNS`, else the terminal's; `None` without a terminal.
 pub fn width(stream: Stream) -> Option<usize> {
     let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let seen = || match stream {
@@ -26,7 +26,7 @@ pub fn width(stream: Stream) -> Option<usize> {
     said.or_else(|| seen().map(|(width, _)| usize::from(width.0))).filter(|width| *width >= LEAST)
 }
 
-/// The text with its long lines folded.
+/// Folds the long lines of a text.
 pub fn fold(text: &str, width: usize) -> String {
     let mut out = String::with_capacity(text.len());
     for (i, line) in text.split('\n').enumerate() {
@@ -54,8 +54,8 @@ fn one(line: &str, width: usize, out: &mut String) {
     out.push_str(rest);
 }
 
-/// Where a text that is too wide ends its line: the last end of a column that fits, else of a word, else the first
-/// one behind. `None` where it fits, or has no such place.
+/// Returns the position at which to break a text that is too wide: the last end of a column that fits, else of a word,
+/// else the first one after. `None` if the text fits, or has no such position.
 fn cut(text: &str, room: usize) -> Option<usize> {
     if text.chars().count() <= room {
         return None;
@@ -66,7 +66,7 @@ fn cut(text: &str, room: usize) -> Option<usize> {
         |gap: &str| -> Vec<usize> { text.match_indices(gap).map(|(at, _)| at).filter(|at| *at > begin).collect() };
     let words = ends(" ");
     let last = |all: &[usize]| all.iter().copied().rfind(fits);
-    // A column that would leave most of the line empty is no place.
+    // Ignore a column that would leave most of the line empty.
     let column = last(&ends("  ")).filter(|at| *at > begin + room / 3);
     let place = column.or_else(|| last(&words)).or_else(|| words.first().copied())?;
     text.get(place..).is_some_and(|rest| !rest.trim().is_empty()).then_some(place)

@@ -1,4 +1,4 @@
-//! Tables of text: columns as wide as their widest cell, for people; tabs between the cells, for programs.
+//! Tables of text: aligned columns for people, tab-separated cells for programs.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::args::Format;
 #[derive(Debug, Default)]
 pub struct Table {
     head: Vec<&'static str>,
-    /// Columns of numbers stand at the right.
+    /// Right-aligned columns, for numbers.
     right: Vec<usize>,
     rows: Vec<Vec<Cell>>,
 }
@@ -28,7 +28,7 @@ impl Cell {
 }
 
 impl From<String> for Cell {
-    /// A cell is one line whatever it is made of.
+    /// Creates a cell; line breaks and control characters are replaced, so that a cell is one line.
     fn from(text: String) -> Self {
         let text = text.chars().map(|c| if leaves_line(c) { '\u{FFFD}' } else { c }).collect();
         Self { text, style: Style::new() }
@@ -50,7 +50,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The lines; a head only where people read.
+    /// Returns the lines; with a header only in human format.
     pub fn lines(&self, format: Format) -> Vec<String> {
         match format {
             Format::Plain | Format::Json => self.rows.iter().map(|row| tabs(row)).collect(),
