@@ -1,4 +1,4 @@
-//! `rye assert [ID…]`: properties of every thread that the directives can lead to, from `.ai/config/agent/assertions.yaml`.
+//! `rye assert [ID…]`: checks the assertions of `.ai/config/agent/assertions.yaml` for every reachable thread.
 
 use std::fmt::Write as _;
 
@@ -25,12 +25,12 @@ pub struct AssertArgs {
     directives: Vec<String>,
 }
 
-/// `rye assert --format json`.
+/// Output of `rye assert --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AssertOutput {
     #[serde(flatten)]
     pub report: AssertReport,
-    /// What is wrong with the files themselves.
+    /// Errors in the files themselves.
     pub diagnostics: Vec<DiagnosticOutput>,
 }
 
@@ -38,7 +38,7 @@ pub fn run(args: &AssertArgs, global: &Global, report: &Report) -> Result<Exit, 
     let world = Spaces::find(global.project.as_deref())?.open()?;
     let only = directives(&args.directives, &world)?;
     let mut found = assert(&world, &only);
-    // What is worth a thought is for check.
+    // Warnings and advice are left to `rye check`.
     found.diagnostics.retain(|diagnostic| diagnostic.severity() == Severity::Error);
     let broken = found.report.violations.iter().any(|violation| violation.severity == "error");
     let failed = broken || !found.diagnostics.is_empty();
@@ -96,7 +96,7 @@ fn at(source: Option<&SourceReport>) -> String {
 fn summary(report: &AssertReport, errors: usize) -> String {
     let counted = |n: usize, one: &str| count(n as u64, one);
     let held = match report.violations.len() {
-        // What could not be read was not asked.
+        // Unreadable files were not checked.
         0 if errors > 0 => format!("{} in the files, so what was asked is not all", counted(errors, "error")),
         0 => "all hold".to_owned(),
         n => counted(n, "violation"),

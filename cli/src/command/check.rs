@@ -1,4 +1,4 @@
-//! `rye check [PATH…]`: everything that is wrong in the project, or in some of its files.
+//! `rye check [PATH…]`: reports all diagnostics of the project, or of some of its files.
 
 mod fix;
 mod stamps;
@@ -30,16 +30,16 @@ pub struct CheckArgs {
     /// Files, folders or ids of the project; without one, all of it
     #[arg(value_name = "PATH|ID")]
     paths: Vec<PathBuf>,
-    /// Make an error of every warning
+    /// Report every warning as an error
     #[arg(long)]
     deny_warnings: bool,
     /// Do not show this warning (repeatable): `hook::always`; errors cannot be allowed
     #[arg(long, value_name = "CODE")]
     allow: Vec<String>,
-    /// Repair what can be repaired safely; the change is shown first
+    /// Apply safe fixes; the change is shown first
     #[arg(long)]
     fix: bool,
-    /// Do not ask before repairing
+    /// Do not ask before applying fixes
     #[arg(long, requires = "fix")]
     yes: bool,
     /// Check again whenever a file changes, until interrupted
@@ -47,10 +47,10 @@ pub struct CheckArgs {
     watch: bool,
 }
 
-/// `rye check --format json`.
+/// Output of `rye check --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CheckOutput {
-    /// By file, then by place.
+    /// Sorted by file, then by position.
     pub diagnostics: Vec<DiagnosticOutput>,
     pub summary: CheckSummary,
 }
@@ -59,7 +59,7 @@ pub struct CheckOutput {
 pub struct CheckSummary {
     pub errors: usize,
     pub warnings: usize,
-    /// Files of the project that hold an item, exports of threads aside.
+    /// Number of project files that hold an item, without exports of threads.
     pub files: usize,
     pub directives: usize,
 }
@@ -67,7 +67,7 @@ pub struct CheckSummary {
 pub fn run(args: &CheckArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
     let spaces = Spaces::find(global.project.as_deref())?;
     report.detail(&spaces.to_string());
-    // A code that does not exist is said before anything is read.
+    // Report an unknown code before reading anything.
     judge(args, Levels::default())?;
     if args.fix {
         fix::run(args, &spaces, report)?;
@@ -78,19 +78,19 @@ pub fn run(args: &CheckArgs, global: &Global, report: &Report) -> Result<Exit, F
     let world = spaces.open()?;
     let found = look(args, &spaces, &world, check)?;
     let exit = show(&found, global.format, report);
-    // The process is about to end: what it read is the system's to clear away.
+    // The process ends next, so leave the memory to the system.
     std::mem::forget(found);
     exit
 }
 
-/// What one look at the project finds.
+/// The result of one check.
 struct Found {
     report: CheckReport,
     levels: Levels,
 }
 
 impl Found {
-    /// Everything that is shown, as bad as it is here.
+    /// Returns the diagnostics to show, with their effective severity.
     fn shown(&self) -> impl Iterator<Item = (&Diagnostic, Severity)> {
         self.report.diagnostics.iter().filter_map(|one| Some((one, self.levels.severity(one)?)))
     }
@@ -127,7 +127,7 @@ fn look(
     Ok(Found { report, levels })
 }
 
-/// The levels of the project with those of the command line above them.
+/// Returns the severity overrides of the project, with those of the command line on top.
 fn judge(args: &CheckArgs, mut levels: Levels) -> Result<Levels, Failure> {
     for code in &args.allow {
         levels.allow(code).map_err(|unknown| {

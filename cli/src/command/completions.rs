@@ -1,5 +1,5 @@
-//! `rye completions SHELL`: the completion script, on stdout. It asks this binary for each word ([`crate::complete`]), so
-//! that ids of directives, items and threads are offered too.
+//! `rye completions SHELL`: prints the shell's completion script. The script calls this binary for each word
+//! ([`crate::complete`]), so that ids of directives, items and threads are completed too.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `rye doctor`: what a machine, a user and a project bring along, what is missing, and the fix for each. Reads only.
+//! `rye doctor`: diagnoses the environment: machine, user and project, with a fix for each problem. Changes nothing.
 
 use std::fmt::Write as _;
 
@@ -32,11 +32,11 @@ use crate::view::count;
 #[derive(Debug, Args)]
 pub struct DoctorArgs {}
 
-/// `rye doctor --format json`.
+/// Output of `rye doctor --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DoctorOutput {
     pub findings: Vec<Finding>,
-    /// The wall of every tool, on this machine.
+    /// The sandbox of every tool, on this machine.
     pub walls: Vec<WallOutput>,
 }
 
@@ -46,11 +46,11 @@ pub struct Finding {
     pub about: &'static str,
     pub state: State,
     pub text: String,
-    /// What to do; null where nothing is to be done.
+    /// The fix; null if none is needed.
     pub fix: Option<String>,
 }
 
-/// `note`: it works, and could work better.
+/// State of a finding. `note`: works, but could be improved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -90,7 +90,7 @@ pub fn run(global: &Global, report: &Report) -> Result<Exit, Failure> {
         }
         Err(failure) => {
             found.wrong("project", failure.message, failure.help.as_deref());
-            // What is wrong with the settings is told with the project.
+            // The project finding reports errors in the settings.
             found.sandbox(offers, &Bubblewrap::Unasked);
         }
     }
@@ -297,7 +297,7 @@ impl Findings {
     }
 }
 
-/// A few names and how many more.
+/// Lists a few names and the number of the others.
 fn shown(names: &[String]) -> String {
     const MOST: usize = 5;
     let mut text = names.iter().take(MOST).cloned().collect::<Vec<_>>().join(", ");
@@ -307,7 +307,7 @@ fn shown(names: &[String]) -> String {
     text
 }
 
-/// The ids of a kind, each once.
+/// Returns the ids of a kind, each once.
 fn ids(world: &dyn World, kind: ItemKind) -> Vec<ItemId> {
     let mut ids: Vec<ItemId> = world.list(kind).unwrap_or_default().into_iter().map(|entry| entry.id).collect();
     ids.dedup();

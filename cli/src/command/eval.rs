@@ -1,5 +1,5 @@
-//! `rye eval`: requests on stdin, one a line, or one by flags (`language.md` 13). What they mean is decided by
-//! `semantics::eval`; here is only the reading and the printing.
+//! `rye eval`: evaluates requests from stdin, one per line, or a single request from flags (`language.md` 13). This
+//! module only reads and prints; `semantics::eval` evaluates.
 
 use std::io::{BufRead, BufReader, BufWriter, Write};
 
@@ -50,10 +50,10 @@ pub struct EvalArgs {
     /// `{"status": 429, "headers": {…}, "error": {…}, "attempt": 1}`
     #[arg(long, group = "request", value_name = "JSON")]
     classify: Option<String>,
-    /// What a condition or template reads, as a JSON object
+    /// Facts for a condition or template, as a JSON object
     #[arg(long, value_name = "JSON", requires = "request")]
     facts: Option<String>,
-    /// A path that is not known yet (repeatable)
+    /// A fact's path with an unknown value (repeatable)
     #[arg(long, value_name = "PATH", requires = "request")]
     unknown: Vec<String>,
     /// The inputs of a text, as a JSON object
@@ -71,7 +71,8 @@ pub fn run(args: &EvalArgs, report: &Report) -> Result<Exit, Failure> {
     }
 }
 
-/// Answers every line of stdin. A bad line, one that is no UTF-8 included, is an error line and never the end.
+/// Answers every line of stdin. An invalid line, including invalid UTF-8, gives an error line and does not end the
+/// loop.
 fn lines() -> Result<Exit, Failure> {
     let mut input = BufReader::with_capacity(1 << 16, std::io::stdin().lock());
     let mut output = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
@@ -82,7 +83,7 @@ fn lines() -> Result<Exit, Failure> {
         }
         output.write_all(answer(&String::from_utf8_lossy(&line)).as_bytes())?;
         output.write_all(b"\n")?;
-        // Somebody who asks line by line waits for each answer.
+        // Flush when no more input is buffered: an interactive caller waits for each answer.
         if input.buffer().is_empty() {
             output.flush()?;
         }
@@ -114,7 +115,7 @@ fn single(request: &Map<String, Value>, report: &Report) -> Result<Exit, Failure
 }
 
 impl EvalArgs {
-    /// The request that the flags make; `None` where there are none.
+    /// Returns the request of the flags; `None` if there are none.
     fn request(&self) -> Result<Option<Map<String, Value>>, Failure> {
         let mut request = Map::new();
         let mut put = |key: &str, value: Option<Value>| {
@@ -149,7 +150,7 @@ impl EvalArgs {
     }
 }
 
-/// A list or a mapping is JSON, anything else is a text.
+/// Parses a list or a mapping as JSON; anything else is text.
 fn text_or_json(written: &str) -> Value {
     match parse_json(written) {
         Ok(value @ (Value::Array(_) | Value::Object(_))) => value,

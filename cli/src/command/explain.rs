@@ -1,4 +1,5 @@
-//! `rye explain [CODE]`: the page behind a code, what a group of capabilities holds, or the list of all codes.
+//! `rye explain [CODE]`: prints the page of a diagnostic code, the contents of a capability group, or the list of all
+//! codes.
 
 use clap::Args;
 use rye_compiler::diagnostics::{CODES, closest, codes};
@@ -15,18 +16,18 @@ use crate::report::Report;
 
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// As a diagnostic prints it: `rye::extends::cycle`, or `extends::cycle`; a group of capabilities: `fs.read`, or
-    /// `capabilities` for all of them; without anything, all codes are listed
+    /// A code as diagnostics print it (`rye::extends::cycle` or `extends::cycle`), a group of capabilities (`fs.read`),
+    /// or `capabilities` for all groups; without one, all codes are listed
     code: Option<String>,
 }
 
-/// `rye explain --format json`: one page, groups of capabilities, or every code.
+/// Output of `rye explain --format json`: a page, groups of capabilities, or every code.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ExplainOutput {
     Page {
         code: &'static str,
-        /// Markdown.
+        /// The page in Markdown.
         text: &'static str,
     },
     Groups(Vec<GroupOutput>),
@@ -37,7 +38,7 @@ pub enum ExplainOutput {
 pub struct GroupOutput {
     pub group: String,
     pub description: String,
-    /// The capabilities that the group stands for.
+    /// The capability patterns of the group.
     pub patterns: Vec<String>,
 }
 
@@ -71,7 +72,7 @@ pub fn run(args: &ExplainArgs, report: &Report) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// The groups of the standard library: an explanation needs no project.
+/// Returns the groups of the standard library, so that no project is needed.
 fn standard_groups() -> Vec<Group> {
     let mut world = MapWorld::new();
     for (path, bytes) in rye_stdlib::files().into_iter().filter(|(path, _)| path.starts_with(GROUPS)) {
@@ -117,7 +118,7 @@ fn list(report: &Report) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// The first sentence of what a code means.
+/// Returns the first sentence of a code's page.
 fn gist(text: &str) -> String {
     let mut paragraphs = text.split("\n\n").map(str::trim);
     let meaning = paragraphs.find(|p| !p.is_empty() && !p.starts_with('#')).unwrap_or_default();

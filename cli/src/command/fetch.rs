@@ -1,5 +1,5 @@
-//! `rye fetch TYPE [ID]`: an item as the model reads it, the items that fit a query, or a copy of one in another space.
-//! The same function that `rye_fetch` calls.
+//! `rye fetch TYPE [ID]`: prints an item as the model reads it, lists the items that match a query, or copies an item
+//! to another space. Calls the same function as `rye_fetch`.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -31,16 +31,16 @@ pub struct FetchArgs {
     /// The item's id
     #[arg(value_name = "ID")]
     id: Option<String>,
-    /// Look for items: words, "phrases", wild*cards, title:word, AND, OR, NOT
+    /// Search for items: words, "phrases", wild*cards, title:word, AND, OR, NOT
     #[arg(short = 's', long, value_name = "WORDS")]
     query: Option<String>,
-    /// Only ids like this: `project/*`, `rye.fetch.knowledge.project.*`
+    /// Only ids that match: `project/*`, `rye.fetch.knowledge.project.*`
     #[arg(long, value_name = "PATTERN", requires = "query")]
     scope: Option<String>,
-    /// Hits that are shown (10, at most 50)
+    /// Maximum number of hits (default 10, at most 50)
     #[arg(long, value_name = "N", requires = "query", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Copy the item's file into this space instead of printing it; it stands above those below
+    /// Copy the item's file into this space instead of printing it; the copy shadows lower spaces
     #[arg(long, value_enum, value_name = "SPACE", requires = "id")]
     copy_to: Option<Target>,
 }
@@ -58,32 +58,32 @@ enum Target {
     User,
 }
 
-/// What `--format json` prints of one item.
+/// Output of `--format json` for an item.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FetchOutput {
     pub item_type: String,
     pub item_id: String,
     /// `project`, `user` or `system`.
     pub space: String,
-    /// Relative to the space's root.
+    /// Path relative to the space's root.
     pub path: String,
-    /// What the model reads; absent where the file was copied.
+    /// Text that the model reads; absent if the file was copied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// Where the copy lies.
+    /// Path of the copy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copied_to: Option<String>,
 }
 
-/// What `--format json` prints of a query.
+/// Output of `--format json` for a query.
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 pub struct HitsOutput {
     pub item_type: String,
-    /// The best first.
+    /// Hits, best first.
     pub hits: Vec<HitOutput>,
-    /// How many there are, the ones that are not shown included.
+    /// Total number of hits, including those not shown.
     pub total: u64,
-    /// Items that could not be looked at.
+    /// Number of items that could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unreadable: Option<u64>,
 }
@@ -183,7 +183,7 @@ fn found(answer: Value, report: &Report) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// Writes the file where the same id is found in the other space. Never over another file.
+/// Copies the file to the same id in the other space. Never overwrites a file.
 fn copy(spaces: &Spaces, target: Target, from: Space, path: &str, bytes: &[u8]) -> Result<PathBuf, Failure> {
     let (space, root) = match target {
         Target::Project => (Space::Project, Some(spaces.project.as_path())),
@@ -206,7 +206,7 @@ fn copy(spaces: &Spaces, target: Target, from: Space, path: &str, bytes: &[u8]) 
     }
 }
 
-/// No thread, and so no stored results.
+/// An empty store: without a thread there are no stored results.
 struct NoObjects;
 
 impl ObjectStore for NoObjects {

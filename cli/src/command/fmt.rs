@@ -1,5 +1,5 @@
-//! `rye fmt [PATH…]`: the metadata of directives and knowledge, and YAML files, in their layout. With `--check`, only what would
-//! change.
+//! `rye fmt [PATH…]`: formats the metadata of directives and knowledge, and YAML files. With `--check`, only reports
+//! what would change.
 
 use std::path::PathBuf;
 
@@ -20,21 +20,21 @@ use crate::space::Spaces;
 
 #[derive(Debug, Args)]
 pub struct FmtArgs {
-    /// Files, folders or ids; without one, all of the project
+    /// Files, folders or ids; without one, the whole project
     #[arg(value_name = "PATH|ID")]
     paths: Vec<PathBuf>,
-    /// Change nothing; show what would change, and fail if anything would
+    /// Change nothing; print what would change, and fail if anything would
     #[arg(long)]
     check: bool,
 }
 
-/// `rye fmt --format json`.
+/// Output of `rye fmt --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FmtOutput {
-    /// Files that were changed, or with `--check` would be.
+    /// Files that were changed, or would be with `--check`.
     pub changed: Vec<String>,
     pub skipped: Vec<SkippedOutput>,
-    /// Files looked at.
+    /// Number of files examined.
     pub files: usize,
 }
 
@@ -105,7 +105,7 @@ pub fn run(args: &FmtArgs, global: &Global, report: &Report) -> Result<Exit, Fai
     Ok(if failed { Exit::Failed } else { Exit::Fine })
 }
 
-/// Every item there is, by kind. Exports of threads are nobody's to lay out.
+/// Returns every item, by kind. Exports of threads are not formatted.
 fn entries(world: &dyn World) -> Result<Vec<(ItemKind, Entry)>, Failure> {
     let mut all = Vec::new();
     for kind in ItemKind::ALL {
@@ -118,7 +118,7 @@ fn entries(world: &dyn World) -> Result<Vec<(ItemKind, Entry)>, Failure> {
 
 type Layout = fn(&str) -> Result<Formatted, Refused>;
 
-/// How a file is laid out; `None` for scripts.
+/// Returns the formatter for a file; `None` for scripts.
 fn layout(kind: ItemKind, path: &str) -> Option<Layout> {
     let is_yaml = matches!(path.rsplit_once('.'), Some((_, "yaml" | "yml")));
     match kind {

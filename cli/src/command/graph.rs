@@ -1,4 +1,5 @@
-//! `rye graph [ID]`: how the items of the project hang together. The graph that a run follows is `rye plan ID --graph`.
+//! `rye graph [ID]`: draws how the items of the project depend on each other. For the graph of a run see `rye plan ID
+//! --graph`.
 
 use clap::{Args, ValueEnum};
 use rye_compiler::item_graph::{ItemGraph, item_graph};
@@ -18,17 +19,17 @@ pub struct GraphArgs {
     /// Only what this directive reaches
     #[arg(value_name = "ID")]
     directive: Option<String>,
-    /// The language of the drawing [default: mermaid; with `--format json` nodes and edges as JSON]
+    /// Output language [default: mermaid; with `--format json` nodes and edges as JSON]
     #[arg(long, value_enum, value_name = "LANGUAGE")]
     to: Option<Language>,
 }
 
-/// What a graph is drawn in.
+/// The output language of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Language {
     Mermaid,
     Dot,
-    /// A picture, laid out here
+    /// An image with layout
     Svg,
 }
 

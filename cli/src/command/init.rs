@@ -1,5 +1,5 @@
-//! `rye init [DIR]`: a project's `.ai/` with a first directive that runs as it stands, or a copy of an example. Writes new
-//! files only; an existing `.gitignore` gets the lines it lacks.
+//! `rye init [DIR]`: creates a project's `.ai/` with a first runnable directive, or a copy of an example. Only creates
+//! files, except that missing lines are added to an existing `.gitignore`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -25,15 +25,15 @@ use crate::space::user_root;
 
 static EXAMPLES: Dir<'static> = include_dir!("$OUT_DIR/examples");
 
-/// What a run leaves in a project and nobody commits.
+/// Files that runs create and that do not belong in version control.
 const IGNORED: [&str; 2] = [".ai/state/", ".ai/knowledge/agent/threads/"];
 const IGNORE: &str = ".gitignore";
-/// Bytes of a `.gitignore` that is added to.
+/// Maximum size in bytes of a `.gitignore` to extend.
 const MAX_IGNORE: u64 = 4 << 20;
 
 #[derive(Debug, Args)]
 pub struct InitArgs {
-    /// The folder of the project, made if missing
+    /// The folder of the project, created if missing
     #[arg(default_value = ".")]
     dir: PathBuf,
     /// Start from a copy of an example
@@ -47,23 +47,23 @@ enum Example {
     Hello,
     /// Reads the files of a folder and writes a report
     Review,
-    /// A chain of directives, hooks that route and add, a suppression
+    /// A chain of directives, routing and context hooks, a suppression
     Deploy,
 }
 
-/// What was made, as `--format json` prints it.
+/// Output of `--format json`.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct InitOutput {
     pub project: String,
-    /// Relative to the project.
+    /// Paths relative to the project.
     pub files: Vec<String>,
-    /// A directive to begin with.
+    /// The directive to run first.
     pub directive: String,
-    /// The user's key, which threads are signed with; null where none could be made.
+    /// Id of the user's key, which signs threads; null if there is none.
     pub key_id: Option<String>,
 }
 
-/// Files by their path in the project.
+/// Contents by path in the project.
 type Files = BTreeMap<String, Vec<u8>>;
 
 pub fn run(args: &InitArgs, report: &Report) -> Result<Exit, Failure> {
@@ -76,7 +76,7 @@ pub fn run(args: &InitArgs, report: &Report) -> Result<Exit, Failure> {
     refuse_to_overwrite(&args.dir, &files)?;
     fs::create_dir_all(&args.dir).map_err(|error| cannot("make", &args.dir, &error))?;
     let within = Within::open(&args.dir).map_err(|error| cannot("open", &args.dir, &error))?;
-    // Looked at first: what is wrong with it leaves nothing half made.
+    // Read first, so that an error leaves nothing half done.
     let ignored = ignored(&within).map_err(|error| cannot("read", &args.dir.join(IGNORE), &error))?;
     for (path, bytes) in &files {
         let written = within.create(Path::new(path), bytes);
@@ -108,7 +108,7 @@ pub fn run(args: &InitArgs, report: &Report) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// The user's key, made now if there is none. A project is as good without.
+/// Returns the id of the user's key; generates a key if there is none. A project works without one.
 fn key(report: &Report) -> Option<String> {
     let keys = Keys::of_user_space(&user_root()?);
     let there = matches!(keys.load(), Ok(Some(_)));
@@ -138,7 +138,7 @@ fn starter() -> Files {
     ])
 }
 
-/// The files of an example. Its README speaks of the example's place in this repository, which the copy has left.
+/// Returns the files of an example. Paths in its README that refer to this repository are removed.
 fn example(name: &str) -> Files {
     let elsewhere = format!(" --project examples/{name}");
     let mut files = Files::new();
@@ -161,7 +161,7 @@ fn example(name: &str) -> Files {
     files
 }
 
-/// The items of the examples: whoever runs this program trusts what is compiled into it.
+/// Returns the items of the examples; they are part of this program, and so trusted.
 pub fn shipped() -> BTreeSet<Subject> {
     let mut found = BTreeSet::new();
     for name in ["hello", "review", "deploy"] {
@@ -174,7 +174,7 @@ pub fn shipped() -> BTreeSet<Subject> {
     found
 }
 
-/// Nothing is written where anything is in the way: a project that is half new and half old is nobody's.
+/// Fails if any file exists already, so that no project is a mixture of old and new files.
 fn refuse_to_overwrite(dir: &Path, files: &Files) -> Result<(), Failure> {
     let there = |path: &&str| fs::symlink_metadata(dir.join(path)).is_ok();
     if there(&".ai") {
@@ -188,7 +188,7 @@ fn refuse_to_overwrite(dir: &Path, files: &Files) -> Result<(), Failure> {
     Err(Failure::failed(message).help("name an empty folder, or move the file away"))
 }
 
-/// `.gitignore` with the lines that it lacks; `None` where it has all of them.
+/// Returns `.gitignore` with the missing lines added; `None` if none are missing.
 fn ignored(within: &Within) -> io::Result<Option<Vec<u8>>> {
     let mut text = within.read(Path::new(IGNORE), MAX_IGNORE)?.unwrap_or_default();
     let has = |line: &&str| text.split(|byte| *byte == b'\n').any(|there| there.trim_ascii() == line.as_bytes());

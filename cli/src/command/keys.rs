@@ -1,4 +1,4 @@
-//! `rye keys`: the user's own key, and those of others whose signatures count. Keys live in the user space alone.
+//! `rye keys`: manages the user's own key and trusted keys. Keys are stored in the user space only.
 
 use std::path::PathBuf;
 
@@ -21,24 +21,24 @@ pub struct KeysArgs {
 
 #[derive(Debug, Subcommand)]
 enum KeysCommand {
-    /// Make your key, if you have none
+    /// Generate your key, if you have none
     Generate,
-    /// The keys whose signatures count
+    /// List the trusted keys
     List,
-    /// Let another's signatures count
+    /// Trust another's key
     Trust {
         /// The public key as a PEM file
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Let another's signatures no longer count
+    /// Stop trusting another's key
     Revoke {
         #[arg(value_name = "KEYID")]
         key_id: String,
     },
 }
 
-/// `rye keys … --format json`: the keys after the command.
+/// Output of `rye keys … --format json`: the keys after the command.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct KeysOutput {
     pub keys: Vec<KeyOutput>,
@@ -47,7 +47,7 @@ pub struct KeysOutput {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct KeyOutput {
     pub key_id: String,
-    /// It is your own, and can sign.
+    /// Set for your own key, which can sign.
     pub own: bool,
     pub file: String,
 }
@@ -117,7 +117,7 @@ fn public(keys: &Keys) -> String {
     format!("  {}", keys.folder().join("public.pem").display())
 }
 
-/// The user's keys, wherever the user space is or would be.
+/// Returns the user's keys; the user space need not exist yet.
 pub fn keys() -> Result<Keys, Failure> {
     let root = space::user_root().ok_or_else(|| {
         Failure::failed("there is no user space to keep keys in").help("set `RYE_USER_SPACE` or `HOME`")

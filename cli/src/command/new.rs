@@ -1,5 +1,5 @@
-//! `rye new directive|knowledge|tool ID`: a first version of an item in the project, one that checks clean. Never over
-//! another file.
+//! `rye new directive|knowledge|tool ID`: creates an item in the project from a template that passes `rye check`. Never
+//! overwrites a file.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -23,10 +23,10 @@ mod templates;
 pub struct NewArgs {
     #[arg(value_enum, value_name = "TYPE")]
     kind: Kind,
-    /// Its id: folders and a name, `project/count`
+    /// The id: folders and a name, `project/count`
     #[arg(value_name = "ID")]
     id: String,
-    /// What a tool is written in
+    /// The language of a tool
     #[arg(long, value_enum, value_name = "LANGUAGE", default_value_t = Language::Command)]
     language: Language,
 }
@@ -42,7 +42,7 @@ enum Kind {
 pub enum Language {
     /// YAML: a program and its arguments
     Command,
-    /// YAML: a request
+    /// YAML: an HTTP request
     Http,
     Python,
     Javascript,
@@ -50,12 +50,12 @@ pub enum Language {
     Shell,
 }
 
-/// What was made, as `--format json` prints it.
+/// Output of `--format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct NewOutput {
     pub item_type: String,
     pub item_id: String,
-    /// Relative to the project.
+    /// Path relative to the project.
     pub path: String,
 }
 
@@ -72,7 +72,7 @@ pub fn run(args: &NewArgs, global: &Global, report: &Report) -> Result<Exit, Fai
         Kind::Knowledge => ("md", templates::knowledge(&id)),
         Kind::Tool => templates::tool(&id, args.language),
     };
-    // Another extension would be a second file for one id, which no space may have.
+    // A second extension would be a second file for the id, which is an error.
     let found = spaces.open()?.candidates(kind, &id)?;
     if let Some(first) = found.first().filter(|f| f.space == rye_compiler::world::Space::Project) {
         return Err(Failure::failed(format!("the project has a {} `{id}` already: `{}`", kind.word(), first.path)));

@@ -1,4 +1,4 @@
-//! `rye schema [OUTPUT]`: the JSON Schemas of what `--format json` prints.
+//! `rye schema [OUTPUT]`: prints the JSON Schemas of `--format json` outputs.
 
 use clap::{Args, ValueEnum};
 use rye_compiler::item_graph::ItemGraph;
@@ -38,7 +38,7 @@ use crate::report::{ErrorOutput, Report};
 
 #[derive(Debug, Args)]
 pub struct SchemaArgs {
-    /// Which output; without one, the names are listed
+    /// The output; without one, the names are listed
     #[arg(value_enum)]
     output: Option<Output>,
 }
@@ -134,7 +134,7 @@ impl Output {
     }
 }
 
-/// One line of `rye run --format json --events`, before the last.
+/// A line of `rye run --format json --events`, before the last.
 #[derive(schemars::JsonSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "the schema is all that is used")]
@@ -143,13 +143,13 @@ enum EventLine {
     Delta(DeltaOutput<'static>),
 }
 
-/// One line that `rye eval` answers.
+/// A line of `rye eval` output.
 #[derive(schemars::JsonSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "the schema is all that is used")]
 enum EvalOutput {
     Fine {
-        /// The request's own, where it had one.
+        /// The id of the request, if it had one.
         id: Option<serde_json::Value>,
         ok: serde_json::Value,
     },

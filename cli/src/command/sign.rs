@@ -1,4 +1,4 @@
-//! `rye sign` and `rye verify`: signature lines on items of the project and the user space, and how they stand
+//! `rye sign` and `rye verify`: sign items of the project and the user space, and verify their signatures
 //! (`language.md` 3).
 
 use clap::Args;
@@ -22,19 +22,19 @@ pub struct SignArgs {
     /// Items to sign: a file, an id, or a pattern of ids (`project/deploy/*`), with or without its kind (`tool:lint`)
     #[arg(value_name = "ITEM|GLOB", required = true)]
     items: Vec<String>,
-    /// Those of the user space instead of the project's
+    /// Sign items of the user space instead of the project's
     #[arg(long)]
     user: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
-    /// Items to look at, as `rye sign` names them; without any, all of the project and the user space
+    /// Items to verify, as for `rye sign`; without any, all of the project and the user space
     #[arg(value_name = "ITEM|GLOB")]
     items: Vec<String>,
 }
 
-/// `rye verify --format json`, and what `rye sign` has signed.
+/// Output of `rye verify --format json`, and of `rye sign`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SignaturesOutput {
     pub files: Vec<SignatureOutput>,
@@ -51,9 +51,9 @@ pub struct SignatureOutput {
     /// `signed`, `unsigned` or `refused`.
     pub state: &'static str,
     pub key_id: Option<String>,
-    /// RFC 3339.
+    /// Time of the signature, RFC 3339.
     pub signed_at: Option<String>,
-    /// Why the file is never read.
+    /// The reason why the file is refused.
     pub because: Option<String>,
 }
 
@@ -98,7 +98,7 @@ fn every(world: &DiskWorld) -> Result<Vec<FileStanding>, Failure> {
     Ok(all)
 }
 
-/// The files that some of the words name; a word that names none is a mistake.
+/// Returns the files that match any of the arguments; an argument without a match is an error.
 fn chosen(words: &[String], all: Vec<FileStanding>) -> Result<Vec<FileStanding>, Failure> {
     for word in words {
         if !all.iter().any(|file| names(word, file)) {

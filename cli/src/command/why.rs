@@ -1,4 +1,4 @@
-//! `rye why THING`: the line that put something into a plan, or the reason that it is not there.
+//! `rye why THING`: prints the origin of a part of a plan, or the reason why the part is absent.
 
 use clap::Args;
 use indexmap::IndexMap;
@@ -21,18 +21,18 @@ use crate::space::Spaces;
 
 #[derive(Debug, Args)]
 pub struct WhyArgs {
-    /// What a plan calls it, or its name: limit.spend, a hook's id, an item's id, a tool, a capability, model, extends
+    /// A part of a plan: limit.spend, a hook's id, an item's id, a tool, a capability, model, extends
     thing: String,
-    /// In the plan of this directive (default: in every one of the project)
+    /// Only in the plan of this directive (default: in every plan of the project)
     #[arg(long, value_name = "ID")]
     of: Option<String>,
 }
 
-/// `rye why THING --format json`.
+/// Output of `rye why THING --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WhyOutput {
     pub thing: String,
-    /// The files of that id, highest precedence first; the first of a kind is the one that is used.
+    /// The files of that id, highest precedence first; the first of a kind is used.
     pub items: Vec<ItemOutput>,
     pub answers: Vec<AnswerOutput>,
 }
@@ -44,18 +44,18 @@ pub struct ItemOutput {
     /// `project`, `user` or `system`.
     pub space: String,
     pub path: String,
-    /// True where a file of a higher space hides it.
+    /// True if a file of a higher space shadows it.
     pub shadowed: bool,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AnswerOutput {
-    /// The directives in whose plans it is so.
+    /// The directives whose plans have this answer.
     pub directives: Vec<String>,
     pub subject: String,
     pub reason: String,
     pub source: Option<SourceOutput>,
-    /// What it follows from, step by step.
+    /// The derivation, step by step.
     pub steps: Vec<StepOutput>,
 }
 
@@ -109,7 +109,7 @@ pub fn run(args: &WhyArgs, global: &Global, report: &Report) -> Result<Exit, Fai
     Ok(Exit::Fine)
 }
 
-/// The files of an id, whatever their kind.
+/// Returns the files of an id, of all kinds.
 fn files(thing: &str, world: &dyn World) -> Result<Vec<ItemOutput>, WorldError> {
     let mut items = Vec::new();
     let Ok(id) = ItemId::parse(thing) else { return Ok(items) };
@@ -119,7 +119,7 @@ fn files(thing: &str, world: &dyn World) -> Result<Vec<ItemOutput>, WorldError> 
             kind: kind.word().to_owned(),
             space: space(located.space).to_owned(),
             path: located.space.display(&located.path),
-            // Settings are merged: none hides another.
+            // Settings are merged, so none shadows another.
             shadowed: rank > 0 && kind != ItemKind::Config,
         }));
     }
@@ -134,7 +134,7 @@ fn space(space: Space) -> &'static str {
     }
 }
 
-/// The answers of every directive of the project that compiles, or a name that is near.
+/// Returns the answers for every directive of the project that compiles, or a similar name if there are none.
 fn everywhere(thing: &str, world: &dyn World) -> Result<(Vec<AnswerOutput>, Option<String>), Failure> {
     let entries = world.list(ItemKind::Directive)?;
     let ids = entries.into_iter().filter(|entry| entry.space == Space::Project).map(|entry| entry.id);
@@ -145,7 +145,7 @@ fn everywhere(thing: &str, world: &dyn World) -> Result<(Vec<AnswerOutput>, Opti
     Ok(gather(asked))
 }
 
-/// Equal answers once, with the directives they hold for.
+/// Merges equal answers, with the directives they apply to.
 fn gather(
     asked: impl IntoIterator<Item = (String, Result<Vec<Why>, NotThere>)>,
 ) -> (Vec<AnswerOutput>, Option<String>) {
@@ -203,7 +203,7 @@ impl std::fmt::Display for WhyOutput {
     }
 }
 
-/// A few names; the rest is counted.
+/// Lists a few names and the number of the others.
 fn some_of(names: &[String]) -> String {
     const MOST: usize = 5;
     let shown: Vec<String> = names.iter().take(MOST).map(|name| format!("`{name}`")).collect();

@@ -1,4 +1,4 @@
-//! `rye check --fix`: what can be repaired safely, shown as a diff before it is written.
+//! `rye check --fix`: applies safe fixes, after showing them as a diff.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -14,7 +14,7 @@ use crate::report::{Report, printable};
 use crate::rewrite::Rewrite;
 use crate::space::Spaces;
 
-/// Repairs the project's files; what is left is for the check that follows.
+/// Fixes the project's files; the check that follows reports the rest.
 pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Report) -> Result<(), Failure> {
     let rewrites = rewrites(args, spaces, report)?;
     if rewrites.is_empty() {
@@ -23,7 +23,7 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Report) -> Result<(), Fai
     }
     for rewrite in &rewrites {
         let diff = printable(&rewrite.diff());
-        // JSON has stdout to itself.
+        // With JSON output, stdout holds only the JSON.
         match report.format() {
             Format::Json => report.note(diff.trim_end()),
             Format::Human | Format::Plain => report.line(diff.trim_end())?,
@@ -51,7 +51,7 @@ fn rewrites(args: &CheckArgs, spaces: &Spaces, report: &Report) -> Result<Vec<Re
     }
     let mut rewrites = Vec::new();
     for (id, source) in sources.iter() {
-        // Files of the other spaces are not the project's to change.
+        // Files of other spaces are not changed.
         if !source.path.starts_with(".ai/") {
             continue;
         }
@@ -75,7 +75,7 @@ fn rewrites(args: &CheckArgs, spaces: &Spaces, report: &Report) -> Result<Vec<Re
     Ok(rewrites)
 }
 
-/// Somebody at a terminal is asked; where nobody is, `--fix` has said it.
+/// Asks for confirmation; without a terminal, `--fix` itself is the confirmation.
 fn agreed() -> Result<bool, Failure> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Ok(true);

@@ -1,4 +1,4 @@
-//! What files looked like when they were looked at last: enough to tell that one is another now, without reading it.
+//! Fingerprints of files, to detect changes without reading the files.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::Metadata;
@@ -10,16 +10,16 @@ use rye_engine::disk_world::Changed;
 
 use crate::space::Spaces;
 
-/// More files than that are not looked at one by one.
+/// Maximum number of fingerprinted files.
 const MOST_FILES: usize = 50_000;
-/// As deep as items may lie.
+/// Maximum depth of fingerprinted folders.
 const MAX_DEPTH: usize = 40;
 
-/// By path. A folder that is only known to be there has none.
+/// Fingerprints by path. A folder of which only the existence counts has `None`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Stamps(BTreeMap<PathBuf, Option<Stamp>>);
 
-/// Modified and changed, in seconds and nanoseconds; length in bytes; which file it is on which disk.
+/// Modification and status change times in seconds and nanoseconds, length in bytes, and device with inode.
 #[derive(Debug, PartialEq, Eq)]
 struct Stamp {
     modified: (i64, i64),
@@ -40,7 +40,7 @@ impl From<&Metadata> for Stamp {
 }
 
 impl Stamps {
-    /// All files that can hold items, and what lies beside the folders of items.
+    /// Takes the fingerprints of all files that can hold items, and of the entries beside their folders.
     pub fn of_items(spaces: &Spaces) -> Self {
         let mut stamps = Self::default();
         for (_, root) in roots(spaces) {
@@ -49,7 +49,7 @@ impl Stamps {
         stamps
     }
 
-    /// The few other files that a check depends on: servers, keys, and which folder `.ai` is.
+    /// Takes the fingerprints of other files that a check depends on: servers, keys, and the `.ai` folder itself.
     pub fn beside(spaces: &Spaces) -> Self {
         let mut stamps = Self::default();
         stamps.file(spaces.project.join(".mcp.json"));
@@ -59,7 +59,7 @@ impl Stamps {
         let user = spaces.user.clone().or_else(crate::space::user_root);
         for root in std::iter::once(spaces.project.clone()).chain(user) {
             let folder = root.join(".ai");
-            // What is done in it is told otherwise; another one in its place is not.
+            // Only the inode matters: detects replacement of `.ai`; its contents are watched separately.
             if let Ok(metadata) = std::fs::metadata(&folder) {
                 let file = (metadata.dev(), metadata.ino());
                 stamps.0.insert(folder, Some(Stamp { modified: (0, 0), changed: (0, 0), length: 0, file }));
@@ -68,7 +68,7 @@ impl Stamps {
         stamps
     }
 
-    /// Looks again at what was told to have changed.
+    /// Updates the fingerprints of the reported changes.
     pub fn again(&mut self, spaces: &Spaces, changed: &[Changed]) {
         for change in changed {
             match change {
@@ -89,7 +89,7 @@ impl Stamps {
         }
     }
 
-    /// The folders of items, and the names of what lies beside them.
+    /// Adds the folders of items, and the names of the entries beside them.
     fn top(&mut self, folder: &Path) {
         let Ok(entries) = std::fs::read_dir(folder) else { return };
         for entry in entries.flatten() {
@@ -107,10 +107,10 @@ impl Stamps {
 
     fn walk(&mut self, root: &Path) {
         let mut folders = vec![(root.to_path_buf(), 0)];
-        // A link is what it leads to, and a folder is walked once, so that no walk is without an end.
+        // Links are followed, and each folder is walked once, so that every walk ends.
         let mut walked: HashSet<(u64, u64)> = HashSet::new();
         while let Some((folder, depth)) = folders.pop() {
-            // A folder that is gone or closed is a change like any other; the check says what is wrong with it.
+            // A missing or unreadable folder is a change like any other; the check reports the error.
             let Ok(entries) = std::fs::read_dir(&folder) else { continue };
             for entry in entries.flatten() {
                 let path = entry.path();
@@ -131,7 +131,7 @@ impl Stamps {
         }
     }
 
-    /// A file, or what a link leads to; a link that leads nowhere is itself.
+    /// Adds a file, or the target of a link; a dangling link is fingerprinted itself.
     fn file(&mut self, path: PathBuf) {
         let metadata = std::fs::metadata(&path).or_else(|_| std::fs::symlink_metadata(&path));
         if let Ok(metadata) = metadata
@@ -142,7 +142,7 @@ impl Stamps {
     }
 }
 
-/// The folders that hold `.ai/`.
+/// Returns the folders that contain `.ai/`, by space.
 pub fn roots(spaces: &Spaces) -> impl Iterator<Item = (Space, PathBuf)> {
     let user = spaces.user.iter().map(|user| (Space::User, user.clone()));
     std::iter::once((Space::Project, spaces.project.clone())).chain(user)

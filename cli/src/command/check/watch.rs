@@ -1,6 +1,6 @@
-//! `rye check --watch`: the same check again whenever a file of a space changes. The system tells which one (inotify), and only what
-//! depends on it is checked again; where it cannot tell, files are looked at, so that what an editor, a mount or a
-//! container does to them is the same here.
+//! `rye check --watch`: checks again whenever a file of a space changes. Changed files are reported by inotify, and
+//! only what depends on them is checked again; a periodic scan finds changes that inotify does not report, for example
+//! on some mounts.
 
 use std::time::{Duration, Instant};
 
@@ -15,21 +15,21 @@ use crate::exit::Exit;
 use crate::report::Report;
 use crate::space::Spaces;
 
-/// Between two questions.
+/// Polling interval.
 const PAUSE: Duration = Duration::from_millis(200);
-/// An editor writes a file in steps: it is read once nothing has happened for so long.
+/// Debounce time after a change: an editor writes a file in several steps.
 const SETTLED: Duration = Duration::from_millis(30);
-/// Between two looks at all files, where the system tells what changes (it does not for every file system): as long at least,
-/// and so many times as long as a look takes.
+/// Minimum interval between scans if inotify works (not every file system supports it), and the interval as a multiple
+/// of a scan's duration.
 const LOOK: Duration = Duration::from_secs(5);
 const TIMES: u32 = 200;
-/// The same where it does not tell.
+/// The multiple without inotify.
 const TIMES_ALONE: u32 = 50;
 
-/// Runs until the process is interrupted or nobody reads any more.
+/// Runs until the process is interrupted or the output is closed.
 pub fn run(args: &CheckArgs, spaces: &Spaces, asked: Asked, report: &Report) -> Result<Exit, Failure> {
     let mut spaces = spaces.clone();
-    // Before the first look, so that what changes while it runs is seen.
+    // Start watching before the first check, so that no change is missed.
     let mut watch = Watch::begin(&spaces);
     let mut world = KeptWorld::new(spaces.open()?);
     let mut memory = Memory::new();
@@ -43,7 +43,7 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, asked: Asked, report: &Report) -> 
             watch.look_alone();
         }
         if !world.look_again(&watch.wait(&spaces)) {
-            // There may be a user space now; a project whose folder is gone may come back.
+            // A user space may exist now; a removed project folder may come back.
             spaces = Spaces::find(Some(&spaces.project)).unwrap_or(spaces);
             watch.renew(&spaces);
             world = KeptWorld::new(spaces.open()?);
@@ -51,14 +51,14 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, asked: Asked, report: &Report) -> 
     }
 }
 
-/// Who tells what has changed.
+/// Detection of changes.
 struct Watch {
-    /// `None` where the system does not tell, or not of so many folders.
+    /// `None` if inotify is unavailable, or there are too many folders.
     watcher: Option<Watcher>,
-    /// All files as they were before they were read, so that no change is lost of which nobody told.
+    /// Fingerprints of all files before they were read, so that unreported changes are found too.
     seen: Stamps,
     beside: Stamps,
-    /// When all files are looked at again.
+    /// Time of the next scan.
     next: Instant,
     pause: Duration,
 }
@@ -73,14 +73,14 @@ impl Watch {
         watch
     }
 
-    /// What links lead to changes without a word: from now on files are looked at.
+    /// Stops using inotify: targets of links change without an event, so only scans detect them.
     fn look_alone(&mut self) {
         if self.watcher.take().is_some() {
             self.next = Instant::now();
         }
     }
 
-    /// Begins anew, before everything is read anew.
+    /// Starts over, before everything is read again.
     fn renew(&mut self, spaces: &Spaces) {
         if self.watcher.is_some() {
             self.watcher = Watcher::new(roots(spaces).collect()).ok();
@@ -89,7 +89,7 @@ impl Watch {
         self.look(spaces);
     }
 
-    /// Looks at all files; whether they are others than they were.
+    /// Scans all files. Returns true if any changed.
     fn look(&mut self, spaces: &Spaces) -> bool {
         let begin = Instant::now();
         let now = Stamps::of_items(spaces);
@@ -101,7 +101,7 @@ impl Watch {
         is_new
     }
 
-    /// Waits for a change.
+    /// Waits for changes and returns them.
     fn wait(&mut self, spaces: &Spaces) -> Vec<Changed> {
         loop {
             std::thread::sleep(PAUSE);
@@ -126,7 +126,7 @@ impl Watch {
                 continue;
             }
             if self.look(spaces) {
-                // Until two looks agree.
+                // Wait until two scans agree.
                 for _ in 0..10 {
                     std::thread::sleep(SETTLED);
                     if !self.look(spaces) {
@@ -141,7 +141,7 @@ impl Watch {
     fn told(&mut self) -> Vec<Changed> {
         let Some(watcher) = &mut self.watcher else { return Vec::new() };
         watcher.changed().unwrap_or_else(|_| {
-            // It cannot tell any more; from now on files are looked at.
+            // inotify failed; only scan from now on.
             self.watcher = None;
             vec![Changed::Everything]
         })

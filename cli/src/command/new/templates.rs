@@ -1,4 +1,4 @@
-//! First versions of items. Each checks clean as it stands.
+//! Templates of items. Each passes `rye check` unchanged.
 
 use rye_grammar::ItemId;
 
@@ -27,7 +27,7 @@ pub fn knowledge(id: &ItemId) -> String {
     )
 }
 
-/// The file's extension and its text.
+/// Returns the file's extension and its text.
 pub fn tool(id: &ItemId, language: Language) -> (&'static str, String) {
     let category = id.category();
     match language {
