@@ -1,4 +1,5 @@
-//! What the absent would have weighed. It is read beside the plan, never into its manifest: what is not sent cannot change a plan.
+//! Token estimates for omitted items. The estimates lie beside the plan and never enter its manifest, so they cannot
+//! change the plan's hash.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use crate::compile::Compilation;
 use crate::item::Items;
 use crate::world::{Entry, ItemKind, Located, Space, Stray, World, WorldError};
 
-/// Looks the tokens of everything that is absent up, for who prints a plan.
+/// Estimates the tokens of every omitted item and stores them in the compilation. Only printing a plan needs them.
 pub fn weigh(world: &dyn World, compilation: &mut Compilation) {
     let items = Items::new(world);
     let by = compilation.plan.model.counted_by;
@@ -37,13 +38,13 @@ fn of_knowledge(items: &Items<'_>, id: &str, by: Tokenizer) -> Option<u64> {
     Some(by.count(&items.knowledge(&id)?.body.node))
 }
 
-/// The knowledge that the hook would have brought.
+/// Returns the tokens of the knowledge that the hook would have added.
 fn of_hook(items: &Items<'_>, compilation: &Compilation, id: &str) -> Option<u64> {
     let hook = compilation.plan.hooks.iter().find(|hook| hook.id == id)?;
     of_knowledge(items, hook.action.knowledge()?, compilation.plan.model.counted_by)
 }
 
-/// The knowledge or the directive's body that lies behind the one in use.
+/// Returns the tokens of the shadowed knowledge, or of the shadowed directive's body.
 fn of_hidden(world: &dyn World, compilation: &Compilation, one: &Absent) -> Option<u64> {
     let id = ItemId::parse(&one.id).ok()?;
     let read = compilation.plan.manifest.iter().find(|read| read.id == one.id && read.space.is_some())?;
@@ -59,7 +60,7 @@ fn of_hidden(world: &dyn World, compilation: &Compilation, one: &Absent) -> Opti
     }
 }
 
-/// A world in which one space alone has items.
+/// A world that contains the items of one space only.
 struct OneSpace<'w> {
     world: &'w dyn World,
     space: Space,

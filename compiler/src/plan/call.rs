@@ -1,11 +1,11 @@
-//! The plan of one call that nobody waits for: what a thread's plan says of its tools, and nothing besides. Derived, not
-//! compiled: whoever has the thread's plan has this one. No model is asked by it, and nothing is started below it.
+//! The plan of one asynchronous tool call, derived from the plan of the thread that made the call. It keeps what that
+//! plan says about its tools and nothing else. Running it calls no model and spawns no threads.
 
 use super::graph::build_call;
 use super::{NudgePolicy, Plan, Prompt};
 use crate::hook::HookPoint;
 
-/// The points that look at a call which has begun. Those before it were considered by the thread that made the call.
+/// Hook points that observe a call after it has started. The calling thread has already evaluated the earlier points.
 const POINTS: [HookPoint; 5] = [
     HookPoint::ToolExecutionStart,
     HookPoint::ToolExecutionEnd,
@@ -15,8 +15,8 @@ const POINTS: [HookPoint; 5] = [
 ];
 
 impl Plan {
-    /// The plan by which a call of a thread of this plan runs on its own: the same palette, capabilities, settings and
-    /// manifest, and the hooks that look at results; no prompt, no money, no threads below.
+    /// Derives the plan that runs a call of this plan's thread on its own: the same palette, capabilities, settings and
+    /// manifest, and the hooks that observe results, but no prompt, no spend and no spawns.
     #[must_use]
     pub fn of_call(&self) -> Self {
         let mut plan = self.clone();

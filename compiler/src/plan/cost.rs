@@ -1,4 +1,4 @@
-//! What a request weighs and costs: the one sum that `plan` prints and the machine reserves by (`language.md` 11).
+//! Tokens and costs of a request. `rye plan` prints these figures and the machine reserves by them (`language.md` 11).
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub struct Prices {
     pub output: u64,
     pub cache_read: u64,
     pub cache_write: u64,
-    /// What a request with a long prompt costs instead, all of it.
+    /// Prices that apply to the whole request when its prompt is long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub long_prompt: Option<LongPrompt>,
 }
@@ -37,10 +37,10 @@ pub struct Tokens {
 }
 
 impl Prices {
-    /// It costs nothing, as somebody has said on purpose.
+    /// Free of charge: the provider file states prices of zero.
     pub const NONE: Self = Self { input: 0, output: 0, cache_read: 0, cache_write: 0, long_prompt: None };
 
-    /// What a request costs, rounded up once; `None` beyond what can be counted.
+    /// Returns the cost of a request, rounded up once; `None` if it overflows.
     pub fn cost(&self, tokens: &Tokens) -> Option<Nanos> {
         let prompt = tokens.input.saturating_add(tokens.cache_read).saturating_add(tokens.cache_write);
         let (input, output, read, write) = match self.long_prompt {
@@ -55,9 +55,9 @@ impl Prices {
         ])
     }
 
-    /// Turns that an amount pays for whatever happens, the one that ends it included: `output` tokens a reply, the prompt
-    /// never below `opening` tokens, and `cached` of them read from the cache where that is cheaper. `None` where a turn
-    /// costs nothing, and beyond what can be counted.
+    /// Returns an upper bound on the turns that an amount pays for, including the last one: `output` tokens a reply, a
+    /// prompt of at least `opening` tokens, of which `cached` are read from the cache where that is cheaper. `None` if
+    /// a turn is free or the cost overflows.
     pub fn turns_within(&self, spend: Nanos, opening: u64, cached: u64, output: u64) -> Option<u64> {
         let plain = self.cost(&Tokens { input: opening, output, ..Tokens::default() })?;
         let rest = opening.saturating_sub(cached);
@@ -65,8 +65,8 @@ impl Prices {
         u64::try_from(spend.0.checked_div(plain.min(cached).0)?.max(0)).ok()?.checked_add(1)
     }
 
-    /// The most an attempt can cost, the largest amount where it cannot be counted. A provider may write the whole
-    /// prompt to its cache, which can be dearer than reading it as input.
+    /// Returns the worst-case cost of an attempt; the largest amount if it overflows. A provider may write the whole
+    /// prompt to its cache, which can cost more than reading it as input.
     pub fn worst_case(&self, input: u64, output: u64) -> Nanos {
         let plain = self.cost(&Tokens { input, output, ..Tokens::default() });
         let cached = self.cost(&Tokens { cache_write: input, output, ..Tokens::default() });
@@ -76,12 +76,12 @@ impl Prices {
 }
 
 impl PlannedModel {
-    /// The tokenizer that would be exact for it, where this build lacks it.
+    /// Returns the exact tokenizer of this model if this build lacks it.
     pub fn exact_elsewhere(&self) -> Option<Tokenizer> {
         self.tokenizer.filter(|exact| *exact != self.counted_by)
     }
 
-    /// How its tokens are counted, after `tokens counted`.
+    /// Describes how tokens are counted; follows the words `tokens counted` in reports.
     pub fn counted(&self) -> String {
         if !self.counted_by.is_estimate() {
             return format!("by {}, which is exact for {}", self.counted_by, self.id);
@@ -91,23 +91,24 @@ impl PlannedModel {
         format!("as {}{}", self.counted_by, exact.unwrap_or_default())
     }
 
-    /// What a request costs; `None` where the provider file names no price, and beyond what can be counted.
+    /// Returns the cost of a request; `None` if the provider file states no price or the cost overflows.
     pub fn cost(&self, tokens: &Tokens) -> Option<Nanos> {
         self.prices?.cost(tokens)
     }
 
-    /// The most an attempt can cost; nothing where the provider file names no price.
+    /// Returns the worst-case cost of an attempt; zero if the provider file states no price.
     pub fn worst_case(&self, input: u64, output: u64) -> Nanos {
         self.prices.map_or(Nanos::ZERO, |p| p.worst_case(input, output))
     }
 
-    /// The output tokens that a request asks for when nothing is scarce: the limit, at most what the model can give.
+    /// Returns the output tokens that a request asks for if no limit is near: `limit`, but no more than the model's
+    /// maximum.
     pub fn output(&self, limit: u64) -> u64 {
         limit.min(self.max_output)
     }
 }
 
-/// What the first request of a thread weighs.
+/// Token counts of a thread's first request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Weight {
     pub system: u64,
@@ -118,14 +119,14 @@ pub struct Weight {
 }
 
 impl Weight {
-    /// Tokens of the prompt: everything but the output.
+    /// Returns the prompt tokens: everything but the output.
     pub fn input(&self) -> u64 {
         self.system.saturating_add(self.first_message).saturating_add(self.palette)
     }
 }
 
 impl Plan {
-    /// The weight of the first request, its texts as rendered by the caller.
+    /// Counts the tokens of the first request from the texts as rendered by the caller.
     pub fn weight(&self, system: &str, first_message: &str) -> Weight {
         Weight {
             system: self.model.counted_by.count(system),

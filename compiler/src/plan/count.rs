@@ -1,5 +1,5 @@
-//! How the tokens of a text are counted before a provider has counted them (`language.md` 11). Chosen once, when a plan's
-//! model is resolved, and kept in the plan by name: what `plan` prints and what a run reserves by is one count.
+//! Token counting before a provider has reported usage (`language.md` 11). The tokenizer is chosen once, when a plan's
+//! model is resolved, and the plan stores it by name, so that `rye plan` and a run reserve by the same count.
 
 mod bpe;
 
@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A way to count tokens. Two builds that count differently make plans of different ids.
+/// A way to count tokens. Builds that count differently produce plans with different ids.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Tokenizer {
     /// Characters / 4, rounded up: an estimate, for any model.
@@ -21,10 +21,10 @@ pub enum Tokenizer {
 }
 
 impl Tokenizer {
-    /// Those that are a model's own, by the names that provider files use for them.
+    /// Tokenizers that are exact for some model, by the names that provider files use.
     pub const EXACT: [&str; 2] = [Self::Cl100k.word(), Self::O200k.word()];
 
-    /// As plans, reports and provider files name it.
+    /// Returns the name used by plans, reports and provider files.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Characters => "characters / 4",
@@ -33,13 +33,13 @@ impl Tokenizer {
         }
     }
 
-    /// The one of that name.
+    /// Looks up a tokenizer by name.
     pub fn named(name: &str) -> Option<Self> {
         [Self::Characters, Self::Cl100k, Self::O200k].into_iter().find(|tokenizer| tokenizer.word() == name)
     }
 
-    /// What this build counts with where a model's own tokenizer is this one: the vocabularies of the exact ones are
-    /// there with the feature `tokenizers` alone.
+    /// Returns the tokenizer that this build uses in place of this one: the vocabularies of the exact tokenizers are
+    /// compiled in only with the feature `tokenizers`.
     #[must_use]
     pub const fn here(self) -> Self {
         if cfg!(feature = "tokenizers") { self } else { Self::Characters }
@@ -49,8 +49,8 @@ impl Tokenizer {
         *self == Self::Characters
     }
 
-    /// Tokens of a text, what would be a control token in it read as the text that it is. A plan of another build may
-    /// name a tokenizer that this one lacks; it is then counted as [`Tokenizer::here`] says.
+    /// Counts the tokens of a text. Control tokens in the text are counted as plain text. A plan from another build may
+    /// name a tokenizer that this build lacks; [`Tokenizer::here`] then chooses the substitute.
     pub fn count(self, text: &str) -> u64 {
         match self.here() {
             Self::Characters => u64::try_from(text.chars().count().div_ceil(4)).unwrap_or(u64::MAX),

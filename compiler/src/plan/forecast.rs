@@ -1,5 +1,5 @@
-//! What a run of a plan will cost: the first request, a typical run, the worst one. A forecast is computed with the
-//! plan's own prices and limits and nothing else; its assumptions are constants here and are printed beside it.
+//! Cost forecast of a run: its first request, a typical run and the worst case. A forecast uses only the plan's own
+//! prices and limits; its assumptions are the constants below and are printed beside it.
 
 use super::{Plan, Primary, Prompt, Segment, Tokenizer, Tokens, Weight};
 use crate::hook::HookPoint;
@@ -7,24 +7,24 @@ use crate::lower::LEAST_OUTPUT;
 use crate::semantics::limits::LimitName;
 use crate::semantics::money::Nanos;
 
-/// Model calls of a run that goes as most do.
+/// Model calls of a typical run.
 pub const TYPICAL_TURNS: u64 = 6;
-/// Tokens of a reply of such a run.
+/// Output tokens of a reply in a typical run.
 pub const TYPICAL_OUTPUT: u64 = 300;
-/// Tokens of what the tools of one reply bring back in such a run.
+/// Tokens that the tools of one reply return in a typical run.
 pub const TYPICAL_RESULT: u64 = 600;
-/// Bytes of a tool result where `tool_result.max_bytes` says nothing.
+/// Largest tool result in bytes if `tool_result.max_bytes` is not set.
 const LARGEST_RESULT: u64 = 32 * 1024;
-/// A conversation of more turns is not followed further.
+/// Turns after which the simulation of a run stops.
 const MOST_TURNS: u64 = 10_000;
 
-/// One run, added up.
+/// Totals of one simulated run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Course {
     pub turns: u64,
     /// Prompt tokens of all requests together, cached ones included.
     pub input: u64,
-    /// Of these, tokens read from the provider's cache.
+    /// Part of `input` that is read from the provider's cache.
     pub cached: u64,
     pub output: u64,
     /// `None` where the model has no price.
@@ -32,18 +32,18 @@ pub struct Course {
     pub stopped: Stop,
 }
 
-/// What ends a run.
+/// The reason a run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// There is nothing more to do.
+    /// Nothing is left to do.
     Done,
     Limit(LimitName),
-    /// The context window is nearly full: the thread hands over.
+    /// The context window is nearly full, so the thread hands off.
     Window,
 }
 
 impl Stop {
-    /// As a report says it: `done`, a limit's name, or `context window`.
+    /// Returns the name used in reports: `done`, a limit's name, or `context window`.
     pub fn word(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -57,35 +57,35 @@ impl Stop {
 pub struct Forecast {
     pub first: Course,
     pub typical: Course,
-    /// Every reply as long as it may be, one largest tool result a turn, nothing read from a cache.
+    /// The worst case: every reply of maximum length, one largest tool result per turn, nothing read from a cache.
     pub worst: Course,
-    /// Turns that the spend limit pays for when each costs as little as it can; `None` where there is no price.
+    /// Upper bound on the turns that the spend limit pays for; `None` if the model has no price.
     pub affordable_turns: Option<u64>,
     pub prefix: Prefix,
 }
 
-/// The beginning of every request that is the same bytes each time.
+/// Tokens at the start of every request that are byte-identical each time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
-    /// The same in every thread of this plan: palette, then the prompt up to its first hole.
+    /// Identical in every thread of this plan: the palette, then the prompt up to its first placeholder.
     pub constant: u64,
-    /// The same in every turn of a thread.
+    /// Identical in every turn of one thread.
     pub per_thread: u64,
 }
 
-/// How a run goes.
+/// Assumptions about the turns of a run.
 #[derive(Clone, Copy)]
 struct Pace {
     turns: u64,
     output: u64,
     result: u64,
     is_cached: bool,
-    /// Requests cost what they may cost, not what they do.
+    /// Requests cost their worst case instead of the expected amount.
     worst: bool,
 }
 
 impl Plan {
-    /// The forecast, from the weight of the first request.
+    /// Computes the forecast from the token counts of the first request.
     pub fn forecast(&self, first: &Weight) -> Forecast {
         let prefix = Prefix { constant: self.constant_prefix(first), per_thread: self.per_thread(first) };
         let output = first.output;
@@ -145,7 +145,7 @@ impl Plan {
         course
     }
 
-    /// What keeps the next request from being sent, in the order a run asks.
+    /// Returns the limit that prevents the next request, checked in the order of a run.
     fn stopped(&self, course: &Course, prompt: u64, left: Nanos) -> Stop {
         if course.turns >= self.limits.turns {
             return Stop::Limit(LimitName::Turns);
@@ -156,7 +156,7 @@ impl Plan {
         if self.model.prices.is_some() && self.model.worst_case(prompt, self.least_output()) > left {
             return Stop::Limit(LimitName::Spend);
         }
-        // The first request is sent whatever it weighs.
+        // The first request is sent however large it is.
         if course.turns > 0 && prompt.saturating_mul(10) >= self.model.context_window.saturating_mul(9) {
             return Stop::Window;
         }
@@ -167,7 +167,7 @@ impl Plan {
         self.model.output(self.limits.output).min(LEAST_OUTPUT)
     }
 
-    /// The most output up to `wanted` that what is left pays for.
+    /// Returns the largest output, up to `wanted`, that the remaining budget pays for.
     fn affordable_output(&self, prompt: u64, wanted: u64, left: Nanos) -> u64 {
         if self.model.worst_case(prompt, wanted) <= left || self.model.prices.is_none() {
             return wanted;
@@ -184,8 +184,8 @@ impl Plan {
         low
     }
 
-    /// Turns that the spend limit can pay for whatever happens: a token a reply, everything else from the cache. A turn
-    /// is only begun while what is left pays for its worst case.
+    /// Upper bound on the turns that the spend limit pays for: one token per reply, everything else from the cache. A
+    /// turn starts only if the remaining budget covers its worst case.
     fn affordable_turns(&self, first: &Weight, prefix: &Prefix) -> Option<u64> {
         let prices = self.model.prices?;
         let needed = self.model.worst_case(first.input(), self.least_output()).0;
@@ -193,7 +193,7 @@ impl Plan {
         prices.turns_within(Nanos(left), first.input(), prefix.per_thread, 1)
     }
 
-    /// Whether a reply can have a successor at all.
+    /// Reports whether a further turn can follow a reply.
     fn goes_on(&self) -> bool {
         !self.palette.is_empty() || self.hooks.iter().any(|h| h.is_live() && h.event == HookPoint::AgentEnd)
     }
@@ -208,7 +208,8 @@ impl Plan {
         written.and_then(serde_json::Value::as_u64).unwrap_or(LARGEST_RESULT) / 4
     }
 
-    /// Hooks that change what was sent before leave nothing for a cache to find.
+    /// Returns the tokens that every turn of a thread repeats; 0 if a hook rewrites earlier messages, because the cache
+    /// then never matches.
     fn per_thread(&self, first: &Weight) -> u64 {
         let rewrites = |event| matches!(event, HookPoint::Context | HookPoint::BeforeAgentStart);
         if self.hooks.iter().any(|h| h.is_live() && rewrites(h.event)) { 0 } else { first.input() }
@@ -224,7 +225,7 @@ impl Plan {
     }
 }
 
-/// Tokens up to the first hole, and whether there is none.
+/// Counts the tokens up to the first placeholder, and returns whether the text has none.
 fn known(prompt: &Prompt, system: bool, by: Tokenizer) -> (u64, bool) {
     let mut text = String::new();
     let layers = if system { &prompt.system } else { &prompt.first_message };
@@ -250,7 +251,8 @@ mod tests {
     use crate::compile::{Request, compile};
     use rye_grammar::ItemId;
 
-    /// `mini`'s `large`: window 2000, output at most 500, 2 dollars a million in, 10 out.
+    /// Uses `large` of the provider `mini`: window 2000, output at most 500, $2 per million input tokens, $10 per
+    /// million output tokens.
     fn forecast(inside: &str) -> Forecast {
         let world = with_directives(mini(), &[("leaf", "", inside, "Do it.")]);
         let plan = compile(&world, &Request::new(ItemId::parse("leaf").unwrap())).value.unwrap().plan;

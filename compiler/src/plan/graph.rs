@@ -1,4 +1,5 @@
-//! The execution graph: which node follows which outcome. The machine gives outcomes and never names a successor.
+//! The execution graph: the successor of each node by outcome. The machine reports outcomes and never names a
+//! successor.
 
 mod build;
 
@@ -9,35 +10,35 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::hook::HookPoint;
 pub use build::{Needs, Part, build, build_call};
 
-/// A step of the run (`engine.md` 2).
+/// A node of the execution graph (`engine.md` 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Node {
     Start,
-    /// The hooks of a point that can change where the run goes; observing points have no node.
+    /// Hooks of a point whose answers can change the successor. Observing points have no node.
     Hooks(HookPoint),
-    /// Takes mail: cancel, steer, follow-up.
+    /// Takes control messages: cancel, steer, follow-up.
     Inbox,
     Limits,
-    /// Convert, reserve, call, settle; retries of one call included.
+    /// Converts, reserves, calls and settles, including the retries of one call.
     Model,
     Nudge,
-    /// Takes the next group of tool calls and lets each through or refuses it.
+    /// Takes the next group of tool calls and allows or denies each of them.
     Gate,
     Ask(Asked),
     Tools,
-    /// Bounds results and adds them to the conversation.
+    /// Truncates results to their limits and adds them to the conversation.
     Guard,
     /// `rye_directive_return`.
     Return,
-    /// Looks at the context window.
+    /// Checks how full the context window is.
     Context,
     Compact,
     Handoff,
-    /// The end: export, `after_complete`, the last event.
+    /// Ends the thread: export, `after_complete`, the last event.
     Finish,
 }
 
-/// Who asks a person: a call at the gate, or a limit or error that was escalated.
+/// The origin of an approval request: a call at the gate, or an escalated limit or error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Asked {
@@ -45,13 +46,13 @@ pub enum Asked {
     Limit,
 }
 
-/// What a node came to.
+/// The result of a node, which selects the next node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Start: go.
+    /// Start: ready to continue.
     Ready,
-    /// Hooks: no control answer.
+    /// Hooks: no hook returned a control answer.
     Pass,
     Retry,
     Continue,
@@ -61,9 +62,9 @@ pub enum Outcome {
     Handoff,
     Compact,
     FollowUp,
-    /// Input hooks: the message goes no further.
+    /// Input hooks: the message is handled and not passed on.
     Handled,
-    /// Inbox: nothing more to take.
+    /// Inbox: no message is left.
     Clear,
     /// Inbox: one user message was taken.
     Message,
@@ -75,7 +76,7 @@ pub enum Outcome {
     Calls,
     /// Model: text only.
     Text,
-    /// Model: text only, and mail waits.
+    /// Model: text only, and control messages are waiting.
     Queued,
     /// Model: the attempt failed and another is allowed.
     Failed,
@@ -83,43 +84,44 @@ pub enum Outcome {
     Exhausted,
     /// Model: not affordable. Context: the window is full.
     Full,
-    /// Nudge.
+    /// Nudge: the reminder was sent.
     Sent,
     Skipped,
-    /// Gate: at least one call may run.
+    /// Gate: at least one call is allowed.
     Allowed,
-    /// Gate: the group is answered without running anything.
+    /// Gate: the whole group is answered without running a tool.
     Denied,
-    /// Gate: a person decides first.
+    /// Gate: a call needs approval first.
     Asks,
     /// Gate: the next call is `rye_directive_return`.
     Returns,
-    /// Ask.
+    /// Ask: the request was approved.
     Approved,
     Refused,
     Suspended,
-    /// Tools, Compact, Handoff.
+    /// Tools, Compact, Handoff: finished.
     Finished,
     /// Guard: calls of this reply remain.
     More,
     /// Guard: every call of this reply is answered.
     Done,
-    /// Return.
+    /// Return: all outputs are valid.
     Accepted,
     Incomplete,
-    /// Context: room is left.
+    /// Context: the window has room left.
     Fits,
 }
 
 pub type Edges = BTreeMap<Outcome, Node>;
 
+/// The nodes of a plan and their edges.
 /// INVARIANT (checked by `verify`): total, reachable, bounded, gated.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Graph(pub BTreeMap<Node, Edges>);
 
 impl Graph {
-    /// Where an outcome of a node leads; `None` only in a graph that `verify` refuses.
+    /// Returns the node that follows an outcome; `None` only in a graph that `verify` rejects.
     pub fn next(&self, node: Node, outcome: Outcome) -> Option<Node> {
         self.0.get(&node)?.get(&outcome).copied()
     }
@@ -129,7 +131,7 @@ impl Graph {
     }
 }
 
-/// Every outcome a node can give: what *total* asks for. Hooks and Model depend on nothing else.
+/// Lists every outcome that a node can return; a *total* graph has an edge for each. Depends on the node alone.
 pub fn outcomes(node: Node) -> &'static [Outcome] {
     use Outcome as O;
     match node {

@@ -1,5 +1,5 @@
-//! Every context that a directive can have: its inputs divided by the conditions that read them, each part planned by the
-//! compiler itself, equal plans together.
+//! The matrix of contexts that a directive can run in. The inputs are split by the conditions that read them, the
+//! compiler plans each combination, and combinations with equal plans form one context.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,35 +21,35 @@ use crate::resolve::{Inputs, Launch};
 use crate::semantics::condition::{Samples, around};
 use crate::world::World;
 
-/// More combinations than that are not gone through.
+/// Largest number of combinations that are planned.
 pub const MOST: usize = 4_096;
 
 /// The contexts of a directive.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Matrix {
     pub directive: String,
-    /// Inputs that a condition reads, with the values that were tried; null stands for no value.
+    /// Inputs that a condition reads, with the values that were tried; null means no value.
     pub inputs: BTreeMap<String, Vec<Value>>,
-    /// Inputs that a pattern or an expression reads: there may be contexts beside those found.
+    /// Inputs that a pattern or an expression reads. For these, contexts may exist that the matrix does not list.
     pub open: Vec<String>,
     /// Combinations that were planned.
     pub combinations: usize,
-    /// In the order in which they were found.
+    /// Contexts in the order of discovery.
     pub contexts: Vec<Context>,
-    /// Combinations that no plan comes of, by the codes of what is wrong.
+    /// Combinations that have no plan, with the codes of their errors.
     pub refused: Vec<Refused>,
 }
 
-/// One context and when it is so.
+/// One context and the combinations that lead to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Context {
-    /// Each a combination of values. Inputs that make no difference here are left out.
+    /// The combinations of values that lead here. Inputs that make no difference are left out.
     pub when: Vec<Map<String, Value>>,
-    /// One call that comes to it, with stand-ins for inputs that make no difference.
+    /// A call that produces this context, with placeholder values for inputs that make no difference.
     pub call: CallReport,
     pub plan_id: String,
     pub chain: Vec<String>,
-    /// Layers of the prompt and tools, by id, as they are sent.
+    /// Ids of the prompt layers and names of the tools, in the order they are sent.
     pub parts: Vec<String>,
     /// Tokens of the first request.
     pub tokens: u64,
@@ -64,7 +64,7 @@ pub struct Refused {
     pub codes: Vec<String>,
 }
 
-/// Why there is no matrix.
+/// Reasons why a directive has no matrix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoMatrix {
     #[error("`{0}` cannot be composed: `rye check` says why")]
@@ -73,10 +73,10 @@ pub enum NoMatrix {
     TooMany(usize),
 }
 
-/// Goes through the inputs that the request leaves open.
+/// Plans every combination of the inputs that the request leaves open.
 ///
 /// # Errors
-/// The directive is broken, or there are too many combinations.
+/// Fails if the directive cannot be composed, or if there are more than [`MOST`] combinations.
 pub fn matrix(world: &dyn World, request: &Request) -> Result<Matrix, NoMatrix> {
     let id = &request.directive;
     let items = Items::new(world);
@@ -133,7 +133,8 @@ pub fn matrix(world: &dyn World, request: &Request) -> Result<Matrix, NoMatrix> 
     Ok(matrix)
 }
 
-/// The values at which conditions change their minds, by input; and the inputs for which that may not be all.
+/// Collects, by input, the values at which conditions change their result, and the inputs for which that list may be
+/// incomplete.
 fn values(all: &[Composed], declared: &IndexMap<String, Field>) -> (BTreeMap<String, Vec<Value>>, Vec<String>) {
     let mut values: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     let mut open = BTreeSet::new();
@@ -173,7 +174,7 @@ fn values(all: &[Composed], declared: &IndexMap<String, Field>) -> (BTreeMap<Str
     (values, open.into_iter().collect())
 }
 
-/// The values that stand for all that an input can be where only these literals count.
+/// Returns values that represent everything an input can be when only these literals matter.
 fn candidates(samples: &Samples, kind: FieldType) -> Vec<Value> {
     let whole = kind == FieldType::Integer;
     let numbers = samples.numbers().filter(|_| whole || kind == FieldType::Number);
@@ -181,20 +182,20 @@ fn candidates(samples: &Samples, kind: FieldType) -> Vec<Value> {
         Some(numbers) => around(&numbers, whole).into_iter().filter_map(json).collect(),
         None => samples.values.clone(),
     };
-    // What contains an element is a list of it, what contains a text is that text.
+    // An element stands for a list that contains it, and a text for a text that contains it.
     for part in &samples.parts {
         values.extend([Value::Array(vec![part.clone()]), part.clone()]);
     }
     values
 }
 
-/// A number as a person writes it: `3`, not `3.0`.
+/// Converts a number to its shortest JSON form: `3`, not `3.0`.
 fn json(number: f64) -> Option<Value> {
     let written = number.to_string();
     written.parse::<i64>().map(Value::from).ok().or_else(|| Number::from_f64(number).map(Value::Number))
 }
 
-/// Any value that no condition names.
+/// Returns values that no condition names.
 fn others(name: &str, field: &Field) -> Vec<Value> {
     match field.kind {
         FieldType::Boolean => vec![Value::Bool(true), Value::Bool(false)],
@@ -206,7 +207,7 @@ fn others(name: &str, field: &Field) -> Vec<Value> {
     }
 }
 
-/// What stands for a value that makes no difference.
+/// Returns a value for an input that makes no difference.
 fn stand_in(name: &str, field: &Field) -> Option<Value> {
     if field.default.is_some() {
         return None;
@@ -223,7 +224,7 @@ fn stand_in(name: &str, field: &Field) -> Option<Value> {
     }
 }
 
-/// The combination of that number, the last input changing fastest.
+/// Returns the combination with index `at`; the last input changes fastest.
 fn combination(tried: &BTreeMap<String, Vec<Value>>, mut at: usize) -> Map<String, Value> {
     let mut when = Map::new();
     for (name, values) in tried.iter().rev() {
@@ -238,7 +239,7 @@ fn combination(tried: &BTreeMap<String, Vec<Value>>, mut at: usize) -> Map<Strin
     sorted.into_iter().collect()
 }
 
-/// What makes a context another one: everything but the values that were filled in.
+/// Returns the key that tells contexts apart: everything but the values that were filled in.
 fn shape(report: &PlanReport) -> String {
     let hooks: Vec<String> = report.hooks.iter().map(|h| format!("{} {:?}", h.id, h.verdict)).collect();
     let limits: Vec<String> = report.limits.iter().map(|(name, limit)| format!("{name}={}", limit.value)).collect();
@@ -267,7 +268,7 @@ fn context(report: &PlanReport) -> Context {
     }
 }
 
-/// Leaves out inputs of which every value leads here whatever the others are.
+/// Drops inputs whose every value leads here, whatever the other inputs are.
 fn shortened(mut when: Vec<Map<String, Value>>, tried: &BTreeMap<String, Vec<Value>>) -> Vec<Map<String, Value>> {
     for (name, values) in tried {
         let mut without: IndexMap<String, (Map<String, Value>, usize)> = IndexMap::new();

@@ -1,5 +1,5 @@
-//! The prompt of a plan: layers of segments. `plan` prints it and `run` sends it through the same functions, so what
-//! is shown is what is sent. Which layers there are is decided in `lower/prompt.rs`, not here.
+//! The prompt of a plan: layers of segments. `rye plan` and `rye run` render it with the same functions, so the printed
+//! prompt is the one that is sent. `lower/prompt.rs` decides which layers exist.
 
 mod guard;
 
@@ -11,43 +11,44 @@ use serde::{Deserialize, Serialize};
 use crate::hook::Position;
 pub use guard::{Piece, escape_own, guard};
 
-/// System text and first user message, layer by layer, in the order they are joined.
+/// The system text and the first user message as layers, in the order they are joined.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Prompt {
     pub system: Vec<Layer>,
     pub first_message: Vec<Layer>,
-    /// What `thread_continued` hooks bring into the last user message of a continuation or resume.
+    /// Layers that `thread_continued` hooks add to the last user message of a continuation or resume.
     pub continued: Vec<Layer>,
-    /// The body with its inputs, without the element round it: the fact `directive_body`.
+    /// The body with its inputs, without the enclosing element: the fact `directive_body`.
     #[serde(default)]
     pub body: Vec<Segment>,
 }
 
-/// One contribution and who made it.
+/// One contribution to the prompt and its origin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {
-    /// The knowledge id, the directive's id for its body, the hook's id for an execute hook.
+    /// Id of the knowledge item, of the directive for its body, or of the hook for an execute hook.
     pub id: String,
     pub kind: LayerKind,
-    /// Before or after the body (in the system prompt: before or after the chain); `None` for what stands between.
+    /// Position relative to the body (in the system prompt: to the chain); `None` for the body itself and for layers
+    /// without a position.
     pub position: Option<Position>,
-    /// The hook that brought it; `None` for the chain's own.
+    /// Id of the hook that added the layer; `None` for layers of the chain.
     pub hook: Option<String>,
-    /// True where only a run can tell whether the hook fires.
+    /// True if the hook's verdict depends on facts of the run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub depends: bool,
-    /// The directive of the chain that declared it.
+    /// The directive of the chain that declared the layer.
     pub link: Option<ItemId>,
-    /// The element round the text. Its tags are part of the segments, and nothing that fills a hole can close it.
+    /// Name of the element around the text. Its tags are part of the segments, and no placeholder value can close it.
     pub tag: Option<String>,
-    /// How many closing tags of `tag` the knowledge itself held; each is sent as `&lt;/…`.
+    /// Number of closing tags of `tag` in the knowledge itself; each is sent as `&lt;/…`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub escaped: u64,
     pub segments: Vec<Segment>,
 }
 
 impl Layer {
-    /// Who the transcript names for this layer.
+    /// Returns the id that the transcript records for this layer.
     pub fn contributor(&self) -> &str {
         self.hook.as_deref().unwrap_or(&self.id)
     }
@@ -63,7 +64,7 @@ fn is_zero(n: &u64) -> bool {
 pub enum LayerKind {
     Knowledge,
     Body,
-    /// The answer of an execute hook, known at run.
+    /// The answer of an execute hook, available only at run time.
     Answer,
 }
 
@@ -74,18 +75,18 @@ pub enum Segment {
     Pending { pending: Pending, why: String },
 }
 
-/// A hole that only a run can fill.
+/// A placeholder that only a run can fill.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "hole", rename_all = "snake_case")]
 pub enum Pending {
-    /// `${path}` or `{input:name}` (as `inputs.name`) whose fact is not known yet.
+    /// `${path}` or `{input:name}` (as `inputs.name`) whose fact is not known at compile time.
     Fact { path: String, fallback: Option<String> },
-    /// The text an execute hook answers.
+    /// The text that an execute hook returns.
     Hook { id: String },
 }
 
 impl Pending {
-    /// How a hole is shown where the text is printed before the run: `${thread_id}`.
+    /// Returns the marker that stands for the placeholder in printed plans: `${thread_id}`.
     pub fn marker(&self) -> String {
         match self {
             Self::Fact { path, .. } => format!("${{{path}}}"),
@@ -94,16 +95,16 @@ impl Pending {
     }
 }
 
-/// What a run knows that the plan did not. The same functions render with it as with the plan's own markers.
+/// The facts of a run that a plan lacks. Printing a plan implements this with markers, a run with values.
 pub trait Known {
-    /// The text of a hole.
+    /// Returns the text for a placeholder.
     fn text(&mut self, hole: &Pending) -> String;
-    /// Whether a hook that brings a layer fires; asked only of layers that depend on it.
+    /// Returns whether the hook of a layer fires; called only for layers with `depends`.
     fn fires(&mut self, hook: &str) -> bool;
 }
 
-/// The text of one layer with its holes filled by `fill`, whether the layer is wanted or not. An answer that is empty
-/// leaves no empty element behind.
+/// Renders one layer with its placeholders filled by `fill`, even if its hook does not fire. A layer whose answers are
+/// all empty renders to an empty string, not to an empty element.
 pub fn render_layer(layer: &Layer, fill: &mut dyn FnMut(&Pending) -> String) -> String {
     let mut empty = layer.kind == LayerKind::Answer;
     let mut pieces = Vec::with_capacity(layer.segments.len());
@@ -120,19 +121,20 @@ pub fn render_layer(layer: &Layer, fill: &mut dyn FnMut(&Pending) -> String) -> 
     if empty { String::new() } else { guard(layer.tag.as_deref(), &pieces) }
 }
 
-/// How a thread begins: what is sent, and who contributed to it by id (hooks by theirs, the chain's items by theirs).
+/// The opening messages of a thread and the ids of their contributors: hooks by the hook's id, items of the chain by
+/// the item's id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Opening {
     pub system: String,
     pub system_layers: Vec<String>,
-    /// The first user message of a fresh thread, the last one of a continuation.
+    /// The first user message of a fresh thread, or the last one of a continuation.
     pub message: String,
     pub before: Vec<String>,
     pub after: Vec<String>,
 }
 
 impl Prompt {
-    /// The fact `directive_body`.
+    /// Renders the fact `directive_body`.
     pub fn directive_body(&self, fill: &mut dyn FnMut(&Pending) -> String) -> String {
         let text = |segment: &Segment| match segment {
             Segment::Text { text } => text.clone(),
@@ -141,7 +143,7 @@ impl Prompt {
         self.body.iter().map(text).collect()
     }
 
-    /// The opening of a fresh thread.
+    /// Renders the opening of a fresh thread.
     pub fn open(&self, known: &mut dyn Known) -> Opening {
         let mut seen = BTreeSet::new();
         let system = rendered(&self.system, known, &mut seen);
@@ -149,7 +151,7 @@ impl Prompt {
         opening(&system, &message)
     }
 
-    /// The opening of a continuation or resume, whose last user message is `message`.
+    /// Renders the opening of a continuation or resume whose last user message is `message`.
     pub fn go_on(&self, known: &mut dyn Known, message: &str) -> Opening {
         let mut seen = BTreeSet::new();
         let system = rendered(&self.system, known, &mut seen);
@@ -164,7 +166,7 @@ impl Prompt {
     }
 }
 
-/// What stands between two layers.
+/// Separator between two layers.
 pub const BETWEEN: &str = "\n\n";
 
 fn opening(system: &[(&Layer, String)], message: &[(&Layer, String)]) -> Opening {
@@ -186,8 +188,8 @@ fn joined(layers: &[(&Layer, String)]) -> String {
     texts.join(BETWEEN)
 }
 
-/// The layers that are sent, each with its text: those whose hook fires, each knowledge item at its first place only
-/// (`seen` holds the ids that stand further up), nothing that renders to no text.
+/// Renders the layers that are sent: those whose hook fires, each knowledge item only at its first position (`seen`
+/// holds the ids of earlier positions), and none that renders to an empty text.
 pub fn rendered<'l>(
     layers: &'l [Layer],
     known: &mut dyn Known,
@@ -209,12 +211,12 @@ pub fn rendered<'l>(
     sent
 }
 
-/// The layers joined by blank lines, all of them there, their holes filled by `fill`.
+/// Renders all layers, joined by blank lines, with their placeholders filled by `fill`.
 pub fn render_layers(layers: &[Layer], fill: &mut dyn FnMut(&Pending) -> String) -> String {
     joined(&rendered(layers, &mut Every(fill), &mut BTreeSet::new()))
 }
 
-/// A run in which every layer is there.
+/// A run in which every hook fires.
 struct Every<'f>(&'f mut dyn FnMut(&Pending) -> String);
 
 impl Known for Every<'_> {
@@ -227,7 +229,7 @@ impl Known for Every<'_> {
     }
 }
 
-/// Every hole of these layers, in order.
+/// Lists every placeholder of these layers, in order.
 pub fn pending(layers: &[Layer]) -> impl Iterator<Item = &Pending> {
     layers.iter().flat_map(|l| &l.segments).filter_map(|s| match s {
         Segment::Pending { pending, .. } => Some(pending),

@@ -1,11 +1,11 @@
-//! Why something is in a plan, step by step down to the directive itself, and why something is not in it. Reads what
-//! lies beside the plan; nothing is decided here.
+//! Derivations: why an item is in a plan, step by step from the directive, and why an item was omitted. Reads the
+//! records that the compiler left beside the plan and decides nothing.
 
 use super::{Layer, Origin, Place};
 use crate::compile::{Compilation, Note};
 use crate::hook::{HookSource, PlanVerdict};
 
-/// One step of a derivation: what is so, and the line that says so.
+/// One step of a derivation: a statement and the source line it comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason {
     pub text: String,
@@ -19,7 +19,7 @@ impl Reason {
 }
 
 impl Compilation {
-    /// What the thing that a note speaks of would have weighed.
+    /// Returns the token estimate of the omitted item that a note describes.
     pub fn tokens_of(&self, note: &Note) -> Option<u64> {
         self.weight(Why::of(note)?, note.id())
     }
@@ -29,19 +29,19 @@ impl Compilation {
     }
 }
 
-/// Something that a reader of the sources would expect in the plan and that is not in it.
+/// An item that the sources name and the plan omits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Absent {
     pub why: Why,
-    /// A knowledge item, a hook, a tool.
+    /// Id of a knowledge item, a hook or a tool.
     pub id: String,
     pub text: String,
-    /// What it would have weighed, where that is known.
+    /// Token estimate, if known.
     pub tokens: Option<u64>,
     pub place: Option<Place>,
 }
 
-/// The ways of not being there.
+/// Reasons for an omission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
     Suppressed,
@@ -74,8 +74,8 @@ impl Why {
     }
 }
 
-/// The steps behind a key of the origins (`layer.ID`, `tool.NAME`, `limit.NAME`, …), the nearest first; empty where the
-/// directive itself is the last word.
+/// Returns the derivation of an origin key (`layer.ID`, `tool.NAME`, `limit.NAME`, …), nearest step first; empty if the
+/// directive itself is the origin.
 pub fn reasons(compilation: &Compilation, key: &str) -> Vec<Reason> {
     let Some(origin) = compilation.origins.get(key) else { return Vec::new() };
     match key.split_once('.') {
@@ -86,7 +86,7 @@ pub fn reasons(compilation: &Compilation, key: &str) -> Vec<Reason> {
     }
 }
 
-/// The steps behind one layer of the prompt, its own line first.
+/// Returns the derivation of one prompt layer, starting with the line that declares it.
 pub fn layer(compilation: &Compilation, layer: &Layer) -> Vec<Reason> {
     if let Some(id) = &layer.hook {
         let place = compilation.origins.get(&format!("hook.{id}")).and_then(|o| o.place.clone());
@@ -100,7 +100,7 @@ pub fn layer(compilation: &Compilation, layer: &Layer) -> Vec<Reason> {
     steps
 }
 
-/// What an origin leads to: its hook's verdict, or the links between its directive and the leaf.
+/// Returns the steps behind an origin: its hook's verdict, or the links between its directive and the leaf.
 fn declared(compilation: &Compilation, origin: &Origin) -> Vec<Reason> {
     if let Some(id) = quoted(&origin.because, "brought by the hook `") {
         return hook(compilation, id);
@@ -112,7 +112,7 @@ fn quoted<'t>(text: &'t str, before: &str) -> Option<&'t str> {
     text.strip_prefix(before)?.strip_suffix('`')
 }
 
-/// Why a link is one: each child down to the leaf, with the line that extends.
+/// Returns the steps that put a directive into the chain: each child down to the leaf, with its `extends` line.
 fn chain(compilation: &Compilation, id: &str) -> Vec<Reason> {
     let chain = &compilation.plan.chain;
     let Some(at) = chain.iter().position(|link| link.id.as_str() == id) else { return Vec::new() };
@@ -134,7 +134,7 @@ fn chain(compilation: &Compilation, id: &str) -> Vec<Reason> {
     steps
 }
 
-/// Whether a hook fires and why, and where it comes from.
+/// Returns the verdict of a hook with its reason, and the directive that declares the hook.
 fn hook(compilation: &Compilation, id: &str) -> Vec<Reason> {
     let all = || compilation.plan.hooks.iter().zip(&compilation.hooks).filter(|(hook, _)| hook.id == id);
     let Some((hook, trace)) = all().find(|(hook, _)| hook.is_live()).or_else(|| all().next()) else {
@@ -153,7 +153,7 @@ fn hook(compilation: &Compilation, id: &str) -> Vec<Reason> {
     steps
 }
 
-/// The grant behind a tool, and who grants.
+/// Returns the grant behind a tool and the declaration of the grant.
 fn tool(compilation: &Compilation, origin: &Origin) -> Vec<Reason> {
     let Some(pattern) = quoted(&origin.because, "granted by `") else { return Vec::new() };
     let Some(grant) = compilation.origins.get(&format!("capability.{pattern}")) else { return Vec::new() };
@@ -162,7 +162,7 @@ fn tool(compilation: &Compilation, origin: &Origin) -> Vec<Reason> {
     steps
 }
 
-/// Everything that is not in the plan although something names it.
+/// Lists everything that the sources name and the plan omits.
 pub fn absent(compilation: &Compilation) -> Vec<Absent> {
     let mut all = Vec::new();
     for note in &compilation.notes {

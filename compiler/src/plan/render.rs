@@ -1,4 +1,5 @@
-//! A plan for people and programs: text, JSON, DOT, Mermaid. Strings only; who prints them decides on colours.
+//! Renderers of a plan: text, JSON, HTML, DOT, Mermaid, SVG. They produce strings only; the caller decides on terminal
+//! colors.
 
 pub mod diff;
 pub mod dot;

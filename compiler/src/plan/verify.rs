@@ -1,7 +1,8 @@
-//! The four laws of a plan's graph: total, reachable, bounded, gated (`engine.md` 2).
+//! Checks the four invariants of a plan's graph: total, reachable, bounded, gated (`engine.md` 2).
 //!
-//! This looks at the finished graph only and knows nothing of how it was built, so a mistake in `build`, a plan edited
-//! by hand and a plan stored by another version are all refused the same way. Why cycles end is decision 0002.
+//! The check reads only the finished graph and shares no code with its construction. It therefore rejects a mistake in
+//! `build`, a plan edited by hand and a plan stored by another version in the same way. Decision 0002 explains why
+//! cycles end.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,7 +15,7 @@ use super::graph::{Asked, Graph, Node, Outcome, outcomes};
 use crate::diagnostics::PlanError;
 use crate::hook::HookPoint;
 
-/// Every law that the graph breaks, in the order of the laws; an empty list is a proof.
+/// Returns every violation, in the order of the invariants; an empty list proves that all four hold.
 pub fn verify(graph: &Graph) -> Vec<PlanError> {
     let mut broken = total(graph);
     broken.extend(reachable(graph));
@@ -23,7 +24,8 @@ pub fn verify(graph: &Graph) -> Vec<PlanError> {
     broken
 }
 
-/// Every outcome of every node has one edge, no edge has another name, and each leads to a node of the graph.
+/// Checks that every outcome of every node has one edge, that no edge has an impossible outcome, and that each leads to
+/// a node of the graph.
 fn total(graph: &Graph) -> Vec<PlanError> {
     let mut broken = Vec::new();
     for (node, edges) in &graph.0 {
@@ -45,7 +47,7 @@ fn total(graph: &Graph) -> Vec<PlanError> {
     broken
 }
 
-/// The start and the finish are there, and every node lies between them.
+/// Checks that the start and the finish exist, and that every node lies on a path between them.
 fn reachable(graph: &Graph) -> Vec<PlanError> {
     let whole = digraph(graph, |_, _| true);
     let from_start = visited(&whole, Node::Start);
@@ -82,7 +84,7 @@ fn visited(graph: &DiGraphMap<Node, ()>, from: Node) -> BTreeSet<Node> {
     seen
 }
 
-/// Every cycle passes the limits or uses up something finite, and every cycle uses up something at all.
+/// Checks that every cycle passes the limits or consumes a call or a message, and that every cycle consumes something.
 fn bounded(graph: &Graph) -> Vec<PlanError> {
     let unlimited = digraph(graph, |node, outcome| {
         node != Node::Limits && !matches!(consumed(node, outcome), Some(Consumed::Call | Consumed::Message))
@@ -100,22 +102,22 @@ fn bounded(graph: &Graph) -> Vec<PlanError> {
     found.into_iter().enumerate().map(|(i, c)| PlanError::Unbounded { circle: names(c), why: why(i) }).collect()
 }
 
-/// What taking an edge uses up, so that it cannot be taken for ever.
+/// The finite resource that taking an edge consumes; it keeps a cycle from running forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Consumed {
-    /// One attempt at a model call: money, tokens and duration, which the limits bound.
+    /// One attempt at a model call: spend, tokens and duration, all bounded by limits.
     Attempt,
     /// One call of a reply; a reply is finite.
     Call,
-    /// One message of the inbox, which comes from outside.
+    /// One message of the inbox, sent by another process or the user.
     Message,
-    /// Room below the parent's limit, or the answer of a person. A raise that lifts nothing is no `raise`.
+    /// Headroom below the parent's limit, or an approval. A raise that changes nothing does not count.
     Limit,
 }
 
 fn consumed(node: Node, outcome: Outcome) -> Option<Consumed> {
     match (node, outcome) {
-        // Not affordable means that nothing was sent.
+        // The outcome `full` means that nothing was sent.
         (Node::Model, Outcome::Full) => None,
         (Node::Model, _) => Some(Consumed::Attempt),
         (Node::Guard, Outcome::More) => Some(Consumed::Call),
@@ -127,7 +129,7 @@ fn consumed(node: Node, outcome: Outcome) -> Option<Consumed> {
     }
 }
 
-/// One circle for every set of nodes that can reach each other: its first node, and the shortest way back to it.
+/// Returns one cycle for every strongly connected component: its first node and the shortest path back to it.
 fn circles(graph: &DiGraphMap<Node, ()>) -> Vec<Vec<Node>> {
     let mut found = Vec::new();
     for mut part in kosaraju_scc(graph) {
@@ -142,14 +144,14 @@ fn circles(graph: &DiGraphMap<Node, ()>) -> Vec<Vec<Node>> {
     found
 }
 
-/// The gate dominates the tools, and having passed it once is no licence for the next call.
+/// Checks that the gate dominates the tools, and that every further call passes the gate again.
 fn gated(graph: &Graph) -> Vec<PlanError> {
     let whole = digraph(graph, |_, _| true);
     let around = digraph(graph, |node, _| node != Node::Gate);
     let mut paths = Vec::new();
     if whole.contains_node(Node::Start) && whole.contains_node(Node::Tools) {
         let tree = dominators::simple_fast(&whole, Node::Start);
-        // Tools that cannot be reached at all break another law, not this one.
+        // Unreachable tools violate another invariant, not this one.
         let dominated = tree.dominators(Node::Tools).is_none_or(|mut over| over.any(|node| node == Node::Gate));
         let from = if dominated { Node::Tools } else { Node::Start };
         paths.extend(way(&around, from, Node::Tools));
@@ -158,7 +160,7 @@ fn gated(graph: &Graph) -> Vec<PlanError> {
     paths.into_iter().map(|path| PlanError::Ungated { path: names(path) }).collect()
 }
 
-/// A shortest way of at least one edge, both ends included.
+/// Returns a shortest path of at least one edge, both ends included.
 fn way(graph: &DiGraphMap<Node, ()>, from: Node, to: Node) -> Option<Vec<Node>> {
     let mut came: BTreeMap<Node, Node> = BTreeMap::new();
     let mut queue = VecDeque::from([from]);
@@ -183,7 +185,7 @@ fn way(graph: &DiGraphMap<Node, ()>, from: Node, to: Node) -> Option<Vec<Node>> 
     None
 }
 
-/// The edges that `keep` keeps, without their names; all nodes stay.
+/// Returns the edges that `keep` accepts, without their outcomes; all nodes stay.
 fn digraph(graph: &Graph, keep: impl Fn(Node, Outcome) -> bool) -> DiGraphMap<Node, ()> {
     let mut all = DiGraphMap::new();
     for node in graph.0.keys() {

@@ -1,4 +1,4 @@
-//! `rye why`: where something in a plan comes from, or why it is not there.
+//! The `rye why` command: explains where an item of a plan comes from, or why it was omitted.
 
 use std::fmt;
 
@@ -10,18 +10,18 @@ use crate::compile::Compilation;
 use crate::diagnostics::closest;
 use crate::semantics::glob::Glob;
 
-/// What there is to say of one thing.
+/// The explanation of one item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Why {
-    /// As the plan names it: `limit.spend`, `hook.route_deploy`, `layer.rye/agent/core/Identity`.
+    /// Key in the plan: `limit.spend`, `hook.route_deploy`, `layer.rye/agent/core/Identity`.
     pub subject: String,
     pub reason: String,
     pub place: Option<Place>,
-    /// What it follows from, step by step.
+    /// The derivation, step by step.
     pub steps: Vec<Reason>,
 }
 
-/// Nothing in the plan goes by that name.
+/// The error for a name that the plan does not contain.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("nothing in this plan is called `{thing}`")]
 pub struct NotThere {
@@ -45,16 +45,16 @@ impl fmt::Display for Why {
     }
 }
 
-/// Everything known of `thing`: a key (`limit.spend`), or the name alone (`spend`, a hook's id, an item's id, a tool's
-/// name, a capability, a pattern).
+/// Explains `thing`: a key (`limit.spend`) or a bare name (`spend`, a hook's id, an item's id, a tool's name, a
+/// capability, a pattern).
 ///
 /// # Errors
-/// Nothing is known of it; the error may hold a name that is.
+/// Fails if the plan does not contain the name; the error may suggest a similar one.
 pub fn why(compilation: &Compilation, thing: &str) -> Result<Vec<Why>, NotThere> {
     let mut found = Vec::new();
     layers(compilation, thing, &mut found);
     for (key, origin) in &compilation.origins.0 {
-        // What is in the prompt has said so, place by place; a hook says its verdict below.
+        // Prompt layers are explained above, position by position; hooks are explained below with their verdict.
         let told_apart = found.iter().any(|why: &Why| why.subject == *key) || key.starts_with("hook.");
         if !told_apart && (key == thing || key.split_once('.').is_some_and(|(_, name)| name == thing)) {
             found.push(told(compilation, key, origin));
@@ -79,7 +79,7 @@ pub fn why(compilation: &Compilation, thing: &str) -> Result<Vec<Why>, NotThere>
     Ok(found)
 }
 
-/// Every layer of the prompt of that id, with its weight.
+/// Explains every prompt layer with this id, including its size.
 fn layers(compilation: &Compilation, thing: &str, found: &mut Vec<Why>) {
     let name = thing.strip_prefix("layer.").unwrap_or(thing);
     let (system, first, continued) = view::prompt(&compilation.plan, &compilation.origins);
@@ -116,7 +116,7 @@ fn limit(compilation: &Compilation, name: &str) -> Option<String> {
     Some(if name == LimitName::Spend { dollars(limits.spend) } else { limits.get(name).to_string() })
 }
 
-/// Every hook of that id, with its verdict.
+/// Explains every hook with this id, including its verdict.
 fn hooks(compilation: &Compilation, name: &str, found: &mut Vec<Why>) {
     use crate::hook::{HookSource, PlanVerdict};
     for (hook, trace) in compilation.plan.hooks.iter().zip(&compilation.hooks).filter(|(h, _)| h.id == name) {
@@ -135,7 +135,7 @@ fn hooks(compilation: &Compilation, name: &str, found: &mut Vec<Why>) {
     }
 }
 
-/// Tools by item id, and those that did not fit.
+/// Explains tools by item id, including those dropped for size.
 fn tools(compilation: &Compilation, name: &str, found: &mut Vec<Why>) {
     let plan = &compilation.plan;
     for tool in plan.palette.iter().filter(|t| t.item_id.as_ref().is_some_and(|id| id.as_str() == name)) {
@@ -150,7 +150,7 @@ fn tools(compilation: &Compilation, name: &str, found: &mut Vec<Why>) {
     }
 }
 
-/// The grant that allows a capability, or that none does.
+/// Explains the grant that allows a capability, or that no grant does.
 fn capability(compilation: &Compilation, name: &str, found: &mut Vec<Why>) {
     if !name.starts_with("rye.") {
         return;

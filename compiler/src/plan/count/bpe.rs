@@ -1,10 +1,10 @@
-//! The exact tokenizers, where this build has them. A vocabulary is read when it first counts something, which takes some
-//! hundred milliseconds; a command that counts nothing with it never does.
+//! The exact tokenizers, if compiled in. A vocabulary is loaded on its first use, which takes a few hundred
+//! milliseconds; commands that never count with it never load it.
 
 use super::Tokenizer;
 
-/// A longer run of spaces is counted piece by piece: the library looks ahead in it step by step, and gives up on one of
-/// some hundred thousand.
+/// Longest run of white space handed to the library in one piece, in characters. The library's pattern looks ahead
+/// through a run step by step and fails on one of a few hundred thousand characters.
 #[cfg(feature = "tokenizers")]
 const LONGEST_RUN: usize = 4096;
 
@@ -20,7 +20,7 @@ pub fn count(tokenizer: Tokenizer, text: &str) -> u64 {
     })
 }
 
-/// The text whole, unless it has a run of spaces that is too long: then cut inside of it.
+/// Splits the text inside every run of white space that is too long; otherwise yields it whole.
 #[cfg(feature = "tokenizers")]
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
@@ -40,7 +40,7 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// [`Tokenizer::here`] names none of these in a build without them.
+/// Fallback for builds without the vocabularies, where [`Tokenizer::here`] never names an exact tokenizer.
 #[cfg(not(feature = "tokenizers"))]
 pub fn count(_: Tokenizer, text: &str) -> u64 {
     Tokenizer::Characters.count(text)

@@ -1,4 +1,5 @@
-//! What counts, with the vocabularies and without. Figures of the exact ones are those that their makers publish.
+//! Token counts with and without the vocabularies. The expected counts of the exact tokenizers are published by their
+//! vendors.
 
 use super::*;
 
@@ -45,7 +46,7 @@ mod exact {
         assert!(Tokenizer::O200k.count("<|endoftext|>") > 1);
     }
 
-    /// The library unwraps what its pattern answers, and quadratic pieces would never end.
+    /// The library unwraps its pattern's result, and splitting in quadratic time would not finish.
     #[test]
     fn hostile_texts_are_counted_too() {
         let run = |text: &str| text.repeat(300_000 / text.len());

@@ -1,13 +1,13 @@
-//! Builds the graph of a directive: only the nodes it needs, every outcome of each with exactly one edge.
+//! Builds the graph of a directive: only the nodes it needs, with exactly one edge for every outcome.
 //!
-//! Nothing is proved here; `plan::verify` looks at the result as if a stranger had made it.
+//! This module proves nothing; `plan::verify` checks the result independently.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Asked, Edges, Graph, Node, Outcome};
 use crate::hook::HookPoint;
 
-/// What decides which nodes a directive gets.
+/// The features of a directive that decide which nodes its graph has.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Needs {
     /// Points with at least one live hook.
@@ -15,16 +15,16 @@ pub struct Needs {
     pub parts: BTreeSet<Part>,
 }
 
-/// A part of the graph that not every directive needs.
+/// An optional part of the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    /// The palette holds something to call. Without it a call that a model makes up is still answered at the gate.
+    /// The palette is not empty. Without it, the gate still answers a call that the model invents.
     Tools,
-    /// Outputs are declared.
+    /// The directive declares outputs.
     Return,
     /// The nudge policy is not `never`.
     Nudge,
-    /// Some granted capability asks a person first.
+    /// A granted capability needs approval.
     Ask,
 }
 
@@ -34,7 +34,7 @@ impl Needs {
     }
 }
 
-/// The graph of a directive.
+/// Builds the graph of a directive.
 pub fn build(needs: &Needs) -> Graph {
     let mut builder = Builder { needs, edges: BTreeMap::new() };
     builder.opening();
@@ -45,7 +45,7 @@ pub fn build(needs: &Needs) -> Graph {
     Graph(builder.edges)
 }
 
-/// The graph of one call that nobody waits for: the gate, the tool, the guard, the end.
+/// Builds the graph of one asynchronous tool call: gate, tool, guard, finish.
 pub fn build_call() -> Graph {
     use Outcome as O;
     let edges: [(Node, &[(Outcome, Node)]); 6] = [
@@ -72,22 +72,22 @@ impl Builder<'_> {
         self.edges.insert(node, edges.iter().copied().collect());
     }
 
-    /// The edges of a hook point, where the directive has it.
+    /// Adds the edges of a hook point if the directive has live hooks there.
     fn add_hooks(&mut self, point: HookPoint, edges: &[(Outcome, Node)]) {
         if self.needs.points.contains(&point) {
             self.add(Node::Hooks(point), edges);
         }
     }
 
-    /// The node of a hook point where the directive has it, else what would follow.
+    /// Returns the node of a hook point if the directive has live hooks there, else `otherwise`.
     fn hooks_or(&self, point: HookPoint, otherwise: Node) -> Node {
         if self.needs.points.contains(&point) { Node::Hooks(point) } else { otherwise }
     }
 
-    /// From the start to the first look at the limits, and every user message after it.
+    /// Adds the nodes from the start to the first limit check, and those that every later user message passes.
     fn opening(&mut self) {
         use Outcome as O;
-        // Fresh threads and continuations have hooks of their own: the machine runs those of one and passes the other.
+        // Fresh threads and continuations have separate hooks: the machine runs one set and passes through the other.
         let continued = self.hooks_or(HookPoint::ThreadContinued, Node::Inbox);
         let started = self.hooks_or(HookPoint::ThreadStarted, continued);
         let first = self.hooks_or(HookPoint::BuildSystemPrompt, started);
@@ -108,7 +108,7 @@ impl Builder<'_> {
         let model = self.hooks_or(HookPoint::Context, Node::Model);
         let exceeded = self.hooks_or(HookPoint::Limit, Node::Finish);
         self.add(Node::Limits, &[(O::Within, model), (O::Exceeded, exceeded)]);
-        // A limit still binds after `continue` and `retry`: only a raise, or a person, moves it.
+        // A limit still binds after `continue` and `retry`: only a raise or an approval moves it.
         self.add_hooks(
             HookPoint::Limit,
             &[
@@ -164,7 +164,7 @@ impl Builder<'_> {
         self.add_hooks(HookPoint::AgentEnd, &[(O::Pass, Node::Finish), (O::FollowUp, Node::Inbox)]);
     }
 
-    /// Every call of a reply goes through the gate, also where nothing can be allowed: then it is only refused there.
+    /// Routes every call of a reply through the gate, even if nothing can be allowed; the gate then denies it.
     fn calls(&mut self) {
         use Outcome as O;
         let first_call = self.hooks_or(HookPoint::ToolCall, Node::Gate);

@@ -1,21 +1,22 @@
-//! Keeps a layer inside its tag: no text that comes from elsewhere can close the element it stands in.
+//! Keeps each layer inside its element: no text from elsewhere can close the enclosing tag.
 //!
-//! Two cases. The *knowledge itself* holds its own closing tag: each is sent as `&lt;/…` and counted, so that the plan
-//! says so. A *value that fills a hole* completes one, alone or together with the text around it: then the value gives
-//! way, never the text, because the plan has promised the text byte for byte. Everything else is sent as it is.
+//! Two cases exist. If the *knowledge itself* contains its own closing tag, each one is sent as `&lt;/…` and counted,
+//! and the plan reports the count. If a *placeholder value* completes a closing tag, alone or together with the text
+//! around it, the value is escaped and never the text, because the plan fixes the text byte for byte. Everything else
+//! is sent unchanged.
 
 use std::fmt::Write as _;
 use std::ops::Range;
 
-/// A run of text: written by the author, or put into a hole.
+/// A run of text: written by the author, or filled into a placeholder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
     Text(String),
     Value(String),
 }
 
-/// The pieces joined, with every closing tag that a value takes part in made harmless inside the value. Without a tag
-/// there is nothing to close.
+/// Joins the pieces and escapes, inside values, every closing tag that a value contributes to. Without a tag, nothing
+/// is escaped.
 pub fn guard(tag: Option<&str>, pieces: &[Piece]) -> String {
     let mut joined = String::new();
     let mut values: Vec<Range<usize>> = Vec::new();
@@ -35,14 +36,14 @@ pub fn guard(tag: Option<&str>, pieces: &[Piece]) -> String {
     if edits.is_empty() { joined } else { escape_at(&joined, &edits) }
 }
 
-/// The author's own text with its closing tags written `&lt;/…`, and how many there were.
+/// Escapes the closing tags in the author's own text as `&lt;/…` and returns how many there were.
 pub fn escape_own(tag: &str, text: &str) -> (String, u64) {
     let edits: Vec<usize> = closings(tag, text).map(|closing| closing.start).collect();
     let count = u64::try_from(edits.len()).unwrap_or(u64::MAX);
     (escape_at(text, &edits), count)
 }
 
-/// Where `</tag` stands, as a lenient reader would see it: any case, white space round the slash.
+/// Finds closing tags as a lenient parser would: any case, white space around the slash.
 fn closings<'t>(tag: &'t str, text: &'t str) -> impl Iterator<Item = Range<usize>> + 't {
     text.match_indices('<').filter_map(move |(start, _)| {
         let rest = text.get(start + 1..)?;
@@ -55,14 +56,14 @@ fn closings<'t>(tag: &'t str, text: &'t str) -> impl Iterator<Item = Range<usize
     })
 }
 
-/// The first byte of `closing` that a value wrote.
+/// Returns the position of the first byte of `closing` that comes from a value.
 fn first_of_value(values: &[Range<usize>], closing: &Range<usize>) -> Option<usize> {
     let at = values.partition_point(|v| v.end <= closing.start);
     let value = values.get(at)?;
     (value.start < closing.end).then(|| value.start.max(closing.start))
 }
 
-/// `text` with the character at each of these places written as an entity.
+/// Returns `text` with the characters at these positions written as entities.
 fn escape_at(text: &str, places: &[usize]) -> String {
     let mut out = String::with_capacity(text.len() + places.len() * 4);
     let mut from = 0;

@@ -1,10 +1,10 @@
-//! A drawing in Graphviz's language.
+//! Renders a drawing as Graphviz DOT.
 
 use std::fmt::Write as _;
 
 use super::drawing::{Drawing, Line, Shape, one_line};
 
-/// One statement a line.
+/// Writes one statement per line.
 pub fn render(drawing: &Drawing) -> String {
     let name = &drawing.name;
     let direction = if drawing.sideways { "LR" } else { "TB" };

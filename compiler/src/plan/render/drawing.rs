@@ -1,13 +1,13 @@
-//! A graph to be drawn: boxes and arrows, before anybody decides on a language. DOT, Mermaid and SVG draw the same one.
+//! A graph to be drawn, independent of the output format. DOT, Mermaid and SVG render the same value.
 
 use super::super::graph::{Graph, Node, Outcome};
 use crate::diagnostics::clean;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Drawing {
-    /// An identifier of the whole.
+    /// Identifier of the whole drawing.
     pub name: String,
-    /// Layers from left to right instead of from top to bottom: for what fans out and has long names.
+    /// Lays the layers out from left to right instead of top to bottom, for graphs that fan out and have long names.
     pub sideways: bool,
     pub nodes: Vec<DrawnNode>,
     pub edges: Vec<DrawnEdge>,
@@ -39,7 +39,7 @@ pub enum Shape {
     Component,
 }
 
-/// What a node is of; a colour where there are any.
+/// The kind of thing that a node represents; selects its color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
     Step,
@@ -49,7 +49,7 @@ pub enum Group {
     Knowledge,
     Tool,
     Pattern,
-    /// Of a lower space, hidden or part of the standard library.
+    /// An item of a lower space: shadowed, or part of the standard library.
     Far,
 }
 
@@ -60,7 +60,7 @@ pub enum Line {
 }
 
 impl Group {
-    /// As a class in SVG.
+    /// Returns the CSS class in SVG.
     pub fn word(self) -> &'static str {
         match self {
             Self::Step => "step",
@@ -76,7 +76,7 @@ impl Group {
 }
 
 impl Drawing {
-    /// The graph that a run of a plan follows; several outcomes between two steps are one arrow.
+    /// Draws the execution graph of a plan; several outcomes between two nodes become one edge.
     pub fn of_plan(graph: &Graph) -> Self {
         let nodes = graph.0.keys().map(|node| {
             let (shape, group) = look(*node);
@@ -90,7 +90,7 @@ impl Drawing {
         Self { name: "plan".into(), sideways: false, nodes: nodes.collect(), edges: edges.collect() }
     }
 
-    /// The id of a node as an identifier of letters, digits and `_`, unique in the drawing.
+    /// Returns an identifier for each node, made of letters, digits and `_` and unique in the drawing.
     pub fn identifiers(&self) -> Vec<String> {
         let mut taken: Vec<String> = Vec::with_capacity(self.nodes.len());
         let mut seen = std::collections::BTreeSet::new();
@@ -107,7 +107,7 @@ impl Drawing {
     }
 }
 
-/// A label on one line that steers nothing.
+/// Returns a label on one line without control characters.
 pub(super) fn one_line(text: &str) -> String {
     clean(text, "\u{fffd}").into_owned()
 }

@@ -1,5 +1,5 @@
-//! A plan as one page: the prompt with colours by origin, the graph, what it may do and what it costs. Nothing is loaded
-//! from anywhere, and no script runs.
+//! Renders a plan as one HTML page: the prompt colored by origin, the graph, the capabilities and the costs. The page
+//! loads nothing and runs no script.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use super::table::grouped;
 use crate::compile::Compilation;
 use crate::diagnostics::steers;
 
-/// The page.
+/// Renders the page.
 pub fn render(compilation: &Compilation) -> String {
     let plan = report(compilation, Vec::new());
     let colours = Colours::of(&plan);
@@ -63,7 +63,7 @@ code,pre{font:12.5px/1.55 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}\
 @media(max-width:640px){body{padding:12px}section{padding:12px}table{font-size:11.5px}th,td{padding-right:6px}.graph svg{max-width:none}\
 .rows,.rows tbody,.rows tr,.rows td{display:block}.rows{font-size:13px}.rows th,.rows td:empty{display:none}.rows tr{border-bottom:1px solid var(--line);padding:6px 0}.rows td{border:0;padding:1px 0;overflow-wrap:anywhere}.rows td+td::before{content:attr(data-as) \" \";color:var(--dim);font-size:12px}}";
 
-/// A hue for each file that something of the prompt comes from.
+/// A hue for each source file that contributes to the prompt.
 struct Colours(BTreeMap<String, u32>);
 
 impl Colours {
@@ -73,7 +73,7 @@ impl Colours {
         let mut hues = BTreeMap::new();
         for layer in plan.system.layers.iter().chain(message).chain(&plan.continued.layers) {
             let next = u32::try_from(hues.len()).unwrap_or(0);
-            // The golden angle keeps neighbours apart however many there are.
+            // The golden angle keeps neighboring hues apart for any number of files.
             hues.entry(origin(layer)).or_insert(next.wrapping_mul(137) % 360);
         }
         Self(hues)
@@ -84,7 +84,7 @@ impl Colours {
     }
 }
 
-/// The file that put a layer there.
+/// Returns the file that a layer comes from.
 fn origin(layer: &LayerReport) -> String {
     layer.source.as_ref().map_or_else(|| layer.via.clone(), |source| source.file.clone())
 }
@@ -256,7 +256,8 @@ fn hooks(out: &mut String, plan: &PlanReport) {
     });
 }
 
-/// Cells are HTML already. On a narrow screen each stands under the other with the word of its column before it.
+/// Writes a table. Cells are already HTML. On a narrow screen the cells of a row are stacked, each with its column's
+/// heading before it.
 fn table(out: &mut String, head: &[&str; 4], rows: impl Iterator<Item = [String; 4]>) {
     let words: String = head.iter().fold(String::new(), |all, cell| all + "<th>" + &text(cell) + "</th>");
     write!(out, "<table class=\"rows\"><tr>{words}</tr>").ok();
@@ -278,7 +279,7 @@ fn place(source: Option<&SourceReport>) -> String {
     source.map(|s| format!(" <span class=\"dim\">{}:{}:{}</span>", text(&s.file), s.line, s.column)).unwrap_or_default()
 }
 
-/// A text that means nothing to HTML; what is no character of a page is marked.
+/// Escapes text for HTML and replaces control characters by U+FFFD.
 fn text(value: &str) -> String {
     let mut out = String::with_capacity(value.len());
     for c in value.chars() {

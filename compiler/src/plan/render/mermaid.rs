@@ -1,4 +1,4 @@
-//! A drawing in Mermaid's language, for Markdown pages.
+//! Renders a drawing as Mermaid, for Markdown pages.
 
 use super::dot::line;
 use super::drawing::{Drawing, Line, Shape, one_line};
@@ -31,7 +31,7 @@ pub fn render(drawing: &Drawing) -> String {
     out
 }
 
-/// Mermaid writes what means something to it as `#code;`.
+/// Escapes characters that have a meaning in Mermaid as `#code;`.
 fn escaped(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || " ._-/:,*()".contains(c);
     one_line(text).chars().map(|c| if plain(c) { c.to_string() } else { format!("#{};", u32::from(c)) }).collect()

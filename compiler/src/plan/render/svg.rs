@@ -1,5 +1,5 @@
-//! A drawing as SVG, laid out here and by nothing outside: layers from top to bottom, long arrows led round the boxes
-//! between, parts that hang together side by side.
+//! Renders a drawing as SVG without external programs: layers from top to bottom, long edges routed around the boxes
+//! between, connected components side by side.
 
 mod layout;
 
@@ -9,10 +9,10 @@ use super::drawing::{Drawing, DrawnEdge, DrawnNode, Line, Shape, one_line};
 use layout::{Point, place};
 pub use layout::{TooLarge, label_of};
 
-/// A whole document, `<svg>` and nothing before it. Colours follow the reader's scheme.
+/// Renders a whole `<svg>` document. Colors follow the reader's color scheme.
 ///
 /// # Errors
-/// More boxes and arrows than anybody could read.
+/// Fails if the drawing has too many boxes or edges to be readable.
 pub fn render(drawing: &Drawing) -> Result<String, TooLarge> {
     let placed = place(drawing)?;
     let (width, height) = (placed.width.ceil(), placed.height.ceil());
@@ -26,7 +26,7 @@ pub fn render(drawing: &Drawing) -> Result<String, TooLarge> {
     for (node, at) in drawing.nodes.iter().zip(&placed.nodes) {
         shape(&mut out, node, *at);
     }
-    // Words lie above everything, so that no arrow crosses them.
+    // Labels are drawn last, so that no edge crosses them.
     for (edge, path) in drawing.edges.iter().zip(&placed.edges) {
         words(&mut out, edge, path, if drawing.sideways { 24 } else { 34 });
     }
@@ -77,7 +77,7 @@ fn shape(out: &mut String, node: &DrawnNode, at: Point) {
     writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\">{}</text></g>", escaped(&label_of(node))).ok();
 }
 
-/// A smooth line through its points, which leaves and enters boxes straight.
+/// Draws an edge as a smooth line through its points that leaves and enters boxes straight.
 fn arrow(out: &mut String, edge: &DrawnEdge, path: &[Point], sideways: bool) {
     let Some((first, rest)) = path.split_first() else { return };
     let mut d = format!("M{:.1} {:.1}", first.x, first.y);
@@ -102,7 +102,7 @@ fn arrow(out: &mut String, edge: &DrawnEdge, path: &[Point], sideways: bool) {
     writeln!(out, "<path class=\"edge{dashed}\" d=\"{d}\" marker-end=\"url(#rye-arrow)\"/>").ok();
 }
 
-/// The words of an arrow, in the middle of it.
+/// Draws the label of an edge at its middle.
 fn words(out: &mut String, edge: &DrawnEdge, path: &[Point], most: usize) {
     if edge.label.is_empty() || path.len() < 2 {
         return;
@@ -123,7 +123,7 @@ fn words(out: &mut String, edge: &DrawnEdge, path: &[Point], most: usize) {
     .ok();
 }
 
-/// A text that means nothing to XML.
+/// Escapes text for XML.
 pub(super) fn escaped(text: &str) -> String {
     one_line(text)
         .replace('&', "&amp;")
@@ -155,7 +155,7 @@ mod tests {
         }
     }
 
-    /// Whether two boxes of a drawing lie on one another.
+    /// Returns the pairs of boxes that overlap.
     fn overlapping(drawing: &Drawing) -> Vec<(usize, usize)> {
         let placed = place(drawing).unwrap();
         let mut found = Vec::new();

@@ -1,18 +1,18 @@
-//! Rows of columns, padded so that they line up; the last column is never padded.
+//! Rows of padded, aligned columns; the last column is never padded.
 
 use std::borrow::Cow;
 
 use crate::diagnostics::clean;
 
-/// What a column does with short cells.
+/// Alignment of a column's cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
     Left,
     Right,
 }
 
-/// Adds the rows to `out`, indented by two spaces. Cells that are missing at the end of a row are left out; nothing in
-/// a cell ends its line or steers a terminal.
+/// Appends the rows to `out`, indented by two spaces. Empty cells at the end of a row are dropped. Line breaks and
+/// control characters in cells are replaced.
 pub fn table(out: &mut String, columns: &[Align], rows: &[Vec<String>]) {
     let rows: Vec<Vec<Cow<'_, str>>> =
         rows.iter().map(|row| row.iter().map(|cell| clean(cell, "\u{fffd}")).collect()).collect();
@@ -41,7 +41,7 @@ pub fn table(out: &mut String, columns: &[Align], rows: &[Vec<String>]) {
     }
 }
 
-/// A number with a comma at every thousand.
+/// Formats a number with thousands separators.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();

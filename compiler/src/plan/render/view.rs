@@ -1,12 +1,12 @@
-//! The prompt as it can be shown before a run: its text with markers in the holes, and where in it each layer and each
-//! hole lies. `run` sends the same text with the holes filled.
+//! The prompt as shown before a run: its text with markers in place of placeholders, and the byte ranges of layers and
+//! placeholders. `rye run` sends the same text with the placeholders filled.
 
 use std::collections::BTreeSet;
 
 use super::super::prompt::{BETWEEN, Layer, LayerKind, Pending, Segment, render_layer};
 use super::super::{Origins, Place, Plan, Tokenizer};
 
-/// One message of the opening.
+/// One message of a thread's opening.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MessageView {
     pub text: String,
@@ -14,30 +14,30 @@ pub struct MessageView {
     pub pending: Vec<Hole>,
 }
 
-/// A layer and the stretch of the text that it is.
+/// A layer and its byte range in the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayerView {
     pub layer: Layer,
-    /// In bytes of the message's text.
+    /// Offset in bytes of the message's text.
     pub offset: usize,
     pub bytes: usize,
     pub tokens: u64,
-    /// Who brought it.
+    /// The hook, link or body that added the layer.
     pub via: String,
     pub place: Option<Place>,
 }
 
-/// A stretch of the text that only a run can fill, shown as a marker.
+/// A placeholder that only a run can fill, and the byte range of its marker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hole {
     pub offset: usize,
-    /// Of the marker.
+    /// Length of the marker.
     pub bytes: usize,
     pub pending: Pending,
     pub why: String,
 }
 
-/// System text, first message, and what a continuation brings.
+/// Returns the system text, the first message, and the layers of a continuation.
 pub fn prompt(plan: &Plan, origins: &Origins) -> (MessageView, MessageView, MessageView) {
     let (prompt, by) = (&plan.prompt, plan.model.counted_by);
     let mut seen = BTreeSet::new();
@@ -49,11 +49,12 @@ pub fn prompt(plan: &Plan, origins: &Origins) -> (MessageView, MessageView, Mess
     (system, first, continued)
 }
 
-/// Every layer that may be sent, joined as [`super::super::Prompt::open`] joins them; `seen` holds the knowledge further up.
+/// Joins every layer that may be sent, as [`super::super::Prompt::open`] does; `seen` holds the knowledge ids of
+/// earlier messages.
 fn message<'l>(layers: &'l [Layer], origins: &Origins, by: Tokenizer, seen: &mut BTreeSet<&'l str>) -> MessageView {
     let mut view = MessageView::default();
     for layer in layers {
-        // What is only there if its hook fires does not keep its item from a later place.
+        // A layer whose hook may not fire does not suppress a later layer with the same item.
         let again = seen.contains(layer.id.as_str());
         if layer.kind == LayerKind::Knowledge && (again || (!layer.depends && !seen.insert(&layer.id))) {
             continue;
@@ -103,7 +104,7 @@ fn via(layer: &Layer) -> String {
     }
 }
 
-/// The line that put the layer here: the hook's, or the declaration in the chain.
+/// Returns the line that added the layer: the hook's, or the declaration in the chain.
 fn place(layer: &Layer, origins: &Origins) -> Option<Place> {
     let key = layer.hook.as_ref().map_or_else(|| format!("layer.{}", layer.id), |hook| format!("hook.{hook}"));
     origins.get(&key)?.place.clone()
@@ -114,7 +115,7 @@ impl LayerView {
         self.offset + self.bytes
     }
 
-    /// The holes of a message that lie in this layer.
+    /// Returns the placeholders of a message that lie in this layer.
     pub fn holes<'h>(&self, all: &'h [Hole]) -> impl Iterator<Item = &'h Hole> {
         let (start, end) = (self.offset, self.end());
         all.iter().filter(move |hole| (start..end).contains(&hole.offset))

@@ -1,4 +1,4 @@
-//! The laws, on every graph that `build` can make and on graphs broken by hand.
+//! The invariants, on every graph that `build` can produce and on graphs broken by hand.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,7 +51,7 @@ fn every_graph_that_can_be_built_keeps_every_law() {
         let mut needs = Needs::default();
         needs.points.extend(POINTS.iter().enumerate().filter(|(i, _)| chosen(*i)).map(|(_, p)| *p));
         needs.parts.extend(PARTS.iter().enumerate().filter(|(i, _)| chosen(POINTS.len() + i)).map(|(_, p)| *p));
-        // The full product costs minutes in a debug build; one in fifty-three of it still meets every pair of choices.
+        // The full product takes minutes in a debug build; one in fifty-three of it still covers every pair of choices.
         if mask % 53 == 0 || mask.count_ones() <= 2 {
             assert_eq!(verify(&build(&needs)), Vec::new(), "{needs:?}");
         }

@@ -1,4 +1,4 @@
-//! What a plan was asked for with: enough to ask for the same plan again.
+//! The request that a plan was compiled for, complete enough to repeat it.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use crate::compile::Request;
 use crate::model::ModelOverride;
 use crate::semantics::limits::Written;
 
-/// Inputs and overrides. A child's bounds are its parent's and are not part of it.
+/// Inputs and overrides of a request. Limits inherited from a parent thread are not included.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CallReport {
-    /// Null where none were given: then they are not known.
+    /// Null if no inputs were given; the plan then treats them as unknown.
     pub inputs: Option<Map<String, Value>>,
-    /// Limits above the directive's own, as they were written.
+    /// Requested limits, as written.
     pub limits: BTreeMap<String, Value>,
     pub model: Option<String>,
     pub provider: Option<String>,
@@ -37,7 +37,7 @@ impl CallReport {
         }
     }
 
-    /// The same request again.
+    /// Rebuilds the request.
     pub fn request(&self, directive: ItemId) -> Request {
         let mut request = Request::new(directive);
         request.inputs.clone_from(&self.inputs);

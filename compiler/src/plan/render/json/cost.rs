@@ -1,4 +1,4 @@
-//! The costs in a report: what each part costs a turn, and what a run comes to.
+//! Costs in a plan report: per turn for each part, and for whole runs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,32 +8,32 @@ use crate::plan::forecast::{self, Course, Forecast};
 use crate::plan::{PlannedModel, Tokens};
 use crate::semantics::money::Nanos;
 
-/// Dollars that some tokens of the prompt cost in each request.
+/// Cost in dollars of some prompt tokens in each request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PerTurnReport {
     /// Sent anew.
     pub full: Value,
-    /// Read from the provider's cache.
+    /// Cost if the tokens are read from the provider's cache.
     pub cached: Value,
 }
 
-/// `None` where the model has no price.
+/// Returns the cost of prompt tokens per turn; `None` if the model has no price.
 pub fn per_turn(model: &PlannedModel, tokens: u64) -> Option<PerTurnReport> {
     let full = model.cost(&Tokens { input: tokens, ..Tokens::default() })?;
     let cached = model.cost(&Tokens { cache_read: tokens, ..Tokens::default() })?;
     Some(PerTurnReport { full: full.to_json(), cached: cached.to_json() })
 }
 
-/// What runs of the plan come to, and what that assumes.
+/// The cost forecast of a plan and its assumptions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ForecastReport {
-    /// The first request alone, with as long a reply as it may have.
+    /// The first request alone, with a reply of maximum length.
     pub first: CourseReport,
-    /// Replies and results of a usual length, the constant prefix read from the cache.
+    /// Replies and results of typical length, the constant prefix read from the cache.
     pub typical: CourseReport,
-    /// Every reply as long as it may be, one largest tool result a turn, nothing cached.
+    /// Every reply of maximum length, one largest tool result per turn, nothing cached.
     pub worst: CourseReport,
-    /// Turns that the spend limit can pay for at the very most; null where the model has no price.
+    /// Upper bound on the turns that the spend limit pays for; null if the model has no price.
     pub affordable_turns: Option<u64>,
     pub prefix: PrefixReport,
     pub assumptions: AssumptionsReport,
@@ -42,7 +42,7 @@ pub struct ForecastReport {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CourseReport {
     pub turns: u64,
-    /// Prompt tokens of all requests, cached ones included.
+    /// Prompt tokens of all requests, including cached ones.
     pub input: u64,
     pub cached: u64,
     pub output: u64,
@@ -52,12 +52,12 @@ pub struct CourseReport {
     pub stopped: String,
 }
 
-/// Tokens at the beginning of every request that are the same bytes each time.
+/// Tokens at the start of every request that are byte-identical each time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PrefixReport {
-    /// In every thread.
+    /// Identical in every thread.
     pub constant: u64,
-    /// In every turn of one thread.
+    /// Identical in every turn of one thread.
     pub per_thread: u64,
 }
 

@@ -1,6 +1,6 @@
-//! Where the boxes of a drawing lie. Circles are cut where a walk in the order of the drawing closes them; every box gets
-//! a layer below all that lead to it; an arrow over several layers gets a point in each. `rust-sugiyama` orders the layers
-//! and says how far to the right everything lies.
+//! Layout of a drawing. Cycles are cut where a depth-first walk in drawing order closes them; every box gets a layer
+//! below all its predecessors; an edge that spans several layers gets a point in each. `rust-sugiyama` orders the
+//! layers and assigns the positions within them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,20 +9,20 @@ use rust_sugiyama::from_vertices_and_edges;
 
 use super::super::drawing::{Drawing, DrawnEdge, DrawnNode, Shape, one_line};
 
-/// Boxes, and the points of long arrows, of one drawing.
+/// Largest number of boxes, edges, or bend points of long edges in one drawing.
 pub const MOST: usize = 3_000;
-/// Of a box.
+/// Height of a box in pixels.
 pub const HEIGHT: f64 = 28.0;
-/// Between two layers.
+/// Gap between two layers.
 const GAP: f64 = 46.0;
-/// The same where layers lie side by side: the words of the arrows stand there.
+/// Gap between two layers that are drawn side by side, with room for the edge labels.
 const WIDE_GAP: f64 = 170.0;
-/// Between two boxes of a layer.
+/// Gap between two boxes of a layer.
 const SPACE: f64 = 26.0;
 const MARGIN: f64 = 24.0;
-/// Parts of a drawing that do not hang together begin a new row beyond this width.
+/// Width beyond which the next connected component starts a new row.
 const ROW: f64 = 1_600.0;
-/// Of a character of the font.
+/// Width of a character of the font.
 const CHARACTER: f64 = 7.3;
 const LONGEST_LABEL: usize = 44;
 
@@ -38,17 +38,17 @@ pub struct Point {
     pub y: f64,
 }
 
-/// Centres of boxes and courses of arrows, in the drawing's order.
+/// Centers of boxes and points of edges, in the drawing's order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Placed {
     pub nodes: Vec<Point>,
-    /// Empty for an arrow that leads nowhere.
+    /// Empty for an edge whose ends do not exist.
     pub edges: Vec<Vec<Point>>,
     pub width: f64,
     pub height: f64,
 }
 
-/// What is written into a box.
+/// Returns the text written into a box.
 pub fn label_of(node: &DrawnNode) -> String {
     shortened(&one_line(&node.label), LONGEST_LABEL)
 }
@@ -57,12 +57,12 @@ pub fn shortened(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
     }
-    // The end of an id says more than its beginning.
+    // The end of an id is more specific than its beginning.
     let tail: String = text.chars().rev().take(most - 1).collect::<Vec<_>>().into_iter().rev().collect();
     format!("…{tail}")
 }
 
-/// A label's beginning: it names the kind of the edge, which its end does not.
+/// Shortens an edge label to its beginning, which names the kind of the edge.
 pub fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -70,7 +70,7 @@ pub fn cut(text: &str, most: usize) -> String {
     format!("{}…", text.chars().take(most.saturating_sub(1)).collect::<String>())
 }
 
-/// The width of a text on the page.
+/// Returns the width of a text in pixels.
 pub fn measure(text: &str) -> f64 {
     f64::from(u32::try_from(text.chars().count()).unwrap_or(u32::MAX)) * CHARACTER
 }
@@ -87,7 +87,7 @@ pub fn width(node: &DrawnNode) -> f64 {
 /// Lays a drawing out.
 ///
 /// # Errors
-/// It is too large.
+/// Fails if the drawing is too large.
 pub fn place(drawing: &Drawing) -> Result<Placed, TooLarge> {
     let count = drawing.nodes.len();
     if count > MOST || drawing.edges.len() > MOST {
@@ -98,7 +98,7 @@ pub fn place(drawing: &Drawing) -> Result<Placed, TooLarge> {
     let routes = routes(count, &forward, &layers)?;
     let mut widths: Vec<f64> = drawing.nodes.iter().map(width).collect();
     widths.resize(count + routes.points, 4.0);
-    // What a box takes up within its layer.
+    // Extent of each box within its layer.
     let mut spans = widths.clone();
     if drawing.sideways {
         spans.iter_mut().take(count).for_each(|span| *span = HEIGHT);
@@ -108,7 +108,7 @@ pub fn place(drawing: &Drawing) -> Result<Placed, TooLarge> {
     let starts = starts(drawing, &layers);
     let (across, parts) = columns(&spans, &routes.steps);
     let mut points = vec![Point::default(); widths.len()];
-    // Where the next part begins in its row, where the row begins, and how far things reach.
+    // Position of the next component in its row, start of the row, depth of the row, and total extent.
     let (mut beside, mut below, mut row_depth, mut reach) = (MARGIN, MARGIN, 0.0f64, 0.0f64);
     for part in parts {
         let edge = |v: &usize, sign: f64| Some(across.get(v)? + sign * spans.get(*v)? / 2.0);
@@ -138,13 +138,13 @@ pub fn place(drawing: &Drawing) -> Result<Placed, TooLarge> {
     Ok(Placed { nodes, edges, width: loops + MARGIN, height: height + MARGIN })
 }
 
-/// Where a layer lies, from where its part begins.
+/// Position of a layer, relative to the start of its component.
 struct Layer {
     middle: f64,
     end: f64,
 }
 
-/// Layers one behind the other, each as deep as its deepest box.
+/// Computes the position of each layer; a layer is as deep as its deepest box.
 fn starts(drawing: &Drawing, layers: &[usize]) -> Vec<Layer> {
     let count = layers.iter().max().map_or(0, |deepest| deepest + 1);
     let mut depths = vec![HEIGHT; count];
@@ -165,8 +165,8 @@ fn starts(drawing: &Drawing, layers: &[usize]) -> Vec<Layer> {
     starts
 }
 
-/// Each arrow as it counts for the layers: turned round where it closes a circle, `None` for loops and for arrows that
-/// lead nowhere.
+/// Returns each edge as it counts for the layering: reversed if it closes a cycle, `None` for loops and for edges whose
+/// ends do not exist.
 fn forward(drawing: &Drawing) -> Vec<Option<(usize, usize)>> {
     let count = drawing.nodes.len();
     let mut out: Vec<Vec<(usize, usize)>> = vec![Vec::new(); count];
@@ -179,7 +179,7 @@ fn forward(drawing: &Drawing) -> Vec<Option<(usize, usize)>> {
         }
     }
     let mut forward = vec![None; drawing.edges.len()];
-    // 0: not seen, 1: on the way, 2: done.
+    // 0: not visited, 1: on the current path, 2: done.
     let mut state = vec![0u8; count];
     for root in 0..count {
         let mut stack = vec![(root, 0usize)];
@@ -212,7 +212,7 @@ fn set(state: &mut [u8], at: usize, value: u8) {
     }
 }
 
-/// The longest way to each box.
+/// Returns the layer of each box: the length of the longest path to it.
 fn layers(count: usize, forward: &[Option<(usize, usize)>]) -> Vec<usize> {
     let mut into = vec![0usize; count];
     let mut out: Vec<Vec<usize>> = vec![Vec::new(); count];
@@ -239,9 +239,9 @@ fn layers(count: usize, forward: &[Option<(usize, usize)>]) -> Vec<usize> {
     layers
 }
 
-/// Arrows cut into steps from one layer to the next.
+/// Edges cut into steps from one layer to the next.
 struct Routes {
-    /// The points that each arrow passes, from its upper end to its lower one.
+    /// The bend points that each edge passes, from its upper end to its lower one.
     ways: Vec<Vec<usize>>,
     steps: Vec<(usize, usize)>,
     /// The layer of each point.
@@ -268,7 +268,7 @@ fn routes(count: usize, forward: &[Option<(usize, usize)>], layers: &[usize]) ->
                 way.push(point);
                 last = point;
             }
-            // Two arrows between two boxes are one for the layout.
+            // Parallel edges between two boxes count once for the layout.
             if known.insert((last, *to)) {
                 routes.steps.push((last, *to));
             }
@@ -278,8 +278,8 @@ fn routes(count: usize, forward: &[Option<(usize, usize)>], layers: &[usize]) ->
     Ok(routes)
 }
 
-/// How far to the right each vertex lies, within the part it hangs together with; the parts in the order of their first
-/// boxes.
+/// Returns the position of each vertex across its layer, relative to its component, and the components in the order of
+/// their first boxes.
 fn columns(widths: &[f64], steps: &[(usize, usize)]) -> (BTreeMap<usize, f64>, Vec<Vec<usize>>) {
     let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let linked: BTreeSet<usize> = steps.iter().flat_map(|(a, b)| [*a, *b]).collect();
@@ -310,7 +310,7 @@ fn columns(widths: &[f64], steps: &[(usize, usize)]) -> (BTreeMap<usize, f64>, V
     (across, parts)
 }
 
-/// The course of one arrow, from the edge of one box to that of the other.
+/// Returns the points of one edge, from the border of one box to that of the other.
 fn course(ends: (usize, usize), way: &[usize], points: &[Point], widths: &[f64], drawing: &Drawing) -> Vec<Point> {
     let (from, to) = ends;
     let count = drawing.nodes.len();

@@ -1,4 +1,4 @@
-//! What runs of a plan come to, for people.
+//! Cost section of the human-readable plan.
 
 use super::super::super::Plan;
 use super::super::super::forecast::{self, Course, Stop};
@@ -6,7 +6,7 @@ use super::super::table::{Align, grouped, table};
 use super::super::view::MessageView;
 use super::{cents, dollars, heading, push, tokens};
 
-/// The first request, then whole runs.
+/// Renders the first request, then whole runs.
 pub fn render(out: &mut String, plan: &Plan, system: &MessageView, first: &MessageView) {
     let weight = plan.weight(&system.text, &first.text);
     heading(out, "First request", &format!("{} in, at most {} out", tokens(weight.input()), grouped(weight.output)));
