@@ -1,5 +1,5 @@
-//! The store: what is on disk (`engine.md` 4). Transcripts are the truth; the registry is small, shared by processes and
-//! rebuildable; everything else is output. Blocking throughout: async callers use a blocking thread.
+//! The on-disk store (`engine.md` 4). Transcripts are the source of truth; the registry is small, shared between
+//! processes and rebuildable; everything else is output. All functions block: async callers use a blocking thread.
 
 pub mod allocate;
 pub mod disk;

@@ -1,4 +1,4 @@
-//! Who gets which thread id: making the thread's folder is the claim, so that two processes never get the same.
+//! Allocation of thread ids. Creating a thread's folder claims its id, so two processes never get the same one.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,16 +12,16 @@ use super::uuid::uuid;
 use super::{StoreError, layout};
 use crate::thread_id::ThreadId;
 
-/// Folders asked for at most: more threads of one directive in one second are a mistake.
+/// Upper bound on the folders tried: more threads of one directive in one second are a mistake.
 const ATTEMPTS: u64 = 100_000;
 
-/// Hands out thread ids of one project.
+/// Allocates the thread ids of one project.
 #[derive(Debug)]
 pub struct ThreadIds {
     disk: Arc<dyn Disk>,
     /// Folders between `threads/` and a thread whose names this process has synced.
     synced: Mutex<BTreeSet<PathBuf>>,
-    /// The last number given for a directive and second, so that a thousand threads do not each try from 1.
+    /// The last number allocated for a directive and second, so that later allocations do not try again from 1.
     last: Mutex<Option<(ItemId, u64, u64)>>,
 }
 
@@ -30,14 +30,14 @@ impl ThreadIds {
         Self { disk, synced: Mutex::default(), last: Mutex::default() }
     }
 
-    /// A new id and its folder, whose name is durable when this returns. `now` is in milliseconds since 1970.
+    /// Allocates an id and creates its folder, whose name is durable on return. `now` is in milliseconds since 1970.
     pub fn allocate(&self, directive: &ItemId, now: i64) -> Result<ThreadId, StoreError> {
         let (id, parent) = self.claim(directive, now)?;
         self.disk.sync_dir(&parent).map_err(StoreError::io("sync", &parent))?;
         Ok(id)
     }
 
-    /// A new id and its folder, and the folder whose names are to be synced.
+    /// Creates a folder and returns its id and the parent folder that the caller must sync.
     fn claim(&self, directive: &ItemId, now: i64) -> Result<(ThreadId, PathBuf), StoreError> {
         let seconds = u64::try_from(now.div_euclid(1_000)).unwrap_or(0);
         for number in self.first_guess(directive, seconds)..ATTEMPTS {
@@ -59,7 +59,7 @@ impl ThreadIds {
         Err(StoreError::InvalidId { reason: format!("too many threads of `{directive}` in one second") })
     }
 
-    /// An id that is after nothing.
+    /// Creates a folder whose id is a UUID.
     fn claim_uuid(&self, now: i64) -> Result<(ThreadId, PathBuf), StoreError> {
         let id = ThreadId::parse(&uuid(now)?).map_err(|invalid| StoreError::InvalidId { reason: invalid.reason })?;
         let folder = layout::thread_folder(&id);
@@ -67,7 +67,8 @@ impl ThreadIds {
         Ok((id, PathBuf::from(layout::THREADS)))
     }
 
-    /// Several ids with their folders, whose names are synced together; after a directive each, or a UUID.
+    /// Allocates several ids and syncs their folders' names together. `Some(directive)` yields an id named after the
+    /// directive, `None` a UUID.
     pub fn allocate_all(&self, after: &[Option<ItemId>], now: i64) -> Result<Vec<ThreadId>, StoreError> {
         let mut parents = BTreeSet::new();
         let mut ids = Vec::with_capacity(after.len());
@@ -85,7 +86,7 @@ impl ThreadIds {
         Ok(ids)
     }
 
-    /// Gives an id back that nothing was written under (another process was faster with the same child).
+    /// Releases an id under which nothing was written, because another process spawned the same child first.
     pub fn give_back(&self, id: &ThreadId) -> Result<(), StoreError> {
         let folder = layout::thread_folder(id);
         self.disk.remove_dir(&folder).map_err(StoreError::io("remove", &folder))
@@ -99,8 +100,8 @@ impl ThreadIds {
         }
     }
 
-    /// Makes the folders of a directive's category and syncs their names, once in this process: who made them may
-    /// have died before that.
+    /// Creates the folders of a directive's category and syncs their names, once per process: an earlier process may
+    /// have died between the creation and the sync.
     fn make_parents(&self, parent: &Path) -> Result<(), StoreError> {
         let threads = Path::new(layout::THREADS);
         let mut above = threads.to_path_buf();

@@ -1,5 +1,5 @@
-//! A thread's life on the simulated disk, with the power failing before every operation, with kills before that, and
-//! with each single sync left out: what was promised must be there, and every sync must be needed for that.
+//! The life of a thread on the simulated disk: with a power failure before every operation, with an earlier kill, and
+//! with each single sync left out. Everything acknowledged must survive, and every sync must be necessary for that.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -16,12 +16,12 @@ use super::{
 };
 use crate::thread_id::ThreadId;
 
-/// What somebody was told is done.
+/// Everything that was acknowledged as durable.
 #[derive(Debug, Default)]
 struct Promised {
     threads: Vec<ThreadId>,
     objects: Vec<ObjectId>,
-    /// The bodies of the events behind a barrier, of the last thread.
+    /// Event bodies of the last thread that a barrier covers.
     events: Vec<Value>,
     mail: Vec<String>,
     spent: i64,
@@ -31,7 +31,8 @@ fn directive() -> ItemId {
     ItemId::parse("agency-kiwi/discover_leads").unwrap()
 }
 
-/// A process that starts a thread, records two turns, stores a result, gets mail and goes on; it stops at the first error.
+/// Runs a process that starts a thread, records two turns, stores a result, receives messages and continues; stops at
+/// the first error.
 fn live(disk: &Arc<dyn Disk>, promised: &mut Promised) -> Result<(), StoreError> {
     let owner = OwnerLock::take(Arc::clone(disk), 1)?;
     let objects = Objects::new(Arc::clone(disk));
@@ -63,7 +64,7 @@ fn live(disk: &Arc<dyn Disk>, promised: &mut Promised) -> Result<(), StoreError>
     Ok(())
 }
 
-/// What is missing of what was promised, if anything is.
+/// Returns what is missing from the acknowledged state, if anything.
 fn broken(disk: &Arc<dyn Disk>, promised: &Promised) -> Option<String> {
     for thread in &promised.threads {
         if !disk.exists(&layout::thread_folder(thread)).unwrap() {
@@ -95,7 +96,7 @@ fn broken(disk: &Arc<dyn Disk>, promised: &Promised) -> Option<String> {
     (!bodies.starts_with(&promised.events)).then(|| format!("events: {} of {}", bodies.len(), promised.events.len()))
 }
 
-/// Recovers the last thread and works on; everything must be possible.
+/// Recovers the last thread and continues it; every operation must succeed.
 fn recover(disk: &Arc<dyn Disk>, promised: &mut Promised) -> Result<(), StoreError> {
     let _owner = OwnerLock::take(Arc::clone(disk), 2)?;
     let Some(thread) = promised.threads.last().cloned() else { return Ok(()) };
@@ -116,7 +117,7 @@ fn survivals() -> impl Iterator<Item = Survival> {
     [Survival::All, Survival::Nothing].into_iter().chain((0..24).map(Survival::Some))
 }
 
-/// Operations of one undisturbed life, and how many of them are syncs.
+/// Returns the operations of one undisturbed life, and how many of them are syncs.
 fn measure() -> (u64, u64) {
     let disk = Arc::new(SimulatedDisk::new());
     live(&(Arc::clone(&disk) as Arc<dyn Disk>), &mut Promised::default()).unwrap();
@@ -133,7 +134,7 @@ fn nothing_promised_is_lost_wherever_the_power_fails() {
             let mut promised = Promised::default();
             simulated.fail_at(at, Fault::PowerFailure);
             let lived = live(&disk, &mut promised);
-            // The last operation of all removes the owner's file, which nobody is told about.
+            // The last operation removes the owner's file; its failure is not reported.
             assert_eq!(lived.is_err(), at + 1 < operations);
             simulated.restart(survival);
             assert_eq!(broken(&disk, &promised), None, "operation {at}, {survival:?}");
@@ -166,7 +167,8 @@ fn nothing_promised_is_lost_when_recovery_fails_too() {
     }
 }
 
-/// A kill, a whole second life, and then the power fails: what the first left unsynced must not take the second along.
+/// Kills the process, runs a whole second life, and then fails the power: what the first life left unsynced must not
+/// damage the second.
 fn survives_a_kill(at: u64, disk: &Arc<dyn Disk>, simulated: &SimulatedDisk, survival: Survival) -> Option<String> {
     simulated.fail_at(at, Fault::PowerFailure);
     let mut promised = Promised::default();
@@ -240,7 +242,7 @@ fn a_full_disk_loses_nothing_either() {
     }
 }
 
-/// Intent, sync, commit, perform, as the engine does it, twice.
+/// Runs two turns as the engine does: intent, sync, commit, perform.
 fn spend(disk: &Arc<dyn Disk>, promised: &mut Promised) -> Result<(), StoreError> {
     let thread = ThreadId::parse("hello-1").unwrap();
     let registry = Registry::open(Arc::clone(disk))?;
@@ -282,7 +284,7 @@ fn what_is_committed_is_there_and_booked_once() {
                 assert_eq!(registry.thread(&thread).unwrap().is_some(), registry.account(&thread).unwrap().is_some());
                 assert!(promised.threads.is_empty() || registry.thread(&thread).unwrap().is_some(), "{place}");
             }
-            // The same life again: what was done before is answered, not done twice.
+            // Repeats the same life: steps that were already taken are answered, not taken twice.
             spend(&disk, &mut promised).unwrap_or_else(|error| panic!("{place}: {error}"));
             let registry = Registry::open(Arc::clone(&disk)).unwrap();
             assert_eq!(registry.account(&thread).unwrap().unwrap().spent().0, 120, "{place}");

@@ -1,5 +1,5 @@
-//! The disk as the store sees it: append, sync, rename, lock (`engine.md` 4). Everything the transcripts, objects,
-//! snapshots, mail and owner files do passes here, so that a test disk can drop or reorder what was not synced.
+//! The disk interface of the store: append, sync, rename, lock (`engine.md` 4). All I/O on transcripts, objects,
+//! snapshots, messages and owner files goes through [`Disk`], so that a test disk can drop or reorder unsynced changes.
 //! Paths are relative to the project's root, and no path leaves it.
 
 use std::fmt;
@@ -18,57 +18,58 @@ pub use real::RealDisk;
 pub use simulated::{Dice, Fault, SimulatedDisk, Survival};
 pub use tampered::{Pass, Step, SyncKind, Tampered};
 
-/// Blocking file operations below one root. Callers on an async runtime move them to a blocking thread.
+/// Blocking file operations below one root. Async callers run them on a blocking thread.
 ///
-/// What a call has changed may be lost or half done after a power failure until the matching `sync` (contents and
-/// length of a file) or `sync_dir` (which names a folder holds) has returned without an error.
+/// A power failure may lose a change or leave it half done until the matching `sync` (contents and length of a file) or
+/// `sync_dir` (names in a folder) has returned without an error.
 pub trait Disk: Send + Sync + fmt::Debug {
-    /// The whole file.
+    /// Reads the whole file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// At most `length` bytes from `offset`; fewer where the file ends before.
+    /// Reads at most `length` bytes from `offset`; fewer if the file ends before.
     fn read_range(&self, path: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>>;
 
-    /// The file's length in bytes.
+    /// Returns the file's length in bytes.
     fn length(&self, path: &Path) -> io::Result<u64>;
 
-    /// Whether a file or folder has this name.
+    /// Returns whether a file or folder with this name exists.
     fn exists(&self, path: &Path) -> io::Result<bool>;
 
-    /// The names in a folder, sorted.
+    /// Lists the names in a folder, sorted.
     fn list(&self, path: &Path) -> io::Result<Vec<Entry>>;
 
-    /// A new file with these contents, not synced. An existing name is an `AlreadyExists` error.
+    /// Creates a file with these contents, unsynced. An existing name is an `AlreadyExists` error.
     fn create(&self, path: &Path, contents: &[u8]) -> io::Result<()>;
 
-    /// Writes at the end of the file, which must be at `at` (another length is an `InvalidData` error: somebody else
-    /// writes this file). Creates the file if `at` is 0. After an error any part of `bytes` may have been written.
+    /// Writes at the end of the file, which must be at `at`; another length is an `InvalidData` error, because another
+    /// writer has changed the file. Creates the file if `at` is 0. After an error, any part of `bytes` may have been
+    /// written.
     fn append(&self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Writes over what stands at `at`, lengthening the file where needed. The file exists.
+    /// Overwrites the bytes at `at` and extends the file if needed. The file must exist.
     fn write_at(&self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Writes at the end of a file that is never synced; created if missing.
+    /// Writes at the end of a file that is never synced; creates the file if missing.
     fn append_volatile(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
 
     /// Cuts the file to `length` bytes.
     fn truncate(&self, path: &Path, length: u64) -> io::Result<()>;
 
-    /// Returns when the file's contents and length would survive a power failure. After an error nothing is known
-    /// about what was written since the last success, and trying again proves nothing.
+    /// Returns once the file's contents and length would survive a power failure. After an error, the state of all
+    /// writes since the last success is unknown, and a retry that succeeds proves nothing.
     fn sync(&self, path: &Path) -> io::Result<()>;
 
-    /// The same for the names that a folder holds (not for what is in the files).
+    /// Makes the names in a folder durable, as `sync` does for contents; the files' contents are not included.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Gives a file another name in the same folder, replacing what had it, in one step.
+    /// Renames a file within its folder, atomically replacing an existing target.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Gives a file another name in the same folder; an existing name is an `AlreadyExists` error, which makes it an
+    /// Renames a file within its folder; an existing target is an `AlreadyExists` error, which makes the call an
     /// exclusive claim.
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Makes one folder; an existing name is an `AlreadyExists` error, which makes it an exclusive claim.
+    /// Creates one folder; an existing name is an `AlreadyExists` error, which makes the call an exclusive claim.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
 
     /// Removes a file.
@@ -77,32 +78,33 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Removes an empty folder.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Creates the file, takes its exclusive lock and writes `contents`. The lock ends with the returned value or with
-    /// the process, whatever ends it.
+    /// Creates the file, takes its exclusive lock and writes `contents`. The lock ends when the returned value is
+    /// dropped or the process ends, for whatever reason.
     fn lock(&self, path: &Path, contents: &[u8]) -> io::Result<Box<dyn Held>>;
 
-    /// Whether somebody holds the lock of this file; a missing file is nobody's.
+    /// Returns whether any process holds the lock of this file; false if the file is missing.
     fn is_locked(&self, path: &Path) -> io::Result<bool>;
 
-    /// The file for a library that does its own I/O and shares it with other processes by locks; created if missing when
-    /// `access` is to write. `None` where such files do not exist: the library then goes through the other methods.
+    /// Opens a file for a library that does its own I/O and shares the file with other processes by locks. Creates the
+    /// file if `access` is to write. Returns `None` if this disk has no such files; the library then uses the other
+    /// methods.
     fn shared_file(&self, path: &Path, access: Access) -> io::Result<Option<File>>;
 
-    /// What was done so far.
+    /// Returns the operations since the disk was opened.
     fn counters(&self) -> Counters;
 
-    /// Replaces a file in one step: readers see the old contents or the new, whole. Not synced.
+    /// Replaces a file atomically: readers see either the old or the new contents. Not synced.
     fn write_atomic(&self, path: &Path, contents: &[u8]) -> io::Result<()> {
         let temporary = temporary_beside(path);
         let written = self.create(&temporary, contents).and_then(|()| self.rename(&temporary, path));
         if written.is_err() {
-            // The reason is the first error; whether the leftover goes away changes nothing for a reader.
+            // The first error is reported; readers ignore a leftover temporary file.
             let _ = self.remove(&temporary);
         }
         written
     }
 
-    /// Makes the folder and those above it. The names of the folders it made are synced.
+    /// Creates the folder and its missing ancestors, and syncs the names of those it created.
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         for folder in ancestors(path) {
             match self.create_dir(folder) {
@@ -115,14 +117,14 @@ pub trait Disk: Send + Sync + fmt::Debug {
     }
 }
 
-/// How [`Disk::shared_file`] opens a file.
+/// The access mode of [`Disk::shared_file`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     Read,
     ReadWrite,
 }
 
-/// A lock that ends when this is dropped.
+/// A lock that is released on drop.
 pub trait Held: Send + Sync + fmt::Debug {}
 
 /// One name in a folder.
@@ -132,14 +134,14 @@ pub struct Entry {
     pub is_dir: bool,
 }
 
-/// The folders on the way to `path`, outermost first, `path` last.
+/// Returns the folders on the path, outermost first, `path` last.
 fn ancestors(path: &Path) -> Vec<&Path> {
     let mut folders: Vec<&Path> = path.ancestors().filter(|folder| !folder.as_os_str().is_empty()).collect();
     folders.reverse();
     folders
 }
 
-/// A name in the same folder that nobody else uses: process id and a count that grows.
+/// Returns a unique temporary name in the same folder, made from the process id and a counter.
 pub(super) fn temporary_beside(path: &Path) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let name = path.file_name().unwrap_or_default().to_string_lossy();

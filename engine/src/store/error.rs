@@ -1,4 +1,4 @@
-//! What can go wrong with what is on disk, said so that a reader knows the file and what to do.
+//! Errors of the store. Each message names the file and, where possible, the remedy.
 
 use std::error::Error;
 use std::io;
@@ -10,25 +10,25 @@ pub enum StoreError {
     #[error("cannot {doing} `{}`: {source}{}", path.display(), advice(source))]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
 
-    /// A line that was acknowledged can no longer be read; nothing behind it is trusted.
+    /// A synced line can no longer be read; no later line is trusted.
     #[error("`{}` is damaged at line {line}: {reason}", path.display())]
     Damaged { path: PathBuf, line: u64, reason: String },
 
-    /// An object, a snapshot or a message whose contents are not what its name or signature says.
+    /// An object, snapshot or message whose contents do not match its name or signature.
     #[error("`{}` is not what was stored: {reason}", path.display())]
     Altered { path: PathBuf, reason: String },
 
     #[error("`{}` has format version {found}; this program reads up to {supported}, a newer `rye` is needed", path.display())]
     Newer { path: PathBuf, found: u64, supported: u64 },
 
-    /// The event must go into an object instead.
+    /// An event that does not fit into a line. The caller must store it as an object instead.
     #[error("an event of {bytes} bytes does not fit into a line of {limit}")]
     LineTooLong { bytes: usize, limit: usize },
 
     #[error("an event must be an object with a `type`")]
     NoEvent,
 
-    /// A sync failed: nobody knows what reached the disk, so nothing more is written in this process.
+    /// A sync failed. Its outcome is unknown, so this process writes no more to the file.
     #[error("`{}` takes no more events: {reason}", path.display())]
     Poisoned { path: PathBuf, reason: String },
 
@@ -47,25 +47,25 @@ pub enum StoreError {
     #[error("the thread registry cannot be used ({doing}: {source}); `rye threads repair` rebuilds it")]
     Registry { doing: &'static str, source: Box<dyn Error + Send + Sync> },
 
-    /// A registry that is not there, or empty, where threads were: their rows and accounts went with it.
+    /// The registry is missing or empty although threads exist: their rows and accounts are lost.
     #[error(
         "the thread registry is gone, and {threads} thread(s) have a record here; `rye threads repair` rebuilds it"
     )]
     RegistryLost { threads: usize },
 
-    /// The registry may be rebuilt only when nobody uses it.
+    /// The registry can be rebuilt only while no process uses it.
     #[error("{count} running process(es) still use the thread registry")]
     InUse { count: usize },
 }
 
 impl StoreError {
-    /// For `map_err`: an I/O error with what was tried on which path.
+    /// For `map_err`: wraps an I/O error with the attempted action and the path.
     pub fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { doing, path: path.to_path_buf(), source }
     }
 }
 
-/// What to do about an I/O error, where that is known.
+/// Returns the remedy for an I/O error, if one is known.
 fn advice(error: &io::Error) -> &'static str {
     let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
     if is_full { "; make room, then go on (`rye threads resume` takes up what was cut off)" } else { "" }

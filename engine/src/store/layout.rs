@@ -1,4 +1,4 @@
-//! Where things are on disk (`engine.md` 4), relative to the project's root.
+//! Paths of the store (`engine.md` 4), relative to the project's root.
 
 use std::path::{Path, PathBuf};
 
@@ -7,61 +7,62 @@ use rye_grammar::ItemId;
 use super::{Disk, StoreError};
 use crate::thread_id::ThreadId;
 
-/// Threads, and the registry beside them.
+/// Folder of threads and of the registry.
 pub const THREADS: &str = ".ai/state/threads";
-/// Contents by hash.
+/// Folder of content-addressed objects.
 pub const OBJECTS: &str = ".ai/state/objects";
-/// The files that plans were made of, by hash.
+/// Folder of the source files that plans were compiled from, by hash.
 pub const SOURCES: &str = ".ai/state/sources";
-/// One lock file a process.
+/// Folder of lock files, one per process.
 pub const OWNERS: &str = ".ai/state/owners";
-/// The registry's file.
+/// File of the registry.
 pub const REGISTRY: &str = ".ai/state/threads/registry.redb";
 
-/// A thread's folder. A folder is a thread if it holds a transcript; a directive id with `/` has its threads in
-/// nested folders. Ids end in digits and no file below has a name without a dot but `inbox`, so nothing collides.
+/// Returns a thread's folder. A folder is a thread if it holds a transcript; threads of a directive id with `/` have
+/// nested folders. Ids end in digits, and every file below has a dot in its name except `inbox`, so names never
+/// collide.
 pub fn thread_folder(thread: &ThreadId) -> PathBuf {
     Path::new(THREADS).join(thread.as_str())
 }
 
-/// The record.
+/// Returns the path of the transcript.
 pub fn transcript(thread: &ThreadId) -> PathBuf {
     thread_folder(thread).join("transcript.jsonl")
 }
 
-/// Deltas of the attempt under way.
+/// Returns the path of the current attempt's deltas.
 pub fn live(thread: &ThreadId) -> PathBuf {
     thread_folder(thread).join("live.jsonl")
 }
 
-/// Mail from other processes.
+/// Returns the folder of control messages from other processes.
 pub fn inbox(thread: &ThreadId) -> PathBuf {
     thread_folder(thread).join("inbox")
 }
 
-/// The snapshot.
+/// Returns the path of the snapshot.
 pub fn snapshot(thread: &ThreadId) -> PathBuf {
     thread_folder(thread).join("thread.json")
 }
 
-/// Tool definitions and the capability tree.
+/// Returns the path of the tool definitions and the capability tree.
 pub fn capabilities(thread: &ThreadId) -> PathBuf {
     thread_folder(thread).join("capabilities.md")
 }
 
-/// The export that `rye fetch` finds.
+/// Returns the path of the export, which is a knowledge item that `rye fetch` finds.
 pub fn export(directive: &ItemId, thread: &ThreadId) -> PathBuf {
     Path::new(".ai/knowledge/agent/threads").join(directive.as_str()).join(format!("{thread}.md"))
 }
 
-/// Makes the folders of the store. The owners' folder is made last, when the names of all others are synced: where it
-/// exists, nothing of this needs to be synced again.
+/// Creates the folders of the store. The owners' folder is created last, after the names of all others are synced: if
+/// it exists, nothing needs to be synced again.
 pub fn prepare(disk: &dyn Disk) -> Result<(), StoreError> {
     let owners = Path::new(OWNERS);
     if disk.exists(owners).map_err(StoreError::io("look for", owners))? {
         return Ok(());
     }
-    // Also the names of folders that were there: who made them may have died before they were synced.
+    // Existing folders are synced too: an earlier process may have died between creating and syncing them.
     for (folder, above) in [(".ai", ""), (".ai/state", ".ai")] {
         make(disk, Path::new(folder))?;
         disk.sync_dir(Path::new(above)).map_err(StoreError::io("sync", Path::new(above)))?;
@@ -74,7 +75,7 @@ pub fn prepare(disk: &dyn Disk) -> Result<(), StoreError> {
     make(disk, owners)
 }
 
-/// Makes one folder unless it is there; its name is not synced.
+/// Creates one folder unless it exists; its name is not synced.
 fn make(disk: &dyn Disk, folder: &Path) -> Result<(), StoreError> {
     match disk.create_dir(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
@@ -84,7 +85,7 @@ fn make(disk: &dyn Disk, folder: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Every thread that has a transcript, by id. Folders whose names are no ids are none of ours.
+/// Lists every thread that has a transcript, by id. Folders whose names are no thread ids are ignored.
 pub fn find_threads(disk: &dyn Disk) -> Result<Vec<ThreadId>, StoreError> {
     let mut found = Vec::new();
     let mut folders = vec![String::new()];

@@ -1,6 +1,7 @@
-//! Mail: one file a message in the thread's `inbox/`, put there by any process, taken by the one that owns the thread
-//! (`engine.md` 4). Taking is the transcript's: a `mail{id}` event consumes a message, and only then the file goes, so
-//! that a crash between the two shows a message again whose id the fold has already seen.
+//! Control messages between processes: one file per message in the thread's `inbox/`, written by any process and
+//! consumed by the thread's owner (`engine.md` 4). Consumption is a transcript event: the owner records `mail{id}`
+//! first and removes the file afterwards. After a crash between the two, the message appears again, and the fold
+//! recognizes its id.
 
 use std::io;
 
@@ -12,7 +13,7 @@ use super::uuid::uuid;
 use super::{StoreError, layout};
 use crate::thread_id::ThreadId;
 
-/// A message's name: a time-ordered UUID, so that names sort in the order of sending.
+/// Id of a message: a time-ordered UUID, so that ids sort in the order of sending.
 pub type MailId = String;
 
 /// A message in an inbox.
@@ -22,7 +23,7 @@ pub struct Mail {
     pub body: Value,
 }
 
-/// Puts a message into a thread's inbox, durably. `now` is in milliseconds since 1970.
+/// Writes a message into a thread's inbox, durably. `now` is in milliseconds since 1970.
 pub fn send(disk: &dyn Disk, thread: &ThreadId, body: &Value, now: i64) -> Result<MailId, StoreError> {
     let folder = layout::thread_folder(thread);
     if !disk.exists(&folder).map_err(StoreError::io("look for", &folder))? {
@@ -35,7 +36,7 @@ pub fn send(disk: &dyn Disk, thread: &ThreadId, body: &Value, now: i64) -> Resul
         }
         Ok(()) | Err(_) => {}
     }
-    // Also if it was there: who made it may have died before its name was synced.
+    // The name is synced even if the inbox exists: its creator may have died before the sync.
     disk.sync_dir(&folder).map_err(StoreError::io("sync", &folder))?;
     let id = uuid(now)?;
     let path = inbox.join(format!("{id}.json"));
@@ -50,8 +51,8 @@ pub fn send(disk: &dyn Disk, thread: &ThreadId, body: &Value, now: i64) -> Resul
     Ok(id)
 }
 
-/// The messages of a thread, oldest first. One that cannot be read as JSON comes with the text that was there, so
-/// that the owner can refuse it by an event instead of stumbling over it for ever.
+/// Returns the messages of a thread, oldest first. A message that is not JSON is returned as its text, so that the
+/// owner can reject it with an event instead of failing on it each time.
 pub fn list(disk: &dyn Disk, thread: &ThreadId) -> Result<Vec<Mail>, StoreError> {
     let inbox = layout::inbox(thread);
     let entries = match disk.list(&inbox) {
@@ -65,7 +66,7 @@ pub fn list(disk: &dyn Disk, thread: &ThreadId) -> Result<Vec<Mail>, StoreError>
         };
         let path = inbox.join(&entry.name);
         let bytes = match disk.read(&path) {
-            // Consumed since the folder was listed.
+            // The message was consumed after the folder was listed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             read => read.map_err(StoreError::io("read", &path))?,
         };
@@ -76,7 +77,7 @@ pub fn list(disk: &dyn Disk, thread: &ThreadId) -> Result<Vec<Mail>, StoreError>
     Ok(mail)
 }
 
-/// Removes a message whose `mail{id}` event is on the disk. One that is gone already is no error.
+/// Removes a message whose `mail{id}` event is synced. A missing message is no error.
 pub fn consume(disk: &dyn Disk, thread: &ThreadId, id: &str) -> Result<(), StoreError> {
     if id.contains(['/', '\\', '\0']) {
         return Err(StoreError::InvalidId { reason: format!("`{}` is no message", id.escape_debug()) });

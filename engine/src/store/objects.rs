@@ -1,8 +1,10 @@
-//! Objects: contents by their SHA-256, below `.ai/state/objects` (`engine.md` 4). Plans, sources, large results.
+//! Content-addressed objects below `.ai/state/objects`, named by their SHA-256 (`engine.md` 4): plans, sources, large
+//! results.
 //!
 //! An object is written as `.<hash>.….tmp`, synced, renamed to `<hash>.new`, its name synced, and renamed to `<hash>`.
-//! So where `<hash>` is seen, its contents and one of its two names are on the disk, and storing the same contents
-//! again costs no sync, in any process. The second rename need not be durable: a reader also takes `<hash>.new`.
+//! A visible `<hash>` therefore proves that the contents and one of the two names are durable, and storing the same
+//! contents again needs no sync, in any process. The second rename need not be durable: readers also accept
+//! `<hash>.new`.
 
 use std::fmt;
 use std::io;
@@ -16,19 +18,19 @@ use super::disk::Disk;
 use super::layout::OBJECTS;
 use super::{StoreError, transcript};
 
-/// SHA-256 of an object's contents, 64 lower-case hex digits.
+/// SHA-256 of an object's contents as 64 lower-case hex digits.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ObjectId(Arc<str>);
 
 impl ObjectId {
-    /// The id of these contents.
+    /// Computes the id of contents.
     pub fn of(contents: &[u8]) -> Self {
         let digest: [u8; 32] = Sha256::digest(contents).into();
         Self(transcript::Hash::from(digest).to_string().into())
     }
 
-    /// Reads an id; anything else would be a path.
+    /// Parses an id; rejects everything else, because ids become paths.
     pub fn parse(text: &str) -> Result<Self, StoreError> {
         if text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
             return Ok(Self(text.into()));
@@ -60,7 +62,7 @@ impl From<ObjectId> for String {
     }
 }
 
-/// The objects of a project.
+/// The object store of a project.
 #[derive(Debug, Clone)]
 pub struct Objects {
     disk: Arc<dyn Disk>,
@@ -71,14 +73,14 @@ impl Objects {
         Self { disk }
     }
 
-    /// Stores contents durably: when it returns, an event may name them.
+    /// Stores contents durably: on return, an event may reference them.
     pub fn put(&self, contents: &[u8]) -> Result<ObjectId, StoreError> {
         let id = ObjectId::of(contents);
         self.put_all(&[contents])?;
         Ok(id)
     }
 
-    /// Stores several contents with one sync of the folder; the ids are in the order of the contents.
+    /// Stores several contents with one sync of the folder; returns the ids in the order of the contents.
     pub fn put_all(&self, contents: &[&[u8]]) -> Result<Vec<ObjectId>, StoreError> {
         let mut ids = Vec::with_capacity(contents.len());
         let mut fresh = Vec::new();
@@ -100,12 +102,12 @@ impl Objects {
         Ok(ids)
     }
 
-    /// An object's contents, held against its id.
+    /// Returns an object's contents after checking them against its id.
     pub fn get(&self, id: &ObjectId) -> Result<Vec<u8>, StoreError> {
         let path = final_path(id);
         let is_missing = |read: &io::Result<Vec<u8>>| read.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
         let mut contents = self.disk.read(&path);
-        // Whoever stores the same contents meanwhile gives the second name up for the first, which then stays.
+        // A concurrent writer of the same contents renames the `.new` file to its final name, which then stays.
         for again in [new_path(id), path.clone()] {
             if is_missing(&contents) {
                 contents = self.disk.read(&again);
@@ -118,7 +120,7 @@ impl Objects {
         Ok(contents)
     }
 
-    /// Whether the object is stored durably.
+    /// Returns whether the object is stored durably.
     pub fn has(&self, id: &ObjectId) -> Result<bool, StoreError> {
         let path = final_path(id);
         self.disk.exists(&path).map_err(StoreError::io("look for", &path))
@@ -133,7 +135,7 @@ impl Objects {
             .and_then(|()| self.disk.sync(&temporary))
             .and_then(|()| self.disk.rename(&temporary, &path));
         written.map_err(|error| {
-            // The reason is the first error; a leftover has a name that nobody reads.
+            // The first error is reported; readers ignore the leftover's name.
             let _ = self.disk.remove(&temporary);
             StoreError::io("write", &path)(error)
         })
@@ -142,7 +144,7 @@ impl Objects {
     fn publish(&self, id: &ObjectId) -> Result<(), StoreError> {
         let path = final_path(id);
         match self.disk.rename(&new_path(id), &path) {
-            // Another process stored the same contents and was faster.
+            // Another process stored the same contents first.
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.has(id)? => Ok(()),
             renamed => renamed.map_err(StoreError::io("write", &path)),
         }

@@ -1,5 +1,5 @@
-//! Owners: one lock file a process. A thread is alive if its owner's lock is held; the lock ends with the process,
-//! whatever ends it. The pid and start time inside are for messages and for `kill` only (`engine.md` 4).
+//! Owners: one lock file per process. A thread is alive while its owner's lock is held; the lock ends with the process,
+//! for whatever reason. The pid and start time in the file serve messages and `kill` only (`engine.md` 4).
 
 use std::fmt;
 use std::io;
@@ -13,13 +13,13 @@ use super::layout::OWNERS;
 use super::uuid::uuid;
 use super::{StoreError, layout};
 
-/// An owner's name: the UUID that is its lock file's.
+/// Id of an owner: the UUID that names its lock file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct OwnerId(Arc<str>);
 
 impl OwnerId {
-    /// Reads an id; anything else would be a path.
+    /// Parses an id; rejects everything else, because ids become paths.
     pub fn parse(text: &str) -> Result<Self, StoreError> {
         let fits = |(index, byte): (usize, u8)| match index {
             8 | 13 | 18 | 23 => byte == b'-',
@@ -59,7 +59,7 @@ impl From<OwnerId> for String {
     }
 }
 
-/// Who an owner is, for messages: a pid may be another process's by now, the lock says who is alive.
+/// Description of an owner for messages. The pid may have been reused; only the lock proves that the owner is alive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnerInfo {
     pub pid: u32,
@@ -67,7 +67,7 @@ pub struct OwnerInfo {
     pub started_at: i64,
 }
 
-/// This process's lock; threads it owns are alive until this is dropped.
+/// The lock of this process. The threads it owns are alive until the lock is dropped.
 #[derive(Debug)]
 pub struct OwnerLock {
     disk: Arc<dyn Disk>,
@@ -76,7 +76,7 @@ pub struct OwnerLock {
 }
 
 impl OwnerLock {
-    /// Takes a lock of its own for this process. `now` is in milliseconds since 1970.
+    /// Acquires a new lock for this process. `now` is in milliseconds since 1970.
     pub fn take(disk: Arc<dyn Disk>, now: i64) -> Result<Self, StoreError> {
         layout::prepare(&*disk)?;
         let id = OwnerId::parse(&uuid(now)?)?;
@@ -95,30 +95,30 @@ impl OwnerLock {
 
 impl Drop for OwnerLock {
     fn drop(&mut self) {
-        // A file that stays is an owner whose lock nobody holds, which says the same as no file.
+        // A leftover file is harmless: its lock is not held.
         let _ = self.disk.remove(&self.id.path());
         self.held = None;
     }
 }
 
-/// Whether the owner's process lives.
+/// Returns whether the owner's process is alive.
 pub fn is_alive(disk: &dyn Disk, owner: &OwnerId) -> Result<bool, StoreError> {
     let path = owner.path();
     disk.is_locked(&path).map_err(StoreError::io("probe the lock", &path))
 }
 
-/// Who the owner is, if its file is there and says so.
+/// Returns the description of the owner if its file exists and is valid.
 pub fn info(disk: &dyn Disk, owner: &OwnerId) -> Result<Option<OwnerInfo>, StoreError> {
     let path = owner.path();
     match disk.read(&path) {
-        // An owner killed while it wrote the file says nothing about itself, which is no error of the reader.
+        // An owner that was killed while writing the file left no description; that is no error.
         Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(StoreError::io("read", &path)(error)),
     }
 }
 
-/// The owners that live.
+/// Lists the live owners.
 pub fn living(disk: &dyn Disk) -> Result<Vec<OwnerId>, StoreError> {
     let folder = Path::new(OWNERS);
     let entries = match disk.list(folder) {
@@ -127,7 +127,7 @@ pub fn living(disk: &dyn Disk) -> Result<Vec<OwnerId>, StoreError> {
     };
     let mut living = Vec::new();
     for entry in entries {
-        // Names that are no owner's are not ours to judge.
+        // Other names are ignored.
         if let Ok(owner) = OwnerId::parse(&entry.name)
             && is_alive(disk, &owner)?
         {
@@ -137,8 +137,8 @@ pub fn living(disk: &dyn Disk) -> Result<Vec<OwnerId>, StoreError> {
     Ok(living)
 }
 
-/// Removes the files of owners that are dead. One that is just being born has no lock yet: only files older than a
-/// minute go, by the time in their names. `now` is in milliseconds since 1970.
+/// Removes the files of dead owners. A starting process has created its file before it holds the lock, so only files
+/// older than one minute are removed, by the time in their names. `now` is in milliseconds since 1970.
 pub fn sweep(disk: &dyn Disk, now: i64) -> Result<usize, StoreError> {
     let folder = Path::new(OWNERS);
     let mut removed = 0;

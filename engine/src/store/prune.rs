@@ -1,4 +1,5 @@
-//! Removing threads: their rows first, in one transaction, then their folders, then the objects that no other thread names.
+//! Removal of threads: first their rows in one transaction, then their folders, then the objects that no other thread
+//! references.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,16 +14,16 @@ use super::registry::Registry;
 use super::{StoreError, layout, owner, transcript};
 use crate::thread_id::ThreadId;
 
-/// Removes threads and all that is stored of them alone; answers how many objects went with them. That they are over, with
-/// their whole trees, is the caller's to know: what lives is not looked for here. Objects stay while a process works on the
-/// project, because it may be about to name one.
+/// Removes threads and everything stored for them alone; returns the number of objects removed. The caller guarantees
+/// that the threads and their trees have ended: this function does not check. Objects stay while any process works on
+/// the project, because it may be about to reference one.
 pub fn prune(disk: &Arc<dyn Disk>, threads: &[ThreadId]) -> Result<usize, StoreError> {
     if threads.is_empty() {
         return Ok(0);
     }
     let (mut named, mut exports) = (BTreeSet::new(), Vec::new());
     for thread in threads {
-        // Of a record that cannot be read nothing is known, and nothing of its objects is removed.
+        // An unreadable transcript names no objects, so none of its objects are removed.
         let records = transcript::read(&**disk, thread, 0).map(|reading| reading.records).unwrap_or_default();
         let directive = records.first().and_then(|first| first.body.get("directive")).and_then(Value::as_str);
         exports.extend(directive.and_then(|id| ItemId::parse(id).ok()).map(|id| layout::export(&id, thread)));
@@ -42,7 +43,7 @@ pub fn prune(disk: &Arc<dyn Disk>, threads: &[ThreadId]) -> Result<usize, StoreE
         {
             gone(disk.remove(&path)).map_err(StoreError::io("remove", &path))?;
         }
-        // A thread of a directive below this name may have its folder here.
+        // The folder may also contain the threads of a directive nested below this name.
         match disk.remove_dir(&folder) {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
             removed => gone(removed).map_err(StoreError::io("remove", &folder))?,
@@ -51,14 +52,14 @@ pub fn prune(disk: &Arc<dyn Disk>, threads: &[ThreadId]) -> Result<usize, StoreE
     sweep(&**disk, named)
 }
 
-/// Removes those of these objects that no thread names any more.
+/// Removes those of the given objects that no thread references.
 fn sweep(disk: &dyn Disk, mut named: BTreeSet<String>) -> Result<usize, StoreError> {
     for thread in layout::find_threads(disk)? {
         if named.is_empty() {
             return Ok(0);
         }
         let mut kept = BTreeSet::new();
-        // One that cannot be read now may be read some day.
+        // An unreadable transcript may reference any object and may become readable later.
         let Ok(reading) = transcript::read(disk, &thread, 0) else { return Ok(0) };
         for record in &reading.records {
             objects_of(disk, record, &mut kept);
@@ -80,8 +81,8 @@ fn sweep(disk: &dyn Disk, mut named: BTreeSet<String>) -> Result<usize, StoreErr
     Ok(removed)
 }
 
-/// The objects that a line names: a plan with the files it was made from, a large result, the images of its first
-/// message, the parts of an event that did not fit.
+/// Collects the objects that a line references: a plan with its source files, a large result, the images of the first
+/// message, the parts of an event that did not fit into a line.
 fn objects_of(disk: &dyn Disk, record: &transcript::Record, named: &mut BTreeSet<String>) {
     let is_object = |text: &&str| super::ObjectId::parse(text).is_ok();
     let plan = record.body.get("plan_id").and_then(Value::as_str).filter(is_object);
@@ -101,7 +102,7 @@ fn objects_of(disk: &dyn Disk, record: &transcript::Record, named: &mut BTreeSet
     named.extend(texts.filter(is_object).map(str::to_owned));
 }
 
-/// Removes a folder that holds files alone.
+/// Removes a folder that contains only files.
 fn empty(disk: &dyn Disk, folder: &Path) -> Result<(), StoreError> {
     let entries = match disk.list(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -114,7 +115,7 @@ fn empty(disk: &dyn Disk, folder: &Path) -> Result<(), StoreError> {
     gone(disk.remove_dir(folder)).map_err(StoreError::io("remove", folder))
 }
 
-/// What is not there need not be removed.
+/// Treats a missing file as removed.
 fn gone(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -1,8 +1,8 @@
-//! The registry: small rows that processes share (`engine.md` 4): threads, who spawned whom, who owns what, and the ledger
-//! with its answers. Rebuildable from the transcripts, which are the truth. The only place that names the database.
+//! The registry: small rows shared between processes (`engine.md` 4): threads, parents, owners, and the ledger with its
+//! answers. Rebuildable from the transcripts, which are the source of truth. Only this module names the database.
 //!
-//! Everything here blocks and may wait for other processes: async callers go through [`RegistryWriter`] or a blocking
-//! thread. A write transaction lives within one call of [`Registry::commit`], never over an await.
+//! All functions block and may wait for other processes: async callers use [`RegistryWriter`] or a blocking thread. A
+//! write transaction lives within one call of [`Registry::commit`], never across an await.
 
 use std::fmt;
 use std::io;
@@ -40,31 +40,31 @@ pub use repair::{Repaired, repair, row_of};
 pub use rows::{Liveness, RowUpdate, ThreadRow};
 pub use writer::{Gathering, RegistryWriter};
 
-/// The format this program writes, and the newest it reads.
+/// Format version that this program writes, and the newest it reads.
 pub const FORMAT: u64 = 1;
 
-/// How long a writer waits for another process before it gives up.
+/// Longest wait of a writer for another process.
 const PATIENCE: Duration = Duration::from_secs(10);
 const OPENING: &str = "opening it";
 const WRITING: &str = "writing to it";
-/// Who waits looks at least this often whether it is free.
+/// Longest interval at which a waiting writer polls the lock.
 const LOOK: Duration = Duration::from_millis(5);
-/// How long a process may write without a break: one that goes on leaves it free for longer than a look takes, because the
-/// lock goes to whoever comes first and those who wait would never be that.
+/// Longest time that a process may keep writing without a break. After it, the process pauses for longer than one poll
+/// interval, so that waiting processes can acquire the lock.
 const TURN: Duration = Duration::from_millis(250);
 
-/// An open registry. One in a process is enough; its methods may be called from any thread.
+/// An open registry. One per process is enough; its methods may be called from any thread.
 pub struct Registry {
     disk: Arc<dyn Disk>,
-    /// `None` only while this is dropped.
+    /// `None` only during drop.
     database: Option<Opened>,
-    /// Writers of one process queue here, so that only those of different processes poll for the database's lock.
+    /// Lock that queues the writers of one process, so that only different processes poll for the database's lock.
     writing: Mutex<Streak>,
     commits: AtomicU64,
     first_error: FirstError,
 }
 
-/// When this process began to write without a break, and when it last did.
+/// Start and end of the current uninterrupted series of writes by this process.
 #[derive(Debug, Default)]
 struct Streak {
     began: Option<Instant>,
@@ -72,7 +72,7 @@ struct Streak {
 }
 
 impl Streak {
-    /// Before a transaction: lets others in when it is their turn.
+    /// Pauses before a transaction if other processes are due.
     fn begin(&mut self) {
         if !self.goes_on() {
             std::thread::sleep(LOOK + LOOK / 2);
@@ -80,7 +80,7 @@ impl Streak {
         }
     }
 
-    /// Whether it is not the others' turn.
+    /// Returns whether this process may write without a pause.
     fn goes_on(&mut self) -> bool {
         let now = Instant::now();
         if self.ended.is_none_or(|ended| now.duration_since(ended) > LOOK) {
@@ -96,15 +96,18 @@ enum Opened {
 }
 
 impl Registry {
-    /// Opens the registry to read and write, and makes it if there is none. One that is missing or empty where threads
-    /// have records was lost: it is not begun anew, as their money would be forgotten.
+    /// Opens the registry for reading and writing; creates it if there is none.
+    ///
+    /// # Errors
+    /// If the registry is missing or empty although threads exist, it was lost: creating a new one would forget their
+    /// spend, so this fails with `RegistryLost`.
     pub fn open(disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
         layout::prepare(&*disk)?;
         let path = Path::new(REGISTRY);
         let is_there = || disk.exists(path).map_err(StoreError::io("look for", path));
         if !is_there()? {
             let records = layout::find_threads(&*disk)?.len();
-            // Somebody else may have made it, and begun a thread, since it was looked for.
+            // Another process may have created the registry and a thread since the first check.
             if records > 0 && !is_there()? {
                 return Err(StoreError::RegistryLost { threads: records });
             }
@@ -123,8 +126,8 @@ impl Registry {
         Ok(registry)
     }
 
-    /// Makes the registry whole under a name that nobody reads, and then gives it its own: who is killed meanwhile leaves
-    /// no half of one, and of two that make it one is first.
+    /// Creates the complete registry under a temporary name and renames it: a crash leaves no partial registry, and of
+    /// two concurrent creators one wins.
     fn make(disk: &Arc<dyn Disk>, path: &Path) -> Result<(), StoreError> {
         let temporary = temporary_beside(path);
         let memory = backend::Memory::default();
@@ -138,7 +141,8 @@ impl Registry {
             }
             Err(error) => return Err(StoreError::io("create", path)(error)),
         }
-        // Whoever finds it here and starts a thread syncs this folder too, with the name of the thread.
+        // A process that finds the registry and starts a thread syncs this folder as well, together with the thread's
+        // name.
         let folder = Path::new(THREADS);
         disk.sync_dir(folder).map_err(StoreError::io("sync", folder))
     }
@@ -159,8 +163,8 @@ impl Registry {
         Ok(Self::over(disk, Opened::Write(database), first))
     }
 
-    /// Opens the registry to read; `None` if there is none and no thread either. Where every process that wrote it has died, it must be
-    /// recovered first, which takes an opening to write.
+    /// Opens the registry for reading; `None` if there is neither a registry nor a thread. If every process that wrote
+    /// it has died, the registry needs recovery, so this opens it for writing.
     pub fn open_read_only(disk: Arc<dyn Disk>) -> Result<Option<Self>, StoreError> {
         let path = Path::new(REGISTRY);
         let shared = match disk.shared_file(path, Access::Read) {
@@ -185,12 +189,12 @@ impl Registry {
         Self { disk, database: Some(database), writing: Mutex::default(), commits: AtomicU64::new(0), first_error }
     }
 
-    /// Transactions this process has committed.
+    /// Returns the transactions that this process has committed.
     pub fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody works on the thread of this row.
+    /// Returns whether a live process owns the thread of this row.
     pub fn liveness(&self, row: &ThreadRow) -> Result<Liveness, StoreError> {
         if row.status.is_over() {
             return Ok(Liveness::Over);
@@ -201,7 +205,7 @@ impl Registry {
         }
     }
 
-    /// Writes the format and makes the tables.
+    /// Writes the format version and creates the tables.
     fn fill(&self) -> Result<(), StoreError> {
         self.write(|transaction| {
             let mut meta = transaction.open_table(tables::META).map_err(failed("making its tables"))?;
@@ -222,7 +226,7 @@ impl Registry {
         })
     }
 
-    /// Looks at one moment of it.
+    /// Runs `look` on a consistent snapshot.
     fn read<T>(&self, look: impl FnOnce(&ReadTransaction) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let looked = caught("reading it", || {
             let transaction = match &self.database {
@@ -235,26 +239,25 @@ impl Registry {
         looked.map_err(|error| self.explained(error))
     }
 
-    /// A file that failed once answers nothing more in this process, and everybody is told how it failed.
+    /// Replaces follow-up errors by the first I/O error: a file that failed once stays unusable in this process.
     fn explained(&self, error: StoreError) -> StoreError {
         self.first_error.explain(error, Path::new(REGISTRY))
     }
 
-    /// One transaction, committed and durable when this returns. An error of `change` leaves nothing behind.
+    /// Runs one transaction, committed and durable on return. If `change` fails, nothing is written.
     fn write<T>(&self, change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let Some(Opened::Write(database)) = &self.database else {
             let source = io::Error::new(io::ErrorKind::PermissionDenied, "it was opened to read");
             return Err(failed("writing to it")(source));
         };
-        // A panic while it was held has left no transaction behind: dropping one aborts it.
+        // A panic while the lock was held left no transaction behind: dropping one aborts it.
         let mut streak = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         streak.begin();
         let begun = caught(WRITING, || begin_write(database)).map_err(|error| self.explained(error))?;
         self.finish(&mut streak, begun, change)
     }
 
-    /// The same, where nobody else has to be waited for; `None` where somebody writes or has to be let in, or where no
-    /// transaction can be begun.
+    /// Variant of `write` that never waits; `None` if another writer is active or due, or if no transaction can begin.
     fn write_now<T>(
         &self,
         change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>,
@@ -291,10 +294,10 @@ impl Registry {
 }
 
 impl Drop for Registry {
-    /// Closing looks at the bytes once more.
+    /// Closes the database, which reads its file once more and may fail.
     fn drop(&mut self) {
         let database = self.database.take();
-        // Nobody is left to be told; what it says of its bytes has been said to whoever asked.
+        // Drop cannot report errors; earlier calls have reported damaged bytes.
         let _ = caught("closing it", move || {
             drop(database);
             Ok(())
@@ -308,7 +311,7 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// No registry, which is well where no thread has a record either.
+/// Returns `None` for a missing registry, or `RegistryLost` if threads exist.
 fn nothing(disk: &dyn Disk) -> Result<Option<Registry>, StoreError> {
     match layout::find_threads(disk)?.len() {
         0 => Ok(None),
@@ -326,7 +329,7 @@ fn open_shared(file: std::fs::File, first: &FirstError) -> Result<ReadOnlyDataba
     builder().open_read_only_with_backend(first.watch(FileBackend::new(file)?))
 }
 
-/// Begins a write transaction as soon as no other process has one, for at most [`PATIENCE`].
+/// Begins a write transaction once no other process has one; waits at most [`PATIENCE`].
 fn begin_write(database: &Database) -> Result<WriteTransaction, StoreError> {
     let deadline = Instant::now() + PATIENCE;
     let mut pause = Duration::from_micros(200);
@@ -348,12 +351,12 @@ fn supported(found: u64) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The registry is being dropped, and somebody asks it.
+/// Error for calls while the registry is being dropped.
 fn closed(doing: &'static str) -> StoreError {
     failed(doing)(io::Error::from(io::ErrorKind::NotConnected))
 }
 
-/// For `map_err`: what was tried when the database failed.
+/// For `map_err`: wraps a database error with the attempted action.
 fn failed<E: std::error::Error + Send + Sync + 'static>(doing: &'static str) -> impl FnOnce(E) -> StoreError {
     move |source| StoreError::Registry { doing, source: Box::new(source) }
 }

@@ -1,5 +1,6 @@
-//! The files of the project and the user that plans were made of, by their hash: what makes a plan again when they have changed
-//! since. Written once and never synced: a proof is helped by them, and nothing else depends on them.
+//! Copies of the project and user files that plans were compiled from, by hash. They allow compiling a plan again after
+//! its files changed. Copies are written once and never synced: attestations use them if they exist, and nothing else
+//! depends on them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::layout::SOURCES;
 use super::{Disk, StoreError};
 
-/// A file as it was.
+/// A stored copy of a source file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
     pub space: Space,
@@ -21,18 +22,18 @@ pub struct Kept {
     pub bytes: Vec<u8>,
 }
 
-/// Reads of a plan that are kept: those of files that somebody can change.
+/// Lists the reads of a plan whose files are stored: those outside the system space.
 fn wanted(plan: &Plan) -> impl Iterator<Item = (&Read, &str)> {
     let is_written = |read: &&Read| read.space.is_some_and(|space| space != Space::System);
     plan.manifest.iter().filter(is_written).filter_map(|read| Some((read, read.sha256.as_deref()?)))
 }
 
 fn path(kind: ItemKind, hash: &str, extension: &str) -> PathBuf {
-    // The kind decides how a file is read, and two kinds may have the same bytes.
+    // The kind is part of the name because it decides how a file is read, and files of two kinds may have equal bytes.
     Path::new(SOURCES).join(format!("{}-{hash}.{extension}", kind.word()))
 }
 
-/// Reads of a plan that are not kept yet.
+/// Lists the reads of a plan that have no stored copy.
 pub fn missing<'p>(disk: &dyn Disk, plan: &'p Plan) -> Result<Vec<&'p Read>, StoreError> {
     let mut missing = Vec::new();
     for (read, hash) in wanted(plan) {
@@ -48,7 +49,7 @@ pub fn missing<'p>(disk: &dyn Disk, plan: &'p Plan) -> Result<Vec<&'p Read>, Sto
     Ok(missing)
 }
 
-/// Keeps a file.
+/// Stores a copy of a file.
 pub fn keep(disk: &dyn Disk, located: &Located) -> Result<(), StoreError> {
     let folder = Path::new(SOURCES);
     match disk.create_dir(folder) {
@@ -62,7 +63,7 @@ pub fn keep(disk: &dyn Disk, located: &Located) -> Result<(), StoreError> {
     disk.write_atomic(&path, &located.bytes).map_err(StoreError::io("write", &path))
 }
 
-/// The files of a plan that are kept, each with the contents it had; those that are lost or altered are not among them.
+/// Returns the stored copies of a plan's files; omits copies that are missing or altered.
 pub fn kept(disk: &dyn Disk, plan: &Plan) -> Vec<Kept> {
     let mut kept = Vec::new();
     for (read, hash) in wanted(plan) {

@@ -1,5 +1,5 @@
-//! What a thread writes for readers: `thread.json`, `capabilities.md`, the knowledge export (`engine.md` 4). Outputs,
-//! never inputs, and never synced: the transcript has it all.
+//! Artifacts of a thread: `thread.json`, `capabilities.md` and the knowledge export (`engine.md` 4). They are outputs,
+//! never inputs, and never synced: everything in them is derived from the transcript.
 
 use std::path::Path;
 
@@ -10,19 +10,19 @@ use super::disk::Disk;
 use super::{StoreError, layout};
 use crate::thread_id::ThreadId;
 
-/// The key under which a snapshot's signature stands.
+/// Key of a snapshot's signature.
 pub const SIGNATURE: &str = "_signature";
 
-/// Integers beyond this lose digits in readers that know only floating point numbers.
+/// Largest integer that readers with floating-point numbers represent exactly.
 const EXACT: u64 = (1 << 53) - 1;
 
-/// Makes the signature of canonical bytes, in the text form that stands in the file.
+/// Signs canonical bytes; returns the text form that is written into the file.
 pub type Signer<'a> = &'a dyn Fn(&[u8]) -> String;
 
-/// Whether a signature is right for canonical bytes.
+/// Checks a signature over canonical bytes.
 pub type Verifier<'a> = &'a dyn Fn(&[u8], &str) -> bool;
 
-/// Writes `thread.json`: canonical JSON, with `_signature` over the canonical JSON without it if there is a signer.
+/// Writes `thread.json` as canonical JSON. With a signer, `_signature` covers the canonical JSON of the other fields.
 pub fn write_snapshot(
     disk: &dyn Disk,
     thread: &ThreadId,
@@ -36,7 +36,7 @@ pub fn write_snapshot(
     if let Some(sign) = signer {
         let signature = Value::String(sign(&bytes));
         let first = fields.keys().all(|key| key.as_str() > SIGNATURE);
-        // Canonical order puts the signature before every name that begins with a small letter.
+        // In canonical order, the signature precedes every name that starts with a lower-case letter.
         let rest = bytes.strip_prefix(b"{").filter(|_| first && !fields.is_empty());
         if let Some(rest) = rest {
             bytes = [format!("{{\"{SIGNATURE}\":{signature},").as_bytes(), rest].concat();
@@ -49,8 +49,8 @@ pub fn write_snapshot(
     disk.write_atomic(&path, &bytes).map_err(StoreError::io("write", &path))
 }
 
-/// Reads `thread.json`, signature and all; `None` if the thread has none. With a verifier, a signature that is there
-/// must be right.
+/// Reads `thread.json` including its signature; `None` if the thread has none. With a verifier, an existing signature
+/// must be valid.
 pub fn read_snapshot(
     disk: &dyn Disk,
     thread: &ThreadId,
@@ -76,13 +76,13 @@ pub fn read_snapshot(
     Ok(Some(fields))
 }
 
-/// Writes `capabilities.md`, signature line included by the caller.
+/// Writes `capabilities.md`; `text` includes the signature line.
 pub fn write_capabilities(disk: &dyn Disk, thread: &ThreadId, text: &[u8]) -> Result<(), StoreError> {
     let path = layout::capabilities(thread);
     disk.write_atomic(&path, text).map_err(StoreError::io("write", &path))
 }
 
-/// Writes the knowledge export, signature line included by the caller, and answers its path.
+/// Writes the knowledge export and returns its path; `text` includes the signature line.
 pub fn write_export(
     disk: &dyn Disk,
     directive: &ItemId,
@@ -105,7 +105,7 @@ pub fn write_export(
     Ok(path)
 }
 
-/// A value as a snapshot can hold it: an integer that canonical JSON would round is written as text.
+/// Converts a value for a snapshot: integers that canonical JSON would round become text.
 pub fn exact(value: &Value) -> Value {
     match value {
         Value::Number(number) => inexact(value).map_or_else(|| Value::Number(number.clone()), Value::String),
@@ -115,7 +115,7 @@ pub fn exact(value: &Value) -> Value {
     }
 }
 
-/// Canonical JSON (RFC 8785) of an object whose integers every reader can hold.
+/// Serializes an object as canonical JSON (RFC 8785); fails if an integer would be rounded.
 pub fn canonical(path: &Path, fields: &Map<String, Value>) -> Result<Vec<u8>, StoreError> {
     let refused = |reason: String| StoreError::Altered { path: path.to_path_buf(), reason };
     if let Some(number) = fields.values().find_map(inexact) {
@@ -124,7 +124,7 @@ pub fn canonical(path: &Path, fields: &Map<String, Value>) -> Result<Vec<u8>, St
     serde_json_canonicalizer::to_vec(fields).map_err(|error| refused(error.to_string()))
 }
 
-/// The first integer in a value that canonical JSON would round.
+/// Returns the first integer in a value that canonical JSON would round.
 fn inexact(value: &Value) -> Option<String> {
     match value {
         Value::Number(number) => {

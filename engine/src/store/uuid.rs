@@ -1,8 +1,8 @@
-//! Ids nobody needs to read: time-ordered UUIDs (version 7).
+//! Time-ordered UUIDs (version 7).
 
 use super::StoreError;
 
-/// A new id; ids of later milliseconds sort behind. `now` is in milliseconds since 1970.
+/// Creates an id; ids of later milliseconds sort after earlier ones. `now` is in milliseconds since 1970.
 pub fn uuid(now: i64) -> Result<String, StoreError> {
     let mut bytes = [0_u8; 16];
     getrandom::fill(&mut bytes)

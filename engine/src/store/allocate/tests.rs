@@ -1,4 +1,4 @@
-//! Thread ids: one taker each, whoever asks at the same time.
+//! Thread ids: unique, even under concurrent allocation.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -26,7 +26,7 @@ fn ids_count_up_within_a_second() {
     assert_eq!(next(&plain, NOW), "hello-1739820456");
     assert_eq!(next(&nested, NOW + 210), "agency-kiwi/discover_leads-1739820456-3");
     assert_eq!(next(&nested, NOW + 211), "agency-kiwi/discover_leads-1739820457");
-    // A clock that jumps back finds what is taken.
+    // A clock that jumps back finds the folders of earlier ids.
     assert_eq!(next(&nested, NOW), "agency-kiwi/discover_leads-1739820456-4");
     assert!(disk.exists(Path::new(".ai/state/threads/agency-kiwi/discover_leads-1739820456")).unwrap());
 }
@@ -48,7 +48,7 @@ fn what_is_given_back_is_gone() {
     let id = ids.allocate(&ItemId::parse("hello").unwrap(), NOW).unwrap();
     ids.give_back(&id).unwrap();
     assert!(!disk.exists(&layout::thread_folder(&id)).unwrap());
-    // One that is used is not taken away.
+    // A folder that holds a transcript is not removed.
     let id = ids.allocate(&ItemId::parse("hello").unwrap(), NOW).unwrap();
     disk.append(&layout::transcript(&id), 0, b"x").unwrap();
     assert!(ids.give_back(&id).is_err());
@@ -64,7 +64,7 @@ fn a_name_too_long_for_a_folder_is_refused() {
 #[test]
 fn nobody_gets_an_id_twice() {
     let folder = TempDir::new().unwrap();
-    // Each has a disk and a memory of its own, as processes have.
+    // Each allocator has its own disk handle and memory, as separate processes do.
     let allocators: Vec<ThreadIds> = (0..4)
         .map(|_| {
             let disk = Arc::new(RealDisk::open(folder.path()).unwrap());

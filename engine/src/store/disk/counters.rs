@@ -1,4 +1,4 @@
-//! How often the disk was asked for what costs: tests hold these against the promised numbers of syncs.
+//! Counters of expensive disk operations, for tests that assert a number of syncs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,12 +15,12 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Everything that waited for the device.
+    /// Returns the number of file and folder syncs.
     pub fn all_syncs(&self) -> u64 {
         self.syncs + self.dir_syncs
     }
 
-    /// What happened since `earlier`.
+    /// Returns the difference to an earlier reading.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -33,7 +33,7 @@ impl Counters {
     }
 }
 
-/// The running counts of one disk.
+/// The atomic counters of one disk.
 #[derive(Debug, Default)]
 pub struct DiskCounters {
     appends: AtomicU64,
@@ -64,7 +64,7 @@ impl DiskCounters {
         self.creates.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The counts now.
+    /// Returns the current counts.
     pub fn read(&self) -> Counters {
         Counters {
             appends: self.appends.load(Ordering::Relaxed),

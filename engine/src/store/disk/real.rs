@@ -1,5 +1,5 @@
-//! The disk of the machine, through one directory handle: a name that leads out of the root, by `..` or by a
-//! symbolic link, is refused by the operating system.
+//! The real disk, accessed through one directory handle. The operating system rejects names that lead out of the root,
+//! by `..` or by a symbolic link.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::TryLockError;
@@ -13,10 +13,10 @@ use rustix::fs::OFlags;
 
 use super::{Access, Counters, Disk, DiskCounters, Entry, Held};
 
-/// Files kept open at most: thousands of threads live in one process of 1,024 descriptors.
+/// Upper bound on open files: thousands of threads may share a process with 1,024 descriptors.
 const OPEN_FILES: usize = 256;
 
-/// Files below one folder of the real disk.
+/// The files below one folder of the real disk.
 #[derive(Debug)]
 pub struct RealDisk {
     root: Dir,
@@ -24,14 +24,15 @@ pub struct RealDisk {
     written: Mutex<Written>,
 }
 
-/// Files written to stay open, at least until they are synced: the kernel reports a failed write-back to the descriptors
-/// that were open when it happened, and to nobody who opens the file later. After that, because more is often to come.
+/// Open handles of written files. A handle stays open at least until its file is synced, because the kernel reports a
+/// failed write-back only to descriptors that were open at that time. Synced handles stay open for further writes until
+/// their place is needed.
 #[derive(Debug, Default)]
 struct Written {
     files: BTreeMap<PathBuf, Open>,
-    /// Grows with each file kept, so that the smallest is the oldest.
+    /// Counter for the ages of handles; the smallest age is the oldest handle.
     next: u64,
-    /// Files that could not be synced when their descriptor was needed: their next sync fails.
+    /// Files whose sync failed when their handle was evicted: their next sync fails.
     failed: BTreeSet<PathBuf>,
 }
 
@@ -50,7 +51,7 @@ impl RealDisk {
     }
 
     fn written(&self) -> MutexGuard<'_, Written> {
-        // The maps are whole between any two statements that can panic.
+        // No statement panics while the maps are inconsistent, so a poisoned lock is usable.
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -61,7 +62,7 @@ impl RealDisk {
         self.regular(path, OpenOptions::new().read(true).write(true).create(create)).map(Arc::new)
     }
 
-    /// Opens a file, and nothing else: whoever opens a pipe waits for its other end, and a device has none.
+    /// Opens a regular file only: opening a pipe would block until its other end opens, and a device has no other end.
     fn regular(&self, path: &Path, options: &mut OpenOptions) -> io::Result<File> {
         let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
         let file = self.root.open_with(path, options.custom_flags(nonblocking))?;
@@ -71,7 +72,7 @@ impl RealDisk {
         Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
     }
 
-    /// Remembers a file that is written to.
+    /// Keeps the handle of a file that is about to be written.
     fn keep(&self, path: &Path, file: Arc<File>) {
         let mut written = self.written();
         if let Some(open) = written.files.get_mut(path) {
@@ -79,7 +80,7 @@ impl RealDisk {
             return;
         }
         if written.files.len() >= OPEN_FILES {
-            // One that owes nothing goes first.
+            // Synced handles are evicted first.
             let oldest = written.files.iter().min_by_key(|(_, open)| (!open.is_synced, open.age));
             if let Some(oldest) = oldest.map(|(path, _)| path.clone())
                 && let Some(open) = written.files.remove(&oldest)
@@ -101,7 +102,8 @@ impl RealDisk {
 
 impl Disk for RealDisk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        // Who reads the whole of it looks at what has this name now; so does whoever writes to it after that.
+        // A full read must see the file that has this name now, and so must later writes. A synced handle may belong to
+        // a replaced file, so it is dropped.
         let mut written = self.written();
         if written.files.get(path).is_some_and(|open| open.is_synced) {
             written.files.remove(path);
@@ -132,7 +134,7 @@ impl Disk for RealDisk {
         let mut entries = Vec::new();
         for entry in self.root.read_dir(path)? {
             let entry = entry?;
-            // A name that is not UTF-8 is none of ours.
+            // The store creates UTF-8 names only.
             if let Ok(name) = entry.file_name().into_string() {
                 entries.push(Entry { name, is_dir: entry.file_type()?.is_dir() });
             }
@@ -184,7 +186,7 @@ impl Disk for RealDisk {
             return Err(io::Error::other("an earlier write did not reach the device"));
         }
         let file = written.files.get_mut(path).map(|open| {
-            // Whoever writes meanwhile takes this back.
+            // A concurrent write resets this flag.
             open.is_synced = true;
             Arc::clone(&open.file)
         });
@@ -202,7 +204,8 @@ impl Disk for RealDisk {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.counters.rename();
         self.root.rename(from, &self.root, to)?;
-        // A file that nobody synced under its first name is written to no more: what it owes is the reader's concern.
+        // A renamed file is not written again under its old name. If it was not synced before, later readers must cope
+        // with its contents.
         self.forget(from);
         self.forget(to);
         Ok(())
@@ -212,7 +215,7 @@ impl Disk for RealDisk {
         self.counters.rename();
         match self.root.hard_link(from, &self.root, to) {
             Ok(()) => self.remove(from),
-            // A file system without links: the claim is then only as good as the moment between these two.
+            // The file system has no hard links: the claim is then not atomic between these two calls.
             Err(error) if matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied) => {
                 if self.exists(to)? {
                     return Err(io::ErrorKind::AlreadyExists.into());
@@ -239,7 +242,7 @@ impl Disk for RealDisk {
 
     fn lock(&self, path: &Path, contents: &[u8]) -> io::Result<Box<dyn Held>> {
         let file = self.root.open_with(path, OpenOptions::new().write(true).create_new(true))?.into_std();
-        // Waits for a prober, whose shared lock lasts for the time of one system call.
+        // Waits for a prober, which holds its shared lock for the duration of one system call.
         file.lock()?;
         (&file).write_all(contents)?;
         Ok(Box::new(HeldFile { _file: file }))

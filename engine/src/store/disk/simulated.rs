@@ -1,5 +1,5 @@
-//! A disk in memory that remembers which changes were synced, fails where it is told to, and after a power failure
-//! holds only what a real one would have promised to hold. For tests; nothing here touches a file.
+//! An in-memory disk for tests. The disk tracks which changes were synced, fails on demand, and after a simulated power
+//! failure keeps only what a real disk guarantees. No files are touched.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,34 +14,34 @@ mod node;
 pub use node::Dice;
 use node::{Change, FileNode, FolderNode, Node, Write};
 
-/// A disk whose every change is one operation, counted from 0, that a test can aim a fault at.
+/// A disk on which every change is one operation, counted from 0, so that a test can aim a fault at it.
 #[derive(Default)]
 pub struct SimulatedDisk {
     state: Mutex<State>,
     counters: DiskCounters,
 }
 
-/// What goes wrong at an operation.
+/// A failure at one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Power fails just before it; everything fails until [`SimulatedDisk::restart`].
+    /// Power fails just before the operation; everything fails until [`SimulatedDisk::restart`].
     PowerFailure,
-    /// It fails with this error and changes nothing; what follows works.
+    /// The operation fails with this error and changes nothing; later operations succeed.
     Fails(io::ErrorKind),
-    /// An append writes this many bytes and then finds the disk full; anything else finds it full at once.
+    /// An append writes this many bytes and then reports a full disk; other operations report a full disk at once.
     Short(usize),
-    /// From here on nothing that needs room succeeds.
+    /// From this operation on, every operation that needs space fails.
     Full,
 }
 
-/// What a power failure leaves of the changes that were not synced.
+/// The unsynced changes that survive a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Survival {
-    /// All: the process was killed, the machine lives.
+    /// All changes: the process was killed, the machine kept running.
     All,
-    /// Nothing.
+    /// No changes.
     Nothing,
-    /// Any part, in any order, torn pieces and zeros included, as the number decides.
+    /// An arbitrary part in any order, including torn pieces and zeros, derived from the seed.
     Some(u64),
 }
 
@@ -57,10 +57,10 @@ struct State {
     reader: Option<Arc<Reader>>,
 }
 
-/// Hears of every file before it is read.
+/// Callback that runs before each file is read.
 type Reader = dyn Fn(&Path) + Send + Sync;
 
-/// Hears of every operation before it is made.
+/// Callback that runs before each operation.
 type Watcher = dyn Fn(u64, SimulatedDisk) + Send + Sync;
 
 impl fmt::Debug for SimulatedDisk {
@@ -89,27 +89,27 @@ impl SimulatedDisk {
         Self::default()
     }
 
-    /// Changes asked for so far, failed ones included.
+    /// Returns the number of changes attempted so far, including failed ones.
     pub fn operations(&self) -> u64 {
         self.state().operations
     }
 
-    /// Lets operation `at` fail.
+    /// Makes operation `at` fail.
     pub fn fail_at(&self, at: u64, fault: Fault) {
         self.state().fault = Some((at, fault));
     }
 
-    /// Tells `told`, before each operation from now on, its number and what the disk holds then.
+    /// Calls `told` before each later operation with the operation's number and a copy of the disk at that time.
     pub fn watch(&self, told: impl Fn(u64, Self) + Send + Sync + 'static) {
         self.state().watcher = Some(Arc::new(told));
     }
 
-    /// Tells `told` of every file before it is read as a whole: what somebody else does in that moment.
+    /// Calls `told` before each full read of a file, so that a test can simulate a concurrent change.
     pub fn before_reads(&self, told: impl Fn(&Path) + Send + Sync + 'static) {
         self.state().reader = Some(Arc::new(told));
     }
 
-    /// Another disk that holds the same, synced or not; without faults and locks.
+    /// Returns a copy with the same contents, synced or not, without faults and locks.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self { state: Mutex::new(self.state().fork()), counters: DiskCounters::default() }
@@ -156,7 +156,7 @@ fn exists(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::AlreadyExists, format!("`{}` exists", path.display()))
 }
 
-/// Whether an operation asks the disk for room.
+/// The space that an operation needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Room {
     Needed,
@@ -172,7 +172,7 @@ impl State {
         Self { nodes: self.nodes.clone(), operations: self.operations, ..Self::default() }
     }
 
-    /// Counts one operation and lets it fail where it must; `Some(n)` lets an append write `n` bytes before it fails.
+    /// Counts one operation and applies its fault; `Some(n)` lets an append write `n` bytes before it fails.
     fn step(&mut self, room: Room) -> io::Result<Option<usize>> {
         self.readable()?;
         let now = self.operations;

@@ -1,5 +1,5 @@
-//! A disk in front of another one that hears of every change and every sync before it is made, and may leave a sync out.
-//! Tests hold with it that no sync can be left out, and end their own process between any two changes.
+//! A disk wrapper that calls a hook before every change and every sync, and may skip a sync. Tests use it to prove that
+//! every sync is necessary, and to end their own process between any two changes.
 
 use std::fmt;
 use std::io;
@@ -11,13 +11,13 @@ use super::{Access, Counters, Disk, Entry, Held};
 use crate::store::layout::{OBJECTS, THREADS};
 use crate::thread_id::ThreadId;
 
-/// Passes everything on but the syncs that it is told to leave out.
+/// A [`Disk`] that forwards everything except the syncs it skips.
 pub struct Tampered {
     inner: Arc<dyn Disk>,
     before: Box<Before>,
 }
 
-/// What is about to be done.
+/// The operation about to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step<'a> {
     Change(&'a Path),
@@ -25,34 +25,34 @@ pub enum Step<'a> {
     SyncFolder(&'a Path),
 }
 
-/// What becomes of it.
+/// The hook's decision about an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
     Done,
-    /// A sync is answered as if it had been made; a change is made all the same.
+    /// Skip a sync and report success. Changes are made regardless.
     LeftOut,
 }
 
 type Before = dyn Fn(Step<'_>) -> Pass + Send + Sync;
 
-/// What a sync makes durable: each kind is asked for by one place of the store.
+/// The data that a sync makes durable. Each kind is requested by one place of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SyncKind {
-    /// The lines of a transcript.
+    /// Lines of a transcript.
     Transcript,
-    /// What a thread's folder holds: the names of its transcript and its inbox.
+    /// Names in a thread's folder: its transcript and its inbox.
     RecordNames,
-    /// The folders of threads.
+    /// Names of threads' folders.
     ThreadNames,
-    /// An object's contents.
+    /// Contents of an object.
     Object,
     ObjectNames,
-    /// A commit.
+    /// A registry commit.
     Registry,
-    /// A letter's contents.
+    /// Contents of a control message.
     Mail,
     MailNames,
-    /// The folders of the store itself.
+    /// Names of the store's own folders.
     StateNames,
 }
 
@@ -69,7 +69,7 @@ impl SyncKind {
         Self::StateNames,
     ];
 
-    /// The kind of a sync; `None` for what is no sync, and for files that are not the store's.
+    /// Returns the kind of a sync; `None` for changes and for files outside the store.
     pub fn of(step: Step<'_>) -> Option<Self> {
         let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let of_inbox = |path: &Path| path.parent().is_some_and(|folder| name(folder) == "inbox");
@@ -91,12 +91,12 @@ impl SyncKind {
 }
 
 impl Tampered {
-    /// Asks `before` about each step.
+    /// Creates a disk that calls `before` for each operation.
     pub fn new(inner: Arc<dyn Disk>, before: impl Fn(Step<'_>) -> Pass + Send + Sync + 'static) -> Self {
         Self { inner, before: Box::new(before) }
     }
 
-    /// Leaves out one sync, of a file or of a folder, counted from 0.
+    /// Creates a disk that skips one sync, of a file or of a folder, counted from 0.
     pub fn without_sync(inner: Arc<dyn Disk>, left_out: u64) -> Self {
         let seen = AtomicU64::new(0);
         Self::new(inner, move |step| match step {
@@ -105,7 +105,7 @@ impl Tampered {
         })
     }
 
-    /// Leaves out every sync of these kinds.
+    /// Creates a disk that skips every sync of these kinds.
     pub fn without(inner: Arc<dyn Disk>, kinds: &'static [SyncKind]) -> Self {
         Self::new(inner, move |step| match SyncKind::of(step) {
             Some(kind) if kinds.contains(&kind) => Pass::LeftOut,
@@ -113,9 +113,9 @@ impl Tampered {
         })
     }
 
-    /// A change that is about to be made.
+    /// Reports a change to the hook and returns the inner disk.
     fn change(&self, path: &Path) -> &dyn Disk {
-        // Only a sync can be left out.
+        // Only syncs can be skipped, so the decision is ignored.
         let _ = (self.before)(Step::Change(path));
         &*self.inner
     }

@@ -1,4 +1,4 @@
-//! Mail: in order, whole, taken once.
+//! Control messages: ordered, complete, consumed once.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! Objects: stored once, durable when told, never believed without their hash.
+//! Objects: stored once, durable on return, verified against their hash.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -52,11 +52,11 @@ fn a_lost_last_rename_loses_nothing() {
 fn one_that_gets_its_last_name_while_it_is_read_is_found() {
     let (disk, objects) = objects();
     let id = objects.put(b"abc").unwrap();
-    // The power failed before the second rename was on the disk.
+    // The power failed before the second rename was durable.
     disk.restart(Survival::Nothing);
     let (other, of) = (Arc::downgrade(&disk), id.clone());
     disk.before_reads(move |path| {
-        // Somebody stores the same between the look at the one name and the look at the other.
+        // Simulates a process that stores the same contents between the two lookups.
         let disk = other.upgrade().unwrap();
         if path == new_path(&of) && disk.exists(path).unwrap() {
             Objects::new(disk).put(b"abc").unwrap();

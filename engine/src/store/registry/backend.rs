@@ -1,5 +1,5 @@
-//! Where the database keeps its bytes when that is not a file it shares with others: in memory, while a new registry is
-//! made, and on a disk without shared files (the simulated one), so that a crash can be aimed between any two of its writes.
+//! Database backends other than a shared file: memory, while a new registry is created, and [`Disk`], for disks without
+//! shared files. The latter lets tests crash the simulated disk between any two writes of the database.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,7 @@ use redb::StorageBackend;
 use crate::store::StoreError;
 use crate::store::disk::Disk;
 
-/// The database's own I/O through [`Disk`]. One process, one opening.
+/// A backend that does the database's I/O through [`Disk`]; for one process and one opening.
 #[derive(Debug)]
 pub struct DiskBackend {
     disk: Arc<dyn Disk>,
@@ -55,23 +55,23 @@ impl StorageBackend for DiskBackend {
     }
 }
 
-/// The bytes of a registry that is being made. Most of them are zero, and take no place.
+/// An in-memory backend for a registry being created. Pages of zeros take no memory.
 #[derive(Debug, Clone, Default)]
 pub struct Memory(Arc<Mutex<Sparse>>);
 
 #[derive(Debug, Default)]
 struct Sparse {
     length: u64,
-    /// By number; one that is missing is all zeros.
+    /// Pages by number; a missing page is all zeros.
     pages: BTreeMap<u64, Vec<u8>>,
 }
 
-/// Bytes of a page.
+/// Size of a page in bytes.
 const PAGE: usize = 4096;
 const PAGE_BYTES: u64 = PAGE as u64;
 
 impl Memory {
-    /// Writes to a new file what the database has written, whole once it is closed. Synced.
+    /// Writes the database to a new file and syncs it. The database must be closed.
     pub fn store(self, disk: &dyn Disk, path: &Path) -> Result<(), StoreError> {
         let Sparse { length, pages } = std::mem::take(&mut *self.sparse());
         disk.create(path, b"").map_err(StoreError::io("create", path))?;
@@ -92,7 +92,7 @@ impl Memory {
     }
 }
 
-/// The parts that a range of bytes has in each page: the page's number, where in it, and where in the range.
+/// Splits a byte range by pages: the page's number, the range within the page, and the range within the input.
 fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
     let mut done = 0_usize;
     std::iter::from_fn(move || {
@@ -129,7 +129,7 @@ impl StorageBackend for Memory {
         sparse.length = length;
         sparse.pages.retain(|number, _| number * PAGE_BYTES < length);
         if let Some(page) = sparse.pages.get_mut(&(length / PAGE_BYTES)) {
-            // What is cut off does not come back.
+            // Truncated bytes read as zeros after the file grows again.
             let end = usize::try_from(length % PAGE_BYTES).unwrap_or(0);
             page.get_mut(end..).unwrap_or_default().fill(0);
         }

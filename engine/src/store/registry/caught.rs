@@ -1,5 +1,5 @@
-//! The database panics where the bytes of its file are none that it wrote: it takes them at their word. A registry may have
-//! come with a repository, so here that is an error like any other, and nothing of it reaches the terminal.
+//! Panic guard around the database, which panics on bytes that it did not write. A registry file may come with an
+//! untrusted repository, so panics become errors and print nothing to the terminal.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -9,26 +9,26 @@ use super::failed;
 use crate::store::StoreError;
 
 thread_local! {
-    /// What this thread does now is asked by [`caught`].
+    /// True while this thread runs a closure under [`caught`].
     static ASKED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Why the database broke down.
+/// Error for a registry file with invalid contents.
 #[derive(Debug, thiserror::Error)]
 #[error("its bytes are none that were written")]
 struct Unsound;
 
-/// What the database answers, or that it broke down.
+/// Runs `ask` and converts a panic into an error.
 pub fn caught<T>(doing: &'static str, ask: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
     silence();
     let before = ASKED.replace(true);
-    // What a broken answer leaves behind belongs to the database, which says so when it is asked again.
+    // The database checks its own state on the next call, so asserting unwind safety is sound.
     let answer = catch_unwind(AssertUnwindSafe(ask));
     ASKED.set(before);
     answer.unwrap_or_else(|_| Err(failed(doing)(Unsound)))
 }
 
-/// Keeps the words of a panic that is caught off the terminal; all others are said as before.
+/// Installs a panic hook that suppresses the output of caught panics and forwards all others.
 fn silence() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -64,7 +64,7 @@ mod tests {
         assert!(!ASKED.get());
     }
 
-    /// Numbers that are the same every time.
+    /// A deterministic pseudo-random sequence.
     struct Numbers(u64);
 
     impl Numbers {

@@ -1,4 +1,4 @@
-//! Writing to the registry: changes as data, several to a transaction.
+//! Writes to the registry: changes as data, several per transaction.
 
 use redb::{ReadableTable, Table, WriteTransaction};
 use rye_compiler::semantics::ledger::Answer;
@@ -13,38 +13,39 @@ use crate::thread_id::ThreadId;
 
 const DOING: &str = "writing to it";
 
-/// One thing to write. Times are in milliseconds since 1970.
+/// One change. Times are in milliseconds since 1970.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// A thread's row, new or in place of the old one.
+    /// Inserts or replaces a thread's row.
     Put(Box<ThreadRow>),
-    /// Some fields of a row.
+    /// Updates some fields of a row.
     Update { thread: ThreadId, update: Box<RowUpdate>, now: i64 },
-    /// The row of a thread's n-th child. If that child was spawned before, nothing changes and the answer names it.
+    /// Inserts the row of a thread's n-th child. If that child was spawned before, nothing changes and the answer names
+    /// it.
     Spawn { parent: ThreadId, spawn: u64, child: Box<ThreadRow> },
-    /// Takes back that a thread is gone on from by another one, which never began.
+    /// Removes the link to a continuation that never started.
     Unlink { thread: ThreadId, next: ThreadId, now: i64 },
-    /// Whether a thread may have this child beside those that it and the threads above it have. Changes nothing: it stands
-    /// before what is set aside for the child.
+    /// Checks that no spawn limit of the thread or its ancestors forbids this child. Changes nothing: the check
+    /// precedes the reservation for the child.
     Room { parent: ThreadId, spawn: u64 },
-    /// Makes a process the owner of a thread, unless another one that lives owns it.
+    /// Makes a process the owner of a thread, unless another live process owns it.
     Own { thread: ThreadId, owner: OwnerId, now: i64 },
-    /// Takes a thread back from this owner, if it has it and the thread is not over; `status` is what it was before.
+    /// Releases a thread that this owner holds, unless the thread has ended; `status` restores the previous status.
     Disown { thread: ThreadId, owner: OwnerId, status: Option<Status>, now: i64 },
-    /// An operation on the ledger, as this step of this thread: a step is taken once, and asking again gets the answer
-    /// of the first time. A refusal has changed nothing and is not remembered.
+    /// Applies a ledger operation as one step of a thread. Each step is applied once: a repeat returns the first
+    /// answer. A refusal changes nothing and is not stored.
     Ledger(LedgerStep),
 }
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answered {
     Done,
-    /// The child that this spawn has: the one given, or the one from before.
+    /// The child of this spawn: the given one, or the one spawned before.
     Child(ThreadId),
-    /// Refused: this owner lives and works on the thread.
+    /// Refused: this live owner holds the thread.
     OwnedBy(OwnerId),
-    /// Refused: no more threads may be spawned below this one, which may have `limit` of them.
+    /// Refused: this thread may have no more than `limit` descendants.
     TooMany {
         thread: ThreadId,
         limit: u64,
@@ -55,7 +56,7 @@ pub enum Answered {
 }
 
 impl Answered {
-    /// Whether the change was refused, and with it everything behind it.
+    /// Returns whether the change was refused; a refusal also skips the rest of its list.
     pub fn is_refused(&self) -> bool {
         match self {
             Self::Done | Self::Child(_) => false,
@@ -66,19 +67,19 @@ impl Answered {
 }
 
 impl Registry {
-    /// Makes changes in one transaction, durable when this returns, and answers each. The first that is refused ends
-    /// the list: those before it are made, those behind it have no answer.
+    /// Applies changes in one transaction, durable on return, and returns one answer each. The first refusal ends the
+    /// list: earlier changes are kept, later ones have no answer.
     pub fn commit(&self, changes: &[Change]) -> Result<Vec<Answered>, StoreError> {
         let mut answers = self.commit_all(&[changes])?;
         Ok(answers.pop().unwrap_or_default())
     }
 
-    /// Several independent lists in one transaction: a refusal ends its own list only.
+    /// Applies several independent lists in one transaction: a refusal ends only its own list.
     pub fn commit_all(&self, lists: &[&[Change]]) -> Result<Vec<Vec<Answered>>, StoreError> {
         self.write(|transaction| self.each(transaction, lists))
     }
 
-    /// The same, where nobody else who writes has to be waited for. `None`: somebody has, and nothing was done.
+    /// Variant of `commit_all` that never waits for another writer. `None` means that nothing was done.
     pub fn commit_all_now(&self, lists: &[&[Change]]) -> Option<Result<Vec<Vec<Answered>>, StoreError>> {
         self.write_now(|transaction| self.each(transaction, lists))
     }
@@ -100,7 +101,7 @@ impl Registry {
         Ok(answers)
     }
 
-    /// Removes threads with their edges and accounts.
+    /// Removes threads with their child edges, accounts and answers.
     pub fn remove(&self, threads: &[ThreadId]) -> Result<(), StoreError> {
         self.write(|transaction| {
             let mut rows = transaction.open_table(tables::THREADS).map_err(failed(DOING))?;
@@ -198,17 +199,17 @@ fn room(transaction: &WriteTransaction, parent: &ThreadId, spawn: u64) -> Result
     Ok(above(transaction, parent)?.iter().find_map(full).unwrap_or(Answered::Done))
 }
 
-/// What refuses one more thread below this one.
+/// Returns the refusal if this thread may have no more descendants.
 fn full(row: &ThreadRow) -> Option<Answered> {
     let limit = row.spawns.filter(|limit| row.spawned >= *limit)?;
     Some(Answered::TooMany { thread: row.id.clone(), limit })
 }
 
-/// A thread and those above it.
+/// Returns a thread and its ancestors.
 fn above(transaction: &WriteTransaction, thread: &ThreadId) -> Result<Vec<ThreadRow>, StoreError> {
     let (mut rows, mut next) = (Vec::<ThreadRow>::new(), Some(thread.clone()));
     while let Some(row) = next.take().map(|id| find(transaction, &id)).transpose()?.flatten() {
-        // A registry that somebody damaged may say that a thread is above itself.
+        // A damaged registry may contain a cycle of parents.
         next = row.parent.clone().filter(|id| *id != row.id && rows.iter().all(|row| row.id != *id));
         rows.push(row);
     }
@@ -236,7 +237,7 @@ pub fn put(transaction: &WriteTransaction, row: &ThreadRow) -> Result<Answered, 
     insert(&mut threads, row.id.as_str(), row)?;
     let mut active = transaction.open_table(tables::ACTIVE).map_err(failed(DOING))?;
     let is_listed = active.get(row.id.as_str()).map_err(failed(DOING))?.is_some();
-    // A page that is written as it was would be one more to sync.
+    // Rewriting an unchanged entry would dirty one more page to sync.
     if row.status.is_over() && is_listed {
         active.remove(row.id.as_str()).map_err(failed(DOING))?;
     } else if !row.status.is_over() && !is_listed {
@@ -245,7 +246,7 @@ pub fn put(transaction: &WriteTransaction, row: &ThreadRow) -> Result<Answered, 
     Ok(Answered::Done)
 }
 
-/// Writes a row as JSON.
+/// Stores a row as JSON.
 pub fn insert<T: Serialize>(table: &mut Table<'_, &str, &[u8]>, key: &str, row: &T) -> Result<(), StoreError> {
     let bytes = serde_json::to_vec(row).map_err(failed("writing a row of it"))?;
     table.insert(key, bytes.as_slice()).map_err(failed(DOING))?;

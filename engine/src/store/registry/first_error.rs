@@ -1,5 +1,5 @@
-//! What the database's file said when it first failed. The database itself forgets that and answers everything that comes
-//! after with nothing but "a previous error"; whoever asks is told the first one, because only that says what to do.
+//! The first I/O error of the database's file. The database reports every later failure only as "a previous error";
+//! callers get the first error instead, because only that one suggests a remedy.
 
 use std::error::Error;
 use std::io;
@@ -13,7 +13,7 @@ use crate::store::StoreError;
 
 type Range = Bound<u64>;
 
-/// The first error of one opening, shared with the backend that meets it.
+/// The first error of one opening, shared with the backend that records it.
 #[derive(Debug, Clone, Default)]
 pub struct FirstError(Arc<Mutex<Option<Met>>>);
 
@@ -21,18 +21,18 @@ pub struct FirstError(Arc<Mutex<Option<Met>>>);
 struct Met {
     doing: &'static str,
     kind: io::ErrorKind,
-    /// The system's number, which knows its own words.
+    /// OS error code, which yields the system's message.
     number: Option<i32>,
     words: String,
 }
 
 impl FirstError {
-    /// A backend that remembers here how it failed.
+    /// Wraps a backend so that its first error is recorded here.
     pub fn watch<B: StorageBackend>(&self, backend: B) -> Watched<B> {
         Watched { backend, first: self.clone() }
     }
 
-    /// What to tell instead: where the file failed, how it first did.
+    /// Replaces a database error by the recorded I/O error if the file caused it.
     pub fn explain(&self, error: StoreError, path: &Path) -> StoreError {
         let StoreError::Registry { source, .. } = &error else { return error };
         if !is_of_the_file(&**source) {
@@ -61,7 +61,7 @@ impl Met {
     }
 }
 
-/// Whether the database failed because its file did: at once, or some time before.
+/// Returns whether the file caused the database error, now or earlier.
 fn is_of_the_file(source: &(dyn Error + Send + Sync + 'static)) -> bool {
     let storage = if let Some(TransactionError::Storage(storage)) = source.downcast_ref() {
         Some(storage)
@@ -77,7 +77,7 @@ fn is_of_the_file(source: &(dyn Error + Send + Sync + 'static)) -> bool {
     matches!(storage, Some(StorageError::Io(_) | StorageError::PreviousIo))
 }
 
-/// A backend whose failures are remembered.
+/// A backend that records its first error.
 #[derive(Debug)]
 pub struct Watched<B> {
     backend: B,

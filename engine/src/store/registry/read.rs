@@ -1,4 +1,4 @@
-//! Reading the registry. Each call sees one moment of it.
+//! Reads of the registry. Each call sees a consistent snapshot.
 
 use redb::{ReadableTable, TableDefinition};
 use rye_compiler::semantics::ledger::Account;
@@ -11,12 +11,12 @@ use crate::thread_id::ThreadId;
 const DOING: &str = "reading it";
 
 impl Registry {
-    /// One thread's row.
+    /// Returns one thread's row.
     pub fn thread(&self, thread: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {
         self.row(tables::THREADS, thread.as_str())
     }
 
-    /// Every thread, by id.
+    /// Returns every thread's row, by id.
     pub fn threads(&self) -> Result<Vec<ThreadRow>, StoreError> {
         self.read(|transaction| {
             let table = transaction.open_table(tables::THREADS).map_err(failed(DOING))?;
@@ -29,7 +29,7 @@ impl Registry {
         })
     }
 
-    /// The threads that are not over, by id.
+    /// Returns the rows of threads that have not ended, by id.
     pub fn active(&self) -> Result<Vec<ThreadRow>, StoreError> {
         self.read(|transaction| {
             let active = transaction.open_table(tables::ACTIVE).map_err(failed(DOING))?;
@@ -45,7 +45,7 @@ impl Registry {
         })
     }
 
-    /// The children a thread has spawned, with their numbers, in order.
+    /// Returns the children of a thread with their spawn numbers, in order.
     pub fn children(&self, parent: &ThreadId) -> Result<Vec<(u64, ThreadId)>, StoreError> {
         self.read(|transaction| {
             let table = transaction.open_table(tables::CHILDREN).map_err(failed(DOING))?;
@@ -58,7 +58,7 @@ impl Registry {
         })
     }
 
-    /// The parent's n-th child, if it was spawned.
+    /// Returns the parent's n-th child, if it was spawned.
     pub fn child(&self, parent: &ThreadId, spawn: u64) -> Result<Option<ThreadId>, StoreError> {
         self.read(|transaction| {
             let table = transaction.open_table(tables::CHILDREN).map_err(failed(DOING))?;
@@ -67,7 +67,7 @@ impl Registry {
         })
     }
 
-    /// A thread's account in the ledger.
+    /// Returns a thread's ledger account.
     pub fn account(&self, thread: &ThreadId) -> Result<Option<Account>, StoreError> {
         self.row(tables::ACCOUNTS, thread.as_str())
     }
@@ -88,7 +88,7 @@ impl Registry {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 impl Registry {
-    /// Everything it holds, as one text: two that hold the same tell the same.
+    /// Dumps everything as one text, for comparing two registries.
     pub(crate) fn contents(&self) -> Result<String, StoreError> {
         self.read(|transaction| {
             use std::fmt::Write as _;
@@ -115,12 +115,12 @@ impl Registry {
     }
 }
 
-/// A row as it was written.
+/// Parses a stored row.
 pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, StoreError> {
     serde_json::from_slice(bytes).map_err(failed("reading a row of it"))
 }
 
-/// An id as it was written.
+/// Parses a stored thread id.
 pub fn id(text: &str) -> Result<ThreadId, StoreError> {
     ThreadId::parse(text).map_err(failed("reading a row of it"))
 }

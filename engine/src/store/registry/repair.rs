@@ -1,4 +1,5 @@
-//! `rye threads repair`: the registry again, from the transcripts alone. Refused while anybody works on a thread.
+//! Implementation of `rye threads repair`: rebuilds the registry from the transcripts alone. Refused while any process
+//! works on a thread.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,18 +27,19 @@ use fold::Folded;
 
 const DOING: &str = "rebuilding it";
 
-/// What a repair found.
+/// The result of a repair.
 #[derive(Debug, Default)]
 pub struct Repaired {
     /// Threads in the new registry.
     pub threads: usize,
-    /// Threads whose transcripts cannot be read; they are not in it.
+    /// Threads whose transcripts cannot be read; the new registry omits them.
     pub unreadable: Vec<(ThreadId, StoreError)>,
-    /// What transcripts say was done with money and the ledger does not take: the account of that thread is not exact.
+    /// Recorded operations that the ledger refuses: the accounts of these threads are not exact.
     pub refused: Vec<(ThreadId, Refusal)>,
 }
 
-/// Rebuilds the registry in one transaction. One that cannot be opened any more is kept beside it as `….damaged`.
+/// Rebuilds the registry in one transaction. A registry that can no longer be opened is kept beside the new one as
+/// `….damaged`.
 pub fn repair(disk: &Arc<dyn Disk>) -> Result<Repaired, StoreError> {
     layout::prepare(&**disk)?;
     let living = owner::living(&**disk)?;
@@ -45,7 +47,7 @@ pub fn repair(disk: &Arc<dyn Disk>) -> Result<Repaired, StoreError> {
         return Err(StoreError::InUse { count: living.len() });
     }
     let path = Path::new(REGISTRY);
-    // A new one is made whole under a name that nobody reads: half of one would be a registry without threads.
+    // The new registry is completed under a temporary name: half of one would look like a registry without threads.
     let anew = temporary_beside(path);
     let (registry, is_new) = match Registry::open(Arc::clone(disk)) {
         Err(StoreError::Registry { .. } | StoreError::RegistryLost { .. }) => {
@@ -62,7 +64,7 @@ pub fn repair(disk: &Arc<dyn Disk>) -> Result<Repaired, StoreError> {
             Ok(Some(folded)) => {
                 folds.insert(thread, folded);
             }
-            // Nothing of it was ever promised to anybody.
+            // The thread never recorded a complete event, so nothing was acknowledged.
             Ok(None) => {}
             Err(error) => repaired.unreadable.push((thread, error)),
         }
@@ -93,7 +95,8 @@ pub fn repair(disk: &Arc<dyn Disk>) -> Result<Repaired, StoreError> {
     Ok(repaired)
 }
 
-/// The row a thread's events make, for who reads them without a registry; `None` if they do not begin as a thread does.
+/// Folds a thread's events into its row, for readers without a registry; `None` if the events do not start with
+/// `opened`.
 pub fn row_of(thread: &ThreadId, events: &[Event]) -> Option<ThreadRow> {
     fold::fold(thread, events).map(|folded| folded.row)
 }
@@ -109,7 +112,7 @@ fn read(disk: &Arc<dyn Disk>, thread: &ThreadId) -> Result<Option<Folded>, Store
     Ok(folded)
 }
 
-/// Tells threads by which others they are continued.
+/// Sets `continued_by` from the `continues` fields of other threads.
 fn link(folds: &mut BTreeMap<ThreadId, Folded>) {
     let links: Vec<(ThreadId, ThreadId)> =
         folds.values().filter_map(|folded| Some((folded.row.continues.clone()?, folded.row.id.clone()))).collect();
@@ -120,7 +123,7 @@ fn link(folds: &mut BTreeMap<ThreadId, Folded>) {
     }
 }
 
-/// Counts, for each thread, those that were spawned below it.
+/// Counts the descendants of each thread.
 fn count(folds: &mut BTreeMap<ThreadId, Folded>) {
     let above: BTreeMap<ThreadId, ThreadId> =
         folds.values().filter_map(|folded| Some((folded.row.id.clone(), folded.row.parent.clone()?))).collect();
@@ -138,8 +141,8 @@ fn count(folds: &mut BTreeMap<ThreadId, Folded>) {
 
 type Answers = Vec<(ThreadId, String, Taken)>;
 
-/// Takes all steps of all threads again, by time. What is refused may have been waiting for a step whose clock was
-/// behind, so it is tried again for as long as that helps.
+/// Replays all ledger steps in the order of time. A refused step may depend on a step whose clock was behind, so
+/// refused steps are retried as long as any succeeds.
 fn replay(folds: &BTreeMap<ThreadId, Folded>) -> (Ledger, Answers, Vec<(ThreadId, Refusal)>) {
     let mut by_time: Vec<&(i64, LedgerStep)> = folds.values().flat_map(|folded| &folded.steps).collect();
     by_time.sort_by_key(|(ts, _)| *ts);
@@ -157,7 +160,7 @@ fn replay(folds: &BTreeMap<ThreadId, Folded>) -> (Ledger, Answers, Vec<(ThreadId
                     refusals.push((asked.thread.clone(), refusal));
                 }
                 answer @ (Answer::Done | Answer::Reserved { .. } | Answer::Remaining { .. }) => {
-                    // The answers of a closed account are not asked for again, but for its end.
+                    // The answers of a closed account are never requested again, except the one for its end.
                     if asked.step == Step::End {
                         answers.retain(|(thread, _, _)| *thread != asked.thread);
                     }
@@ -182,7 +185,7 @@ fn clear(transaction: &WriteTransaction) -> Result<(), StoreError> {
     tables::create(transaction)
 }
 
-/// Spawns as the parent tells them, and as the child does where the parent's line was lost.
+/// Writes the spawn edges as the parents recorded them, or as the children did if the parent's line was lost.
 fn fill_edges(transaction: &WriteTransaction, folds: &BTreeMap<ThreadId, Folded>) -> Result<(), StoreError> {
     let mut table = transaction.open_table(tables::CHILDREN).map_err(failed(DOING))?;
     let by_child = folds.values().filter_map(|folded| {

@@ -1,4 +1,4 @@
-//! The row of a thread: what is shown of it without reading its transcript.
+//! Registry rows: the state of threads that can be shown without reading transcripts.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,26 +6,26 @@ use crate::store::owner::OwnerId;
 use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
 
-/// What the registry knows of a thread. Times are in milliseconds since 1970.
+/// The registry's row of a thread. Times are in milliseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadRow {
     pub id: ThreadId,
     pub directive: String,
-    /// The tool that it is a run of, which `directive` did not wait for.
+    /// The tool executed by this thread (asynchronous tool calls only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     pub status: Status,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<ThreadId>,
-    /// The parent's n-th child, from 1.
+    /// Spawn number below the parent, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawn: Option<u64>,
-    /// Threads that may be spawned below it in all, and those that were.
+    /// Limit on the threads spawned below this one, and how many were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawns: Option<u64>,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub spawned: u64,
-    /// The root of its tree: itself unless it has a parent.
+    /// Root of the thread's tree: the thread itself if it has no parent.
     pub root: ThreadId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan_id: Option<String>,
@@ -35,19 +35,19 @@ pub struct ThreadRow {
     pub owner: Option<OwnerId>,
     #[serde(default)]
     pub cost: Cost,
-    /// How many events of its transcript were known to be on the disk when the row was written.
+    /// Number of transcript events known to be durable when the row was written.
     #[serde(default)]
     pub synced: u64,
-    /// The thread it goes on from.
+    /// The thread that this one continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<ThreadId>,
-    /// The thread that goes on from it.
+    /// The thread that continues this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continued_by: Option<ThreadId>,
 }
 
 impl ThreadRow {
-    /// The row of a new root thread.
+    /// Creates the row of a new root thread.
     pub fn new(id: ThreadId, directive: impl Into<String>, now: i64) -> Self {
         Self {
             root: id.clone(),
@@ -71,7 +71,7 @@ impl ThreadRow {
     }
 }
 
-/// Fields of a row that change; what is `None` stays.
+/// Changed fields of a row; `None` leaves a field unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RowUpdate {
     pub status: Option<Status>,
@@ -79,7 +79,7 @@ pub struct RowUpdate {
     pub cost: Option<Cost>,
     pub synced: Option<u64>,
     pub continued_by: Option<ThreadId>,
-    /// The limit of threads below it.
+    /// Limit on the threads spawned below this one.
     pub spawns: Option<u64>,
 }
 
@@ -89,7 +89,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl RowUpdate {
-    /// Makes the changes, at a time in milliseconds since 1970.
+    /// Applies the changes; `now` is in milliseconds since 1970.
     pub fn apply(&self, row: &mut ThreadRow, now: i64) {
         row.updated_at = now;
         if let Some(status) = self.status {
@@ -113,12 +113,12 @@ impl RowUpdate {
     }
 }
 
-/// Whether a thread is being worked on.
+/// State of a thread's owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Liveness {
     Over,
-    /// Its owner's lock is held.
+    /// A live process holds the owner's lock.
     Alive,
-    /// It is not over and nobody works on it: it can be recovered.
+    /// The thread has not ended and has no live owner: it can be recovered.
     Orphaned,
 }

@@ -7,20 +7,20 @@ use crate::store::StoreError;
 
 /// Name → number: the format version.
 pub const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-/// The name of the format's row.
+/// Key of the format version.
 pub const FORMAT: &str = "format";
 /// Thread id → [`super::ThreadRow`].
 pub const THREADS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("threads");
-/// The ids of threads that are not over.
+/// Ids of threads that have not ended.
 pub const ACTIVE: TableDefinition<'_, &str, ()> = TableDefinition::new("active");
-/// Parent and number of the spawn → child.
+/// Parent and spawn number → child.
 pub const CHILDREN: TableDefinition<'_, (&str, u64), &str> = TableDefinition::new("children");
 /// Thread id → its account in the ledger.
 pub const ACCOUNTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("accounts");
-/// Thread id and step → the answer that the ledger gave.
+/// Thread id and step → the ledger's answer.
 pub const ANSWERS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("answers");
 
-/// Makes all tables, so that readers find them.
+/// Creates all tables, so that readers find them.
 pub fn create(transaction: &WriteTransaction) -> Result<(), StoreError> {
     let doing = "making its tables";
     transaction.open_table(THREADS).map_err(failed(doing))?;

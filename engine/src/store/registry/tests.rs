@@ -36,7 +36,7 @@ fn status(thread: &str, status: Status) -> Change {
     Change::Update { thread: id(thread), update: Box::new(update), now: 2_000 }
 }
 
-/// The same on a real disk and on the simulated one.
+/// Runs a test on a real disk and on the simulated one.
 fn on_each_disk(test: impl Fn(Arc<dyn Disk>)) {
     let (_folder, real) = folder();
     test(real);
@@ -72,7 +72,7 @@ fn the_active_are_those_that_are_not_over() {
             registry.active().unwrap().iter().map(|row| row.id.to_string()).collect()
         };
         assert_eq!(active(&registry), ["a-1", "a-3"]);
-        // A suspended thread goes on when somebody approves.
+        // A suspended thread continues once approved.
         registry.commit(&[status("a-2", Status::Running), status("a-1", Status::Suspended)]).unwrap();
         assert_eq!(active(&registry), ["a-2", "a-3"]);
     });
@@ -193,7 +193,8 @@ fn what_is_no_registry_says_what_to_do() {
     }
 }
 
-/// Wherever a commit finds the disk full, and however often it is asked again: the database forgets how it first failed.
+/// The disk is full at every possible point of a commit; repeated calls must report that too, although the database
+/// forgets its first error.
 #[test]
 fn a_full_disk_is_told_as_such_now_and_afterwards() {
     let mut failed = 0;
@@ -206,7 +207,7 @@ fn a_full_disk_is_told_as_such_now_and_afterwards() {
             if disk.operations() - begun <= at {
                 break;
             }
-            // What is written for quickness alone may fail.
+            // Writes that only speed up a later opening may fail.
             continue;
         };
         failed += 1;
@@ -217,7 +218,7 @@ fn a_full_disk_is_told_as_such_now_and_afterwards() {
         }
         let words = again.to_string();
         assert!(words.contains("registry.redb`: made to fail; make room, then go on"), "{words}");
-        // Whoever opens it anew finds it as it was before, or with the change.
+        // A new opening finds the state before or after the change.
         drop(registry);
         let registry = Registry::open(disk).unwrap();
         assert!(registry.threads().unwrap().len() <= 1);
@@ -229,7 +230,7 @@ fn a_full_disk_is_told_as_such_now_and_afterwards() {
 #[test]
 fn threads_share_a_registry() {
     let (_folder, disk) = folder();
-    // Two handles stand for two processes: they know of each other only by the file's locks.
+    // Two handles stand for two processes: only the file's locks connect them.
     let registries: Vec<Registry> = (0..2).map(|_| Registry::open(Arc::clone(&disk)).unwrap()).collect();
     registries[0].commit(&[put("p-1")]).unwrap();
     let taken = Mutex::new(Vec::new());
@@ -259,7 +260,7 @@ fn threads_share_a_registry() {
 fn who_writes_without_a_break_lets_others_in() {
     use std::sync::atomic::AtomicBool;
     let (_folder, disk) = folder();
-    // Two handles stand for two processes: they know of each other only by the file's locks.
+    // Two handles stand for two processes: only the file's locks connect them.
     let registries: Vec<Registry> = (0..2).map(|_| Registry::open(Arc::clone(&disk)).unwrap()).collect();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -278,7 +279,7 @@ fn who_writes_without_a_break_lets_others_in() {
     assert!(registries[0].threads().unwrap().len() > 6);
 }
 
-/// Set for the processes that [`killed_writers_lose_nothing`] starts and kills.
+/// Set in the environment of the processes that [`killed_writers_lose_nothing`] starts and kills.
 const CHILD: &str = "RYE_TEST_REGISTRY_WRITER";
 
 #[test]
@@ -297,14 +298,14 @@ fn killed_writers_lose_nothing() {
         let [first, second] = writers;
         acknowledged.extend(first.kill());
         if round > 0 {
-            // Whoever lives goes on.
+            // A live process continues to write.
             let own = Registry::open(Arc::clone(&disk)).unwrap();
             let thread = format!("own-{round}");
             own.commit(&[put(&thread)]).unwrap();
             acknowledged.push(id(&thread));
         }
         acknowledged.extend(second.kill());
-        // All writers died: a reader gets the registry recovered.
+        // All writers are dead: a reader gets the recovered registry.
         let reader = Registry::open_read_only(Arc::clone(&disk)).unwrap().unwrap();
         for thread in &acknowledged {
             let row = reader.thread(thread).unwrap().unwrap();
@@ -316,7 +317,7 @@ fn killed_writers_lose_nothing() {
     assert_eq!(owner::sweep(&*disk, i64::MAX).unwrap(), 6);
 }
 
-/// A process that writes until it is killed and says what it has committed.
+/// A process that writes until it is killed and prints each commit.
 struct Writer {
     process: Child,
     said: BufReader<ChildStderr>,
@@ -336,7 +337,7 @@ impl Writer {
         Self { process, said, committed: Vec::new() }
     }
 
-    /// However long that takes: so many more commits.
+    /// Waits until the process has made `commits` more commits.
     fn wait_for(&mut self, commits: usize) {
         let until = self.committed.len() + commits;
         while self.committed.len() < until {
@@ -344,7 +345,7 @@ impl Writer {
         }
     }
 
-    /// What it says next; false when it says nothing more.
+    /// Reads the next line of output; false at its end.
     fn hear(&mut self) -> bool {
         let mut line = String::new();
         let read = self.said.read_line(&mut line).unwrap();
@@ -353,7 +354,7 @@ impl Writer {
         read > 0
     }
 
-    /// Whatever it is doing; answers all it has committed.
+    /// Kills the process and returns everything it has committed.
     fn kill(mut self) -> Vec<ThreadId> {
         self.process.kill().unwrap();
         while self.hear() {}
@@ -370,7 +371,8 @@ fn write_until_killed(folder: &Path) -> ! {
         let thread = format!("t-{}-{n}", std::process::id());
         let own = Change::Own { thread: id(&thread), owner: owner.id().clone(), now: 1 };
         assert_eq!(registry.commit(&[put(&thread), own]).unwrap(), [Answered::Done, Answered::Done]);
-        // Longer than others pause between two looks at the lock; whoever hears of the commit finds the next under way.
+        // The pause exceeds the poll interval of other writers, and a commit is printed only while the next one is
+        // under way.
         std::thread::sleep(Duration::from_millis(10));
         eprintln!("committed {thread}.");
     }
@@ -409,7 +411,7 @@ async fn one_alone_writes_where_it_stands_unless_somebody_else_writes() {
     let (_folder, disk) = folder();
     let writer =
         Arc::new(RegistryWriter::new(Arc::new(Registry::open(Arc::clone(&disk)).unwrap()), Gathering::default()));
-    // Done at the first look: nothing was waited for.
+    // The future is ready at the first poll: the commit did not wait.
     let mut look = std::task::Context::from_waker(std::task::Waker::noop());
     let alone = std::pin::pin!(writer.commit(vec![put("t-1")]));
     assert!(alone.poll(&mut look).is_ready());

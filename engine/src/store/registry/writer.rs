@@ -1,6 +1,6 @@
-//! One thread that writes to the registry for a whole process: async tasks send changes and await the answers, and
-//! those that wait at the same time share a commit. A task alone in its process needs no thread: it writes where it
-//! stands, unless another process writes, and the thread begins with the first that does not.
+//! Group commit: one OS thread writes to the registry for a whole process. Async tasks send changes and await the
+//! answers, and tasks that wait at the same time share a commit. A task that is alone in its process commits inline
+//! unless another process is writing; the writer thread starts with the first commit that cannot.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,10 +13,10 @@ use tokio::sync::oneshot;
 use super::{Answered, Change, Registry};
 use crate::store::StoreError;
 
-/// Lists in one transaction at most, so that no answer waits for ever.
+/// Upper bound on the lists in one transaction, so that no answer is delayed indefinitely.
 const BATCH: usize = 512;
 
-/// Where several threads of the process run, others are likely to come in a moment: how long a commit waits for them.
+/// How long a commit waits for further commits of the same process, if several of its threads are running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gathering {
     /// For the next of them.
@@ -31,20 +31,20 @@ impl Default for Gathering {
     }
 }
 
-/// Fewer threads than this are no crowd: one of them would only wait.
+/// Fewest running threads for which a commit waits for others.
 const CROWD: usize = 4;
 
-/// A handle that any number of tasks may use.
+/// A registry handle shared by any number of tasks.
 #[derive(Debug)]
 pub struct RegistryWriter {
     registry: Arc<Registry>,
-    /// How many may come with a job at the same time.
+    /// Number of threads that may commit at the same time.
     crowd: Arc<AtomicUsize>,
     gathering: Gathering,
     desk: Mutex<Option<Desk>>,
 }
 
-/// The thread, and where jobs are left for it.
+/// The writer thread and the channel to it.
 #[derive(Debug)]
 struct Desk {
     jobs: Sender<Job>,
@@ -62,19 +62,20 @@ impl RegistryWriter {
         Self { registry, crowd: Arc::default(), gathering, desk: Mutex::default() }
     }
 
-    /// Says how many threads of this process may write: while there are several, their commits are gathered.
+    /// Sets how many threads of this process may write: with several, their commits are grouped.
     pub fn expect(&self, threads: usize) {
         self.crowd.store(threads, Ordering::Relaxed);
     }
 
-    /// Makes changes in one transaction, perhaps together with those of others: see [`Registry::commit`]. They are made
-    /// whether or not the answer is awaited.
+    /// Applies changes in one transaction, possibly together with other tasks' changes: see [`Registry::commit`]. The
+    /// changes are made even if the returned future is dropped after it was polled.
     pub async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Answered>, StoreError> {
         let mut answers = self.commit_lists(vec![changes]).await?;
         Ok(answers.pop().unwrap_or_default())
     }
 
-    /// Several lists in one transaction, in this order: a refusal ends its own list only. See [`Registry::commit_all`].
+    /// Applies several lists in one transaction, in this order: a refusal ends only its own list. See
+    /// [`Registry::commit_all`].
     pub async fn commit_lists(&self, lists: Vec<Vec<Change>>) -> Result<Vec<Vec<Answered>>, StoreError> {
         if self.crowd.load(Ordering::Relaxed) <= 1 {
             let slices: Vec<&[Change]> = lists.iter().map(Vec::as_slice).collect();
@@ -93,12 +94,12 @@ impl RegistryWriter {
             Some(desk) => desk,
             none @ None => none.insert(self.open()?),
         };
-        // A thread that is gone drops the job, and with it the sender of the answer.
+        // If the writer thread has ended, the job and its answer channel are dropped, and the caller gets an error.
         let _ = desk.jobs.send(job);
         Ok(())
     }
 
-    /// Starts the thread.
+    /// Starts the writer thread.
     fn open(&self) -> Result<Desk, StoreError> {
         let (jobs, received) = channel();
         let (registry, crowd, gathering) = (Arc::clone(&self.registry), Arc::clone(&self.crowd), self.gathering);
@@ -109,7 +110,7 @@ impl RegistryWriter {
         Ok(Desk { jobs, thread })
     }
 
-    /// The registry, to read.
+    /// Returns the registry, for reading.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }
@@ -119,7 +120,7 @@ impl Drop for RegistryWriter {
     fn drop(&mut self) {
         if let Some(Desk { jobs, thread }) = self.desk.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
             drop(jobs);
-            // A writer that panicked has told its callers, whose answers were dropped.
+            // A panicked writer has dropped its callers' answer channels, so they already got errors.
             let _ = thread.join();
         }
     }
@@ -142,15 +143,15 @@ fn work(registry: &Registry, jobs: &Receiver<Job>, crowd: &AtomicUsize, gatherin
                 let mut answers = answers.into_iter();
                 for job in batch {
                     let own = answers.by_ref().take(job.lists.len()).collect();
-                    // Nobody waits any more; the changes are made all the same.
+                    // The caller may have stopped waiting; the changes are made regardless.
                     let _ = job.answer.send(Ok(own));
                 }
             }
-            // Nothing was written. Each alone gets an error of its own, and one that was at fault spoils no other.
+            // Nothing was written. Each job is retried alone, so that a failing job does not affect the others.
             Err(_) => {
                 for job in batch {
                     let lists: Vec<&[Change]> = job.lists.iter().map(Vec::as_slice).collect();
-                    // As above: nobody may wait for the answer any more, and what it says is done or refused all the same.
+                    // The caller may have stopped waiting; the changes are made or refused regardless.
                     let _ = job.answer.send(registry.commit_all(&lists));
                 }
             }

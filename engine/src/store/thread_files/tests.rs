@@ -1,4 +1,4 @@
-//! Snapshots: canonical, signed over what they say, refused when changed.
+//! Snapshots: canonical, signed, rejected after a change.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -22,7 +22,7 @@ fn fields() -> Map<String, Value> {
     fields.as_object().unwrap().clone()
 }
 
-/// Stands for a key: a sum that notices changes.
+/// Fake signer: a checksum that detects changes.
 fn sign(bytes: &[u8]) -> String {
     format!("signed:{}", crate::store::ObjectId::of(bytes))
 }
@@ -44,7 +44,7 @@ fn a_snapshot_is_canonical_and_signed() {
     write_snapshot(&disk, &thread(), &fields(), Some(&sign)).unwrap();
     let read = read_snapshot(&disk, &thread(), Some(&verify)).unwrap().unwrap();
     assert_eq!(read.get(SIGNATURE), Some(&json!(sign(unsigned.as_bytes()))));
-    // What was signed before is signed anew, without the old signature.
+    // A signed snapshot is signed again without its old signature.
     write_snapshot(&disk, &thread(), &read, Some(&sign)).unwrap();
     assert_eq!(read_snapshot(&disk, &thread(), Some(&verify)).unwrap().unwrap(), read);
     assert_eq!(disk.counters().since(&before).all_syncs(), 0, "outputs are never synced");

@@ -1,5 +1,5 @@
-//! `live.jsonl`: the deltas of the attempt under way, for those who watch. Never synced, never an input, cut when the
-//! attempt ends.
+//! The file `live.jsonl`: deltas of the current attempt, for followers. It is never synced, never an input, and removed
+//! when the attempt ends.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::super::disk::Disk;
 use super::super::{StoreError, layout};
 use crate::thread_id::ThreadId;
 
-/// The lines that are there, whole ones; none where no attempt is under way.
+/// Reads the complete lines; none if no attempt is running.
 pub fn read<T: DeserializeOwned>(disk: &dyn Disk, thread: &ThreadId) -> Result<Vec<T>, StoreError> {
     let path = layout::live(thread);
     let bytes = match disk.read(&path) {
@@ -19,11 +19,11 @@ pub fn read<T: DeserializeOwned>(disk: &dyn Disk, thread: &ThreadId) -> Result<V
         read => read.map_err(StoreError::io("read", &path))?,
     };
     let whole = bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
-    // A line of a newer version is not for us.
+    // Lines of a newer version are skipped.
     Ok(whole.filter_map(|line| serde_json::from_slice(line).ok()).collect())
 }
 
-/// The writing end.
+/// The writer of `live.jsonl`.
 #[derive(Debug)]
 pub struct Live {
     disk: Arc<dyn Disk>,
@@ -36,7 +36,7 @@ impl Live {
         Self { disk, path: layout::live(thread), written: true }
     }
 
-    /// Adds lines. What cannot be written is lost, and the caller decides whether that is worth a word.
+    /// Appends lines. Lines that cannot be written are lost; the caller decides whether to report that.
     pub fn append<T: Serialize>(&mut self, deltas: &[T]) -> Result<(), StoreError> {
         let mut bytes = Vec::new();
         for delta in deltas {
@@ -50,7 +50,7 @@ impl Live {
         self.disk.append_volatile(&self.path, &bytes).map_err(StoreError::io("write to", &self.path))
     }
 
-    /// Empties the file: the attempt has ended, and what counts of it is in the transcript.
+    /// Removes the file: the attempt has ended, and its result is in the transcript.
     pub fn cut(&mut self) -> Result<(), StoreError> {
         if !self.written {
             return Ok(());

@@ -23,7 +23,7 @@ fn event(n: u64) -> Value {
     json!({"type": "state_set", "n": n, "text": "grüße\n\"quoted\""})
 }
 
-/// Three events, a barrier, two more, a barrier, one more.
+/// Writes three events, a barrier, two more, a barrier, and one more.
 fn written(disk: &Arc<SimulatedDisk>) -> Transcript {
     let mut transcript = Transcript::create(Arc::clone(disk) as Arc<dyn Disk>, &thread()).unwrap();
     transcript.append(&[event(1), event(2)], 10).unwrap();
@@ -39,7 +39,7 @@ fn open(disk: &Arc<SimulatedDisk>) -> Result<(Transcript, Reading), StoreError> 
     Transcript::open(Arc::clone(disk) as Arc<dyn Disk>, &thread(), 0)
 }
 
-/// Puts other bytes in the transcript's place.
+/// Replaces the transcript's contents.
 fn replace(disk: &SimulatedDisk, bytes: &[u8]) {
     let path = layout::transcript(&thread());
     disk.truncate(&path, 0).unwrap();
@@ -103,7 +103,8 @@ fn a_break_before_a_barrier_is_damage_at_every_byte() {
     written(&disk);
     let whole = bytes(&disk);
     let reading = read(&*disk, &thread(), 0).unwrap();
-    // Lines 4 and 5 say that 3 is on the disk, line 6 that 5 is: any change up to there is noticed and not mended.
+    // Lines 4 and 5 claim that line 3 is durable, line 6 that line 5 is: any change before them is detected and not
+    // repaired.
     let last_claim = usize::try_from(reading.ends[4]).unwrap();
     for position in 0..last_claim {
         let mut altered = whole.clone();

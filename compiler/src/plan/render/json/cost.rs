@@ -11,7 +11,7 @@ use crate::semantics::money::Nanos;
 /// Cost in dollars of some prompt tokens in each request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PerTurnReport {
-    /// Sent anew.
+    /// Cost if the tokens are sent uncached.
     pub full: Value,
     /// Cost if the tokens are read from the provider's cache.
     pub cached: Value,

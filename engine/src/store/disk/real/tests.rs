@@ -1,4 +1,4 @@
-//! The real disk: what it refuses, and that a full set of open files loses nothing.
+//! The real disk: rejected paths and file types, and handle eviction without loss.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -40,7 +40,7 @@ fn nothing_outside_the_root_is_touched() {
     assert!(disk.remove(Path::new("link/file")).is_err());
     assert!(disk.list(Path::new("link")).is_err());
     assert_eq!(std::fs::read(elsewhere).unwrap(), b"theirs");
-    // A link in the place of a file that is replaced is replaced itself.
+    // Atomic replacement replaces a link itself, not its target.
     disk.write_atomic(Path::new("file"), b"ours").unwrap();
     assert_eq!(std::fs::read(outside.path().join("file")).unwrap(), b"theirs");
     assert_eq!(disk.read(Path::new("file")).unwrap(), b"ours");

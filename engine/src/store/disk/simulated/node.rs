@@ -1,14 +1,15 @@
-//! Files and folders of the simulated disk: what is durable, what is seen, and the changes between the two.
+//! Files and folders of the simulated disk: the durable state, the visible state, and the pending changes between the
+//! two.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What a device overwrites at once: all of a sector or none of it is new.
+/// Unit that a device overwrites atomically, in bytes.
 const SECTOR: u64 = 512;
-/// Pieces in which a file grows; small, so that the short lines of a test get torn.
+/// Unit in which a file grows, in bytes; small, so that the short lines of a test get torn.
 const PIECE: u64 = 32;
 
-/// Cloning shares the contents of files until one of the two changes them.
+/// A file or folder. Clones share file contents until one of them changes.
 #[derive(Debug, Clone)]
 pub enum Node {
     File(FileNode),
@@ -78,13 +79,13 @@ impl FileNode {
     }
 
     pub fn sync(&mut self) {
-        // What is seen is what is durable with every change since.
+        // The visible state is the durable state plus every pending change.
         self.pending.clear();
         self.durable.clone_from(&self.current);
     }
 
-    /// Each part of the file ends as one of the states it went through, whatever the others do; what was behind the
-    /// file's durable end may also be zeros.
+    /// Leaves each unit of the file in one of the states that it went through, independently of the others; units
+    /// behind the durable end may also become zeros.
     fn keep_some(&mut self, dice: &mut Dice) {
         let end = self.durable.len() as u64;
         let mut settled = BTreeSet::new();
@@ -95,7 +96,7 @@ impl FileNode {
                 }
                 continue;
             };
-            // One decision for the whole write, or one for each part.
+            // One decision for the whole write, or one for each unit.
             let whole = dice.next(3);
             for (offset, bytes) in parts(offset, &bytes, end) {
                 let part = part_of(offset, end);
@@ -118,13 +119,13 @@ impl FileNode {
     }
 }
 
-/// Where the part of a file begins that a byte belongs to: what is written at once.
+/// Returns the start of the atomic unit that contains a byte.
 fn part_of(offset: u64, end: u64) -> u64 {
     let size = if offset < end { SECTOR } else { PIECE };
     offset - offset % size
 }
 
-/// A write in the parts of the file that it touches.
+/// Splits a write into the atomic units that it touches.
 fn parts(offset: u64, bytes: &[u8], end: u64) -> Vec<(u64, &[u8])> {
     let mut parts = Vec::new();
     let (mut at, mut rest) = (offset, bytes);
@@ -186,7 +187,7 @@ impl Change {
     }
 }
 
-/// Numbers that look random and are the same for the same seed.
+/// A seeded pseudo-random generator: equal seeds produce equal numbers.
 #[derive(Debug)]
 pub struct Dice(u64);
 
@@ -195,9 +196,9 @@ impl Dice {
         Self(seed)
     }
 
-    /// One of `0..sides`.
+    /// Returns a number in `0..sides`.
     pub fn next(&mut self, sides: u64) -> u64 {
-        // The constants of the splitmix64 generator.
+        // Constants of the splitmix64 generator.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! One transcript folded into what the registry knows of its thread. Pure.
+//! Folds one transcript into the registry's view of its thread. Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use crate::provider::Usage;
 use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
 
-/// A thread as its transcript tells it.
+/// The registry's view of a thread, derived from its transcript.
 #[derive(Debug)]
 pub struct Folded {
     pub row: ThreadRow,
     /// Number of the spawn → child.
     pub children: BTreeMap<u64, ThreadId>,
-    /// What the thread did with money, each with its time in milliseconds since 1970.
+    /// Ledger steps of the thread, each with its time in milliseconds since 1970.
     pub steps: Vec<(i64, LedgerStep)>,
 }
 
@@ -22,15 +22,15 @@ struct Fold {
     row: ThreadRow,
     children: BTreeMap<u64, ThreadId>,
     steps: Vec<(i64, LedgerStep)>,
-    /// What it may spend, and the most that any raise can make of it.
+    /// Spend limit, and the highest value that a raise can set.
     spend: u64,
     ceiling: u64,
-    /// Attempts of which nothing is known but that they were meant: the call may have been made.
+    /// Attempts known only as intended: the model call may have been made.
     intended: BTreeMap<(u64, u32), (i64, u64)>,
     over: Option<i64>,
 }
 
-/// Folds the events of a thread; `None` if it does not begin as a thread does.
+/// Folds the events of a thread; `None` if they do not start with `opened`.
 pub fn fold(thread: &ThreadId, events: &[Event]) -> Option<Folded> {
     let first = events.first()?;
     let EventBody::Opened(opened) = &first.body else { return None };
@@ -109,7 +109,7 @@ impl Fold {
                     self.raise(ts, limit, *value);
                 }
             }
-            // What was meant and then stopped by a limit was never made.
+            // An intended attempt that a limit stopped was never made.
             EventBody::Limit(_) => self.intended.clear(),
             EventBody::Ended(ended) => {
                 self.intended.clear();
@@ -135,7 +135,7 @@ impl Fold {
         }
     }
 
-    /// A limit that was lifted: the ledger was told of money, the row of threads below.
+    /// Applies a raised limit: the ledger tracks spend, the row tracks spawns.
     fn raise(&mut self, ts: i64, limit: &str, value: u64) {
         if limit == "spawns" {
             self.row.spawns = self.row.spawns.max(Some(value));
@@ -147,7 +147,7 @@ impl Fold {
         }
     }
 
-    /// The thread works, perhaps again after it was suspended.
+    /// Marks the thread as running, possibly again after a suspension.
     fn go_on(&mut self) {
         self.row.status = Status::Running;
         self.over = None;
@@ -169,7 +169,7 @@ impl Fold {
         for (attempt, (ts, worst_case)) in std::mem::take(&mut self.intended) {
             self.issue(ts, attempt, worst_case);
         }
-        // A suspended thread keeps its account: it goes on when it is approved.
+        // A suspended thread keeps its account, because it continues once approved.
         if let Some(ts) = self.over
             && self.row.status != Status::Suspended
         {

@@ -1,4 +1,4 @@
-//! The registry rebuilt from transcripts equals the one that was there.
+//! A registry rebuilt from transcripts equals the original one.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -17,7 +17,7 @@ fn id(text: &str) -> ThreadId {
     ThreadId::parse(text).unwrap()
 }
 
-/// A thread that writes its transcript and the registry as the engine does.
+/// A thread that writes its transcript and registry rows as the engine does.
 struct Writer {
     disk: Arc<dyn Disk>,
     transcript: Transcript,
@@ -59,7 +59,7 @@ impl Writer {
         self.transcript.sync().unwrap();
     }
 
-    /// One turn that costs `spent` of the 200 set aside for it; `None`: it is still under way.
+    /// Records one turn that costs `spent` of its reservation of 200; `None` leaves the turn unfinished.
     fn turn(&mut self, registry: &Registry, turn: u64, spent: Option<u64>) {
         self.record(&[json!({"type": "attempt_intended", "turn": turn, "attempt": 0, "model": "m",
             "input_estimate": 10, "max_output": 10, "worst_case": 200})]);
@@ -96,12 +96,12 @@ fn cost(turns: u64, spend: u64) -> Cost {
     Cost { turns, input_tokens: 8 * turns, output_tokens: 3 * turns, cached_tokens: 2 * turns, spend }
 }
 
-/// A root with two children, one over and one at work, and another root that was suspended in an attempt.
+/// Builds a root with two children, one ended and one running, and another root that was suspended during an attempt.
 fn tree(disk: &Arc<dyn Disk>, registry: &Registry) -> Vec<ThreadId> {
     let mut root = Writer::start(disk, registry, "top-1", None, 100);
     root.turn(registry, 1, Some(60));
     root.spawn(registry, 1, "a/low-1", 300);
-    // Its clock is behind.
+    // The child's clock is behind.
     let mut first = Writer::start(disk, registry, "a/low-1", Some(("top-1", 1)), 50);
     first.turn(registry, 1, Some(150));
     first.end(registry, Status::Completed, cost(1, 150));
@@ -133,7 +133,7 @@ fn tree(disk: &Arc<dyn Disk>, registry: &Registry) -> Vec<ThreadId> {
     [root, first, second, other].iter().map(|writer| writer.id.clone()).collect()
 }
 
-/// All that a registry says of threads, without what only the writer of the row knew.
+/// Dumps the registry's view of threads, without the field that only the row's writer knows.
 fn state(registry: &Registry, threads: &[ThreadId]) -> Vec<String> {
     let mut state = Vec::new();
     for thread in threads {
@@ -169,7 +169,7 @@ fn a_repaired_registry_is_the_one_that_was_there() {
         assert!(repaired.unreadable.is_empty() && repaired.refused.is_empty(), "{repaired:?}");
         let registry = Registry::open(Arc::clone(&disk)).unwrap();
         assert_eq!(state(&registry, &threads), before, "round {round}");
-        // A repeat of what was done before gets its answer and is not done twice.
+        // A repeated step gets its first answer and is not applied twice.
         let repeat = Change::Ledger(LedgerStep::settle(&threads[0], 1, 0, 60));
         assert_eq!(registry.commit(&[repeat]).unwrap(), [Answered::Ledger(Answer::Done)]);
         assert_eq!(state(&registry, &threads), before);
@@ -198,7 +198,7 @@ fn a_damaged_transcript_is_named_and_spoils_no_other() {
     };
     assert_eq!(thread, &threads[1]);
     let registry = Registry::open(disk).unwrap();
-    // What was set aside for the lost one stays aside: nobody knows what it spent.
+    // The reservation for the unreadable thread stays, because its spend is unknown.
     assert_eq!(registry.account(&threads[1]).unwrap().unwrap().reserved().0, 300);
     assert_eq!(registry.child(&threads[0], 1).unwrap(), Some(threads[1].clone()));
 }
