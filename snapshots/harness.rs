@@ -1,6 +1,6 @@
-//! The harness of the case folders: a case is a real project, and what `check`, `plan` and `run` say about it. Reads
-//! folders and renders text; comparing it with what was expected is the test's business. And the parsers as functions of
-//! bytes (`fuzz`).
+//! Test harness for case folders: a case is a project together with the expected output of `check`, `plan` and `run`.
+//! The harness reads folders and renders text; the tests compare. The `fuzz` module contains the parsers as fuzz
+//! targets.
 
 mod harness {
     pub mod case;

@@ -1,19 +1,19 @@
-//! The time, as a dependency: the system's, or one that tests move.
+//! The time as a dependency: the system clock, or a clock that tests move.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::provider::BoxFuture;
 
-/// Where a driver gets its time from.
+/// The source of a driver's time.
 pub trait Clock: Send + Sync {
-    /// Milliseconds since 1970.
+    /// Returns milliseconds since 1970.
     fn now(&self) -> i64;
-    /// Returns when that time has come.
+    /// Completes when that time has come.
     fn sleep_until(&self, until: i64) -> BoxFuture<'_, ()>;
 }
 
-/// The system's clock. Waits go by its steady one, so that a clock that jumps makes none of them longer.
+/// The system clock. Sleeps use the monotonic clock, so that a jump of the wall clock does not lengthen them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
@@ -29,7 +29,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves a millisecond whenever it is read, and jumps over every wait.
+/// A clock that advances one millisecond per reading and skips every sleep.
 #[derive(Debug)]
 pub struct JumpingClock(AtomicI64);
 

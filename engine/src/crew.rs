@@ -1,25 +1,25 @@
-//! How many threads this process drives, and so where one of them waits for the disk: alone where it stands, which is
-//! quicker than handing the work to another thread of the system; among others where it holds none of them up.
+//! The number of threads that this process runs, and how they do blocking I/O: a single thread blocks inline, which is
+//! faster than a hand-over; several threads use the blocking pool, so that none delays the others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::task::JoinError;
 
-/// The threads of a process, counted. Cloning counts the same ones.
+/// A shared counter of running agent threads. Clones share the count.
 #[derive(Debug, Clone, Default)]
 pub struct Crew(Arc<AtomicUsize>);
 
 impl Crew {
-    /// So many threads are driven now.
+    /// Sets the number of running threads.
     pub fn count(&self, threads: usize) {
         self.0.store(threads, Ordering::Relaxed);
     }
 
-    /// Does work that may wait for the disk, for a moment and not for anybody else's sake.
+    /// Runs short blocking work inline if at most one thread is running, else on the blocking pool.
     ///
     /// # Errors
-    /// The work panicked on another thread.
+    /// Fails if the work panicked on the pool.
     pub async fn wait<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
         if self.0.load(Ordering::Relaxed) <= 1 {
             return Ok(work());

@@ -1,5 +1,5 @@
-//! Hooks at run time (`language.md` 7): conditions and templates compiled once when the plan is loaded, every hook of a
-//! point considered in order, what they do carried out one after another. What an answer changes is the machine's.
+//! Hooks at run time (`language.md` 7). Conditions and templates are compiled once when the plan is loaded; the hooks
+//! of a point are evaluated in order and their actions run one after another. The machine applies the answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,25 +21,25 @@ use crate::tool::ToolOutcome;
 
 mod answer;
 
-/// The live hooks of a plan, ready to be considered.
+/// The compiled live hooks of a plan.
 #[derive(Debug)]
 pub struct HookTable {
     points: BTreeMap<HookPoint, Vec<ReadyHook>>,
-    /// Hooks whose text a hole of the prompt waits for.
+    /// Ids of hooks whose text a prompt placeholder needs.
     awaited: BTreeSet<String>,
 }
 
-/// One hook with its condition and its templates.
+/// A hook with its compiled condition and templates.
 #[derive(Debug)]
 pub struct ReadyHook {
     pub hook: PlannedHook,
-    /// Whether its item id was written without holes.
+    /// True if the item id contains no placeholders.
     pub id_is_static: bool,
     condition: Condition,
     action: Tree,
 }
 
-/// A plan whose hooks cannot be read; the compiler has accepted none such.
+/// Error for a plan whose hooks cannot be read; the compiler never produces such a plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the hook `{hook}` of the plan cannot be read: {reason}")]
 pub struct UnreadableHook {
@@ -47,9 +47,10 @@ pub struct UnreadableHook {
     pub reason: String,
 }
 
-/// Carries out what a hook fetches, executes or signs, through the gate.
+/// Executes the fetch, execute and sign actions of hooks, subject to the gate.
 pub trait Act: Send + Sync {
-    /// The answer, or why there is none. `started`: directives that earlier hooks of this run have started.
+    /// Runs the action; returns its result or the reason of its failure. `started` counts the directives that earlier
+    /// hooks of this run have started.
     fn act<'a>(
         &'a self,
         hook: &'a ReadyHook,
@@ -59,11 +60,11 @@ pub trait Act: Send + Sync {
     ) -> BoxFuture<'a, Result<Acted, String>>;
 }
 
-/// What came of an action.
+/// The result of an action.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Acted {
     pub outcome: ToolOutcome,
-    /// The thread that it was, where a directive was run.
+    /// The child thread, if the action ran a directive.
     pub child: Option<HookChild>,
 }
 
@@ -73,17 +74,17 @@ impl From<ToolOutcome> for Acted {
     }
 }
 
-/// What the hooks of a point came to.
+/// The result of evaluating the hooks of a point.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Considering {
     pub considered: Vec<Considered>,
-    /// Directives that were run.
+    /// Child threads of directives that hooks ran.
     pub children: Vec<HookChild>,
     pub answer: HookAnswer,
 }
 
 impl HookTable {
-    /// Compiles the live hooks of a plan. `inputs` fill `{input:…}`; what they put in is text.
+    /// Compiles the live hooks of a plan. `inputs` fill `{input:…}` placeholders as plain text.
     pub fn compile(plan: &Plan, inputs: &Map<String, Value>) -> Result<Self, UnreadableHook> {
         let mut points: BTreeMap<HookPoint, Vec<ReadyHook>> = BTreeMap::new();
         for hook in plan.hooks.iter().filter(|hook| hook.is_live()) {
@@ -100,7 +101,7 @@ impl HookTable {
         Ok(Self { points, awaited })
     }
 
-    /// Considers every hook of the point and carries out those that fire.
+    /// Evaluates every hook of the point and runs the actions of those that fire.
     pub async fn run(&self, run: &HookRun, act: &dyn Act) -> Considering {
         let mode = hook_point::of(run.point).mode;
         let mut turn =
@@ -149,7 +150,7 @@ impl HookTable {
         Considering { considered, children, answer }
     }
 
-    /// Fills the templates of a hook and carries it out.
+    /// Fills the templates of a hook and runs its action.
     async fn fire(
         &self,
         hook: &ReadyHook,
@@ -184,7 +185,7 @@ impl HookTable {
     }
 }
 
-/// An operand as it is recorded: a large one by its size alone.
+/// Returns an operand as recorded: a large value is replaced by its size.
 fn shown(value: Value) -> Value {
     const MOST: usize = 1024;
     let size = match &value {
@@ -195,20 +196,20 @@ fn shown(value: Value) -> Value {
     if size > MOST { Value::String(format!("({size} bytes)")) } else { value }
 }
 
-/// What a hook that fired came to.
+/// The result of a hook that fired.
 #[derive(Debug)]
 enum Fired {
-    /// Its text stands in the plan already.
+    /// The hook's text is already part of the plan.
     Layer,
-    /// Text for whoever collects it.
+    /// Text for a collecting point.
     Text(String),
     Action(HookAction),
 }
 
-/// One run of a point.
+/// State while the hooks of a point are evaluated.
 #[derive(Debug)]
 struct Turn {
-    /// What the next hook reads: in a chain, the answers so far are in it.
+    /// Facts for the next hook; in a chain, they include the answers so far.
     facts: Map<String, Value>,
     answer: HookAnswer,
     considered: Vec<Considered>,

@@ -1,11 +1,11 @@
-//! Messages of a conversation: what the transcript keeps and what a provider is sent (`engine.md` 3).
+//! Messages of a conversation, as the transcript stores them and as a provider receives them (`engine.md` 3).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::image::Image;
 
-/// One message as the thread keeps it. Only [`Message::convert`]'s answer reaches a provider.
+/// A message as the thread stores it. Providers receive only the result of [`Message::convert`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Message {
@@ -21,13 +21,13 @@ pub enum Message {
         content: String,
         is_error: bool,
     },
-    /// Brought in by a hook; displayed or not, the model sees it as user text.
+    /// A message added by a hook. The model sees it as user text, whatever `display` says.
     Custom {
         custom_type: String,
         content: String,
         display: bool,
     },
-    /// A command the user ran by hand; `excluded` (`!!`) keeps it from the model.
+    /// A command that the user ran by hand; `excluded` (`!!`) hides it from the model.
     Bash {
         command: String,
         output: String,
@@ -42,22 +42,22 @@ pub enum Message {
     },
 }
 
-/// A piece of a message's content, in the providers' common shape.
+/// A content block of a message, in a form common to all providers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Block {
     Text {
         text: String,
     },
-    /// By reference: its bytes are an object of the store until a request is sent.
+    /// An image by reference: its bytes stay in the object store until a request is sent.
     Image(Image),
-    /// Sent back unchanged; `signature` is the provider's own.
+    /// Model reasoning, sent back unchanged; `signature` is the provider's.
     Thinking {
         text: String,
         signature: Option<String>,
     },
     ToolCall(ToolCall),
-    /// A block of a kind this version does not know, kept as the provider sent it.
+    /// A block of an unknown kind, kept as the provider sent it.
     Other {
         wire: String,
         value: Value,
@@ -67,23 +67,23 @@ pub enum Block {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
     pub id: String,
-    /// The palette name, as the model wrote it.
+    /// The palette name as the model wrote it.
     pub name: String,
     pub input: Value,
 }
 
-/// The key of the input of a tool call whose arguments were no JSON object: `{"__malformed": the text as it came}`.
-/// Such a call is never run; its result is an error that shows the model its own text.
+/// Input key of a tool call whose arguments are not a JSON object: `{"__malformed": <original text>}`. Such a call
+/// never runs; its result is an error that shows the model its own text.
 pub const MALFORMED: &str = "__malformed";
 
 impl ToolCall {
-    /// The item that a primary's arguments name, as they were written.
+    /// Returns the item named by a primary's arguments, as written.
     pub fn item_id(&self) -> Option<&str> {
         self.input.get("item_id").and_then(Value::as_str)
     }
 
-    /// A call as a wire received it: `arguments` is the text of a JSON object, empty meaning `{}`; anything else is
-    /// kept under [`MALFORMED`].
+    /// Builds a call from received arguments: the text of a JSON object, where empty text means `{}`. Other text is
+    /// stored under [`MALFORMED`].
     pub fn parse(id: impl Into<String>, name: impl Into<String>, arguments: &str) -> Self {
         let input = if arguments.trim().is_empty() {
             Value::Object(Map::new())
@@ -96,13 +96,13 @@ impl ToolCall {
         Self { id: id.into(), name: name.into(), input }
     }
 
-    /// The text of arguments that were no JSON object.
+    /// Returns the text of arguments that are not a JSON object.
     pub fn malformed(&self) -> Option<&str> {
         self.input.get(MALFORMED).and_then(Value::as_str)
     }
 }
 
-/// What a provider accepts after conversion: three roles, nothing else.
+/// A converted message, in one of the three roles that providers accept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Turn {
@@ -116,13 +116,13 @@ impl Message {
         Self::User { content: vec![Block::Text { text: text.into() }] }
     }
 
-    /// What somebody said, with what they show before it: models read an image better when its question follows.
+    /// Creates a user message with images before its text: models read an image better when its question follows.
     pub fn showing(images: &[Image], text: impl Into<String>) -> Self {
         let shown = images.iter().cloned().map(Block::Image);
         Self::User { content: shown.chain([Block::Text { text: text.into() }]).collect() }
     }
 
-    /// The word for its kind, as it is written: `tool_result`.
+    /// Returns the serialized name of the kind: `tool_result`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::User { .. } => "user",
@@ -135,7 +135,7 @@ impl Message {
         }
     }
 
-    /// What the model sees of this message; `None` for an excluded command.
+    /// Converts the message to what the model sees; `None` for an excluded command.
     pub fn convert(&self) -> Option<Turn> {
         let user = |text: String| Some(Turn::User { content: vec![Block::Text { text }] });
         match self {
@@ -160,7 +160,7 @@ impl Message {
     }
 }
 
-/// The texts of these blocks, joined by newlines.
+/// Joins the texts of these blocks with newlines.
 pub fn text_of(content: &[Block]) -> String {
     let texts: Vec<&str> = content
         .iter()
@@ -172,7 +172,7 @@ pub fn text_of(content: &[Block]) -> String {
     texts.join("\n")
 }
 
-/// A fence that no run of backticks in `text` can close.
+/// Returns a fence longer than every run of backticks in `text`.
 fn fence_for(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     "`".repeat(longest.saturating_add(1).max(3))

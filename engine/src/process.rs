@@ -1,26 +1,26 @@
-//! What this process does to itself and to others of its kind: leave the terminal behind, ask another one to end.
+//! Process operations: detaching from the terminal, and ending another process.
 
 use std::io;
 
 use rustix::process::{Pid, Signal, kill_process, setsid};
 
-/// How a process is asked to end.
+/// The way in which a process is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// It may finish what it does.
+    /// SIGTERM: the process may finish its work.
     Ask,
-    /// At once.
+    /// SIGKILL: the process ends at once.
     Force,
 }
 
-/// Makes this process the leader of a session of its own: no terminal, and no signal that one sends.
+/// Makes this process the leader of a new session, without a terminal and its signals.
 pub fn lead_session() -> io::Result<()> {
     setsid()?;
     Ok(())
 }
 
-/// Ends another process. One that is gone already is no error; whether a pid is still the right one is for the caller to
-/// know (by the owner's lock).
+/// Ends another process; a process that is already gone is no error. The caller must verify through the owner's lock
+/// that the pid still belongs to the intended process.
 pub fn end(pid: u32, how: End) -> io::Result<()> {
     let Some(pid) = i32::try_from(pid).ok().filter(|pid| *pid > 1).and_then(Pid::from_raw) else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{pid}` is no process to end")));

@@ -1,5 +1,5 @@
-//! What becomes of a failed model call: its class by the table, and how long to wait before the next attempt
-//! (`engine.md` 3). Pure: the jitter is drawn from the thread's recorded seed, so a replay waits as long.
+//! Handling of failed model calls: classification by the table, and the backoff before the next attempt (`engine.md`
+//! 3). Pure: the jitter is derived from the thread's recorded seed, so a replay waits equally long.
 
 use std::borrow::Cow;
 
@@ -9,9 +9,9 @@ use rye_compiler::semantics::classify::{Backoff, ClassifyTable, Failure, read_ba
 use crate::event::Classification;
 use crate::provider::{CallError, FailedStage};
 
-/// The class of a failure, and the delay in milliseconds where another attempt follows.
+/// Classifies a failure and returns the delay in milliseconds if another attempt follows.
 ///
-/// `failures` counts this turn's failed attempts before this one; `left_ms` is what the thread has left of its duration.
+/// `failures` counts this turn's failed attempts before this one; `left_ms` is the thread's remaining duration.
 pub fn judge(
     plan: &Plan,
     error: &CallError,
@@ -38,13 +38,13 @@ pub fn judge(
     (named, delay)
 }
 
-/// How often a failure of this kind is tried again. `failures` counts this turn's failed attempts.
+/// Returns the maximum retries for this class of failure. `failures` counts this turn's failed attempts.
 pub fn most_retries(plan: &Plan, error: &CallError, failures: u32) -> u32 {
     table(plan).classify(&failure(error, failures)).backoff.max_retries
 }
 
-/// Whether it is the model that cannot be had, not the request that is wrong: its attempts are used up, it is gone, or
-/// nobody may ask it.
+/// Returns whether the model is unavailable, as opposed to the request being wrong: retries exhausted, the model
+/// removed, or access denied.
 pub fn is_unavailable(error: &CallError, class: &Classification) -> bool {
     class.retryable
         || error.stage == FailedStage::Setup
@@ -64,7 +64,7 @@ fn failure(error: &CallError, attempt: u32) -> Failure {
     }
 }
 
-/// The table the plan froze, or the built-in one. The compiler has refused a table that cannot be read.
+/// Returns the classification table stored in the plan, or the built-in one. The compiler rejects invalid tables.
 fn table(plan: &Plan) -> Cow<'static, ClassifyTable> {
     let retry = plan.settings.get("resilience").and_then(|settings| settings.get("retry"));
     let backoff = retry.and_then(|value| read_backoff(value, "retry", Backoff::default()).ok()).unwrap_or_default();
@@ -85,7 +85,7 @@ fn stage_word(stage: FailedStage) -> &'static str {
     }
 }
 
-/// A random number that is always the same for the same thread, turn and attempt.
+/// A pseudo-random number that depends only on the thread's seed, the turn and the attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Draw(u64);
 
@@ -100,7 +100,7 @@ impl Draw {
         Self(z ^ (z >> 31))
     }
 
-    /// From 0 to `most`, both included.
+    /// Returns a number from 0 to `most`, inclusive.
     pub fn up_to(self, most: u64) -> u64 {
         most.checked_add(1).map_or(self.0, |n| self.0 % n)
     }

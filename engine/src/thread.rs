@@ -1,10 +1,9 @@
-//! What a thread is to those who look at it: its state, its cost, its result. Not how it runs (`machine`) and not where
-//! it lies (`store`).
+//! The public data of a thread: status, cost and result. `machine` runs threads, `store` keeps them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
-/// Where a thread stands (`language.md` 12).
+/// Status of a thread (`language.md` 12).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -19,7 +18,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// Whether nothing more happens in this thread by itself.
+    /// Returns whether the thread does nothing more on its own.
     pub fn is_over(self) -> bool {
         match self {
             Self::Created | Self::Running => false,
@@ -41,22 +40,22 @@ impl Status {
     }
 }
 
-/// What a thread has used. Failed attempts that were billed and ended children count.
+/// Resources used by a thread, including billed failed attempts and ended children.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cost {
-    /// Replies of the model.
+    /// Number of model replies.
     pub turns: u64,
-    /// Tokens, cached ones included.
+    /// Prompt tokens, including cached ones.
     pub input_tokens: u64,
     pub output_tokens: u64,
-    /// The part of `input_tokens` that a cache served.
+    /// Part of `input_tokens` that was read from a cache.
     pub cached_tokens: u64,
-    /// Nano-dollars.
+    /// Spend in nano-dollars.
     pub spend: u64,
 }
 
 impl Cost {
-    /// The `cost` fact of conditions and templates: dollars, and the owned time in seconds.
+    /// Returns the `cost` fact of conditions and templates: dollars, and the thread's own time in seconds.
     pub fn fact(&self, elapsed_ms: u64, spend_limit: u64) -> Value {
         let mut map = Map::new();
         map.insert("turns".into(), self.turns.into());
@@ -65,24 +64,24 @@ impl Cost {
         map.insert("cached_tokens".into(), self.cached_tokens.into());
         map.insert("spend".into(), dollars(self.spend));
         map.insert("elapsed_seconds".into(), thousandths(elapsed_ms));
-        // The older names of the same two values.
+        // Older names of two of the values.
         map.insert("current".into(), dollars(self.spend));
         map.insert("limit".into(), dollars(spend_limit));
         Value::Object(map)
     }
 }
 
-/// How a run ended, as `rye run --format json` prints it in its last line.
+/// Result of a run, printed by `rye run --format json` as its last line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
     pub success: bool,
     pub thread_id: String,
     pub status: Status,
     pub directive: String,
-    /// The tool that it was a run of, which `directive` did not wait for.
+    /// The tool executed by this thread (asynchronous tool calls only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// The last text of the model; of a tool what it answered.
+    /// The model's last text, or a tool's result.
     pub result: Option<String>,
     pub outputs: Option<Map<String, Value>>,
     pub error: Option<RunError>,
@@ -90,7 +89,7 @@ pub struct RunResult {
     pub plan_id: String,
 }
 
-/// Why a thread did not complete.
+/// The error of a thread that did not complete.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunError {
     /// `turns_exceeded`, `rate_limited`, `returned_error`…
@@ -98,7 +97,7 @@ pub struct RunError {
     pub message: String,
 }
 
-/// [`Cost`] with money as a decimal number of dollars.
+/// [`Cost`] with the spend as a decimal number of dollars.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PrintedCost {
     pub turns: u64,
@@ -118,17 +117,17 @@ impl From<Cost> for PrintedCost {
     }
 }
 
-/// Nano-dollars as a JSON number of dollars: for printing and facts, never for reckoning.
+/// Converts nano-dollars to a JSON number of dollars, for printing and facts but not for arithmetic.
 pub fn dollars(nanos: u64) -> Value {
     decimal(nanos, 1_000_000_000, 9)
 }
 
-/// Thousandths as a JSON number: milliseconds as seconds, a ratio in per mille.
+/// Converts thousandths to a JSON number: milliseconds to seconds, per mille to a ratio.
 pub(crate) fn thousandths(value: u64) -> Value {
     decimal(value, 1_000, 3)
 }
 
-/// `value / scale` written out in decimal and read back as the JSON number nearest to it.
+/// Returns `value / scale`, written in decimal and parsed to the nearest JSON number.
 fn decimal(value: u64, scale: u64, digits: usize) -> Value {
     let (whole, rest) = (value / scale, value % scale);
     if rest == 0 {

@@ -1,5 +1,5 @@
-//! Names of threads: `<directive>-<unix seconds>`, then `-2`, `-3`… (`engine.md` 4). Pure text; who gets which name is
-//! decided in `store/allocate.rs`.
+//! Thread ids: `<directive>-<unix seconds>`, then `-2`, `-3`… (`engine.md` 4). Text only; `store/allocate.rs` allocates
+//! them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use rye_grammar::ItemId;
 use rye_grammar::reference::InvalidId;
 use serde::{Deserialize, Serialize};
 
-/// A thread's id, which is also its folder below `.ai/state/threads/`: a directive id's `/` makes nested folders
-/// (`agency-kiwi/discover_leads-1739820456`).
+/// A thread's id, which also names its folder below `.ai/state/threads/`: a `/` in the directive id makes nested
+/// folders (`agency-kiwi/discover_leads-1739820456`).
 ///
-/// INVARIANT: a well-formed item id whose segments the file system can hold, so that it never leaves that folder.
+/// INVARIANT: a well-formed item id whose segments are valid file names, so the path never leaves that folder.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ThreadId(Arc<str>);
 
-/// Bytes in one segment: a file name's 255 less what temporary names add.
+/// Longest segment in bytes: a file name's 255 minus what temporary names add.
 const SEGMENT: usize = 200;
-/// Bytes in all, well below what a path may have.
+/// Longest id in bytes, well below the limit of a path.
 const LENGTH: usize = 1_000;
 
 impl ThreadId {
-    /// Reads an id, or says what is wrong with it.
+    /// Parses an id.
     pub fn parse(text: &str) -> Result<Self, InvalidId> {
         let id = ItemId::parse(text)?;
         let mut offset = 0;
@@ -36,7 +36,7 @@ impl ThreadId {
         Ok(Self(id.as_str().into()))
     }
 
-    /// The `n`th id (from 1) of a directive's threads that start in this second.
+    /// Returns the `n`th id (from 1) of a directive's threads that start in this second.
     pub fn numbered(directive: &ItemId, unix_seconds: u64, n: u64) -> Result<Self, InvalidId> {
         match n {
             0 | 1 => Self::parse(&format!("{directive}-{unix_seconds}")),

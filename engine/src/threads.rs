@@ -1,4 +1,4 @@
-//! Looking at threads: what the registry lists, what a transcript holds. Nothing is changed, and no lock is taken.
+//! Read access to threads: registry rows and transcripts. Changes nothing and takes no lock.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,11 +27,11 @@ pub use wait::Waited;
 #[derive(Debug, Clone)]
 pub struct Threads {
     disk: Arc<dyn Disk>,
-    /// `None` where no thread was ever started.
+    /// `None` if no thread was ever started, or if the registry is unusable.
     registry: Option<Arc<Registry>>,
 }
 
-/// A thread and whether somebody works on it.
+/// A thread's row and the state of its owner.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Listed {
     pub row: ThreadRow,
@@ -39,14 +39,14 @@ pub struct Listed {
 }
 
 impl Threads {
-    /// The threads of a project, to be looked at.
+    /// Opens the threads of a project for reading.
     pub fn open(project: &Path) -> Result<Self, StoreError> {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(project).map_err(StoreError::io("open", project))?);
         let registry = Registry::open_read_only(Arc::clone(&disk))?.map(Arc::new);
         Ok(Self { disk, registry })
     }
 
-    /// The same where the registry may be damaged or gone: what the records say is then all there is.
+    /// Variant of `open` that ignores a damaged or missing registry; only transcripts are available then.
     pub fn reading(project: &Path) -> Result<Self, StoreError> {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(project).map_err(StoreError::io("open", project))?);
         let registry = Registry::open_read_only(Arc::clone(&disk)).ok().flatten().map(Arc::new);
@@ -56,7 +56,7 @@ impl Threads {
     /// Rebuilds the registry of a project from the transcripts alone.
     ///
     /// # Errors
-    /// Somebody works on a thread of the project; the disk does not do as it is told.
+    /// Fails if any process works on a thread of the project, or on I/O errors.
     pub fn repair(project: &Path) -> Result<Repaired, StoreError> {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(project).map_err(StoreError::io("open", project))?);
         repair(&disk)
@@ -66,26 +66,26 @@ impl Threads {
         Self { disk, registry }
     }
 
-    /// Every thread, by id.
+    /// Lists every thread, by id.
     pub fn list(&self) -> Result<Vec<Listed>, StoreError> {
         let Some(registry) = &self.registry else { return Ok(Vec::new()) };
         registry.threads()?.into_iter().map(|row| listed(registry, row)).collect()
     }
 
-    /// One thread.
+    /// Returns one thread.
     pub fn show(&self, thread: &ThreadId) -> Result<Option<Listed>, StoreError> {
         let Some(registry) = &self.registry else { return Ok(None) };
         registry.thread(thread)?.map(|row| listed(registry, row)).transpose()
     }
 
-    /// What a thread's record holds so far.
+    /// Reads the events recorded so far in a thread's transcript.
     pub fn transcript(&self, thread: &ThreadId) -> Result<Vec<Event>, StoreError> {
         let objects = Objects::new(Arc::clone(&self.disk));
         let reading = transcript::read(&*self.disk, thread, 0)?;
         reading.records.iter().map(|record| journal::whole(record, thread, &objects)).collect()
     }
 
-    /// A thread as the parent of another; `None` if nothing is recorded of it.
+    /// Reads a thread as the parent of another; `None` if it recorded no start or no plan.
     pub fn parent(&self, thread: &ThreadId) -> Result<Option<ParentThread>, DriveError> {
         let events = self.transcript(thread)?;
         let Head { opened: Some(launch), plan_id: Some(plan_id), .. } = Head::of(&events) else { return Ok(None) };
@@ -94,12 +94,12 @@ impl Threads {
         Ok(Some(ParentThread { id: thread.clone(), launch: launch.clone(), plan }))
     }
 
-    /// The result of a thread that is over; `None` while it is not. What a tool answered is there whole, also where the
-    /// guard kept it from the record.
+    /// Returns the result of a thread that has ended; `None` before that. A tool's result is returned in full, even if
+    /// the guard truncated it in the transcript.
     pub fn result(&self, thread: &ThreadId) -> Result<Option<RunResult>, StoreError> {
         let events = self.transcript(thread)?;
         let Some(mut result) = result_of(thread, &events) else { return Ok(None) };
-        // What a hook made of it stands for it.
+        // A hook may have changed the result; its version is kept.
         let unchanged = |(content, _): &(&str, &str)| result.result.as_deref() == Some(*content);
         if result.tool.is_some()
             && let Some((_, object)) = events.iter().find_map(|event| event.body.kept_result()).filter(unchanged)
@@ -115,7 +115,7 @@ fn listed(registry: &Registry, row: ThreadRow) -> Result<Listed, StoreError> {
     Ok(Listed { liveness: registry.liveness(&row)?, row })
 }
 
-/// What a record says that a person is asked and has not answered.
+/// Returns the approval request that a transcript leaves unanswered.
 pub fn open_question(events: &[Event]) -> Option<Question> {
     let mut state = State::new();
     for event in events {
@@ -124,8 +124,8 @@ pub fn open_question(events: &[Event]) -> Option<Question> {
     state.question
 }
 
-/// What a limit of a thread can be raised from and to: what it is now, and what the thread above has, if there is one. `None` for
-/// what cannot be raised.
+/// Returns the current value of a limit and the parent's ceiling, if there is a parent; `None` if the limit cannot be
+/// raised.
 pub fn room_above(events: &[Event], limit: &str) -> Option<(u64, Option<u64>)> {
     let mut state = State::new();
     for event in events {
@@ -136,7 +136,7 @@ pub fn room_above(events: &[Event], limit: &str) -> Option<(u64, Option<u64>)> {
     Some((of(state.limits)?, ceiling.and_then(of)))
 }
 
-/// The result that a record tells; `None` if it does not end.
+/// Returns the result recorded in a transcript; `None` if the last event is not `ended`.
 pub(crate) fn result_of(thread: &ThreadId, events: &[Event]) -> Option<RunResult> {
     let EventBody::Ended(ended) = &events.last()?.body else { return None };
     let head = Head::of(events);
@@ -146,7 +146,7 @@ pub(crate) fn result_of(thread: &ThreadId, events: &[Event]) -> Option<RunResult
 }
 
 impl RunResult {
-    /// What the last event says, as it is printed.
+    /// Builds the printed result from the last event.
     pub(crate) fn of(thread: &ThreadId, directive: &str, plan_id: &str, ended: &crate::event::Ended) -> Self {
         Self {
             success: ended.status == Status::Completed,
@@ -162,7 +162,7 @@ impl RunResult {
         }
     }
 
-    /// A thread that could not be driven on. It is not over.
+    /// A result for a thread that the engine could not continue. The thread itself has not ended.
     pub(crate) fn lost(message: &str) -> Self {
         Self {
             success: false,

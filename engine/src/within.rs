@@ -1,6 +1,6 @@
-//! Files that commands read and write in a folder that may be anybody's: nothing outside of it is touched, whatever links
-//! lie in it, nothing is written through a link, and no pipe is waited for. What tools touch is the business of
-//! `tool::confine`, what threads leave that of the store.
+//! File access within one folder for commands. The folder's contents are untrusted: access never leaves the folder,
+//! never writes through a link, and never blocks on a pipe. `tool::confine` covers the files of tools, `store` those of
+//! threads.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -10,21 +10,23 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt, Permissions};
 use rustix::fs::OFlags;
 
-/// A folder, and what lies below it.
+/// A folder and everything below it.
 #[derive(Debug)]
 pub struct Within(Dir);
 
 impl Within {
+    /// Opens a folder.
+    ///
     /// # Errors
-    /// There is no such folder.
+    /// Fails if the folder does not exist.
     pub fn open(root: &Path) -> io::Result<Self> {
         Dir::open_ambient_dir(root, ambient_authority()).map(Self)
     }
 
-    /// The whole of a regular file; `None` where there is none.
+    /// Reads a whole regular file; `None` if there is none.
     ///
     /// # Errors
-    /// It leaves the folder, is no regular file, is longer than `most` bytes, or cannot be read.
+    /// Fails if the path leaves the folder, the file is not regular, is longer than `most` bytes, or cannot be read.
     pub fn read(&self, path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
         let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
         let file = match self.0.open_with(path, OpenOptions::new().read(true).custom_flags(nonblocking)) {
@@ -40,19 +42,21 @@ impl Within {
         if bytes.len() as u64 > most { Err(other("it is too large")) } else { Ok(Some(bytes)) }
     }
 
-    /// Writes a file that was not there, and makes the folders above it.
+    /// Creates a file and its missing parent folders.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AlreadyExists`] where anything has that name, a link too; a path that leaves the folder.
+    /// Fails with [`io::ErrorKind::AlreadyExists`] if the name exists, even as a link, and if the path leaves the
+    /// folder.
     pub fn create(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         self.make_room(path)?;
         self.0.open_with(path, OpenOptions::new().write(true).create_new(true))?.write_all(bytes)
     }
 
-    /// Writes a file whole, in the place of a regular one or of none; its permissions stay.
+    /// Atomically writes a whole file, replacing a regular file if there is one and keeping its permissions.
     ///
     /// # Errors
-    /// What has the name is no regular file; a path that leaves the folder. Then nothing has changed.
+    /// Fails without changing anything if the name belongs to something other than a regular file, or if the path
+    /// leaves the folder.
     pub fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         self.make_room(path)?;
         let permissions = self.permissions(path)?;
@@ -66,21 +70,21 @@ impl Within {
             .and_then(|()| file.sync_all())
             .and_then(|()| self.0.rename(&beside, &self.0, path));
         if written.is_err() {
-            // What could not be finished must not stay; there may be nothing to remove.
+            // Removes the unfinished temporary file, if it exists.
             self.0.remove_file(&beside).ok();
         }
         written
     }
 
-    /// Removes a file, or the link that has its name.
+    /// Removes a file, or the link with this name.
     ///
     /// # Errors
-    /// There is none; a path that leaves the folder.
+    /// Fails if there is none, or if the path leaves the folder.
     pub fn remove(&self, path: &Path) -> io::Result<()> {
         self.0.remove_file(path)
     }
 
-    /// Of the regular file that has this name; `None` where nothing has.
+    /// Returns the permissions of the regular file with this name; `None` if there is none.
     fn permissions(&self, path: &Path) -> io::Result<Option<Permissions>> {
         match self.0.symlink_metadata(path) {
             Ok(metadata) if metadata.is_file() => Ok(Some(metadata.permissions())),
@@ -98,7 +102,7 @@ impl Within {
     }
 }
 
-/// A name in the same folder that nobody can foresee.
+/// Returns an unpredictable temporary name in the same folder.
 fn beside(path: &Path, random: u64) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

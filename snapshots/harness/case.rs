@@ -1,4 +1,4 @@
-//! One case: a folder, its settings, and the text it comes to.
+//! A test case: a folder, its settings, and its rendered output.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -28,29 +28,29 @@ pub struct Case {
     pub settings: Settings,
 }
 
-/// What `case.yaml` may say; its vocabulary is closed.
+/// The settings of a case, from `case.yaml`. Unknown keys are an error.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// The folder of the project, from this one: for the examples, which stand elsewhere.
+    /// The project's folder, relative to the case; for the examples, which lie elsewhere.
     pub project: Option<String>,
     /// The directive to plan.
     pub plan: Option<ItemId>,
-    /// The parts of the plan that are shown, by the beginning of their heading; all where none is named.
+    /// The plan sections to show, by the beginning of their headings; all if empty.
     pub sections: Vec<String>,
-    /// Whether the texts that would be sent are shown below the plan.
+    /// True if the texts that would be sent are shown below the plan.
     pub prompt: bool,
-    /// The directive to run: by the script, or by the models of its plan.
+    /// The directive to run, with the script or with the plan's own models.
     pub run: Option<ItemId>,
-    /// The script that the run plays, from the project's folder.
+    /// The script of the run, relative to the project's folder.
     pub script: Option<String>,
     /// Inputs of `plan` and `run`.
     pub inputs: Map<String, Value>,
 }
 
-/// Every case under a folder, sorted by name.
+/// Lists every case under a folder, sorted by name.
 ///
 /// # Errors
-/// A folder that cannot be read, a `case.yaml` that says what this harness does not know.
+/// Fails if a folder cannot be read or a `case.yaml` is invalid.
 pub fn discover(root: &Path) -> Result<Vec<Case>, String> {
     let mut cases = Vec::new();
     for topic in folders(root)? {
@@ -111,33 +111,33 @@ fn id_of(node: &Node) -> Result<ItemId, String> {
 }
 
 impl Case {
-    /// The project's folder.
+    /// Returns the project's folder.
     pub fn project(&self) -> PathBuf {
         self.settings.project.as_ref().map_or_else(|| self.folder.clone(), |path| self.folder.join(path))
     }
 
-    /// The case's spaces, the standard library included.
+    /// Opens the case's spaces, including the standard library.
     ///
     /// # Errors
-    /// A file that cannot be read.
+    /// Fails if a file cannot be read.
     pub fn world(&self) -> Result<DiskWorld, String> {
         let user = self.folder.join("user");
         DiskWorld::open(Some(&self.project()), Some(&user), rye_stdlib::files(), TrustStore::default())
             .map_err(|error| error.to_string())
     }
 
-    /// What `check` finds.
+    /// Runs `check` on the case.
     ///
     /// # Errors
-    /// A file that cannot be read.
+    /// Fails if a file cannot be read.
     pub fn check(&self) -> Result<(Diagnostics, Sources), String> {
         Ok(check(&self.world()?))
     }
 
-    /// The text that `expected.snap` holds: a section for each step that was reached.
+    /// Renders the contents of `expected.snap`: one section per step.
     ///
     /// # Errors
-    /// A file that cannot be read.
+    /// Fails if a file cannot be read.
     pub fn output(&self) -> Result<String, String> {
         let world = self.world()?;
         let (diagnostics, sources) = check(&world);
@@ -162,12 +162,13 @@ impl Case {
         })
     }
 
-    /// The plan as `rye plan` prints it, or why there is none. What is found beside a plan, check has said already.
+    /// Renders the plan as `rye plan` prints it, or the errors that prevent it. Other diagnostics are part of the check
+    /// section.
     fn plan(&self, world: &dyn World, directive: &ItemId) -> String {
         let request = Request::new(directive.clone()).with_inputs(self.settings.inputs.clone());
         let compiled = compile(world, &request);
         match compiled.value {
-            // The id is a hash over every byte that was read: it would change with each word of the standard library.
+            // The plan id hashes every byte read, so it would change with each edit of the standard library.
             Some(mut compilation) => {
                 weigh(world, &mut compilation);
                 let short = compilation.plan_id.get(..12).unwrap_or_default();
@@ -187,7 +188,7 @@ impl Case {
 }
 
 impl Case {
-    /// The parts of a plan that the case is about: paragraphs whose first line begins with one of its words.
+    /// Returns the selected sections of a plan: paragraphs whose first line begins with a configured heading.
     fn shown(&self, plan: &str) -> String {
         if self.settings.sections.is_empty() {
             return plan.to_owned();
@@ -198,7 +199,7 @@ impl Case {
     }
 }
 
-/// What `rye check` finds in a world.
+/// Runs `rye check` on a world.
 pub fn check(world: &dyn World) -> (Diagnostics, Sources) {
     let report = validate::check(world, &Selection::All);
     (report.diagnostics, report.sources)

@@ -1,6 +1,6 @@
-//! Every parser as a function of bytes, for whatever makes bytes up: libFuzzer (`fuzz/`), the mutation loop of `bin/soup`, the
-//! replay of the corpus, noise. A target panics where the parser does, or where what it says cannot be shown. What a
-//! parser should answer is for other tests.
+//! Fuzz targets: every parser as a function of bytes, for libFuzzer (`fuzz/`), the mutation loop of `bin/soup`, and the
+//! replay of the corpus. A target panics if the parser panics or if its errors cannot be shown. Other tests check the
+//! parsers' results.
 
 mod documents;
 pub mod mutate;
@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 /// A parser under test.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// The name of its corpus and of its file in `fuzz/fuzz_targets`.
+    /// Name of the target's corpus and of its file in `fuzz/fuzz_targets`.
     pub name: &'static str,
     pub run: fn(&[u8]),
 }
 
-/// All of them, sorted by name.
+/// All targets, sorted by name.
 pub const TARGETS: [Target; 27] = [
     Target { name: "capability", run: small::capability },
     Target { name: "condition_line", run: small::condition_line },
@@ -49,12 +49,12 @@ pub const TARGETS: [Target; 27] = [
     Target { name: "xml", run: documents::xml },
 ];
 
-/// The target of that name.
+/// Looks up a target by name.
 pub fn target(name: &str) -> Option<Target> {
     TARGETS.into_iter().find(|target| target.name == name)
 }
 
-/// For `fuzz/`: runs the target of that name, which there is.
+/// Runs a target by name; for `fuzz/`.
 pub fn run(name: &str, bytes: &[u8]) {
     match target(name) {
         Some(target) => (target.run)(bytes),
@@ -62,15 +62,15 @@ pub fn run(name: &str, bytes: &[u8]) {
     }
 }
 
-/// Where the seeds of a target are.
+/// Returns the folder of a target's seeds.
 pub fn corpus(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(name)
 }
 
-/// The seeds of a target, by file name.
+/// Reads the seeds of a target, by file name.
 ///
 /// # Errors
-/// A folder that cannot be read.
+/// Fails if the folder cannot be read.
 pub fn seeds(name: &str) -> Result<Vec<(String, Vec<u8>)>, String> {
     let folder = corpus(name);
     let told = |error: std::io::Error| format!("{}: {error}", folder.display());

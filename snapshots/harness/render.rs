@@ -1,4 +1,4 @@
-//! Diagnostics as a person reads them, at a fixed width and without colours.
+//! Renders diagnostics as the CLI does, at a fixed width and without colors.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,10 @@ use miette::{GraphicalReportHandler, GraphicalTheme};
 use rye_compiler::diagnostics::{Diagnostics, Report, Severity};
 use rye_grammar::Sources;
 
-/// Columns of the rendered text.
+/// Width of the rendered text in columns.
 const WIDTH: usize = 100;
 
-/// Every diagnostic, and a line that counts them.
+/// Renders every diagnostic and a summary line.
 pub fn render_diagnostics(diagnostics: &Diagnostics, sources: &Sources) -> String {
     let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor())
         .with_width(WIDTH)
@@ -36,7 +36,7 @@ pub fn render_diagnostics(diagnostics: &Diagnostics, sources: &Sources) -> Strin
     trim_lines(&out)
 }
 
-/// The same text without spaces at the ends of its lines.
+/// Removes trailing spaces from every line.
 fn trim_lines(text: &str) -> String {
     text.lines().map(str::trim_end).fold(String::with_capacity(text.len()), |mut out, line| {
         out.push_str(line);

@@ -1,5 +1,5 @@
-//! The run of a case: its project copied to a folder of its own, its script played, clock and names fixed. Then what is
-//! on record of every thread, a line an event. Not a way to run anything else.
+//! Runs a case: copies its project into a temporary folder, plays its script with a fixed clock and fixed ids, and
+//! renders every thread's transcript, one line per event.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -21,18 +21,18 @@ use serde_json::{Map, Value};
 
 use super::told::told;
 
-/// 2026-01-01, in milliseconds since 1970.
+/// Start time of every run: 2026-01-01, in milliseconds since 1970.
 const BEGIN: i64 = 1_767_225_600_000;
 
-/// What a run is given.
+/// The inputs of a case run.
 pub struct Play<'c> {
     pub project: &'c Path,
     pub user: &'c Path,
     pub directive: &'c ItemId,
     pub inputs: &'c Map<String, Value>,
-    /// The script that stands for every model, from the project's folder; else the models are the plan's own.
+    /// The script that replaces every model, relative to the project's folder; `None` uses the plan's own models.
     pub script: Option<&'c str>,
-    /// Whether the texts that were sent are shown whole.
+    /// True if the sent texts are shown in full.
     pub whole: bool,
 }
 
@@ -44,10 +44,10 @@ impl Providers for Played {
     }
 }
 
-/// Plays a run and tells it.
+/// Runs a case and renders its transcripts.
 ///
 /// # Errors
-/// A folder that cannot be copied, a script that cannot be read, a store that does not do as it is told.
+/// Fails if a folder cannot be copied, a script cannot be read, or the store fails.
 pub fn run(play: &Play<'_>) -> Result<String, String> {
     let folder = tempfile::tempdir().map_err(text)?;
     let place = folder.path().canonicalize().map_err(text)?;
@@ -56,7 +56,7 @@ pub fn run(play: &Play<'_>) -> Result<String, String> {
     if play.user.is_dir() {
         copy(play.user, &user).map_err(text)?;
     }
-    // A case is this repository's own project: what it executes is meant.
+    // Cases are part of this repository, so their content is trusted.
     let mut options =
         EngineOptions::trusting(&project, Some(&user), rye_stdlib::files(), Trust::Everything).map_err(text)?;
     options.clock = Arc::new(JumpingClock::starting_at(BEGIN));
@@ -96,7 +96,7 @@ pub fn run(play: &Play<'_>) -> Result<String, String> {
     Ok(out.replace(&project.display().to_string(), "<project>"))
 }
 
-/// Calls of one group end in any order.
+/// Calls of one group end in any order, so their results are sorted.
 fn in_source_order(events: &mut [Event]) {
     let index =
         |event: &Event| if let EventBody::ToolCallResult(result) = &event.body { Some(result.index) } else { None };
@@ -105,13 +105,13 @@ fn in_source_order(events: &mut [Event]) {
     }
 }
 
-/// For `map_err`.
+/// Converts an error for `map_err`.
 #[expect(clippy::needless_pass_by_value, reason = "`map_err` hands the error over")]
 fn text(error: impl ToString) -> String {
     error.to_string()
 }
 
-/// Files and folders; what a run has left in `.ai/state` is none of the project's.
+/// Copies files and folders except `.ai/state`, which earlier runs may have left.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

@@ -1,8 +1,8 @@
-//! The standard library as a world in memory, for what needs no folder.
+//! The standard library as an in-memory world, for tests without a folder.
 
 use rye_compiler::world::{MapWorld, Space};
 
-/// A world that holds the standard library and nothing else.
+/// Creates a world that contains only the standard library.
 pub fn standard_library() -> MapWorld<'static> {
     let mut world = MapWorld::new().reading(&rye_engine::scripts::Scripts);
     for (path, bytes) in rye_stdlib::files() {

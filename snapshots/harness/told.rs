@@ -1,12 +1,12 @@
-//! An event in a snapshot: what happened, without what differs from machine to machine. Money set aside, estimates, sizes
-//! and times hang on the length of a folder's name; the price of the whole is told at the end.
+//! Renders an event for a snapshot, without values that differ between machines. Reservations, estimates, sizes and
+//! times depend on the length of a folder's name and are omitted; the total cost is rendered at the end.
 
 use rye_engine::event::{AttemptFailed, Ended, Event, EventBody, HookAnswer, HookPointRun, HookVerdict, ResultKind};
 use rye_engine::message::{Block, Message};
 use serde::Serialize;
 use serde_json::Value;
 
-/// The lines of an event; none for what only the ledger needs.
+/// Returns the lines of an event; none for events that only the ledger needs.
 pub fn told(event: &Event, whole: bool) -> Vec<String> {
     let name = event.body.reader_name();
     let line = |text: String| vec![format!("{name}  {text}")];
@@ -110,7 +110,7 @@ fn failure(failed: &AttemptFailed) -> String {
     format!("{}: {}, {then}", failed.classification.name, failed.error.message)
 }
 
-/// Every hook that was considered, and what came of the point.
+/// Renders every evaluated hook and the answer of the point.
 fn hooks(run: &HookPointRun) -> Vec<String> {
     let mut lines: Vec<String> = run
         .considered
@@ -148,7 +148,7 @@ fn ending(name: &str, ended: &Ended) -> Vec<String> {
     lines
 }
 
-/// How a value is written in the record.
+/// Returns a value's serialized name.
 fn word(of: &impl Serialize) -> String {
     match serde_json::to_value(of) {
         Ok(Value::String(word)) => word,

@@ -1,4 +1,4 @@
-//! One test per case folder: what `check`, `plan` and `run` say about it is what its `expected.snap` holds.
+//! One test per case folder: the output of `check`, `plan` and `run` equals its `expected.snap`.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Compares with the snapshot beside the case. The same input twice has to give the same bytes.
+/// Compares the output with the case's snapshot, after checking that it is deterministic.
 fn compare(case: &Case) -> Result<(), Failed> {
     let output = case.output()?;
     if output != case.output()? {

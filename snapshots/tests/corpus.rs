@@ -1,5 +1,5 @@
-//! The seeds of every fuzz target, replayed, and a few steps around each: no parser panics over them, and each target is
-//! where libFuzzer looks for it.
+//! Replays the seeds of every fuzz target and some mutations of each: no parser panics, and every target has its file
+//! for libFuzzer.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -9,9 +9,9 @@ use std::path::Path;
 use rye_snapshots::fuzz::mutate::{Dice, mutate};
 use rye_snapshots::fuzz::{TARGETS, Target, seeds};
 
-/// Inputs made of the seeds of a target, beside the seeds themselves.
+/// Mutated inputs per target, in addition to the seeds.
 const AROUND: usize = 400;
-/// Of a target that checks a project over the whole standard library each time.
+/// Mutated inputs of a target that checks a whole project with the standard library each time.
 const AROUND_PROJECTS: usize = 40;
 
 #[test]

@@ -1,4 +1,5 @@
-//! From what a hook did to what its point comes to: actions taken into the answer, executed answers read as actions.
+//! Conversion of fired hooks into the answer of their point: actions are applied, and the results of execute hooks are
+//! parsed as actions.
 
 use rye_compiler::hook::{HookAction, HookPoint, Position};
 use rye_compiler::semantics::hook_point::{self, ActionName};
@@ -11,10 +12,10 @@ use crate::event::{ContextOperation, HookAnswer};
 use crate::message::Message;
 use crate::thread::Status;
 
-/// Fields of an action that are text, whatever a lone hole put into them.
+/// Action fields that are text even if a placeholder filled them with another type.
 const TEXTS: [&str; 8] = ["item_id", "text", "append", "reason", "error", "status", "custom_type", "limit"];
 
-/// Makes text of what has to be text.
+/// Converts the text fields of an action to strings.
 pub(super) fn texts(action: &mut Value) {
     let Value::Object(map) = action else { return };
     let keeps_type = map.get("action").and_then(Value::as_str) == Some("modify");
@@ -26,12 +27,12 @@ pub(super) fn texts(action: &mut Value) {
     }
 }
 
-/// The text of a result.
+/// Returns the text of a result.
 pub(super) fn plain(content: &Value) -> String {
     embed(content).into_owned()
 }
 
-/// What an executed hook answered: one of the point's actions if its JSON says so, else text.
+/// Parses the result of an execute hook: an action of the point if its JSON names one, else text.
 pub(super) fn executed(point: HookPoint, content: &Value) -> Fired {
     let said = match content {
         Value::String(text) => serde_json::from_str(text.trim()).unwrap_or(Value::Null),
@@ -46,7 +47,7 @@ pub(super) fn executed(point: HookPoint, content: &Value) -> Fired {
         defaults(&mut action);
         texts(&mut action);
         if let Ok(action) = serde_json::from_value::<HookAction>(action) {
-            // Starting something more is not an answer.
+            // Actions that start another item are not accepted as answers.
             if action.item().is_none() {
                 return Fired::Action(action);
             }
@@ -55,7 +56,7 @@ pub(super) fn executed(point: HookPoint, content: &Value) -> Fired {
     Fired::Text(plain(content))
 }
 
-/// What an action written by hand may leave out.
+/// Fills in the fields that an action may omit.
 fn defaults(action: &mut Value) {
     let Value::Object(map) = action else { return };
     let word = map.get("action").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -77,10 +78,10 @@ fn defaults(action: &mut Value) {
     }
 }
 
-/// Whether an action can be carried out with what its holes were filled with.
+/// Checks that an action can run with the values of its placeholders.
 ///
 /// # Errors
-/// Why it cannot: the hook has failed.
+/// Returns the reason why it cannot; the hook then counts as failed.
 pub(super) fn acceptable(action: &HookAction) -> Result<(), String> {
     if let HookAction::Replace { messages } = action {
         return <Vec<Message> as serde::Deserialize>::deserialize(messages)
@@ -90,19 +91,19 @@ pub(super) fn acceptable(action: &HookAction) -> Result<(), String> {
     if let HookAction::Raise { limit, value } = action { raised(limit, value).map(drop) } else { Ok(()) }
 }
 
-/// The new value of a limit: a number, or one that was written as text.
+/// Returns the new value of a limit from a number or its text form.
 fn raised(limit: &str, value: &Value) -> Result<u64, String> {
     let name = LimitName::parse(limit).ok_or_else(|| format!("there is no limit `{limit}`"))?;
     let text = value.as_str().map(|text| Written::Text(text.to_owned()));
     amount(name, &text.unwrap_or_else(|| Written::Json(value.clone())))
 }
 
-/// Takes what a hook came to into the answer of its point.
+/// Applies a fired hook to the answer of its point.
 pub(super) fn take(turn: &mut Turn, point: HookPoint, hook: &ReadyHook, fired: Fired) {
     match fired {
         Fired::Layer => collect(turn, &hook.hook.id, None),
         Fired::Text(text) => {
-            // Elsewhere a text that is no action changes nothing.
+            // At other points, a text that is not an action changes nothing.
             let collects =
                 matches!(point, HookPoint::BuildSystemPrompt | HookPoint::ThreadStarted | HookPoint::ThreadContinued);
             if collects {
@@ -206,7 +207,7 @@ fn context(turn: &mut Turn, operation: ContextOperation) -> HookAnswer {
     HookAnswer::Context { operations }
 }
 
-/// Each hook of the chain changes what the one before left.
+/// Merges a change into those of earlier hooks in the chain.
 fn modify(turn: &mut Turn, content: Option<Value>, is_error: Option<bool>, details: Option<Value>) -> HookAnswer {
     let earlier = std::mem::take(&mut turn.answer);
     let (old_content, old_error, old_details) = if let HookAnswer::Modify { content, is_error, details } = earlier {

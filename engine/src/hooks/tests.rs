@@ -1,4 +1,4 @@
-//! Hooks of one point, considered in order.
+//! Hooks of one point, evaluated in order.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -10,7 +10,7 @@ use super::*;
 use crate::machine::HookBounds;
 use crate::machine::fixture::{plan, with_hook};
 
-/// Answers every call with the same value and remembers what was asked.
+/// A runner that answers every call with the same value and records the actions.
 struct Says(Value, Mutex<Vec<HookAction>>);
 
 impl Act for Says {
@@ -78,7 +78,7 @@ fn an_executed_answer_may_be_an_action_of_the_point_and_no_other() {
     let block = json!("{\"action\":\"block\",\"reason\":\"no\"}\n");
     let (_, answer, asked) = consider(&plan, HookPoint::ToolCall, facts.clone(), block);
     assert_eq!(answer, HookAnswer::Block { reason: "no".into() });
-    // What an input holds is never read as a template.
+    // Input values are never parsed as templates.
     assert_eq!(asked, [execute(json!({"spent": 0.5, "who": "${cost.spend}"}))]);
     for other in [
         json!({"action": "terminate"}),

@@ -1,4 +1,4 @@
-//! Chains: threads that go on from one another, followed by whoever waits for one or looks through it.
+//! Continuation chains: threads that continue one another, for waiting and searching.
 
 use regex::Regex;
 use serde::Serialize;
@@ -8,25 +8,25 @@ use super::Threads;
 use crate::store::StoreError;
 use crate::thread_id::ThreadId;
 
-/// A place in a transcript where a pattern was found.
+/// A match of a search in a transcript.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Found {
     pub thread_id: String,
-    /// The event's number.
+    /// Sequence number of the event.
     pub seq: u64,
     /// Milliseconds since 1970.
     pub ts: i64,
-    /// The event's name: `cognition_out`.
+    /// Name of the event: `cognition_out`.
     pub event: &'static str,
-    /// The line that holds it.
+    /// The matching line, shortened.
     pub text: String,
 }
 
-/// Characters of a line that are shown, around what was found.
+/// Characters shown of a matching line.
 const SHOWN: usize = 240;
 
 impl Threads {
-    /// The threads before and after this one, itself among them, the first one first.
+    /// Returns the continuation chain of this thread, first thread first, including the thread itself.
     pub fn chain(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
         let mut chain = vec![thread.clone()];
         let Some(registry) = &self.registry else { return Ok(chain) };
@@ -44,12 +44,12 @@ impl Threads {
         Ok(chain)
     }
 
-    /// The last thread that goes on from this one, itself if none does.
+    /// Returns the last thread of the continuation chain; the thread itself if nothing continues it.
     pub fn last_of(&self, thread: &ThreadId) -> Result<ThreadId, StoreError> {
         Ok(self.chain(thread)?.pop().unwrap_or_else(|| thread.clone()))
     }
 
-    /// Looks for a pattern in the texts of a whole chain, at most `most` times.
+    /// Searches the texts of a whole chain; returns at most `most` matches.
     pub fn search(&self, thread: &ThreadId, pattern: &Regex, most: usize) -> Result<Vec<Found>, StoreError> {
         let mut found = Vec::new();
         for id in self.chain(thread)? {
@@ -72,7 +72,7 @@ impl Threads {
     }
 }
 
-/// The texts of an event, names and numbers aside.
+/// Collects the texts of an event, without field names and numbers.
 fn gather(value: &Value, texts: &mut Vec<String>) {
     match value {
         Value::String(text) => texts.push(text.clone()),
@@ -82,7 +82,7 @@ fn gather(value: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// The part of a long line that holds a place.
+/// Returns the part of a long line around a position.
 fn around(line: &str, at: usize) -> String {
     let before = line.get(..at).map_or(0, |head| head.chars().count());
     let skip = before.saturating_sub(SHOWN / 4);

@@ -1,4 +1,4 @@
-//! Waiting for threads, of this process or of others: what they came to, chains followed.
+//! Waits for threads of any process, following continuations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,30 +12,30 @@ use crate::store::registry::Liveness;
 use crate::thread::RunResult;
 use crate::thread_id::ThreadId;
 
-/// How a wait for one thread ended.
+/// The result of waiting for one thread.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Waited {
-    /// It is over, or suspended, which ends a wait too; the result is that of the last thread of its chain.
+    /// The thread has ended or is suspended; the result is that of the last thread of its chain.
     Over(Box<RunResult>),
-    /// Nobody works on it: it would never end.
+    /// The thread has no live owner and would never end.
     Orphaned(Box<Listed>),
     TimedOut(Box<Listed>),
     Unknown,
 }
 
-/// Between two looks at the registry.
+/// Shortest and longest interval between two polls of the registry.
 const SHORTEST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_millis(250);
 
 impl Threads {
-    /// Waits until a thread is over, and every one that goes on from it.
+    /// Waits until a thread and all its continuations have ended.
     pub async fn wait(self: &Arc<Self>, thread: &ThreadId, until: Instant) -> Result<Waited, DriveError> {
         let mut pause = SHORTEST;
         loop {
             let (threads, id) = (Arc::clone(self), thread.clone());
             let looked = blocking(move || Ok(threads.look(&id)?)).await?;
             match looked {
-                // Who owns it may just be handing it over.
+                // The owner may be handing the thread over, so the first orphaned result is checked again.
                 Waited::Orphaned(listed) if pause == SHORTEST => drop(listed),
                 Waited::TimedOut(listed) if Instant::now() >= until => return Ok(Waited::TimedOut(listed)),
                 Waited::TimedOut(_) => {}
@@ -46,14 +46,14 @@ impl Threads {
         }
     }
 
-    /// How a thread stands now; one that works is not waited for any longer.
+    /// Returns the current state of a thread without waiting; a running thread counts as timed out.
     pub fn look(&self, thread: &ThreadId) -> Result<Waited, crate::store::StoreError> {
         let last = self.last_of(thread)?;
         let Some(listed) = self.show(&last)? else { return Ok(Waited::Unknown) };
         Ok(match listed.liveness {
             Liveness::Over => match self.result(&last)? {
                 Some(result) => Waited::Over(Box::new(result)),
-                // Its row says how it ended; its record was never begun, or is gone.
+                // The row has the end status, but the transcript is missing or has no end.
                 None => Waited::Over(Box::new(RunResult {
                     thread_id: last.to_string(),
                     directive: listed.row.directive.clone(),

@@ -1,4 +1,4 @@
-//! Whole files, and whole projects of them.
+//! Fuzz targets for whole files and whole projects.
 
 use rye_compiler::compile::{Request, compile};
 use rye_compiler::edit::{Formatted, Refused, format as format_directive, format_data, format_knowledge};
@@ -17,7 +17,7 @@ use crate::harness::case::check;
 use crate::harness::space::standard_library;
 
 const SOURCE: SourceId = SourceId(0);
-/// Bytes of a project; what a single file of any size does, the other targets ask.
+/// Largest project in bytes; the other targets cover larger single files.
 const MOST: usize = 20_000;
 
 pub fn config(bytes: &[u8]) {
@@ -76,7 +76,7 @@ pub fn hooks_xml(bytes: &[u8]) {
     }
 }
 
-/// A page of the web as text: what is silent stays so, and nothing grows.
+/// Converts a web page to text: scripts stay invisible, and the output stays bounded.
 pub fn html(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     let read = page_text(text);
@@ -84,7 +84,7 @@ pub fn html(bytes: &[u8]) {
     assert_eq!(page_text(&format!("<script>{}</script>", text.replace('<', " "))).trim(), "");
 }
 
-/// The page that `rye plan --format html` makes: what a directive says is text there, never markup.
+/// Renders the page of `rye plan --format html`: a directive's text never becomes markup.
 pub fn page(bytes: &[u8]) {
     let Some(text) = text(bytes).filter(|text| text.len() < MOST) else { return };
     let made = |body: &str| {
@@ -104,7 +104,7 @@ pub fn page(bytes: &[u8]) {
     assert!(!page.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t')), "a control character");
 }
 
-/// A hook file among the standard library's, checked.
+/// Checks a hook file together with the standard library.
 pub fn hooks_yaml(bytes: &[u8]) {
     let Some(text) = text(bytes).filter(|text| text.len() < MOST) else { return };
     whole(&[(".ai/config/agent/hooks.yaml", text)]);
@@ -112,7 +112,7 @@ pub fn hooks_yaml(bytes: &[u8]) {
 
 type Layout = fn(&str) -> Result<Formatted, Refused>;
 
-/// Laying out twice is laying out once.
+/// Formatting a formatted file changes nothing.
 pub fn format(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     let layouts: [Layout; 3] =
@@ -124,7 +124,7 @@ pub fn format(bytes: &[u8]) {
     }
 }
 
-/// Files, each behind a line `@@ path`, checked, and the first directive of them planned.
+/// Checks a project of several files, each after a line `@@ path`, and plans its first directive.
 pub fn project(bytes: &[u8]) {
     let Some(text) = text(bytes).filter(|text| text.len() < MOST) else { return };
     let mut files: Vec<(&str, &str)> = Vec::new();

@@ -1,7 +1,7 @@
-//! Bytes made of other bytes: flipped, cut, doubled, put together, and words that mean something strewn in. The same number
-//! gives the same bytes. Knows nothing of what was reached; libFuzzer does.
+//! Mutation of inputs: flips, cuts, repeats, splices, and inserted keywords. Equal seeds produce equal bytes. Mutation
+//! is not guided by coverage, unlike libFuzzer.
 
-/// Numbers that look thrown (`splitmix64`).
+/// A seeded pseudo-random generator (`splitmix64`).
 #[derive(Debug, Clone)]
 pub struct Dice(u64);
 
@@ -18,17 +18,17 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// Below `n`; 0 where `n` is 0.
+    /// Returns a number below `n`; 0 if `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
         let n = n as u64;
         self.next().checked_rem(n).and_then(|r| usize::try_from(r).ok()).unwrap_or(0)
     }
 }
 
-/// The largest input made.
+/// Largest generated input in bytes.
 const MOST: usize = 64 * 1024;
 
-/// Words of the languages, and what has broken parsers before.
+/// Keywords of the languages, and inputs that broke parsers before.
 const WORDS: [&str; 48] = [
     "```xml\n",
     "```\n",
@@ -80,7 +80,7 @@ const WORDS: [&str; 48] = [
     "rye.*.",
 ];
 
-/// A few steps away from one of the seeds.
+/// Returns a random seed after a few mutations.
 pub fn mutate(seeds: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
     let mut bytes = seeds.get(dice.below(seeds.len())).cloned().unwrap_or_default();
     for _ in 0..=dice.below(6) {

@@ -1,4 +1,4 @@
-//! The small languages: conditions, templates, patterns, ids, paths, and what `rye eval` takes.
+//! Fuzz targets for the small languages: conditions, templates, patterns, ids, paths, and the input of `rye eval`.
 
 use rye_compiler::semantics::condition::{Condition, Verdict};
 use rye_compiler::semantics::eval;
@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 
 const SOURCE: SourceId = SourceId(0);
 
-/// The text of bytes, as a file's is read: what is none is refused before any parser sees it.
+/// Decodes bytes as a file's text; invalid text never reaches a parser.
 pub fn text(bytes: &[u8]) -> Option<&str> {
     decode(bytes).ok()
 }
 
-/// What is complained about can be shown: its places lie in the text, its words are words.
+/// Asserts that syntax errors can be shown: spans lie within the text, messages are well-formed.
 pub fn shown(text: &str, errors: &[SyntaxError]) {
     for error in errors {
         for (span, label) in error.labels() {
@@ -40,7 +40,7 @@ pub fn capability(bytes: &[u8]) {
     assert_eq!(patterns::normalise(&normal.0), normal, "reading a pattern again changes it");
 }
 
-/// What `rye_fetch` looks for: read, it answers for any item.
+/// Parses a query of `rye_fetch` and evaluates it on an empty item.
 pub fn query(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     match Query::read(text) {
@@ -71,7 +71,7 @@ pub fn condition_mapping(bytes: &[u8]) {
     }
 }
 
-/// Nothing that a condition does can raise, and what is known without facts holds with them.
+/// Evaluates a compiled condition without panics; a verdict that holds without facts must hold with them.
 fn condition(expr: &Expr) {
     let Ok(condition) = Condition::compile(expr) else { return };
     let mut some = Facts::new();

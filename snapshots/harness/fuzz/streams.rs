@@ -1,4 +1,4 @@
-//! What comes from outside while a thread runs: the streams of the four wires, scripts, lines of a record.
+//! Fuzz targets for run-time input: the streams of the four APIs, scripts, transcript lines.
 
 use rye_engine::event::EventBody;
 use rye_engine::provider::scripted::Script;
@@ -8,7 +8,7 @@ use rye_engine::provider::{anthropic, gemini, openai_chat, openai_responses};
 
 use super::small::text;
 
-/// Through the parser of events, cut in two ways, into every decoder: what is read does not depend on where it was cut.
+/// Feeds a stream to every decoder in two chunkings; the result must not depend on the chunking.
 pub fn stream(bytes: &[u8]) {
     decoded::<anthropic::Decoder>(bytes);
     decoded::<openai_chat::Decoder>(bytes);
@@ -40,7 +40,7 @@ pub fn script(bytes: &[u8]) {
     }
 }
 
-/// One event as it stands in a record: what is read is written the same way again.
+/// Round-trips one event of a transcript.
 pub fn transcript(bytes: &[u8]) {
     let Ok(event) = serde_json::from_slice::<EventBody>(bytes) else { return };
     let Ok(written) = serde_json::to_string(&event) else { panic!("an event that was read cannot be written") };

@@ -1,7 +1,7 @@
-//! The least that work costs, for benches to quote ours as a multiple of it.
+//! I/O baseline for benchmarks: the minimal cost of the same work, so that results can be given as multiples of it.
 //!
-//! `floor DIR`: what a checker must do with a project: read every file under `.ai/`, validate UTF-8, hash it.
-//! `floor DIR TURNS`: what a tool turn must wait for, so often: two lines appended and synced, one row committed.
+//! `floor DIR`: reads every file of a project under `.ai/`, validates UTF-8 and hashes it, as a checker must.
+//! `floor DIR TURNS`: per tool turn, appends and syncs two lines and commits one row, as a run must.
 
 use std::error::Error;
 use std::fs::{self, OpenOptions};
@@ -13,7 +13,7 @@ use rye_engine::store::{Change, RealDisk, Registry, ThreadRow, layout};
 use rye_engine::thread_id::ThreadId;
 use sha2::{Digest, Sha256};
 
-/// About the size of the lines of a tool turn, in bytes.
+/// Approximate size of the lines of a tool turn, in bytes.
 const LINES: usize = 1_000;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,5 +1,5 @@
-//! `generate N DIR`: writes a project of N directives (chains of three, hooks, knowledge, tools) for the benches.
-//! The same N gives the same bytes.
+//! `generate N DIR`: writes a project of N directives (chains of three, hooks, knowledge, tools) for the benchmarks.
+//! Equal N produces equal bytes.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     generate(count.parse()?, &PathBuf::from(folder))
 }
 
-/// Directives per area: each area has a base that extends the standard one, and leaves that extend the area's base.
+/// Directives per area: a base that extends the standard one, and leaves that extend the base.
 const PER_AREA: usize = 20;
 
 fn generate(count: usize, folder: &Path) -> Result<(), Box<dyn Error>> {

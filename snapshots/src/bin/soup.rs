@@ -1,6 +1,6 @@
-//! `soup SECONDS [TARGET…]`: mutated seeds into every parser (or those named) for so long each, one line a target. What makes one
-//! panic is written to `fuzz/found/TARGET` and ends the run with an error. Not guided by what is reached: for that there is
-//! `cargo fuzz` (`fuzz/README.md`).
+//! `soup SECONDS [TARGET…]`: runs mutated seeds through every parser, or the named ones, for a fixed time each, and
+//! prints one line per target. An input that panics is written to `fuzz/found/TARGET` and makes the program fail. The
+//! mutation is not guided by coverage: use `cargo fuzz` for that (`fuzz/README.md`).
 
 #![allow(clippy::print_stdout, reason = "a program for people")]
 
@@ -45,7 +45,7 @@ fn stir(target: &Target, time: Duration) -> Result<Stirred, Box<dyn Error>> {
         if catch_unwind(|| (target.run)(&input)).is_err() {
             return Ok((inputs, total, Some(input)));
         }
-        // Now and then one that was survived is a seed of others.
+        // Occasionally a surviving input becomes a seed.
         if input.len() < 4096 && dice.below(64) == 0 {
             let at = dice.below(512);
             if let Some(slot) = pool.get_mut(at) { *slot = input } else { pool.push(input) }

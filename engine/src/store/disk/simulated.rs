@@ -115,7 +115,7 @@ impl SimulatedDisk {
         Self { state: Mutex::new(self.state().fork()), counters: DiskCounters::default() }
     }
 
-    /// Ends all faults and locks: the machine is up again, with what survived of its disk.
+    /// Restarts the machine: ends all faults and locks, and keeps what survived.
     pub fn restart(&self, survival: Survival) {
         let mut state = self.state();
         let mut dice = match survival {

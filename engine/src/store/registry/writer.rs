@@ -19,9 +19,9 @@ const BATCH: usize = 512;
 /// How long a commit waits for further commits of the same process, if several of its threads are running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gathering {
-    /// For the next of them.
+    /// Longest wait for the next commit.
     pub next: Duration,
-    /// In all.
+    /// Longest wait in total.
     pub longest: Duration,
 }
 

@@ -12,7 +12,7 @@ use crate::thread_id::ThreadId;
 #[derive(Debug)]
 pub struct Folded {
     pub row: ThreadRow,
-    /// Number of the spawn → child.
+    /// Child by spawn number.
     pub children: BTreeMap<u64, ThreadId>,
     /// Ledger steps of the thread, each with its time in milliseconds since 1970.
     pub steps: Vec<(i64, LedgerStep)>,
