@@ -1,5 +1,5 @@
-//! Properties of composition (`language.md` 8): a chain comes to what the rules say when they are applied by hand, composing
-//! what was composed changes nothing, and the order in which files are found decides nothing.
+//! Property tests of composition (`language.md` 8): composing a chain equals applying the rules by hand, composing a
+//! composed directive changes nothing, and the order of files is irrelevant.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::format_collect, reason = "tests")]
 
@@ -13,11 +13,11 @@ use rye_compiler::resolve::{Inputs, Launch};
 use rye_compiler::world::{MapWorld, Space};
 use rye_grammar::ItemId;
 
-/// Knowledge items that there are.
+/// Number of knowledge items.
 const ITEMS: usize = 7;
 const PLACES: [&str; 3] = ["system", "before", "after"];
 
-/// What one file of a chain declares: items by place, and what it suppresses.
+/// The declarations of one file of a chain: items by place, and suppressed items.
 #[derive(Debug, Clone)]
 struct Link {
     places: [Vec<usize>; 3],
@@ -40,7 +40,7 @@ fn link() -> impl Strategy<Value = Link> {
     )
 }
 
-/// The text of a link, which extends the one above it.
+/// Renders a link, which extends its parent.
 fn text(name: &str, parent: Option<&str>, link: &Link) -> String {
     let mut context = String::new();
     for (place, items) in PLACES.iter().zip(&link.places) {
@@ -65,7 +65,7 @@ fn text(name: &str, parent: Option<&str>, link: &Link) -> String {
     )
 }
 
-/// The files of a chain, its root called `d0`.
+/// Renders the files of a chain, whose root is called `d0`.
 fn files(chain: &[Link]) -> Vec<(String, String)> {
     let mut files: Vec<(String, String)> =
         (0..ITEMS).map(|n| (format!(".ai/knowledge/k{n}.md"), format!("Item {n}.\n"))).collect();
@@ -84,7 +84,7 @@ fn world(files: &[(String, String)]) -> MapWorld<'static> {
     world
 }
 
-/// What of a composition is compared: items by place, limits, grants, inputs, each with who it comes from.
+/// The compared parts of a composition: items by place, limits, grants and inputs, each with its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Shape {
     places: [Vec<String>; 3],
@@ -109,7 +109,7 @@ fn composed(files: &[(String, String)], leaf: &str) -> Shape {
     }
 }
 
-/// The rules of section 8, one after the other.
+/// Applies the rules of section 8 one after the other.
 fn by_hand(chain: &[Link]) -> [Vec<String>; 3] {
     let suppressed: BTreeSet<usize> = chain.iter().flat_map(|link| link.suppressed.iter().copied()).collect();
     let mut seen = suppressed;
@@ -139,7 +139,7 @@ proptest! {
         }
     }
 
-    /// A directive that says by itself what a chain came to comes to the same.
+    /// A directive that declares the result of a chain itself composes to the same result.
     #[test]
     fn composing_again_changes_nothing(chain in prop::collection::vec(link(), 1..6)) {
         let leaf = format!("d{}", chain.len() - 1);
@@ -155,7 +155,7 @@ proptest! {
         };
         files.push((".ai/directives/flat.md".into(), text("flat", None, &flat)));
         prop_assert_eq!(composed(&files, "flat").places, once.places.clone());
-        // So does one that adds nothing to the chain.
+        // A directive that adds nothing to the chain does, too.
         let nothing = Link { places: Default::default(), ..flat };
         files.push((".ai/directives/more.md".into(), text("more", Some(&leaf), &nothing)));
         prop_assert_eq!(composed(&files, "more"), once);
@@ -174,7 +174,7 @@ proptest! {
         let mut thrown: Vec<(String, String)> = thrown.into_iter().map(|(_, file)| file).collect();
         let wanted = composed(&straight, &leaf);
         prop_assert_eq!(composed(&thrown, &leaf), wanted.clone());
-        // A directive beside the chain is nothing to it.
+        // A directive outside the chain has no effect.
         thrown.push((".ai/directives/a0.md".into(), text("a0", Some("d0"), &other)));
         prop_assert_eq!(composed(&thrown, &leaf), wanted);
     }

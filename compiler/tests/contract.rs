@@ -1,5 +1,5 @@
-//! Every line of the language's contract, answered by `eval` and compared as its README says. The comparison shares
-//! nothing with what it judges: numbers are compared here, and coverage examples are judged by a matcher of its own.
+//! Contract cases of the language, answered by `eval` and compared as their README describes. The comparison shares no
+//! code with `eval`: it compares numbers itself and checks coverage examples with its own matcher.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "a test reads its cases")]
 
@@ -8,7 +8,7 @@ use std::path::Path;
 use rye_compiler::semantics::eval::answer;
 use serde_json::Value;
 
-/// How many lines there are; a lost line is a failure too.
+/// Number of contract cases; a lost case is a failure too.
 const LINES: usize = 3494;
 
 #[test]
@@ -34,7 +34,7 @@ fn every_line_of_the_contract() {
     assert!(failures.is_empty(), "{} of {lines} differ:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// Whether an answer is one that the case allows.
+/// Returns whether the case allows an answer.
 fn agrees(request: &Value, want: &Value, given: &Value) -> bool {
     if let Some(allowed) = want.get("one_of") {
         return allowed.as_array().unwrap().iter().any(|want| agrees(request, want, given));

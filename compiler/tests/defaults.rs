@@ -1,4 +1,4 @@
-//! What holds where no file says otherwise is what the standard library's files say.
+//! The built-in defaults equal the values in the standard library's settings files.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "a test reads its files")]
 

@@ -1,4 +1,4 @@
-//! Facts looked up and templates filled, where not everything is known yet.
+//! Fact lookup and template filling while some facts are unknown.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! Conditions: the tree of each spelling, and the complaint of each mistake.
+//! Conditions: the tree of each spelling, and the error of each mistake.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use rye_grammar::condition::{self, ArithmeticOp, CompareOp, Expr, ExprKind};
@@ -10,7 +10,7 @@ fn read(text: &str) -> Result<Expr, SyntaxError> {
     condition::parse_line(SOURCE, text, 0)
 }
 
-/// A tree with every operator in parentheses, so that precedence shows.
+/// Renders a tree with every operator in parentheses, to show precedence.
 fn show(expr: &Expr) -> String {
     let all = |items: &[Expr], by: &str| items.iter().map(show).collect::<Vec<_>>().join(by);
     match &expr.kind {
@@ -87,7 +87,7 @@ fn spans_are_offsets_into_the_source() {
     assert_eq!((right.span.source, right.span.start, right.span.end), (SOURCE, 106, 110));
 }
 
-/// Text, the bytes underlined, a word of the message, a word of the help.
+/// Each row: the text, the underlined bytes, a word of the message, a word of the help.
 #[test]
 fn mistakes() {
     for (text, under, message, help) in [
@@ -228,7 +228,7 @@ fn path_segments_are_names_or_plain_numbers() {
     for text in ["", ".", "a.", ".a", "a..b", "a.01", "a.1x", "a b", "-a", "a.-b", "a[0]", "ä"] {
         assert!(condition::parse_path(SOURCE, text, 0).is_err(), "{text:?}");
     }
-    // In a line `-` is an operator, and words are keys after a dot.
+    // In the one-line form, `-` is an operator, and keywords after a dot are keys.
     assert_eq!(show(&read("a-b == 1").unwrap()), show(&read("a - b == 1").unwrap()));
     assert_eq!(show(&read("a.in.not == true").unwrap()), "(a.in.not == true)");
 }

@@ -1,5 +1,5 @@
-//! The contract cases of the condition and template languages, as far as syntax goes: a case that must be an error
-//! because of its spelling is one here, every other one is read. What the trees mean is tested with the evaluator.
+//! Contract cases of the condition and template languages, restricted to syntax: a case that is a syntax error must
+//! fail here, every other case must parse. The evaluator's tests cover the meaning of the trees.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use rye_grammar::{SourceId, condition, data, template};
 use serde_json::Value;
 
-/// Errors that only the meaning of a text shows: a pattern the regex crate refuses, an input nobody gave.
+/// Errors that are not syntax errors: patterns that the regex crate rejects, and missing inputs.
 const NOT_SYNTAX: [&str; 5] = ["(unclosed", "*a", "(?<!x)y", "[z-a]", "(a)\\\\1"];
 
 fn cases(name: &str) -> Vec<Value> {
@@ -19,7 +19,7 @@ fn cases(name: &str) -> Vec<Value> {
     cases
 }
 
-/// What a case wants: `None` where either answer is right.
+/// Returns whether a case expects an error; `None` if both outcomes are allowed.
 fn wants_error(case: &Value) -> Option<bool> {
     if case["want"].get("one_of").is_some() { None } else { Some(case["want"].get("error").is_some()) }
 }
@@ -64,7 +64,7 @@ fn templates() {
     }
 }
 
-/// An error here is always an input that is missing, which only filling can find.
+/// An error of these cases is always a missing input, which only filling detects.
 #[test]
 fn texts_with_inputs() {
     for case in cases("inputs_text") {

@@ -55,7 +55,7 @@ fn a_bare_directive() {
     assert_eq!((parsed.tree.title, parsed.tree.prose, parsed.tree.body.node.as_str()), (None, None, ""));
 }
 
-/// A second fence that holds a directive is found wherever it hides, and both places are named.
+/// A second fence with a directive is found anywhere in the file, and both positions are reported.
 #[test]
 fn a_second_directive() {
     let real = "```xml\n<directive name=\"real\"/>\n```\n";
@@ -91,7 +91,7 @@ fn an_example_in_a_longer_fence_is_text() {
     assert_eq!(parsed.tree.root.unwrap().attribute("name").unwrap().node, "real");
 }
 
-/// Text, a part of the message, what is underlined.
+/// Each row: the text, a part of the message, the underlined bytes.
 #[test]
 fn fences_gone_wrong() {
     for (text, message, under) in [
@@ -199,14 +199,14 @@ fn tools() {
     for text in ["ls\n# rye: {a: 1}\n", "", "#!/bin/sh\n# rye:later\nls\n", "# rye:signed:a:b:c:d\n# rye:signed:x\n"] {
         assert_eq!(tool(text, ToolLanguage::Shell), (json!({}), vec![]), "{text}");
     }
-    // Without a reader a script is an error, never an empty declaration.
+    // Without a script reader, a script is an error and not an empty declaration.
     for language in [ToolLanguage::Python, ToolLanguage::JavaScript, ToolLanguage::TypeScript] {
         let (value, errors) = tool("__version__ = '1'\n", language);
         assert_eq!((value, codes(&errors)), (json!({}), vec!["syntax::script"]));
     }
 }
 
-/// Answers these constants, whatever the text.
+/// A script reader that returns fixed constants.
 struct Says(Vec<Constant>);
 
 impl ScriptReader for Says {

@@ -1,5 +1,5 @@
-//! What nobody means to write: bytes that are no text, nesting without end, files of fifty megabytes, noise.
-//! Every parser answers, in time that grows with the length, on a thread with a small stack.
+//! Hostile inputs: invalid UTF-8, unbounded nesting, files of fifty megabytes, noise. Every parser returns in time
+//! linear in the input's length, on a thread with a small stack.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::LazyLock;
@@ -16,10 +16,10 @@ use rye_grammar::{
 };
 
 const SOURCE: SourceId = SourceId(0);
-/// What this crate reads by itself; Python and JavaScript are read in `engine`.
+/// Languages that this crate parses itself; `engine` parses Python and JavaScript.
 const LANGUAGES: [ToolLanguage; 2] = [ToolLanguage::Yaml, ToolLanguage::Shell];
 
-/// Runs every parser on a text and answers the spans of every complaint.
+/// Runs every parser on a text and returns all errors.
 fn everything(text: &str) -> Vec<SyntaxError> {
     let mut errors = Vec::new();
     errors.extend(parse_line(SOURCE, text, 0).err());
@@ -84,7 +84,7 @@ fn control_characters_are_complained_about() {
     }
 }
 
-/// On two megabytes of stack, which is what threads other than the main one have.
+/// Runs on a stack of two megabytes, the default of threads other than the main one.
 #[test]
 fn nesting_without_end() {
     let repeated = [
@@ -178,7 +178,8 @@ fn conditions_are_bounded_in_depth_and_length() {
     assert!(!yaml::parse(SOURCE, &mapping(70)).errors.is_empty());
 }
 
-/// What this thread has used of a processor, so that a busy machine fails nothing; elapsed time where that is not told.
+/// Returns the processor time of this thread, so that a busy machine causes no failure; elapsed time where it is
+/// unavailable.
 fn processor_time() -> Duration {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
@@ -193,8 +194,8 @@ fn timed(what: &str, work: impl FnOnce()) {
     assert!(took < Duration::from_secs(30), "{what} took {took:?}");
 }
 
-/// Fifty megabytes of text, and five where every few bytes become something in memory. The bound is far above what
-/// linear time takes in a debug build, and far below what anything worse would.
+/// Fifty megabytes of text, and five where every few bytes are allocated. The time limit is far above linear time in a
+/// debug build and far below quadratic time.
 #[test]
 fn fifty_megabytes() {
     const SIZE: usize = 50_000_000;
@@ -243,7 +244,7 @@ fn fifty_megabytes() {
     });
 }
 
-/// Noise made of the pieces that mean something to one of the parsers.
+/// Random sequences of tokens that some parser treats specially.
 fn soup() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
         "```xml\n",
@@ -362,7 +363,7 @@ proptest! {
         check(&text);
     }
 
-    /// What is no hole comes back as it was, byte for byte.
+    /// Text that is not a placeholder is kept byte for byte.
     #[test]
     fn knowledge_without_escapes_is_kept(text in "[a-z${}|\" .\n]{0,40}") {
         prop_assume!(!text.contains("$$"));

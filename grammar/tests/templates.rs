@@ -1,4 +1,4 @@
-//! Templates: what is a hole, what is text, and what is neither.
+//! Templates: placeholders, plain text, and malformed placeholders.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use rye_grammar::SourceId;

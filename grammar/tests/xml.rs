@@ -1,4 +1,4 @@
-//! XML: trees with spans, several complaints at once, and agreement with another reader.
+//! XML: trees with spans, several errors per file, and agreement with another parser.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -32,7 +32,7 @@ fn show(element: &Element) -> String {
     out + "</>"
 }
 
-/// The other reader's tree in the same words. It splits texts where this one joins them.
+/// Renders the other parser's tree in the same format. It splits texts that this parser joins.
 fn show_other(node: roxmltree::Node<'_, '_>) -> String {
     let mut out = format!("<{}", node.tag_name().name());
     for a in node.attributes() {
@@ -86,7 +86,7 @@ fn the_text_of_an_element_is_trimmed_with_its_span() {
     assert_eq!((inner.node.as_str(), text.get(inner.span.range())), ("some text", Some("some text")));
 }
 
-/// Text, then for each error the bytes under it and a part of its message.
+/// Each row: the text, then for each error the bytes under it and a part of its message.
 #[test]
 fn mistakes() {
     let cases: &[(&str, &[(&str, &str)])] = &[
@@ -172,7 +172,7 @@ fn limits() {
     assert!(read(&"<a/>".repeat(10_000)).errors.len() <= 20);
 }
 
-/// Documents put together from pieces of markup, right and wrong ones.
+/// Generates documents from fragments of valid and invalid markup.
 fn documents() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
         "<a>",
@@ -220,8 +220,8 @@ fn documents() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// What one reader takes without complaint, the other takes too, and both see the same tree. A document type is
-    /// refused here only; an undeclared prefix is too.
+    /// Both parsers accept the same documents and produce equal trees. Only this parser rejects document types and
+    /// undeclared prefixes.
     #[test]
     fn agrees_with_another_reader(inner in documents()) {
         for text in [inner.clone(), format!("<r>{inner}</r>")] {

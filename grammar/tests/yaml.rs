@@ -1,4 +1,4 @@
-//! YAML: values, spans in bytes, and the complaints of what is refused.
+//! YAML: values, byte spans, and the errors of rejected input.
 #![allow(clippy::unwrap_used, clippy::format_push_string, clippy::format_collect, reason = "tests")]
 
 use rye_grammar::data::{Kind, Node};
@@ -73,7 +73,7 @@ fn an_embedded_document_keeps_its_place() {
     assert_eq!((tree.get("a").unwrap().span.start, tree.get("a").unwrap().span.end), (103, 106));
 }
 
-/// Text, what is underlined, a part of the message.
+/// Each row: the text, the underlined bytes, a part of the message.
 #[test]
 fn mistakes() {
     for (text, under, message) in [

@@ -1,5 +1,6 @@
-//! Check again after an edit says what a check from nothing says: whatever is added, changed, taken away or renamed, in the
-//! project or the user space, directives, knowledge, tools or settings. And it does little.
+//! Incremental checking: after any edit, a re-check reports exactly what a check from scratch reports. Edits add,
+//! change, remove and rename directives, knowledge, tools and settings, in the project and the user space. The tests
+//! also bound the work of a re-check.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -14,13 +15,13 @@ use rye_engine::disk_world::{DiskWorld, KeptWorld, Watcher};
 use rye_engine::keys::TrustStore;
 use rye_snapshots::standard_library;
 
-/// Edits of one run, each checked twice.
+/// Edits of one run, each checked incrementally and from scratch.
 const EDITS: usize = 30;
 const RUNS: u64 = 3;
 
 type Files = BTreeMap<(Space, String), Vec<u8>>;
 
-/// Numbers that are the same every time (splitmix64).
+/// A seeded pseudo-random generator (splitmix64).
 struct Dice(u64);
 
 impl Dice {
@@ -55,7 +56,7 @@ fn project(name: &str) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// What people write that has to do with files they did not touch.
+/// Files whose contents affect the diagnostics of other files.
 const MORE: [(&str, &str); 12] = [
     (
         ".ai/tools/mill/probe.yaml",
@@ -86,7 +87,7 @@ const MORE: [(&str, &str); 12] = [
 struct Editor {
     dice: Dice,
     files: Files,
-    /// Texts that have been there, or could be.
+    /// Texts that edits insert: texts of earlier files, and variants.
     pool: Vec<(String, Vec<u8>)>,
 }
 
@@ -113,7 +114,7 @@ impl Editor {
         if self.dice.below(5) == 0 { Space::User } else { Space::Project }
     }
 
-    /// Does something to the files; says what.
+    /// Applies a random edit; returns a description of it.
     fn edit(&mut self) -> String {
         let keys: Vec<_> = self.files.keys().cloned().collect();
         let at = self.dice.of(&keys).clone();
@@ -175,7 +176,7 @@ impl Editor {
     }
 }
 
-/// Everything a person is told, with the texts and places in files instead of numbers of sources.
+/// Renders a report with texts and file positions instead of source numbers.
 fn told(report: &CheckReport) -> Vec<String> {
     let one = |diagnostic: &Diagnostic| {
         let labels = diagnostic.labels().into_iter().map(|label| {
@@ -221,7 +222,7 @@ fn after_any_edit_again_is_anew() {
         let mut history = vec![format!("run {seed}")];
         for step in 0..EDITS {
             if step > 0 {
-                // Sometimes two things happen between two looks.
+                // Sometimes two edits happen between two checks.
                 for _ in 0..=usize::from(editor.dice.below(4) == 0) {
                     history.push(editor.edit());
                 }
@@ -241,12 +242,12 @@ fn after_any_edit_again_is_anew() {
             }
         }
     }
-    // What is told is the same; what is done for it is not.
+    // The reports are equal; the work is not.
     assert_eq!(least, 0);
     assert!(composed * 2 < anew_composed, "{composed} of {anew_composed} directives were composed again");
 }
 
-/// Writes the files that differ, so that the kernel tells of those alone.
+/// Writes only the files that differ, so that the kernel reports changes of those alone.
 fn sync(roots: &[(Space, PathBuf); 2], before: &Files, now: &Files) {
     for ((space, path), bytes) in now {
         if before.get(&(*space, path.clone())) != Some(bytes) {
@@ -260,7 +261,7 @@ fn sync(roots: &[(Space, PathBuf); 2], before: &Files, now: &Files) {
     }
 }
 
-/// The same on a disk, by a world that keeps what it has read until the kernel tells of a change.
+/// Runs the same edits on a disk, with a world that caches files until the kernel reports a change.
 #[test]
 fn a_world_that_is_told_what_changed_says_what_a_new_one_says() {
     let (mut kept_looks, mut anew) = (0, 0);
@@ -285,7 +286,7 @@ fn a_world_that_is_told_what_changed_says_what_a_new_one_says() {
         for step in 0..EDITS {
             if step > 0 {
                 for _ in 0..=usize::from(editor.dice.below(4) == 0) {
-                    // A file in the place of a folder is another matter.
+                    // Replacing a folder by a file is not covered here.
                     let before = editor.files.clone();
                     let what = editor.edit();
                     let is_folder =
@@ -307,14 +308,14 @@ fn a_world_that_is_told_what_changed_says_what_a_new_one_says() {
             }
             let (again, fresh) = (memory.check(&kept, &Selection::All), check(&open(), &Selection::All));
             same(&again, &fresh, &history);
-            // Nothing happened since.
+            // A re-check without changes does no work.
             assert_eq!(memory.check(&kept, &Selection::All).work, Work::default(), "after {history:#?}");
         }
     }
     assert!(kept_looks > anew, "{kept_looks} looks at what was kept, {anew} at a new world");
 }
 
-/// A tool of the user's that only a grant reaches: nobody but the palette has asked for it.
+/// A tool of the user space that only a grant matches, so only the palette reads it.
 #[test]
 fn what_is_wrong_with_a_tool_of_a_palette_is_told_at_every_look() {
     let system = standard_library();
@@ -332,7 +333,7 @@ fn what_is_wrong_with_a_tool_of_a_palette_is_told_at_every_look() {
     }
 }
 
-/// Items of the user's with faults are told as long as somebody reads them, and not when they are only named.
+/// Faults in user-space items are reported while a project item reads them, and not if they are only named.
 #[test]
 fn faults_of_others_come_and_go_with_who_reads_them() {
     let system = standard_library();
@@ -367,7 +368,7 @@ fn faults_of_others_come_and_go_with_who_reads_them() {
     }
 }
 
-/// More patterns and palettes than are kept: what was forgotten is asked again.
+/// Uses more patterns and palettes than the cache keeps: evicted entries are computed again.
 #[test]
 fn patterns_that_come_back_are_asked_again() {
     let system = standard_library();
@@ -380,7 +381,7 @@ fn patterns_that_come_back_are_asked_again() {
         );
         editor.files.insert((Space::Project, ".ai/directives/wide.md".into()), text.into_bytes());
         if round == 119 {
-            // One of them reaches something now.
+            // One of the evicted patterns matches a tool now.
             let probe = "description: Probes.\nkind: command\ncommand: [echo, hi]\nparameters: {type: object}\n";
             editor.files.insert((Space::Project, ".ai/tools/areas119/probe.yaml".into()), probe.as_bytes().to_vec());
         }
@@ -390,7 +391,7 @@ fn patterns_that_come_back_are_asked_again() {
     }
 }
 
-/// A project of areas: in each a base, rules that its base brings, and leaves with a note of their own.
+/// Creates a project of areas, each with a base, rules that the base provides, and leaves with one note each.
 fn areas(count: usize) -> Files {
     let mut files = Files::new();
     let mut put = |path: String, text: String| files.insert((Space::Project, path), text.into_bytes());
@@ -443,14 +444,14 @@ fn an_edit_costs_what_depends_on_it() {
     assert_eq!(after(".ai/knowledge/area3/note2.md", &louder), (1, 1));
     assert_eq!(after(".ai/knowledge/area3/rules.md", &louder), (1, 10));
     assert_eq!(after(".ai/directives/area3/base.md", &louder), (1, 10));
-    // Its area's leaves may use it, and so may the bases, which may use every tool.
+    // The leaves of the tool's area depend on it, and so do all bases, because they may use every tool.
     assert_eq!(after(".ai/tools/area3/probe.yaml", &|text| Some(text.replace("Probes.", "Probes much."))), (1, 29));
-    // A new file is a new name in a list, and lists matter to few.
+    // A new file changes a list of names, which few items depend on.
     assert_eq!(after(".ai/knowledge/area3/more.md", &|_| Some("More.".to_owned())), (1, 0));
     assert_eq!(after(".ai/knowledge/area3/more.md", &|_| None), (0, 0));
     let copy = String::from_utf8(areas(1)[&(Space::Project, ".ai/directives/area0/task1.md".into())].clone()).unwrap();
     assert_eq!(after(".ai/directives/area9/task1.md", &|_| Some(copy.clone())), (1, 1));
     assert_eq!(after(".ai/directives/area9/task1.md", &|_| None), (0, 0));
-    // On settings everything depends, and nothing has to be parsed again but they, of each space.
+    // Everything depends on settings, but only the settings files of both spaces are parsed again.
     assert_eq!(after(".ai/config/agent/resilience.yaml", &|_| Some("limits: {turns: 9}\n".to_owned())), (2, 199));
 }

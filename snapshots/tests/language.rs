@@ -1,5 +1,5 @@
-//! `docs/reference/language.md` and `docs/guides/first-mistakes.md` are true: their examples come to what stands beside them, the tables say
-//! what the code says. The generated parts are written anew with `ACCEPT_DOCS=1`.
+//! Checks `docs/language.md` and `docs/mistakes.md` against the code: examples produce the output shown beside them,
+//! and tables list what the code defines. `ACCEPT_DOCS=1` rewrites the generated parts.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -29,14 +29,14 @@ fn page() -> String {
     fs::read_to_string(path()).unwrap()
 }
 
-/// A fenced block: its info string, its content, and the line it begins in.
+/// A fenced block: its info string, its content, and its first line number.
 struct Block {
     info: String,
     content: String,
     line: usize,
 }
 
-/// What stands on the page, in order: blocks, and the other lines.
+/// Parts of a page in order: blocks and other lines.
 enum Part {
     Block(Block),
     Line(usize, String),
@@ -96,7 +96,7 @@ fn every_request_has_the_answer_beside_it() {
     assert!(asked > 60, "{asked}");
 }
 
-/// Deep equality; of an error only its code.
+/// Compares deeply; of an error, only the code counts.
 fn holds(got: &Value, wanted: &Value) -> bool {
     match (got, wanted) {
         (Value::Object(got), Value::Object(wanted)) if wanted.contains_key("code") && wanted.len() == 1 => {
@@ -140,17 +140,17 @@ fn every_project_of_the_page_is_what_it_says() {
     assert!(world.is_none() && checked > 10, "{checked}");
 }
 
-/// The rows of the table behind `<!-- table NAME -->`, cell by cell, without the two lines of its head.
+/// Returns the rows of the table after `<!-- table NAME -->`, cell by cell, without its two header lines.
 fn table(name: &str) -> Vec<Vec<String>> {
     let page = page();
     let (_, after) = page.split_once(&format!("<!-- table {name} -->\n")).unwrap();
     let rows = after.lines().take_while(|line| line.starts_with('|')).skip(2);
-    // A `||` inside backticks is no border of a cell.
+    // A `||` inside backticks does not separate cells.
     let cells = |row: &str| row.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect();
     rows.map(cells).collect()
 }
 
-/// The words in backticks of a text.
+/// Returns the words in backticks.
 fn quoted(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
@@ -196,7 +196,7 @@ fn the_risk_table_is_the_built_in_one() {
     }
 }
 
-/// Settings are checked where they are written; the standard library's as if a project had written them.
+/// Checks the standard library's settings as if a project had written them.
 #[test]
 fn the_standard_library_keeps_to_its_own_vocabulary() {
     let mut world = MapWorld::new();

@@ -1,4 +1,4 @@
-//! The laws of the house: what must hold of the whole tree, whatever it does.
+//! Repository-wide tests: conventions that hold for the whole source tree.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

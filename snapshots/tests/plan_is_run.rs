@@ -1,6 +1,6 @@
-//! Plan = run, for two hundred generated projects: what reaches the model first, the name of the plan a thread is bound to and
-//! the tools it is given are the plan's; the same bytes where nothing is left open, the same bytes around the holes that
-//! only a run can fill where something is. Children too. What a prompt should hold is for the cases to show.
+//! Runs match their plans, for two hundred generated projects: the first request, the plan id that a thread records and
+//! its tools are those of the plan. A prompt without placeholders is sent byte for byte; otherwise the bytes around the
+//! placeholders match. Children are checked too. The case folders check the contents of prompts.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -31,15 +31,15 @@ use shape::fits;
 
 const PROJECTS: u64 = 200;
 const AT_ONCE: usize = 4;
-/// 2026-01-01, in milliseconds since 1970.
+/// Start time of every run: 2026-01-01, in milliseconds since 1970.
 const BEGIN: i64 = 1_767_225_600_000;
 
-/// What happened over all projects, so that nobody tests two hundred times nothing.
+/// Counts over all projects, which prove that the generator covers each situation.
 #[derive(Default, Debug)]
 struct Seen {
     threads: usize,
     children: usize,
-    /// Openings without a hole, and with one.
+    /// Openings without and with a placeholder.
     whole: usize,
     open: usize,
     routed: usize,
@@ -55,7 +55,7 @@ impl Seen {
     }
 }
 
-/// A script that notes what it is asked.
+/// A scripted provider that records its requests.
 struct Noting {
     script: Scripted,
     asked: Mutex<Vec<provider::Request>>,
@@ -83,7 +83,7 @@ impl Providers for Everywhere {
 #[test]
 fn two_hundred_projects_run_as_they_are_planned() {
     let mut counts = Seen::default();
-    // Most of the time is waiting for the disk.
+    // Most of the time is spent waiting for the disk.
     std::thread::scope(|scope| {
         let part = |first: u64| {
             move || {
@@ -120,7 +120,7 @@ fn play(seed: u64, made: &Project, counts: &mut Seen) {
     let world = Arc::clone(&options.world);
     let request = Request::new(ItemId::parse("main").unwrap()).with_inputs(made.inputs.clone());
     let planned = planned(seed, &world, &request);
-    // The same files come to the same plan.
+    // Equal files compile to the same plan.
     if seed.is_multiple_of(8) {
         assert_eq!(planned.plan_id, self::planned(seed, &world, &request).plan_id, "{seed}");
     }
@@ -176,7 +176,7 @@ fn run(place: &Path, options: EngineOptions, planned: &Compilation) {
     });
 }
 
-/// A first request against the plan it was made from.
+/// Compares a first request with the plan of its thread.
 fn sent(seed: u64, plan: &Plan, first: &provider::Request, counts: &mut Seen) {
     counts.threads += 1;
     counts.routed += usize::from(plan.route.is_some());
@@ -204,7 +204,7 @@ fn sent(seed: u64, plan: &Plan, first: &provider::Request, counts: &mut Seen) {
     });
 }
 
-/// A plan without a hole asks for nothing.
+/// Facts for a plan without placeholders, which must never be read.
 struct Nothing;
 
 impl Known for Nothing {

@@ -1,5 +1,5 @@
-//! A project with forty planted faults, each marked where it stands with `planted: CODE`, and its twin without them:
-//! check finds the forty and nothing else, and nothing at all in the twin.
+//! A project with forty known defects, each marked with `planted: CODE`, and a copy without them: `check` finds exactly
+//! the forty in the first and nothing in the second.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -13,7 +13,7 @@ fn case(name: &str) -> Case {
     cases.into_iter().find(|case| case.name == name).unwrap()
 }
 
-/// What the files say is wrong with them: file and code.
+/// Collects the marked defects: file and code.
 fn planted(folder: &Path, found: &mut Vec<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

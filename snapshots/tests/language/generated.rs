@@ -1,4 +1,4 @@
-//! The parts of `docs/reference/language.md` that are written by the code: the table of events, the settings.
+//! The generated parts of `docs/language.md`: the event table and the settings.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,7 +10,7 @@ use rye_grammar::data::Node;
 use rye_grammar::{SourceId, yaml};
 use serde_json::Value;
 
-/// When each event happens, in the order of the table; those behind the last are written events.
+/// Descriptions of when each event happens, in the order of the table; events after the last one are written by items.
 const WHEN: [&str; 18] = [
     "the directive is read, its chain not yet walked",
     "before the first turn",
@@ -50,7 +50,7 @@ pub fn events() -> String {
     out
 }
 
-/// The facts of a point besides those of all, objects with their fields in braces.
+/// Renders the facts that are specific to a point; the fields of objects are in braces.
 fn facts(point: &Point) -> String {
     let mut shown: Vec<(String, Vec<String>)> = Vec::new();
     for name in point.fact_names().iter().filter(|name| COMMON.iter().all(|fact| fact.name != name.as_str())) {
@@ -68,7 +68,7 @@ fn facts(point: &Point) -> String {
     shown.iter().map(one).collect::<Vec<_>>().join(" ")
 }
 
-/// Every settings file with its keys, what they take, and what the standard library says.
+/// Renders every settings file: its keys, their types, and the standard library's values.
 pub fn settings() -> String {
     let mut out = String::from(
         "Every settings file with its keys: what a key takes, and the standard library's value. Another key, another value and \

@@ -1,4 +1,4 @@
-//! `docs/guides/first-mistakes.md`: under each project stands what check prints about it.
+//! Checks `docs/mistakes.md`: each project is followed by what `rye check` prints about it.
 
 use std::fs;
 

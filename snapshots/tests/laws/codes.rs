@@ -1,4 +1,5 @@
-//! Every code has a name in four places: the list, a topic's enum, a page whose example yields it, a case that shows it.
+//! Every diagnostic code appears in four places: the list, a topic's enum, an explain page whose example produces it,
+//! and a case that shows it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +12,7 @@ use super::page::pages;
 
 const SECTIONS: [&str; 4] = ["What it means", "Why it is refused", "Example", "Fix"];
 
-/// Codes that no source text causes: unit tests make them from graphs built by hand.
+/// Returns whether no source text can cause the code; unit tests cause these with graphs built by hand.
 fn needs_no_source(code: &str) -> bool {
     code.starts_with("plan::")
 }
@@ -91,7 +92,7 @@ fn codes_of(case: &Case) -> BTreeSet<&'static str> {
     case.check().unwrap().0.codes()
 }
 
-/// What no source can cause is caused by hand, in the unit tests of the verification.
+/// Codes that no source text causes are caused by hand, in the unit tests of the plan verification.
 #[test]
 fn plan_codes_have_a_unit_test() {
     let tests = fs::read_to_string(root().join("compiler/src/plan/verify/tests.rs")).unwrap();

@@ -1,9 +1,9 @@
-//! Arrows between crates, sizes of files, and what may not be left behind in a source.
+//! Conventions of the source tree: dependencies between crates, file sizes, and leftovers in sources.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Each crate and the crates of this workspace it may name. A line, never a diamond or a back-arrow.
+/// Crates of this workspace that each crate may depend on. Dependencies form a line, without diamonds or cycles.
 const MAY_NAME: [(&str, &[&str]); 5] = [
     ("grammar", &[]),
     ("compiler", &["rye-grammar"]),
@@ -46,7 +46,7 @@ fn rust_sources() -> Vec<PathBuf> {
     found
 }
 
-/// The names under `[dependencies]` of a manifest.
+/// Returns the names under `[dependencies]` of a manifest.
 fn dependencies(manifest: &str) -> Vec<&str> {
     let start = manifest.split_once("[dependencies]").map_or("", |(_, rest)| rest);
     let section = start.split("\n[").next().unwrap_or("");

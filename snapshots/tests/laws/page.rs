@@ -1,4 +1,4 @@
-//! An explain page, read: its code, its sections, and the files of its example.
+//! A parsed explain page: its code, its sections, and the files of its example.
 
 use std::fs;
 use std::path::Path;
@@ -8,19 +8,19 @@ use rye_snapshots::standard_library;
 
 use super::house::{root, sources};
 
-/// One page of `<crate>/codes/<topic>/<name>.md`.
+/// One explain page.
 pub struct Page {
-    /// `<crate>/codes/<topic>/<name>.md`.
+    /// Path of the page: `<crate>/codes/<topic>/<name>.md`.
     pub path: String,
-    /// From its place: `<topic>::<name>`.
+    /// The code, derived from the path: `<topic>::<name>`.
     pub code: String,
-    /// The first line.
+    /// The first line of the page.
     pub title: String,
-    /// Heading and text, in order.
+    /// Headings and their texts, in order.
     pub sections: Vec<(String, String)>,
 }
 
-/// Every page of every crate.
+/// Reads every page of every crate.
 pub fn pages() -> Vec<Page> {
     let folders = ["grammar/codes", "compiler/codes", "engine/codes"];
     let files = folders.iter().flat_map(|folder| sources(&root().join(folder), ".md"));
@@ -59,7 +59,7 @@ impl Page {
         self.sections.iter().find(|(h, _)| h == heading).map_or("", |(_, text)| text)
     }
 
-    /// The example's files over the standard library; `None` where the page shows none.
+    /// Creates a world of the example's files and the standard library; `None` if the page has no example.
     pub fn world(&self) -> Option<MapWorld<'static>> {
         let blocks = blocks(self.section("Example"));
         let mut world = standard_library();

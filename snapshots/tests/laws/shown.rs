@@ -1,10 +1,10 @@
-//! Pages that say what shows each of their sentences: every case, test and file that the last column of a table names is there.
+//! Checks doc tables whose last column names the evidence for a row: every case, test and file named there exists.
 
 use std::fs;
 
 use super::house::{root, sources};
 
-/// What there is to be named.
+/// The sources that rows may refer to.
 struct There {
     sources: Vec<String>,
 }
@@ -16,7 +16,7 @@ impl There {
         Self { sources: files.map(|path| fs::read_to_string(path).unwrap()).collect() }
     }
 
-    /// A case (`topic/name`), a file of this repository, a test.
+    /// Returns whether a case (`topic/name`), a file of this repository, or a test with this name exists.
     fn has(&self, name: &str) -> bool {
         if name.contains('/') {
             let case = root().join("snapshots/cases").join(name).join("expected.snap");
@@ -27,7 +27,7 @@ impl There {
     }
 }
 
-/// The rows of a page from a heading on, without the heads of the tables.
+/// Returns the table rows of a page after a heading, without header rows.
 fn rows<'p>(page: &'p str, from: &str) -> Vec<&'p str> {
     let (_, after) = page.split_once(from).unwrap();
     let lines: Vec<&str> = after.lines().collect();

@@ -1,4 +1,5 @@
-//! What comes with rye keeps its own rules: the standard library and the examples are clean, and context has its price.
+//! Checks of the shipped content: the standard library and the examples have no diagnostics, and their context stays
+//! within its token budget.
 
 use std::fs;
 
@@ -35,15 +36,15 @@ fn the_examples_are_clean() {
         let world = DiskWorld::open(Some(&folder), None, rye_stdlib::files(), TrustStore::default()).unwrap();
         let (diagnostics, sources) = check(&world);
         let shown = render_diagnostics(&diagnostics, &sources);
-        // One of them is about a knowledge item that stands in front of the standard library's, and is told so.
+        // One example shadows a knowledge item of the standard library on purpose, which is reported.
         assert!(diagnostics.iter().all(|one| one.code() == "item::shadows"), "{}\n{shown}", folder.display());
         assert!(folder.join("README.md").is_file(), "{} has no README", folder.display());
     }
     assert!(seen >= 3, "the law must see the examples it judges");
 }
 
-/// Tokens (characters / 4, rounded up) of the system prompt and the first message: all that a thread is told before it
-/// does anything, the palette aside. What only a run knows is counted as a long path.
+/// Returns the tokens (characters / 4, rounded up) of the system prompt and the first message, without the palette.
+/// Each run-time placeholder counts as a long path.
 fn context(extends: &str, name: &str) -> usize {
     let directive = format!(
         "```xml\n<directive name=\"{name}\" version=\"1.0.0\"{extends}>\n  <metadata><description>One line.</description>\n  \
@@ -58,7 +59,7 @@ fn context(extends: &str, name: &str) -> usize {
         Segment::Pending { .. } => 80,
     };
     let layers = plan.prompt.system.iter().chain(&plan.prompt.first_message);
-    // A blank line stands between layers.
+    // A blank line separates layers.
     layers.map(|layer| layer.segments.iter().map(length).sum::<usize>() + 2).sum::<usize>().div_ceil(4)
 }
 

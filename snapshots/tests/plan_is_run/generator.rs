@@ -1,21 +1,21 @@
-//! Projects out of a number: chains, routes, conditions, hooks of both spellings, inputs, suppression, holes and children,
-//! thrown together so that each compiles. The same number gives the same project. What comes of them is not its business.
+//! Generator of projects from a seed: chains, routes, conditions, hooks of both spellings, inputs, suppression,
+//! placeholders and children, combined so that each project compiles. Equal seeds produce equal projects.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-/// A project and how it is run.
+/// A generated project and the inputs of its run.
 pub struct Project {
-    /// Path inside the project, and text.
+    /// Text by path inside the project.
     pub files: Vec<(String, String)>,
-    /// Of the directive `main`.
+    /// Inputs of the directive `main`.
     pub inputs: Map<String, Value>,
-    /// `docs/reference/scripted.md`.
+    /// The script that the run plays (`docs/scripted.md`).
     pub script: String,
 }
 
-/// Numbers that look thrown (`splitmix64`).
+/// A seeded pseudo-random generator (`splitmix64`).
 pub struct Dice(u64);
 
 impl Dice {
@@ -23,7 +23,7 @@ impl Dice {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1))
     }
 
-    /// Below `n`, which is above 0.
+    /// Returns a number below `n`; `n` must be positive.
     pub fn below(&mut self, n: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -32,7 +32,7 @@ impl Dice {
         usize::try_from((z ^ (z >> 31)) % n as u64).unwrap()
     }
 
-    /// Once in `n` throws.
+    /// Returns true with probability 1/`n`.
     pub fn once_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
@@ -63,7 +63,7 @@ const WORDS: [&str; 16] = [
     "last",
 ];
 
-/// Conditions in both spellings: what is known of them, what only a run knows, what is always and never so.
+/// Conditions in both spellings: known at compile time, known only at run time, always true, never true.
 const CONDITIONS: [&str; 14] = [
     "'directive == \"main\"'",
     "'directive != \"main\"'",
@@ -81,7 +81,7 @@ const CONDITIONS: [&str; 14] = [
     "{ all: [ { path: capabilities_summary, op: exists }, { path: parent_thread_id, op: exists, value: false } ] }",
 ];
 
-/// The conditions that every event has the facts for.
+/// Number of leading conditions whose facts exist at every event.
 const ANYWHERE: usize = 8;
 
 pub fn project(seed: u64) -> Project {
@@ -136,7 +136,7 @@ pub fn project(seed: u64) -> Project {
 
 fn sentence(dice: &mut Dice) -> String {
     let words: Vec<&str> = (0..2 + dice.below(6)).map(|_| dice.one_of(&WORDS)).collect();
-    // A fallback that begins with what is a hole anywhere else is text here as well.
+    // A fallback that looks like a placeholder must stay text.
     words.join(" ")
 }
 
@@ -173,7 +173,7 @@ fn directive(dice: &mut Dice, id: &str, parent: &str, interface: &str, body: &st
                 dice.one_of(&["notes/n1", "notes/n4", "hook0", "hook3", "rye/agent/core/Identity"])
             );
         }
-        // The library's own text about a thread has holes in every thread.
+        // The standard library's text about a thread contains placeholders in every thread.
         if matches!(name, "main" | "helper") && !dice.once_in(3) {
             metadata.push_str("<suppress>ctx_environment</suppress>");
         }

@@ -1,11 +1,11 @@
-//! Whether a text that was sent has the shape that the plan's layers give it: every text segment in its place, anything in
-//! the holes, layers that depend on the run there or not. Written without the functions that render a plan.
+//! Matches sent texts against a plan's layers: every text segment in order, anything in place of placeholders, and
+//! conditional layers present or absent. The code shares nothing with the functions that render a plan.
 
 use std::collections::BTreeSet;
 
 use rye_compiler::plan::prompt::{Layer, LayerKind, Prompt, Segment};
 
-/// `Err` says which part does not fit.
+/// Checks the sent texts against a prompt; the error names the part that does not match.
 pub fn fits(prompt: &Prompt, system: &str, message: &str) -> Result<(), String> {
     let open: Vec<&Layer> = prompt.system.iter().chain(&prompt.first_message).filter(|l| is_optional(l)).collect();
     assert!(open.len() < 16, "too many to try");
@@ -27,12 +27,13 @@ pub fn fits(prompt: &Prompt, system: &str, message: &str) -> Result<(), String> 
     Err(why)
 }
 
-/// Layers that only a run can place: hooks that may fire, answers that may be empty.
+/// Returns whether a layer may be missing: its hook may not fire, or its answer may be empty.
 fn is_optional(layer: &Layer) -> bool {
     layer.depends || layer.kind == LayerKind::Answer
 }
 
-/// The text between the holes. An item appears at its first place only, a layer without text nowhere.
+/// Returns the texts between placeholders. A knowledge item appears only at its first position, and a layer without
+/// text nowhere.
 fn shape<'l>(layers: &'l [Layer], is_sent: &dyn Fn(&Layer) -> bool, seen: &mut BTreeSet<&'l str>) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut is_first = true;
@@ -58,7 +59,7 @@ fn shape<'l>(layers: &'l [Layer], is_sent: &dyn Fn(&Layer) -> bool, seen: &mut B
     parts
 }
 
-/// Whether a text is the parts in order with anything between them.
+/// Returns whether a text consists of the parts in order, with anything between them.
 fn matches(text: &str, parts: &[String]) -> bool {
     let [first, middle @ .., last] = parts else { return parts.first().is_some_and(|only| only == text) };
     let Some(mut rest) = text.strip_prefix(first.as_str()) else { return false };
