@@ -1,4 +1,4 @@
-//! One test per case folder: the output of `check`, `plan` and `run` equals its `expected.snap`.
+//! Tests of the case folders: the output of `check`, `plan` and `run` equals the folder's `expected.snap`.
 
 use std::path::Path;
 use std::process::ExitCode;

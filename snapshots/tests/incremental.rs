@@ -381,7 +381,7 @@ fn patterns_that_come_back_are_asked_again() {
         );
         editor.files.insert((Space::Project, ".ai/directives/wide.md".into()), text.into_bytes());
         if round == 119 {
-            // One of the evicted patterns matches a tool now.
+            // The grant of an evicted pattern matches a tool now.
             let probe = "description: Probes.\nkind: command\ncommand: [echo, hi]\nparameters: {type: object}\n";
             editor.files.insert((Space::Project, ".ai/tools/areas119/probe.yaml".into()), probe.as_bytes().to_vec());
         }

@@ -81,7 +81,7 @@ impl PlannedModel {
         self.tokenizer.filter(|exact| *exact != self.counted_by)
     }
 
-    /// Describes how tokens are counted; follows the words `tokens counted` in reports.
+    /// Describes how tokens are counted; completes the phrase `tokens counted …` in reports.
     pub fn counted(&self) -> String {
         if !self.counted_by.is_estimate() {
             return format!("by {}, which is exact for {}", self.counted_by, self.id);
@@ -114,7 +114,7 @@ pub struct Weight {
     pub system: u64,
     pub first_message: u64,
     pub palette: u64,
-    /// Output tokens asked for.
+    /// Requested output tokens.
     pub output: u64,
 }
 

@@ -35,7 +35,7 @@ pub struct Course {
 /// The reason a run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// Nothing is left to do.
+    /// The model has nothing left to do.
     Done,
     Limit(LimitName),
     /// The context window is nearly full, so the thread hands off.

@@ -40,7 +40,7 @@ pub struct Matrix {
     pub refused: Vec<Refused>,
 }
 
-/// One context and the combinations that lead to it.
+/// A context and the combinations that lead to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Context {
     /// The combinations of values that lead here. Inputs that make no difference are left out.

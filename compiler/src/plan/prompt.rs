@@ -23,7 +23,7 @@ pub struct Prompt {
     pub body: Vec<Segment>,
 }
 
-/// One contribution to the prompt and its origin.
+/// A contribution to the prompt and its origin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {
     /// Id of the knowledge item, of the directive for its body, or of the hook for an execute hook.

@@ -5,7 +5,7 @@ use super::{Layer, Origin, Place};
 use crate::compile::{Compilation, Note};
 use crate::hook::{HookSource, PlanVerdict};
 
-/// One step of a derivation: a statement and the source line it comes from.
+/// A step of a derivation: a statement and the source line it comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason {
     pub text: String,

@@ -105,11 +105,11 @@ fn bounded(graph: &Graph) -> Vec<PlanError> {
 /// The finite resource that taking an edge consumes; it keeps a cycle from running forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Consumed {
-    /// One attempt at a model call: spend, tokens and duration, all bounded by limits.
+    /// An attempt at a model call: spend, tokens and duration, all bounded by limits.
     Attempt,
-    /// One call of a reply; a reply is finite.
+    /// A call of a reply; a reply is finite.
     Call,
-    /// One message of the inbox, sent by another process or the user.
+    /// A message of the inbox, sent by another process or the user.
     Message,
     /// Headroom below the parent's limit, or an approval. A raise that changes nothing does not count.
     Limit,

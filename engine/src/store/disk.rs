@@ -127,7 +127,7 @@ pub enum Access {
 /// A lock that is released on drop.
 pub trait Held: Send + Sync + fmt::Debug {}
 
-/// One name in a folder.
+/// A name in a folder.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
     pub name: String,

@@ -63,7 +63,7 @@ impl From<OwnerId> for String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnerInfo {
     pub pid: u32,
-    /// When the lock was taken, in milliseconds since 1970.
+    /// Time of acquisition, in milliseconds since 1970.
     pub started_at: i64,
 }
 

@@ -8,7 +8,7 @@ use rye_snapshots::standard_library;
 
 use super::house::{root, sources};
 
-/// One explain page.
+/// An explain page.
 pub struct Page {
     /// Path of the page: `<crate>/codes/<topic>/<name>.md`.
     pub path: String,

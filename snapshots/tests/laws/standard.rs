@@ -36,7 +36,7 @@ fn the_examples_are_clean() {
         let world = DiskWorld::open(Some(&folder), None, rye_stdlib::files(), TrustStore::default()).unwrap();
         let (diagnostics, sources) = check(&world);
         let shown = render_diagnostics(&diagnostics, &sources);
-        // One example shadows a knowledge item of the standard library on purpose, which is reported.
+        // An example shadows a knowledge item of the standard library on purpose, which is reported.
         assert!(diagnostics.iter().all(|one| one.code() == "item::shadows"), "{}\n{shown}", folder.display());
         assert!(folder.join("README.md").is_file(), "{} has no README", folder.display());
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::super::prompt::{BETWEEN, Layer, LayerKind, Pending, Segment, render_layer};
 use super::super::{Origins, Place, Plan, Tokenizer};
 
-/// One message of a thread's opening.
+/// A message of a thread's opening.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MessageView {
     pub text: String,

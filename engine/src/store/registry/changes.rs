@@ -13,7 +13,7 @@ use crate::thread_id::ThreadId;
 
 const DOING: &str = "writing to it";
 
-/// One change. Times are in milliseconds since 1970.
+/// A change of the registry. Times are in milliseconds since 1970.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
     /// Inserts or replaces a thread's row.

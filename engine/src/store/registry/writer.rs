@@ -16,7 +16,7 @@ use crate::store::StoreError;
 /// Upper bound on the lists in one transaction, so that no answer is delayed indefinitely.
 const BATCH: usize = 512;
 
-/// How long a commit waits for further commits of the same process, if several of its threads are running.
+/// Waiting times of a commit for further commits of the same process, used if several of its threads are running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gathering {
     /// Longest wait for the next commit.
@@ -147,7 +147,8 @@ fn work(registry: &Registry, jobs: &Receiver<Job>, crowd: &AtomicUsize, gatherin
                     let _ = job.answer.send(Ok(own));
                 }
             }
-            // Nothing was written. Each job is retried alone, so that a failing job does not affect the others.
+            // The transaction was rolled back. Each job is retried alone, so that a failing job does not affect the
+            // others.
             Err(_) => {
                 for job in batch {
                     let lists: Vec<&[Change]> = job.lists.iter().map(Vec::as_slice).collect();

@@ -96,7 +96,7 @@ impl FileNode {
                 }
                 continue;
             };
-            // One decision for the whole write, or one for each unit.
+            // Decides once for the whole write, or separately for each unit.
             let whole = dice.next(3);
             for (offset, bytes) in parts(offset, &bytes, end) {
                 let part = part_of(offset, end);
