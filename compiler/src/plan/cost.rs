@@ -19,7 +19,7 @@ pub struct Prices {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LongPrompt {
-    /// Prompt tokens, cached ones included, above which these prices hold.
+    /// Prompt tokens, cached ones included, above which these prices apply.
     pub above: u64,
     pub input: u64,
     pub output: u64,

@@ -52,7 +52,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Writes at the end of a file that is never synced; creates the file if missing.
     fn append_volatile(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
 
-    /// Cuts the file to `length` bytes.
+    /// Truncates the file to `length` bytes.
     fn truncate(&self, path: &Path, length: u64) -> io::Result<()>;
 
     /// Returns once the file's contents and length would survive a power failure. After an error, the state of all

@@ -44,7 +44,7 @@ struct Open {
 }
 
 impl RealDisk {
-    /// The disk below `root`, an existing folder.
+    /// Opens the disk below `root`, which must be an existing folder.
     pub fn open(root: &Path) -> io::Result<Self> {
         let root = Dir::open_ambient_dir(root, ambient_authority())?;
         Ok(Self { root, counters: DiskCounters::default(), written: Mutex::default() })
