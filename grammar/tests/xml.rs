@@ -220,7 +220,7 @@ fn documents() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Both parsers accept the same documents and produce equal trees. The only difference: this parser rejects document
+    /// Both parsers accept the same documents and produce equal trees, except that only this parser rejects document
     /// types.
     #[test]
     fn agrees_with_another_reader(inner in documents()) {

@@ -10,8 +10,8 @@ use rye_grammar::data::Node;
 use rye_grammar::{SourceId, yaml};
 use serde_json::Value;
 
-/// Descriptions of when each event happens, in the order of the table; later events happen when a transcript event of the
-/// same name is written.
+/// Descriptions of when each event happens, in the order of the table; later events happen when a transcript event of
+/// the same name is written.
 const WHEN: [&str; 18] = [
     "the directive is read, its chain not yet walked",
     "before the first turn",
