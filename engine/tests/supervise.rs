@@ -1,6 +1,8 @@
 //! Programs under the helper: this test's own binary is started again as one.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "supervise/attacks.rs"]
+mod attacks;
 #[cfg(feature = "mcp")]
 #[path = "supervise/tools.rs"]
 mod tools;
@@ -17,6 +19,9 @@ use rye_engine::tool::process::{Exit, Finished, Program, Streams, run, supervise
 /// Makes this binary run one command as an owner and nothing else: `__own FILE COMMAND`.
 const OWN: &str = "__own";
 
+/// Makes this binary start one command by itself, as it starts git: `__direct COMMAND`.
+const DIRECT: &str = "__direct";
+
 fn main() -> ExitCode {
     if let Some(code) = supervise_if_asked() {
         return code;
@@ -26,6 +31,12 @@ fn main() -> ExitCode {
         && own == OWN
     {
         done(command, Duration::from_mins(1));
+        return ExitCode::SUCCESS;
+    }
+    if let [_, direct, command] = arguments.as_slice()
+        && direct == DIRECT
+    {
+        Command::new("bash").args(["-c", command]).status().unwrap();
         return ExitCode::SUCCESS;
     }
     if let [_, first, project, write, net, command] = arguments.as_slice()
@@ -52,7 +63,7 @@ fn main() -> ExitCode {
         ("survives a helper that was stopped", survives_a_stopped_helper),
         ("ends all when nobody waits any more", ends_all_when_nobody_waits_any_more),
     ];
-    let trials = trials.into_iter().chain(walls::TESTS);
+    let trials = trials.into_iter().chain(walls::TESTS).chain(attacks::TESTS);
     #[cfg(feature = "mcp")]
     let trials = trials.chain(tools::TESTS);
     let trials = trials.map(|(name, test)| {

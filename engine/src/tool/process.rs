@@ -3,6 +3,7 @@
 
 mod attend;
 mod bounded;
+mod descendants;
 mod feed;
 mod group;
 mod supervise;
@@ -179,7 +180,7 @@ pub async fn run(program: &Program) -> io::Result<Finished> {
                     wake = Instant::now().checked_add(DRAIN);
                 }
                 Phase::Killed => {
-                    group.signal(Signal::KILL);
+                    group.kill();
                     phase = Phase::Over(Reason::TimedOut);
                     wake = Instant::now().checked_add(DRAIN);
                 }

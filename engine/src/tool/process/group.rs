@@ -5,20 +5,23 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getpgid, kill_process_group};
 
-/// How long the helper has to end everything before its whole group is killed with it.
-const HELPER_TIME: Duration = Duration::from_secs(1);
+use super::descendants::ProcessTable;
 
-/// A group, led by the helper where `owner` is its pipe.
+/// Time for the helper to end everything before its owner does.
+const HELPER_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A group, led by the helper if there is an `owner` pipe.
 pub(super) struct Group {
     pid: Option<Pid>,
     owner: Option<PipeWriter>,
+    has_helper: bool,
     leader_lives: bool,
 }
 
 impl Group {
     pub(super) fn new(leader: Option<u32>, owner: Option<PipeWriter>) -> Self {
         let pid = leader.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        Self { pid, owner, leader_lives: true }
+        Self { pid, has_helper: owner.is_some(), owner, leader_lives: true }
     }
 
     pub(super) fn leader_has_ended(&mut self) {
@@ -35,11 +38,28 @@ impl Group {
     /// Ends the group: through the helper, which also finds what has left the group, else at once. True when the helper
     /// has been told and the group may live a moment longer.
     pub(super) fn end(&mut self) -> bool {
-        let helped = self.owner.take().is_some() && self.leader_lives;
+        self.owner = None;
+        let helped = self.has_helper && self.leader_lives;
         // A program may have stopped its helper.
         self.signal(if helped { Signal::CONT } else { Signal::KILL });
         helped
     }
+
+    /// Kills the group. A helper that has not ended everything in time is killed last.
+    pub(super) fn kill(&self) {
+        match self.pid {
+            Some(pid) if self.has_helper && self.leader_lives => kill_below(pid),
+            Some(_) | None => self.signal(Signal::KILL),
+        }
+    }
+}
+
+/// Kills the descendants of a helper, then the helper and its group.
+fn kill_below(helper: Pid) {
+    if let Ok(mut table) = ProcessTable::open_for(helper) {
+        table.end_all();
+    }
+    kill_process_group(helper, Signal::KILL).ok();
 }
 
 impl Drop for Group {
@@ -48,9 +68,9 @@ impl Drop for Group {
         // Without a runtime this process is ending, and the helper with it.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                tokio::time::sleep(HELPER_TIME).await;
+                tokio::time::sleep(HELPER_TIMEOUT).await;
                 if getpgid(Some(pid)).is_ok_and(|group| group == pid) {
-                    kill_process_group(pid, Signal::KILL).ok();
+                    kill_below(pid);
                 }
             });
         }

@@ -4,7 +4,7 @@
 //! program's input, led by its length in eight bytes. The helper itself stays outside the wall, where its program cannot
 //! signal it: it starts this binary once more, which raises the wall and becomes the program.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
@@ -21,6 +21,7 @@ use tokio::process::ChildStdin;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
+use super::descendants::{MAX_PROCESSES, ProcessTable, TaskCount, has_children};
 use super::wall::{self, Wall};
 
 /// The first argument that makes a process the helper.
@@ -29,15 +30,12 @@ const ARGUMENT: &str = "__supervise";
 const ATTEND: &str = "__attend";
 /// The first argument that makes a process raise its wall and become a program.
 const CONFINE: &str = "__confine";
-/// Processes of one program, and how often they are counted once there are many on the machine.
-const MOST_PROCESSES: usize = 512;
+/// Interval between two counts of the processes of a program.
 const COUNTING: Duration = Duration::from_millis(20);
 /// The code of a program that was not started because its wall could not be raised.
 const NO_WALL: u8 = 126;
 /// How long what a program leaves in the background may still speak.
 const LAST_WORDS: Duration = Duration::from_millis(200);
-/// Rounds of looking for processes to end; each new round finds what the last one missed.
-const ROUNDS: usize = 64;
 /// The code of a program that could not be started, as shells give it.
 const NOT_STARTED: u8 = 127;
 
@@ -55,11 +53,17 @@ pub(super) enum Talk {
     Stream,
 }
 
+/// The first descriptor after the standard streams.
+const FIRST_UNSHARED_FD: i32 = 3;
+
 static HELPER: OnceLock<OsString> = OnceLock::new();
 
 /// To be called first in `main`. In a process started as the helper it does the helper's work and answers its exit
 /// code; in any other it notes that this binary can be the helper and answers `None`.
+///
+/// Marks every inherited descriptor beyond standard error as close-on-exec: no program that this process starts gets it.
 pub fn supervise_if_asked() -> Option<ExitCode> {
+    close_fds::set_fds_cloexec(FIRST_UNSHARED_FD, &[]);
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
         Some(first) if first == ARGUMENT || first == ATTEND => {
@@ -159,8 +163,11 @@ fn bubblewrapped(_wall: &OsString) -> io::Result<Option<(OsString, Vec<OsString>
 async fn watch(talk: Talk, program: &OsString, arguments: &[OsString]) -> io::Result<ExitStatus> {
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(getpid()))?;
-    // The group is asked to end before it is told to; the helper outlives the asking.
-    let _asked = signal(SignalKind::terminate())?;
+    let mut table = ProcessTable::open()?;
+    let mut tasks = TaskCount::new(&table);
+    // The owner signals the helper's group, and the helper passes the request on: the program has a group of its own, so
+    // that the whole group can be killed at once without the helper.
+    let mut terminate = signal(SignalKind::terminate())?;
     // The owner's end orphans this group, and the kernel hangs up on an orphaned group in which something is stopped: the
     // sweep stops what it ends.
     let _hung_up = signal(SignalKind::hangup())?;
@@ -172,11 +179,11 @@ async fn watch(talk: Talk, program: &OsString, arguments: &[OsString]) -> io::Re
         (&mut owner).take(length).read_to_end(&mut input).await?;
     }
     let from = if talk == Talk::Once && input.is_empty() { Stdio::null() } else { Stdio::piped() };
-    let mut child = tokio::process::Command::new(program).args(arguments).stdin(from).spawn()?;
+    let mut child = tokio::process::Command::new(program).args(arguments).stdin(from).process_group(0).spawn()?;
+    let group = child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
     let stdin = child.stdin.take();
     let mut nothing = [0_u8; 1];
     let mut counting = tokio::time::interval(COUNTING);
-    let mut tasks = Tasks::new();
     let mut gone = Box::pin(async {
         match talk {
             Talk::Once => owner_gone(&mut owner, stdin, input).await,
@@ -185,31 +192,46 @@ async fn watch(talk: Talk, program: &OsString, arguments: &[OsString]) -> io::Re
     });
     let status = loop {
         tokio::select! {
-            status = child.wait() => break status?,
+            status = child.wait() => match status {
+                Ok(status) => break status,
+                Err(error) => {
+                    say(&format!("\n[stopped: its end cannot be waited for: {error}]\n"));
+                    end_everything(&mut table, group);
+                }
+            },
             () = &mut gone => {
                 if talk == Talk::Stream {
                     tokio::time::timeout(FAREWELL, child.wait()).await.ok();
                 }
-                end_all();
-                // Only reached where this process was spared by its own signal.
-                return child.wait().await;
+                end_everything(&mut table, group);
             }
-            _ = counting.tick() => if tasks.are_too_many() {
-                say(&format!("\n[stopped: more than {MOST_PROCESSES} processes at once]\n"));
-                // At once for the whole group, this process with it: whoever ends them one by one is outrun.
-                kill_process_group(getpid(), Signal::KILL).ok();
+            _ = terminate.recv() => signal_group(group, Signal::TERM),
+            _ = counting.tick() => match tasks.is_exceeded(&mut table) {
+                Ok(false) => {}
+                Ok(true) => {
+                    say(&format!("\n[stopped: more than {MAX_PROCESSES} processes at once]\n"));
+                    end_everything(&mut table, group);
+                }
+                Err(error) => {
+                    say(&format!("\n[stopped: its processes cannot be counted: {error}]\n"));
+                    end_everything(&mut table, group);
+                }
             }
         }
     };
     drop(gone);
     let patience = Instant::now() + LAST_WORDS;
-    while Instant::now() < patience && !descendants().is_empty() {
+    while Instant::now() < patience && has_children() {
         tokio::select! {
-            () = tokio::time::sleep(Duration::from_millis(5)) => reap(),
+            () = tokio::time::sleep(Duration::from_millis(5)) => {}
             _ = owner.read(&mut nothing) => break,
         }
     }
-    sweep();
+    // Without a child the number of the group may belong to others already.
+    if has_children() {
+        signal_group(group, Signal::KILL);
+    }
+    table.end_all();
     Ok(status)
 }
 
@@ -267,114 +289,20 @@ async fn hand_on(stdin: &mut Option<ChildStdin>, held: &VecDeque<u8>) -> io::Res
     }
 }
 
-/// Ends everything, this process included.
-fn end_all() {
-    sweep();
-    kill_process_group(getpid(), Signal::KILL).ok();
+/// Ends the program's group at once, then every other descendant, then this process.
+fn end_everything(table: &mut ProcessTable, group: Option<Pid>) -> ! {
+    signal_group(group, Signal::KILL);
+    table.end_all();
+    kill_process(getpid(), Signal::KILL).ok();
+    // The kernel ends a process before its own `SIGKILL` returns.
+    std::process::abort()
 }
 
-/// How many processes and threads the machine has, now and a moment ago.
-struct Tasks {
-    first: Option<u64>,
-    /// The last half second.
-    recent: VecDeque<u64>,
-}
-
-impl Tasks {
-    fn new() -> Self {
-        Self { first: all_tasks(), recent: VecDeque::new() }
+fn signal_group(group: Option<Pid>, signal: Signal) {
+    if let Some(group) = group {
+        // The group may have ended by itself since.
+        kill_process_group(group, signal).ok();
     }
-
-    /// Whether the program has more processes than anybody needs. That the machine has many more says to look, and no
-    /// more: they may be somebody else's. While it gains hundreds within half a second whoever counts is outrun, so that
-    /// already a part of them found below this process tells whose they are.
-    fn are_too_many(&mut self) -> bool {
-        const HALF_A_SECOND: usize = 25;
-        let (Some(first), Some(now)) = (self.first, all_tasks()) else { return false };
-        self.recent.push_back(now);
-        if self.recent.len() > HALF_A_SECOND {
-            self.recent.pop_front();
-        }
-        let most = MOST_PROCESSES as u64;
-        let is_sudden = self.recent.iter().min().is_some_and(|least| now > least.saturating_add(most));
-        let too_many = match (is_sudden, now > first.saturating_add(most)) {
-            (true, _) => MOST_PROCESSES / 8,
-            (false, true) => MOST_PROCESSES,
-            (false, false) => return false,
-        };
-        descendants().len() > too_many
-    }
-}
-
-#[cfg(target_os = "linux")]
-fn all_tasks() -> Option<u64> {
-    wall::all_tasks()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn all_tasks() -> Option<u64> {
-    None
-}
-
-/// Ends every process below this one, those in other groups and sessions too. First all of them are stopped, so that none
-/// makes others while they are ended one by one.
-fn sweep() {
-    let mut stopped = BTreeSet::new();
-    for _ in 0..ROUNDS {
-        let running: Vec<Pid> = descendants().into_iter().filter(|pid| stopped.insert(pid.as_raw_nonzero())).collect();
-        if running.is_empty() {
-            break;
-        }
-        for pid in running {
-            kill_process(pid, Signal::STOP).ok();
-        }
-    }
-    for _ in 0..ROUNDS {
-        let found = descendants();
-        if found.is_empty() {
-            return;
-        }
-        for pid in found {
-            // It may have ended by itself since.
-            kill_process(pid, Signal::KILL).ok();
-        }
-        std::thread::sleep(Duration::from_millis(1));
-        reap();
-    }
-}
-
-/// Takes the end of adopted processes, so that they do not count as living.
-fn reap() {
-    while let Ok(Some(_)) = rustix::process::wait(rustix::process::WaitOptions::NOHANG) {}
-}
-
-/// The living processes below this one. Orphans are below it too, because it adopts them.
-fn descendants() -> Vec<Pid> {
-    let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };
-        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
-        if let Some(parent) = living_parent(&stat) {
-            children.entry(parent).or_default().push(pid);
-        }
-    }
-    let mut found = Vec::new();
-    let mut look = vec![getpid().as_raw_nonzero().get()];
-    while let Some(parent) = look.pop() {
-        for child in children.remove(&parent).unwrap_or_default() {
-            found.extend(Pid::from_raw(child));
-            look.push(child);
-        }
-    }
-    found
-}
-
-/// The parent in a line of `/proc/PID/stat`, unless the process has ended. The name in brackets may hold anything.
-fn living_parent(stat: &str) -> Option<i32> {
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let state = fields.next()?;
-    let parent = fields.next()?.parse().ok()?;
-    if matches!(state, "Z" | "X") { None } else { Some(parent) }
 }
 
 /// Ends as the program ended, by the same signal where it was one.
@@ -394,17 +322,4 @@ fn say(text: &str) {
     use std::io::Write;
     // Nobody is left to tell when even this fails.
     io::stderr().write_all(text.as_bytes()).ok();
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_with_brackets_do_not_move_the_fields() {
-        assert_eq!(living_parent("12 (a) b) S 7 12 12 0"), Some(7));
-        assert_eq!(living_parent("12 (x) Z 7 12"), None);
-        assert_eq!(living_parent(""), None);
-        assert_eq!(living_parent("12 (x"), None);
-    }
 }

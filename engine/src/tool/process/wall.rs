@@ -9,10 +9,7 @@ mod limits;
 #[cfg(target_os = "linux")]
 pub(super) mod outer;
 #[cfg(target_os = "linux")]
-mod sockets;
-
-#[cfg(target_os = "linux")]
-pub(super) use limits::all_tasks;
+mod syscalls;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -99,9 +96,9 @@ fn user_items() -> Option<PathBuf> {
 pub fn raise(wall: &Wall) -> io::Result<()> {
     limits::set()?;
     files::confine(wall)?;
-    sockets::allow_only(if wall.net { sockets::Sockets::Internet } else { sockets::Sockets::None })?;
-    // Landlock has made sure that no program it starts gets them back.
-    limits::give_up_privileges()
+    limits::give_up_privileges()?;
+    // Last, because the filter sets `no_new_privs` where Landlock has not, and refuses much of what comes before it.
+    syscalls::apply(if wall.net { syscalls::Sockets::Internet } else { syscalls::Sockets::None })
 }
 
 /// Elsewhere there is no wall yet.
@@ -114,7 +111,7 @@ pub fn raise(_wall: &Wall) -> io::Result<()> {
 /// What there is to build walls of.
 pub fn offers() -> Offers {
     #[cfg(target_os = "linux")]
-    return Offers { landlock: files::version(), sockets: sockets::filter(sockets::Sockets::None).is_ok() };
+    return Offers { landlock: files::version(), sockets: syscalls::filters(syscalls::Sockets::None).is_ok() };
     #[cfg(not(target_os = "linux"))]
     return Offers { landlock: 0, sockets: false };
 }

@@ -47,7 +47,7 @@ pub fn give_up_privileges() -> io::Result<()> {
 }
 
 /// Processes and threads of the machine: the second half of the fourth field.
-pub fn all_tasks() -> Option<u64> {
+fn all_tasks() -> Option<u64> {
     let line = std::fs::read_to_string("/proc/loadavg").ok()?;
     line.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
 }

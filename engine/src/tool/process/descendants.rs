@@ -1,0 +1,301 @@
+//! The descendants of a process: listed, counted, ended. The files of `/proc` are opened before the program starts and kept
+//! open, so that a shortage of descriptors cannot hide a process. A list that cannot be read is an error, never an empty list.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process};
+
+/// Processes of one program.
+pub(super) const MAX_PROCESSES: usize = 512;
+/// Samples of the number of tasks that are kept: half a second, at one sample per [`super::supervise`] tick.
+const RECENT_SAMPLES: usize = 25;
+/// Rounds of stopping processes; each round finds the processes that were started during the last round.
+const STOP_ROUNDS: usize = 64;
+/// Passes over the children alone after each pass over all processes: a process that forks and exits has another number
+/// before all processes are listed.
+const QUICK_PASSES: usize = 64;
+/// Time for killed processes to disappear. After it, a process is stuck in the kernel with its `SIGKILL` pending.
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A view of the processes of the machine.
+pub(super) struct ProcessTable {
+    #[cfg(target_os = "linux")]
+    files: linux::ProcFiles,
+    root: Pid,
+}
+
+impl ProcessTable {
+    /// Opens the table for the descendants of this process.
+    ///
+    /// # Errors
+    /// `/proc` cannot be read.
+    pub(super) fn open() -> io::Result<Self> {
+        Self::open_for(getpid())
+    }
+
+    /// Opens the table for the descendants of another process.
+    pub(super) fn open_for(root: Pid) -> io::Result<Self> {
+        Ok(Self {
+            #[cfg(target_os = "linux")]
+            files: linux::ProcFiles::open(root)?,
+            root,
+        })
+    }
+
+    /// Lists the living descendants. An orphan counts as well, because the helper adopts orphans.
+    ///
+    /// # Errors
+    /// The list is incomplete: a file of `/proc` cannot be read.
+    pub(super) fn descendants(&mut self) -> io::Result<Vec<Pid>> {
+        let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+        for (pid, parent) in self.living()? {
+            children.entry(parent).or_default().push(pid);
+        }
+        let mut found = Vec::new();
+        let mut parents = vec![self.root.as_raw_nonzero().get()];
+        while let Some(parent) = parents.pop() {
+            for child in children.remove(&parent).unwrap_or_default() {
+                found.extend(Pid::from_raw(child));
+                parents.push(child);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Ends every descendant, in other groups and sessions too. Stops all of them first, so that none starts others while
+    /// they are killed. Returns when the kernel knows no child of this process any more, or when every process that is
+    /// left has its `SIGKILL` pending.
+    pub(super) fn end_all(&mut self) {
+        let mut stopped = BTreeSet::new();
+        for _ in 0..STOP_ROUNDS {
+            let running: Vec<Pid> = self.reachable().filter(|pid| stopped.insert(pid.as_raw_nonzero())).collect();
+            if running.is_empty() {
+                break;
+            }
+            signal_each(running, Signal::STOP);
+        }
+        let mut killed = BTreeSet::new();
+        let mut deadline = Instant::now() + KILL_TIMEOUT;
+        loop {
+            let found: Vec<Pid> = self.reachable().collect();
+            let is_done = if self.root == getpid() { !has_children() } else { found.is_empty() };
+            let is_pending = !found.is_empty() && found.iter().all(|pid| killed.contains(&pid.as_raw_nonzero()));
+            if is_done || (is_pending && Instant::now() > deadline) {
+                return;
+            }
+            if !is_pending {
+                deadline = Instant::now() + KILL_TIMEOUT;
+            }
+            killed.extend(found.iter().map(|pid| pid.as_raw_nonzero()));
+            signal_each(found, Signal::KILL);
+            for _ in 0..QUICK_PASSES {
+                signal_each(self.children(), Signal::KILL);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// All descendants that can be found. If the whole list cannot be read, the children alone: the children of a killed
+    /// child become children of the helper.
+    fn reachable(&mut self) -> impl Iterator<Item = Pid> + use<> {
+        let mut found: BTreeSet<_> =
+            self.descendants().unwrap_or_default().into_iter().map(Pid::as_raw_nonzero).collect();
+        found.extend(self.children().into_iter().map(Pid::as_raw_nonzero));
+        found.into_iter().filter_map(|pid| Pid::from_raw(pid.get()))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn living(&mut self) -> io::Result<Vec<(i32, i32)>> {
+        self.files.living()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn children(&self) -> Vec<Pid> {
+        self.files.children()
+    }
+
+    /// Elsewhere processes are only ended by group.
+    #[cfg(not(target_os = "linux"))]
+    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "the same function can fail on Linux")]
+    fn living(&mut self) -> io::Result<Vec<(i32, i32)>> {
+        Ok(Vec::new())
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    #[expect(clippy::unused_self, reason = "the same function reads the table on Linux")]
+    fn children(&self) -> Vec<Pid> {
+        Vec::new()
+    }
+}
+
+/// Takes the status of children that have ended, and returns whether any child lives.
+pub(super) fn has_children() -> bool {
+    loop {
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+            Ok(None) => return true,
+            // `ECHILD`, which is the only other error that the kernel gives here.
+            Err(_) => return false,
+        }
+    }
+}
+
+fn signal_each(pids: Vec<Pid>, signal: Signal) {
+    for pid in pids {
+        // The process may have ended by itself since.
+        kill_process(pid, signal).ok();
+    }
+}
+
+/// The number of tasks on the machine, now and in the last half second.
+pub(super) struct TaskCount {
+    first: Option<u64>,
+    recent: VecDeque<u64>,
+}
+
+impl TaskCount {
+    pub(super) fn new(table: &ProcessTable) -> Self {
+        Self { first: table.all_tasks(), recent: VecDeque::new() }
+    }
+
+    /// Checks whether the program has more processes than [`MAX_PROCESSES`]. The number of tasks on the machine tells when
+    /// to count: they may belong to other programs. If the machine gains hundreds of tasks within half a second, the count
+    /// cannot keep up, and an eighth of the bound suffices.
+    ///
+    /// # Errors
+    /// The processes cannot be counted.
+    pub(super) fn is_exceeded(&mut self, table: &mut ProcessTable) -> io::Result<bool> {
+        let limit = match (self.first, table.all_tasks()) {
+            (Some(first), Some(now)) => {
+                self.recent.push_back(now);
+                if self.recent.len() > RECENT_SAMPLES {
+                    self.recent.pop_front();
+                }
+                let max = MAX_PROCESSES as u64;
+                let is_sudden = self.recent.iter().min().is_some_and(|least| now > least.saturating_add(max));
+                match (is_sudden, now > first.saturating_add(max)) {
+                    (true, _) => MAX_PROCESSES / 8,
+                    (false, true) => MAX_PROCESSES,
+                    (false, false) => return Ok(false),
+                }
+            }
+            (None, _) | (_, None) => MAX_PROCESSES,
+        };
+        Ok(table.descendants()?.len() > limit)
+    }
+}
+
+impl ProcessTable {
+    #[cfg(target_os = "linux")]
+    fn all_tasks(&self) -> Option<u64> {
+        self.files.all_tasks()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    #[expect(clippy::unused_self, reason = "the same function reads the table on Linux")]
+    fn all_tasks(&self) -> Option<u64> {
+        None
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::fs::File;
+    use std::io::{self, Read};
+    use std::os::fd::OwnedFd;
+    use std::os::unix::fs::FileExt;
+
+    use rustix::fs::{CWD, Dir, Mode, OFlags};
+    use rustix::io::Errno;
+    use rustix::process::Pid;
+
+    use super::living_parent;
+
+    /// Bytes of `children` that are read at once; the rest is read once these children are gone.
+    const MAX_CHILDREN_BYTES: usize = 64 * 1024;
+
+    /// Open files of `/proc`.
+    pub(super) struct ProcFiles {
+        folder: Dir,
+        load: File,
+        /// The children of the main thread; missing where the kernel is built without the file.
+        children: Option<File>,
+    }
+
+    impl ProcFiles {
+        pub(super) fn open(root: Pid) -> io::Result<Self> {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            let folder = rustix::fs::openat(CWD, "/proc", flags | OFlags::DIRECTORY, Mode::empty())?;
+            let open =
+                |path: &str| -> rustix::io::Result<OwnedFd> { rustix::fs::openat(&folder, path, flags, Mode::empty()) };
+            let load = open("loadavg")?.into();
+            let root = root.as_raw_nonzero();
+            let children = match open(&format!("{root}/task/{root}/children")) {
+                Ok(file) => Some(file.into()),
+                Err(Errno::NOENT) => None,
+                Err(error) => return Err(error.into()),
+            };
+            Ok(Self { folder: Dir::new(folder)?, load, children })
+        }
+
+        /// The living processes of the machine, each with its parent.
+        pub(super) fn living(&mut self) -> io::Result<Vec<(i32, i32)>> {
+            self.folder.rewind();
+            let mut found = Vec::new();
+            let mut stat = Vec::new();
+            while let Some(entry) = self.folder.read() {
+                let entry = entry?;
+                let Some(pid) = entry.file_name().to_str().ok().and_then(|name| name.parse::<i32>().ok()) else {
+                    continue;
+                };
+                let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+                let file = match rustix::fs::openat(self.folder.fd()?, format!("{pid}/stat"), flags, Mode::empty()) {
+                    Ok(file) => file,
+                    // The process has ended, or a `/proc` with `hidepid` hides the process of another user.
+                    Err(Errno::NOENT | Errno::SRCH | Errno::ACCESS | Errno::PERM) => continue,
+                    Err(error) => return Err(error.into()),
+                };
+                stat.clear();
+                match File::from(file).read_to_end(&mut stat) {
+                    Ok(_) => found.extend(living_parent(&String::from_utf8_lossy(&stat)).map(|parent| (pid, parent))),
+                    Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(found)
+        }
+
+        /// The children, read without opening anything. A reader of [`super::ProcessTable::living`] finds the same
+        /// processes; this list also holds those that `hidepid` hides.
+        pub(super) fn children(&self) -> Vec<Pid> {
+            let Some(file) = &self.children else { return Vec::new() };
+            let mut text = vec![0_u8; MAX_CHILDREN_BYTES];
+            let read = file.read_at(&mut text, 0).unwrap_or(0);
+            let text = String::from_utf8_lossy(text.get(..read).unwrap_or_default()).into_owned();
+            // A number that is cut at the end names another process.
+            let whole = text.rfind(' ').and_then(|end| text.get(..end)).unwrap_or_default();
+            whole.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
+        }
+
+        /// The processes and threads of the machine: the second half of the fourth field.
+        pub(super) fn all_tasks(&self) -> Option<u64> {
+            let mut line = [0_u8; 128];
+            let read = self.load.read_at(&mut line, 0).ok()?;
+            let line = std::str::from_utf8(line.get(..read)?).ok()?;
+            line.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
+        }
+    }
+}
+
+/// The parent in a line of `/proc/PID/stat`, unless the process has ended. The name in brackets may hold anything.
+fn living_parent(stat: &str) -> Option<i32> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    if matches!(state, "Z" | "X") { None } else { Some(parent) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! The system call filter of a sandboxed program, by default-deny: a call outside the allow-list answers `ENOSYS`, so that
+//! the C library falls back, a dangerous call `EPERM`, an ungranted socket `EACCES`. The program and its descendants cannot
+//! remove the filter. A network grant opens the internet only: a Unix socket leads to daemons of the same user (containers,
+//! a session bus, key agents), which start programs outside the sandbox.
+
+mod table;
+
+use std::collections::BTreeMap;
+use std::io;
+
+use SeccompCmpArgLen::Dword;
+use SeccompCmpOp::{Eq, Gt, MaskedEq, Ne};
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+use table::{CLASSES, Verdict};
+
+const EPERM: u32 = 1;
+const EACCES: u32 = 13;
+const ENOSYS: u32 = 38;
+
+/// The families of a granted network: IPv4, IPv6, and netlink for the list of interfaces.
+const INTERNET_FAMILIES: [u64; 3] = [2, 10, NETLINK_FAMILY];
+const NETLINK_FAMILY: u64 = 16;
+const NETLINK_ROUTE: u64 = 0;
+const UNIX_FAMILY: u64 = 1;
+/// Pairs of stream and seqpacket sockets reach nobody else; a datagram socket of a pair sends to any address.
+const PAIR_TYPES: [u64; 2] = [1, 5];
+/// The bits of a socket's type without its flags.
+const SOCKET_TYPE_MASK: u64 = 0xf;
+/// `CLONE_NEWNS`, `NEWCGROUP`, `NEWUTS`, `NEWIPC`, `NEWUSER`, `NEWPID` and `NEWNET`.
+const NAMESPACE_FLAGS: [u64; 7] =
+    [0x0002_0000, 0x0200_0000, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000];
+/// `TIOCSTI`, `TIOCLINUX`, `TIOCCONS` and `TIOCSETD`: input for other programs of a terminal, and line disciplines.
+const TERMINAL_REQUESTS: [u64; 4] = [0x5412, 0x541c, 0x541d, 0x5423];
+/// `F_SETLEASE`: opening a leased file blocks every other process.
+const FILE_COMMANDS: [u64; 1] = [1024];
+/// `SET_DUMPABLE` (hides a process from a `/proc` with `hidepid`), performance counters, machine checks, `SET_MM`,
+/// system call dispatch, core scheduling of other processes.
+const PROCESS_OPTIONS: [u64; 7] = [4, 31, 32, 33, 35, 59, 62];
+/// The last option of `prctl` that was reviewed (`FUTEX_HASH`), and the two beyond it that are allowed: `SET_VMA`, `GET_AUXV`.
+const LAST_PROCESS_OPTION: u64 = 78;
+const FURTHER_PROCESS_OPTIONS: [u64; 2] = [0x5356_4d41, 0x4155_5856];
+/// Linux, 32-bit Linux, each with `UNAME26`; no address randomization (sanitizers); the query.
+const PERSONALITIES: [u64; 6] = [0, 8, 0x0002_0000, 0x0002_0008, 0x0004_0000, 0xffff_ffff];
+const PRIO_PROCESS: u64 = 0;
+const IOPRIO_WHO_PROCESS: u64 = 1;
+
+/// The sockets a program can make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sockets {
+    None,
+    Internet,
+}
+
+/// Filters the system calls of this thread, of the program it becomes and of all descendants.
+pub fn apply(sockets: Sockets) -> io::Result<()> {
+    for filter in filters(sockets).map_err(io::Error::other)? {
+        seccompiler::apply_filter(&filter).map_err(io::Error::other)?;
+    }
+    Ok(())
+}
+
+/// The filters for this processor, in the order in which they are installed. If several filters refuse a call, the last
+/// filter gives the error number.
+pub fn filters(sockets: Sockets) -> Result<[BpfProgram; 3], String> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())?;
+    filters_for(arch, sockets).map_err(|error| error.to_string())
+}
+
+fn filters_for(arch: TargetArch, sockets: Sockets) -> Result<[BpfProgram; 3], BackendError> {
+    let with_verdict = |verdicts: &[Verdict]| -> BTreeMap<i64, Vec<SeccompRule>> {
+        let classes = CLASSES.iter().filter(|class| verdicts.contains(&class.verdict));
+        let calls = classes.flat_map(|class| class.calls);
+        calls.filter_map(|(_, x86_64, generic)| Some((number(arch, *x86_64, *generic)?, Vec::new()))).collect()
+    };
+    let known = with_verdict(&[Verdict::Allow, Verdict::Restrict, Verdict::Network, Verdict::Refuse]);
+    let mut refused = with_verdict(&[Verdict::Refuse]);
+    refused.extend(by_number(arch, restrictions()?));
+    let mut network = match sockets {
+        Sockets::None => with_verdict(&[Verdict::Network]),
+        Sockets::Internet => BTreeMap::new(),
+    };
+    network.extend(by_number(arch, socket_restrictions(sockets)?));
+    let refuse = |rules, errno| SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(errno), arch);
+    Ok([
+        SeccompFilter::new(known, SeccompAction::Errno(ENOSYS), SeccompAction::Allow, arch)?.try_into()?,
+        refuse(refused, EPERM)?.try_into()?,
+        refuse(network, EACCES)?.try_into()?,
+    ])
+}
+
+type NamedRules = Vec<(&'static str, Vec<SeccompRule>)>;
+
+fn by_number(arch: TargetArch, rules: NamedRules) -> impl Iterator<Item = (i64, Vec<SeccompRule>)> {
+    rules.into_iter().filter_map(move |(name, rules)| {
+        let (x86_64, generic) = table::find(name)?;
+        Some((number(arch, x86_64, generic)?, rules))
+    })
+}
+
+fn number(arch: TargetArch, x86_64: i64, generic: i64) -> Option<i64> {
+    match arch {
+        TargetArch::x86_64 => table::number(x86_64, generic, true),
+        TargetArch::aarch64 | TargetArch::riscv64 => table::number(x86_64, generic, false),
+    }
+}
+
+/// Arguments that are refused with `EPERM`. The kernel reads each of these arguments as 32 bits.
+fn restrictions() -> Result<NamedRules, BackendError> {
+    // A thread that sets its own limits or scheduling passes 0.
+    let of_another = |index| rule(&[(index, Ne, 0)]);
+    let any_of = |index, values: &[u64]| -> Result<Vec<_>, _> {
+        values.iter().map(|value| rule(&[(index, Eq, *value)])).collect()
+    };
+    let mut options = any_of(0, &PROCESS_OPTIONS)?;
+    let further = FURTHER_PROCESS_OPTIONS.iter().map(|option| (0, Ne, *option));
+    options.push(rule(&[(0, Gt, LAST_PROCESS_OPTION)].into_iter().chain(further).collect::<Vec<_>>())?);
+    let personality: Vec<_> = PERSONALITIES.iter().map(|persona| (0, Ne, *persona)).collect();
+    let namespaces = NAMESPACE_FLAGS.iter().map(|flag| rule(&[(0, MaskedEq(*flag), *flag)]));
+    Ok(vec![
+        ("clone", namespaces.collect::<Result<_, _>>()?),
+        ("prctl", options),
+        ("ioctl", any_of(1, &TERMINAL_REQUESTS)?),
+        ("fcntl", any_of(1, &FILE_COMMANDS)?),
+        ("personality", vec![rule(&personality)?]),
+        ("prlimit64", vec![of_another(0)?]),
+        ("sched_setparam", vec![of_another(0)?]),
+        ("sched_setscheduler", vec![of_another(0)?]),
+        ("sched_setattr", vec![of_another(0)?]),
+        ("sched_setaffinity", vec![of_another(0)?]),
+        ("setpriority", vec![rule(&[(0, Ne, PRIO_PROCESS)])?, of_another(1)?]),
+        ("ioprio_set", vec![rule(&[(0, Ne, IOPRIO_WHO_PROCESS)])?, of_another(1)?]),
+    ])
+}
+
+/// Sockets that are refused with `EACCES`.
+fn socket_restrictions(sockets: Sockets) -> Result<NamedRules, BackendError> {
+    let socket = match sockets {
+        // Without a rule every call is refused.
+        Sockets::None => Vec::new(),
+        Sockets::Internet => {
+            let families: Vec<_> = INTERNET_FAMILIES.iter().map(|family| (0, Ne, *family)).collect();
+            vec![rule(&families)?, rule(&[(0, Eq, NETLINK_FAMILY), (2, Ne, NETLINK_ROUTE)])?]
+        }
+    };
+    let other_types = (0..=SOCKET_TYPE_MASK).filter(|kind| !PAIR_TYPES.contains(kind));
+    let mut pairs: Vec<_> =
+        other_types.map(|kind| rule(&[(1, MaskedEq(SOCKET_TYPE_MASK), kind)])).collect::<Result<_, _>>()?;
+    pairs.push(rule(&[(0, Ne, UNIX_FAMILY)])?);
+    Ok(vec![("socket", socket), ("socketpair", pairs)])
+}
+
+/// A rule that holds if all its conditions on 32-bit arguments hold.
+fn rule(conditions: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, BackendError> {
+    let conditions = conditions
+        .iter()
+        .map(|(index, operator, value)| SeccompCondition::new(*index, Dword, operator.clone(), *value));
+    SeccompRule::new(conditions.collect::<Result<_, _>>()?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! Tests of the filters: the table is complete, and a small interpreter runs the programs of every architecture.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+const ARCHITECTURES: [TargetArch; 3] = [TargetArch::x86_64, TargetArch::aarch64, TargetArch::riscv64];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Kernel,
+    Errno(u32),
+    Killed,
+}
+
+fn audit_arch(arch: TargetArch) -> u32 {
+    match arch {
+        TargetArch::x86_64 => 0xc000_003e,
+        TargetArch::aarch64 => 0xc000_00b7,
+        TargetArch::riscv64 => 0xc000_00f3,
+    }
+}
+
+/// Runs one program of the classic BPF instructions that seccomp filters use.
+fn run(program: &BpfProgram, arch: u32, call: u32, arguments: [u64; 6]) -> u32 {
+    let word = |offset: u32| match offset {
+        0 => call,
+        4 => arch,
+        16.. => (arguments[(offset as usize - 16) / 8] >> (u64::from(offset % 8) * 8)) as u32,
+        _ => panic!("no word at {offset}"),
+    };
+    let (mut accumulator, mut at) = (0_u32, 0_usize);
+    loop {
+        let step = &program[at];
+        at += 1;
+        let jump = |holds: bool| usize::from(if holds { step.jt } else { step.jf });
+        match step.code {
+            0x20 => accumulator = word(step.k),
+            0x54 => accumulator &= step.k,
+            0x05 => at += step.k as usize,
+            0x15 => at += jump(accumulator == step.k),
+            0x25 => at += jump(accumulator > step.k),
+            0x35 => at += jump(accumulator >= step.k),
+            0x06 => return step.k,
+            other => panic!("unknown instruction {other:#x}"),
+        }
+    }
+}
+
+/// The answer of all filters: the strictest action counts, among equals the filter that was installed last.
+fn answer_to(target: TargetArch, arch: u32, sockets: Sockets, call: i64, arguments: [u64; 6]) -> Answer {
+    let mut strictest = 0x7fff_0000_u32;
+    for filter in filters_for(target, sockets).unwrap().iter().rev() {
+        let answer = run(filter, arch, u32::try_from(call).unwrap(), arguments);
+        if (answer & 0xffff_0000).cast_signed() < (strictest & 0xffff_0000).cast_signed() {
+            strictest = answer;
+        }
+    }
+    match strictest & 0xffff_0000 {
+        0x7fff_0000 => Answer::Kernel,
+        0x0005_0000 => Answer::Errno(strictest & 0xffff),
+        0x8000_0000 => Answer::Killed,
+        other => panic!("unknown action {other:#x}"),
+    }
+}
+
+fn answer(arch: TargetArch, sockets: Sockets, name: &str, arguments: &[u64]) -> Option<Answer> {
+    let (x86_64, generic) = table::find(name).unwrap();
+    let mut all = [0; 6];
+    all[..arguments.len()].copy_from_slice(arguments);
+    Some(answer_to(arch, audit_arch(arch), sockets, number(arch, x86_64, generic)?, all))
+}
+
+#[test]
+fn table_holds_every_number_of_both_architectures_once() {
+    let all = || CLASSES.iter().flat_map(|class| class.calls);
+    for (is_x86_64, ranges) in [(true, [0..=336, 424..=470]), (false, [0..=294, 424..=470])] {
+        let mut numbers: Vec<i64> =
+            all().filter_map(|(_, x86, other)| table::number(*x86, *other, is_x86_64)).collect();
+        numbers.sort_unstable();
+        let mut wanted: Vec<i64> = ranges.into_iter().flatten().collect();
+        // Numbers of other architectures of the generic table.
+        wanted.retain(|number| is_x86_64 || !(244..=257).contains(number));
+        assert_eq!(numbers, wanted, "x86-64: {is_x86_64}");
+    }
+    let names: BTreeSet<&str> = all().map(|(name, ..)| *name).collect();
+    assert_eq!(names.len(), all().count());
+}
+
+#[test]
+fn every_restricted_call_has_a_rule_and_no_other_call() {
+    let restricted = CLASSES.iter().filter(|class| class.verdict == Verdict::Restrict);
+    let restricted: BTreeSet<&str> = restricted.flat_map(|class| class.calls).map(|(name, ..)| *name).collect();
+    let rules = restrictions().unwrap().into_iter().chain(socket_restrictions(Sockets::Internet).unwrap());
+    let ruled: BTreeSet<&str> = rules.filter(|(_, rules)| !rules.is_empty()).map(|(name, _)| name).collect();
+    assert_eq!(ruled, restricted);
+}
+
+#[test]
+fn filters_answer_as_the_table_says_on_every_architecture() {
+    for arch in ARCHITECTURES {
+        for sockets in [Sockets::None, Sockets::Internet] {
+            for (class, (name, ..)) in
+                CLASSES.iter().flat_map(|class| class.calls.iter().map(move |call| (class, call)))
+            {
+                let wanted = match (class.verdict, sockets) {
+                    (Verdict::Allow, _) | (Verdict::Network, Sockets::Internet) => Answer::Kernel,
+                    (Verdict::Network, Sockets::None) => Answer::Errno(EACCES),
+                    (Verdict::Refuse, _) => Answer::Errno(EPERM),
+                    (Verdict::Absent, _) => Answer::Errno(ENOSYS),
+                    (Verdict::Restrict, _) => continue,
+                };
+                if let Some(found) = answer(arch, sockets, name, &[]) {
+                    assert_eq!(found, wanted, "{arch:?} {name}");
+                }
+            }
+            for unknown in [471, 500, 999, 0x4000_0000, 0x4000_0029, 0x4000_0200, 0xffff_ffff] {
+                let found = answer_to(arch, audit_arch(arch), sockets, unknown, [0; 6]);
+                assert_eq!(found, Answer::Errno(ENOSYS), "{arch:?} {unknown:#x}");
+            }
+            // Calls of the 32-bit table from the same process.
+            assert_eq!(answer_to(arch, 0x4000_0003, sockets, 1, [0; 6]), Answer::Killed);
+        }
+    }
+}
+
+#[test]
+fn arguments_decide_on_every_architecture() {
+    let high = 1_u64 << 32;
+    let foreign = u64::MAX;
+    let cases: &[(&str, &[u64], Answer)] = &[
+        ("prlimit64", &[0, 7], Answer::Kernel),
+        ("prlimit64", &[high, 7], Answer::Kernel),
+        ("prlimit64", &[1, 7], Answer::Errno(EPERM)),
+        ("prlimit64", &[foreign, 7], Answer::Errno(EPERM)),
+        ("clone", &[0x0120_0011], Answer::Kernel),
+        ("clone", &[0x003d_0f00], Answer::Kernel),
+        ("clone", &[0x1000_0011], Answer::Errno(EPERM)),
+        ("clone", &[0x0002_0000], Answer::Errno(EPERM)),
+        ("clone", &[0x4000_0000 | high], Answer::Errno(EPERM)),
+        ("prctl", &[15], Answer::Kernel),
+        ("prctl", &[38], Answer::Kernel),
+        ("prctl", &[0x5356_4d41], Answer::Kernel),
+        ("prctl", &[4], Answer::Errno(EPERM)),
+        ("prctl", &[35 | high], Answer::Errno(EPERM)),
+        ("prctl", &[62], Answer::Errno(EPERM)),
+        ("prctl", &[79], Answer::Errno(EPERM)),
+        ("prctl", &[0x5961_6d61], Answer::Errno(EPERM)),
+        ("ioctl", &[0, 0x5401], Answer::Kernel),
+        ("ioctl", &[0, 0x5412], Answer::Errno(EPERM)),
+        ("ioctl", &[0, 0x5412 | high], Answer::Errno(EPERM)),
+        ("ioctl", &[0, 0x541c], Answer::Errno(EPERM)),
+        ("fcntl", &[0, 2], Answer::Kernel),
+        ("fcntl", &[0, 1024], Answer::Errno(EPERM)),
+        ("personality", &[0xffff_ffff], Answer::Kernel),
+        ("personality", &[0x0004_0000], Answer::Kernel),
+        ("personality", &[0x0040_0000], Answer::Errno(EPERM)),
+        ("sched_setaffinity", &[0], Answer::Kernel),
+        ("sched_setaffinity", &[1], Answer::Errno(EPERM)),
+        ("sched_setscheduler", &[1], Answer::Errno(EPERM)),
+        ("setpriority", &[0, 0, 10], Answer::Kernel),
+        ("setpriority", &[0, 1, 10], Answer::Errno(EPERM)),
+        ("setpriority", &[1, 0, 10], Answer::Errno(EPERM)),
+        ("setpriority", &[2, 0, 10], Answer::Errno(EPERM)),
+        ("ioprio_set", &[1, 0, 0], Answer::Kernel),
+        ("ioprio_set", &[1, 1, 0], Answer::Errno(EPERM)),
+        ("ioprio_set", &[3, 0, 0], Answer::Errno(EPERM)),
+        ("socketpair", &[1, 1, 0], Answer::Kernel),
+        ("socketpair", &[1, 0x8_0801, 0], Answer::Kernel),
+        ("socketpair", &[1, 5, 0], Answer::Kernel),
+        ("socketpair", &[1, 2, 0], Answer::Errno(EACCES)),
+        ("socketpair", &[1, 0x8_0003, 0], Answer::Errno(EACCES)),
+        ("socketpair", &[30, 1, 0], Answer::Errno(EACCES)),
+    ];
+    let families = [(1, false), (2, true), (10, true), (16, true), (17, false), (38, false), (40, false)];
+    for arch in ARCHITECTURES {
+        for (name, arguments, wanted) in cases {
+            for sockets in [Sockets::None, Sockets::Internet] {
+                assert_eq!(answer(arch, sockets, name, arguments), Some(*wanted), "{arch:?} {name} {arguments:x?}");
+            }
+        }
+        for (family, is_internet) in families {
+            let internet = if is_internet { Answer::Kernel } else { Answer::Errno(EACCES) };
+            assert_eq!(answer(arch, Sockets::Internet, "socket", &[family, 1, 0]), Some(internet), "{family}");
+            assert_eq!(answer(arch, Sockets::None, "socket", &[family, 1, 0]), Some(Answer::Errno(EACCES)), "{family}");
+        }
+        let netlink = answer(arch, Sockets::Internet, "socket", &[NETLINK_FAMILY, 3, 2]);
+        assert_eq!(netlink, Some(Answer::Errno(EACCES)));
+    }
+}
