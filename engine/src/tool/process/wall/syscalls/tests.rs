@@ -28,7 +28,10 @@ fn run(program: &BpfProgram, arch: u32, call: u32, arguments: [u64; 6]) -> u32 {
     let word = |offset: u32| match offset {
         0 => call,
         4 => arch,
-        16.. => (arguments[(offset as usize - 16) / 8] >> (u64::from(offset % 8) * 8)) as u32,
+        16.. => {
+            let argument = arguments[usize::try_from(offset - 16).unwrap() / 8];
+            u32::try_from((argument >> (offset % 8 * 8)) & u64::from(u32::MAX)).unwrap()
+        }
         _ => panic!("no word at {offset}"),
     };
     let (mut accumulator, mut at) = (0_u32, 0_usize);
@@ -39,7 +42,7 @@ fn run(program: &BpfProgram, arch: u32, call: u32, arguments: [u64; 6]) -> u32 {
         match step.code {
             0x20 => accumulator = word(step.k),
             0x54 => accumulator &= step.k,
-            0x05 => at += step.k as usize,
+            0x05 => at += usize::try_from(step.k).unwrap(),
             0x15 => at += jump(accumulator == step.k),
             0x25 => at += jump(accumulator > step.k),
             0x35 => at += jump(accumulator >= step.k),
@@ -49,28 +52,42 @@ fn run(program: &BpfProgram, arch: u32, call: u32, arguments: [u64; 6]) -> u32 {
     }
 }
 
-/// The answer of all filters: the strictest action counts, among equals the filter that was installed last.
-fn answer_to(target: TargetArch, arch: u32, sockets: Sockets, call: i64, arguments: [u64; 6]) -> Answer {
-    let mut strictest = 0x7fff_0000_u32;
-    for filter in filters_for(target, sockets).unwrap().iter().rev() {
-        let answer = run(filter, arch, u32::try_from(call).unwrap(), arguments);
-        if (answer & 0xffff_0000).cast_signed() < (strictest & 0xffff_0000).cast_signed() {
-            strictest = answer;
-        }
-    }
-    match strictest & 0xffff_0000 {
-        0x7fff_0000 => Answer::Kernel,
-        0x0005_0000 => Answer::Errno(strictest & 0xffff),
-        0x8000_0000 => Answer::Killed,
-        other => panic!("unknown action {other:#x}"),
-    }
+/// The filters of one architecture.
+struct Filters {
+    arch: TargetArch,
+    programs: [BpfProgram; 3],
 }
 
-fn answer(arch: TargetArch, sockets: Sockets, name: &str, arguments: &[u64]) -> Option<Answer> {
-    let (x86_64, generic) = table::find(name).unwrap();
-    let mut all = [0; 6];
-    all[..arguments.len()].copy_from_slice(arguments);
-    Some(answer_to(arch, audit_arch(arch), sockets, number(arch, x86_64, generic)?, all))
+impl Filters {
+    fn new(arch: TargetArch, sockets: Sockets) -> Self {
+        Self { arch, programs: filters_for(arch, sockets).unwrap() }
+    }
+
+    /// The answer of all filters: the strictest action counts, among equals the filter that was installed last.
+    fn answer_to(&self, audit_arch: u32, call: u32, arguments: [u64; 6]) -> Answer {
+        let mut strictest = 0x7fff_0000_u32;
+        for program in self.programs.iter().rev() {
+            let answer = run(program, audit_arch, call, arguments);
+            if (answer & 0xffff_0000).cast_signed() < (strictest & 0xffff_0000).cast_signed() {
+                strictest = answer;
+            }
+        }
+        match strictest & 0xffff_0000 {
+            0x7fff_0000 => Answer::Kernel,
+            0x0005_0000 => Answer::Errno(strictest & 0xffff),
+            0x8000_0000 => Answer::Killed,
+            other => panic!("unknown action {other:#x}"),
+        }
+    }
+
+    /// The answer to a call by its name; `None` where the architecture does not have the call.
+    fn answer(&self, name: &str, arguments: &[u64]) -> Option<Answer> {
+        let (x86_64, generic) = table::find(name).unwrap();
+        let mut all = [0; 6];
+        all[..arguments.len()].copy_from_slice(arguments);
+        let call = u32::try_from(number(self.arch, x86_64, generic)?).unwrap();
+        Some(self.answer_to(audit_arch(self.arch), call, all))
+    }
 }
 
 #[test]
@@ -102,6 +119,7 @@ fn every_restricted_call_has_a_rule_and_no_other_call() {
 fn filters_answer_as_the_table_says_on_every_architecture() {
     for arch in ARCHITECTURES {
         for sockets in [Sockets::None, Sockets::Internet] {
+            let filters = Filters::new(arch, sockets);
             for (class, (name, ..)) in
                 CLASSES.iter().flat_map(|class| class.calls.iter().map(move |call| (class, call)))
             {
@@ -112,16 +130,16 @@ fn filters_answer_as_the_table_says_on_every_architecture() {
                     (Verdict::Absent, _) => Answer::Errno(ENOSYS),
                     (Verdict::Restrict, _) => continue,
                 };
-                if let Some(found) = answer(arch, sockets, name, &[]) {
+                if let Some(found) = filters.answer(name, &[]) {
                     assert_eq!(found, wanted, "{arch:?} {name}");
                 }
             }
             for unknown in [471, 500, 999, 0x4000_0000, 0x4000_0029, 0x4000_0200, 0xffff_ffff] {
-                let found = answer_to(arch, audit_arch(arch), sockets, unknown, [0; 6]);
+                let found = filters.answer_to(audit_arch(arch), unknown, [0; 6]);
                 assert_eq!(found, Answer::Errno(ENOSYS), "{arch:?} {unknown:#x}");
             }
             // Calls of the 32-bit table from the same process.
-            assert_eq!(answer_to(arch, 0x4000_0003, sockets, 1, [0; 6]), Answer::Killed);
+            assert_eq!(filters.answer_to(0x4000_0003, 1, [0; 6]), Answer::Killed);
         }
     }
 }
@@ -176,17 +194,18 @@ fn arguments_decide_on_every_architecture() {
     ];
     let families = [(1, false), (2, true), (10, true), (16, true), (17, false), (38, false), (40, false)];
     for arch in ARCHITECTURES {
+        let (none, internet) = (Filters::new(arch, Sockets::None), Filters::new(arch, Sockets::Internet));
         for (name, arguments, wanted) in cases {
-            for sockets in [Sockets::None, Sockets::Internet] {
-                assert_eq!(answer(arch, sockets, name, arguments), Some(*wanted), "{arch:?} {name} {arguments:x?}");
+            for filters in [&none, &internet] {
+                assert_eq!(filters.answer(name, arguments), Some(*wanted), "{arch:?} {name} {arguments:x?}");
             }
         }
         for (family, is_internet) in families {
-            let internet = if is_internet { Answer::Kernel } else { Answer::Errno(EACCES) };
-            assert_eq!(answer(arch, Sockets::Internet, "socket", &[family, 1, 0]), Some(internet), "{family}");
-            assert_eq!(answer(arch, Sockets::None, "socket", &[family, 1, 0]), Some(Answer::Errno(EACCES)), "{family}");
+            let wanted = if is_internet { Answer::Kernel } else { Answer::Errno(EACCES) };
+            assert_eq!(internet.answer("socket", &[family, 1, 0]), Some(wanted), "{family}");
+            assert_eq!(none.answer("socket", &[family, 1, 0]), Some(Answer::Errno(EACCES)), "{family}");
         }
-        let netlink = answer(arch, Sockets::Internet, "socket", &[NETLINK_FAMILY, 3, 2]);
+        let netlink = internet.answer("socket", &[NETLINK_FAMILY, 3, 2]);
         assert_eq!(netlink, Some(Answer::Errno(EACCES)));
     }
 }
