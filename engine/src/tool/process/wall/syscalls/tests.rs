@@ -111,8 +111,8 @@ fn every_restricted_call_has_a_rule_and_no_other_call() {
     let restricted = CLASSES.iter().filter(|class| class.verdict == Verdict::Restrict);
     let restricted: BTreeSet<&str> = restricted.flat_map(|class| class.calls).map(|(name, ..)| *name).collect();
     let rules = restrictions().unwrap().into_iter().chain(socket_restrictions(Sockets::Internet).unwrap());
-    let ruled: BTreeSet<&str> = rules.filter(|(_, rules)| !rules.is_empty()).map(|(name, _)| name).collect();
-    assert_eq!(ruled, restricted);
+    let names: BTreeSet<&str> = rules.filter(|(_, rules)| !rules.is_empty()).map(|(name, _)| name).collect();
+    assert_eq!(names, restricted);
 }
 
 #[test]
