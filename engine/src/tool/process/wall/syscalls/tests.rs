@@ -162,7 +162,7 @@ fn arguments_decide_on_every_architecture() {
         ("prctl", &[38], Answer::Kernel),
         ("prctl", &[0x5356_4d41], Answer::Kernel),
         ("prctl", &[4], Answer::Errno(EPERM)),
-        ("prctl", &[35 | high], Answer::Errno(EPERM)),
+        ("prctl", &[0x23 | high], Answer::Errno(EPERM)),
         ("prctl", &[62], Answer::Errno(EPERM)),
         ("prctl", &[79], Answer::Errno(EPERM)),
         ("prctl", &[0x5961_6d61], Answer::Errno(EPERM)),
