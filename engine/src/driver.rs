@@ -83,6 +83,9 @@ pub enum DriveError {
     /// A record was made from other files, or not here; `list` is what no file says now.
     #[error("the record of `{directive}` would execute what no file says now: {}", list.join("; "))]
     Changed { directive: String, list: Vec<String> },
+    /// No key of the user signed the record of a thread, and the user did not accept the record.
+    #[error("the record of `{thread}` cannot be verified: {reason}")]
+    Unverified { thread: String, reason: String },
     #[error(transparent)]
     Trust(#[from] TrustError),
 }
@@ -108,7 +111,7 @@ impl DriveError {
                 | StoreError::RegistryLost { .. }
                 | StoreError::InUse { .. } => false,
             },
-            Self::Plan(_) | Self::Untrusted { .. } | Self::Changed { .. } => true,
+            Self::Plan(_) | Self::Untrusted { .. } | Self::Changed { .. } | Self::Unverified { .. } => true,
             Self::Stalled { .. } | Self::Lost(_) | Self::Trust(_) => false,
         }
     }

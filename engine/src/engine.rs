@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rye_compiler::compile::{Compilation, Request, compile};
@@ -168,6 +169,8 @@ pub(crate) struct Inner {
     pub sealer: Arc<Sealer>,
     pub trust: Trust,
     pub crew: Crew,
+    /// The user accepts records that no key of theirs signed.
+    accepts_records: AtomicBool,
     live: Mutex<Live>,
     /// Told whenever a thread of this process is over.
     gone: Notify,
@@ -276,6 +279,7 @@ impl Engine {
                 sealer,
                 trust,
                 crew: Crew::default(),
+                accepts_records: AtomicBool::new(false),
                 live: Mutex::default(),
                 gone: Notify::new(),
             }
@@ -313,6 +317,22 @@ impl Engine {
     /// A new thread that goes on from one that is over as if its context had been full.
     pub async fn hand_over(&self, thread: &ThreadId) -> Result<Handle, EngineError> {
         Box::pin(self.inner.go_on_from(thread, Place::Handoff, Said::default(), None)).await
+    }
+
+    /// Accepts records that no key of this user signed, from now on. Damaged ones, and those that claim more than their
+    /// plan gives, are still refused.
+    pub fn accept_records(&self) {
+        self.inner.accepts_records.store(true, Ordering::Relaxed);
+    }
+
+    /// A thread with what the gate will use for it, its record verified as [`Engine::take_up`] and the others do; `None`
+    /// where nothing was recorded. Changes nothing.
+    ///
+    /// # Errors
+    /// The record is damaged, or cannot be verified.
+    pub async fn inspect(&self, thread: &ThreadId) -> Result<Option<ParentThread>, EngineError> {
+        let (engine, id) = (Arc::clone(&self.inner), thread.clone());
+        Ok(crate::session::blocking(move || engine.inspected(&id)).await?)
     }
 
     /// The key that the threads of this process are signed with.
@@ -406,6 +426,11 @@ impl Running {
 }
 
 impl Inner {
+    /// Returns true if the user accepts records that no key of theirs signed.
+    pub fn accepts_records(&self) -> bool {
+        self.accepts_records.load(Ordering::Relaxed)
+    }
+
     pub fn threads(&self) -> Threads {
         Threads::new(Arc::clone(&self.disk), Some(Arc::clone(self.writer.registry())))
     }

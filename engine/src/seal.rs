@@ -15,6 +15,8 @@ pub struct Sealer {
     name: String,
     /// Why the user's own key is not used, where it is not.
     instead: Option<String>,
+    /// The user has no key at all.
+    keyless: bool,
 }
 
 /// A place in a thread's record: what a checkpoint vouches for.
@@ -35,21 +37,26 @@ impl Sealer {
     /// # Errors
     /// The system has no random numbers.
     pub fn of(keys: Option<&Keys>) -> Result<Self, KeyError> {
-        let instead = match keys.map(Keys::load) {
+        let (instead, keyless) = match keys.map(Keys::load) {
             Some(Ok(Some(identity))) => {
-                return Ok(Self { name: identity.key_id().to_owned(), identity, instead: None });
+                return Ok(Self { name: identity.key_id().to_owned(), identity, instead: None, keyless: false });
             }
-            Some(Ok(None)) | None => "you have no key".to_owned(),
-            Some(Err(error)) => error.to_string(),
+            Some(Ok(None)) | None => ("you have no key".to_owned(), true),
+            Some(Err(error)) => (error.to_string(), false),
         };
         let identity = Identity::ephemeral()?;
         let name = format!("{EPHEMERAL}{}", identity.public_text());
-        Ok(Self { identity, name, instead: Some(instead) })
+        Ok(Self { identity, name, instead: Some(instead), keyless })
     }
 
     /// Why the user's own key is not used; `None` where it is.
     pub fn instead(&self) -> Option<&str> {
         self.instead.as_deref()
+    }
+
+    /// Returns true where the user has no key, so that no record can be signed by one.
+    pub fn is_keyless(&self) -> bool {
+        self.keyless
     }
 
     /// The name that signatures stand under: a key id, or [`EPHEMERAL`] and the public key.
@@ -62,6 +69,11 @@ impl Sealer {
         self.identity.sign(place.message().as_bytes())
     }
 
+    /// The seal of a transcript's line.
+    pub fn line(&self, thread: &ThreadId, seq: u64, link: Hash) -> String {
+        self.mark(line_message(thread, seq, link).as_bytes())
+    }
+
     /// A signature of bytes, with the name before it.
     pub fn mark(&self, bytes: &[u8]) -> String {
         format!("{}:{}", self.name, self.identity.sign(bytes))
@@ -71,6 +83,11 @@ impl Sealer {
     pub fn file(&self, text: &str, timestamp: &str) -> Vec<u8> {
         self.identity.sign_file(text.as_bytes(), Comment::Markup, timestamp)
     }
+}
+
+/// The signed text of a line's seal: it cannot stand for another thread or line, nor for a checkpoint or a file.
+pub fn line_message(thread: &ThreadId, seq: u64, link: Hash) -> String {
+    format!("rye:line:1:{thread}:{seq}:{link}")
 }
 
 impl Place<'_> {

@@ -28,7 +28,11 @@ pub(crate) mod papers;
 pub(crate) mod plans;
 pub(crate) use go_on::Place;
 mod recover;
+pub(crate) mod verified;
 mod vouch;
+
+/// Threads that go on from one another, at most: more is a loop.
+pub(crate) const LONGEST_CHAIN: usize = 1_000;
 
 /// Everything a thread begins with.
 pub(crate) struct Beginning {

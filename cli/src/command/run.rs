@@ -27,7 +27,7 @@ use rye_engine::driver::DriveError;
 use rye_engine::engine::EngineError;
 use rye_engine::event::Letter;
 use rye_engine::session::below::ParentThread;
-use rye_engine::store::layout;
+use rye_engine::store::{StoreError, layout};
 use rye_engine::thread::Status;
 use rye_engine::threads::Threads;
 use rye_grammar::Sources;
@@ -87,6 +87,9 @@ pub struct RunArgs {
     /// Go on from the end of this turn of the resumed thread; what came after it is left out
     #[arg(long, value_name = "TURN", requires_all = ["resume", "message"])]
     fork_at: Option<u64>,
+    /// Accept the record of the thread even if no key of yours signed it; a damaged one is still refused
+    #[arg(long, conflicts_with = "plan")]
+    trust_record: bool,
     /// Run on without this terminal; prints the thread's id as soon as it runs
     #[arg(long, conflicts_with = "events")]
     detach: bool,
@@ -139,7 +142,8 @@ pub fn run(args: &RunArgs, global: &Global, report: &Report) -> Result<Exit, Fai
     let script = args.script.as_deref();
     let unattended = args.unattended.map(Unattended::from);
     let (events, images) = (args.events, images.as_slice());
-    let how = How { events, script, detached: args.detached, unattended, images, ..How::default() };
+    let trust_record = args.trust_record;
+    let how = How { trust_record, events, script, detached: args.detached, unattended, images, ..How::default() };
     start::drive(start, how, &spaces, report)
 }
 
@@ -232,11 +236,27 @@ pub fn resumed(id: &str, message: Option<String>, turn: Option<u64>, spaces: &Sp
     }
 }
 
+/// What the store refuses: damage is refused as a signature is.
+fn damaged(error: StoreError) -> Failure {
+    if matches!(error, StoreError::Damaged { .. } | StoreError::Altered { .. }) {
+        let help = "`rye threads verify` shows all that is wrong; put the files back as they were, or start anew";
+        return Failure { exit: Exit::Refused, ..Failure::failed(error.to_string()) }.help(help);
+    }
+    error.into()
+}
+
 impl From<DriveError> for Failure {
     fn from(error: DriveError) -> Self {
         if let DriveError::Untrusted { .. } = error {
             let refused = Self { exit: Exit::Refused, ..Self::failed(error.to_string()) };
             return refused.help("`rye trust --list` shows all of it, `rye trust` allows it as it is now");
+        }
+        if let DriveError::Unverified { thread, .. } = &error {
+            let help = format!("`rye threads show {thread}` shows it; `--trust-record` accepts it as it is");
+            return Self { exit: Exit::Refused, ..Self::failed(error.to_string()) }.help(help);
+        }
+        if let DriveError::Store(error) = error {
+            return damaged(error);
         }
         if let DriveError::Changed { .. } = error {
             let refused = Self { exit: Exit::Refused, ..Self::failed(error.to_string()) };
@@ -250,6 +270,9 @@ impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
         if let EngineError::Drive(error) = error {
             return error.into();
+        }
+        if let EngineError::Store(error) = error {
+            return damaged(error);
         }
         if let EngineError::Images(refused) = error {
             return Self::failed(refused.to_string()).help("show it to a model that takes it: `--model`");

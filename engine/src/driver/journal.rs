@@ -10,7 +10,7 @@ use super::live::{Live, Outlet};
 use crate::crew::Crew;
 use crate::event::{Durability, Event, EventBody, row};
 use crate::seal::{Place, Sealer};
-use crate::store::transcript::Hash;
+use crate::store::transcript::{Hash, LineSigner};
 use crate::store::{ObjectId, Objects, Record, StoreError, Transcript};
 use crate::thread_id::ThreadId;
 
@@ -133,7 +133,8 @@ impl Journal {
     }
 }
 
-/// Appends events, those of one moment at a time; a checkpoint is signed when the lines before it have their hashes.
+/// Appends events, those of one moment at a time; a checkpoint is signed when the lines before it have their hashes. The last
+/// line has a seal: what recovery reads behind the last seal was never acknowledged.
 fn write(
     transcript: &mut Transcript,
     objects: &Objects,
@@ -141,7 +142,11 @@ fn write(
     events: &mut [Event],
 ) -> Result<(), StoreError> {
     let follows = |a: &Event, b: &Event| a.ts == b.ts && !matches!(b.body, EventBody::Checkpoint(_));
+    let seal = |seq: u64, link: Hash| sealer.line(thread, seq, link);
+    let last = events.last().map(|event| event.seq);
     for moment in events.chunk_by_mut(follows) {
+        let ends = moment.last().map(|event| event.seq) == last;
+        let signer: Option<LineSigner<'_>> = if ends { Some(&seal) } else { None };
         let Some(first) = moment.first_mut() else { continue };
         let ts = first.ts;
         if let EventBody::Checkpoint(checkpoint) = &mut first.body {
@@ -150,11 +155,11 @@ fn write(
             checkpoint.signature = sealer.checkpoint(&place);
         }
         let bodies: Vec<&EventBody> = moment.iter().map(|event| &event.body).collect();
-        match transcript.append(&bodies, ts) {
+        match transcript.append_sealed(&bodies, ts, signer) {
             Ok(_) => {}
             Err(StoreError::LineTooLong { limit, .. }) => {
                 let lines: Result<Vec<_>, _> = moment.iter().map(|event| fitting(event, limit, objects)).collect();
-                transcript.append(&lines?, ts)?;
+                transcript.append_sealed(&lines?, ts, signer)?;
             }
             Err(error) => return Err(error),
         }

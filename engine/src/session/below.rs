@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use rye_compiler::compile::{Compilation, Parent};
-use rye_compiler::plan::{Plan, PlanLimits};
+use rye_compiler::plan::{Grant, Plan, PlanLimits};
 use rye_compiler::semantics::ledger::Answer;
 
-use super::{Above, Beginning, Rows};
+use super::{Above, Beginning, Rows, blocking};
 use crate::driver::{DriveError, live};
 use crate::engine::{EngineError, Handle, Inner, Running};
 use crate::event::{Opened, Origin, ParentLink};
@@ -31,6 +31,11 @@ impl ParentThread {
     /// The plan it runs by.
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// The sets of grants that must all allow an action: its own first, then those up its spawn chain.
+    pub fn grants(&self) -> &[Vec<Grant>] {
+        &self.launch.grants
     }
 
     /// What its children are compiled with.
@@ -61,6 +66,7 @@ impl Inner {
         parent: ParentThread,
         shown: Vec<Picture>,
     ) -> Result<Handle, EngineError> {
+        self.check_parent(&parent).await?;
         let plan = self.plans.share(&compilation.plan_id, || compilation.plan.clone());
         let mut grants = parent.launch.grants.clone();
         if plan.capabilities.declared {
@@ -86,6 +92,15 @@ impl Inner {
         let named = compilation.named_spend;
         let (id, running) = self.begin_below(&parent, beginning, named, None).await?;
         Ok(Handle::new(id, events, running))
+    }
+
+    /// Checks that a parent is what its verified record says.
+    pub(super) async fn check_parent(self: &Arc<Self>, parent: &ParentThread) -> Result<(), DriveError> {
+        let (engine, id) = (Arc::clone(self), parent.id.clone());
+        let inspected = blocking(move || engine.inspected(&id)).await?;
+        let same = inspected.is_some_and(|found| found.launch == parent.launch && found.plan == parent.plan);
+        let changed = || DriveError::Plan(format!("the record of `{}` changed while it was read", parent.id));
+        same.then_some(()).ok_or_else(changed)
     }
 
     /// Begins a thread below another: its row, and money from above, `named` or what is left of it; `linked` is the thread that it

@@ -25,6 +25,7 @@ use crate::machine::effect::{AwaitedChild, HookBounds, SpawnChild};
 use crate::machine::gate::{Allowed, ChildStart};
 use crate::machine::{Fact, HookChild, HookRun, Spawned};
 use crate::message::ToolCall;
+use crate::session::verified::VerifiedTranscript;
 use crate::store::{StoreError, ThreadRow, layout};
 use crate::thread::{Cost, RunResult, Status};
 use crate::thread_id::ThreadId;
@@ -459,7 +460,11 @@ impl Inner {
         }
         let (engine, child, of, above) = (Arc::clone(self), id.clone(), plan_id.clone(), parent.clone());
         let read = move || {
-            let events = engine.threads().transcript(&above)?;
+            let unknown = || StoreError::UnknownThread { thread: above.to_string() };
+            let VerifiedTranscript { events, standing, .. } = engine.verified(&above)?.ok_or_else(unknown)?;
+            if let Some(plan_id) = Head::of(&events).plan_id {
+                engine.check_launch(&above, &events, &stored_plan(&engine, plan_id)?, standing)?;
+            }
             let account = engine.writer.registry().account(&child)?;
             let plan = stored_plan(&engine, &of)?;
             engine.vouch(&plan)?;

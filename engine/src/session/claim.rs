@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use super::blocking;
-use crate::driver::{DriveError, journal};
+use crate::driver::DriveError;
 use crate::engine::Inner;
-use crate::event::{Ended, Event, EventBody};
+use crate::event::{Ended, EventBody};
 use crate::machine::{State, apply};
+use crate::session::verified::VerifiedTranscript;
+use crate::store::transcript::Hash;
 use crate::store::{Answered, Change, LedgerStep, RowUpdate, StoreError, Transcript};
 use crate::thread::{RunError, Status};
 use crate::thread_id::ThreadId;
@@ -84,11 +86,8 @@ impl Inner {
 
     /// The last line of a record, from its own events alone.
     fn write_end(&self, thread: &ThreadId, status: Status, message: String) -> Result<(), DriveError> {
-        let synced = self.writer.registry().thread(thread)?.map_or(0, |row| row.synced);
-        let (mut transcript, reading) = Transcript::open(Arc::clone(&self.disk), thread, synced)?;
-        let records = reading.records.iter();
-        let events: Vec<Event> =
-            records.map(|record| journal::whole(record, thread, &self.objects)).collect::<Result<_, _>>()?;
+        // What this process signs, it vouches for: nothing is added to a record that it does not accept.
+        let Some(VerifiedTranscript { reading, events, synced, .. }) = self.verified(thread)? else { return Ok(()) };
         let mut state = State::new();
         for event in &events {
             apply(&mut state, event);
@@ -98,7 +97,9 @@ impl Inner {
         }
         let error = Some(RunError { code: "cannot_go_on".into(), message });
         let ended = Ended { status, result: None, outputs: None, missing: Vec::new(), error, cost: state.cost };
-        transcript.append(&[EventBody::Ended(Box::new(ended))], self.clock.now())?;
+        let seal = |seq: u64, link: Hash| self.sealer.line(thread, seq, link);
+        let mut transcript = Transcript::open_read(Arc::clone(&self.disk), thread, &reading, synced)?;
+        transcript.append_sealed(&[EventBody::Ended(Box::new(ended))], self.clock.now(), Some(&seal))?;
         transcript.sync()?;
         Ok(())
     }

@@ -14,7 +14,8 @@ use crate::image::{self, NotAccepted};
 use crate::machine::State;
 use crate::machine::trailing::{ceiling, trailing};
 use crate::session::below::ParentThread;
-use crate::store::{Change, RowUpdate, StoreError, transcript};
+use crate::session::verified::VerifiedTranscript;
+use crate::store::{Change, RowUpdate, StoreError};
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
@@ -157,6 +158,7 @@ impl Inner {
         image::accept(&beginning.plan.model, &beginning.images())?;
         let linked = (!matches!(place, Place::Turn(_))).then_some(thread);
         if let Some(parent) = parent {
+            self.check_parent(&parent).await?;
             beginning.grants.extend(parent.launch.grants.iter().cloned());
             beginning.limits = parent.bound(beginning.limits)?;
             let (id, running) = self.begin_below(&parent, beginning, None, linked).await?;
@@ -172,11 +174,9 @@ impl Inner {
     async fn before(self: &Arc<Self>, thread: &ThreadId, place: Place) -> Result<Before, EngineError> {
         let (engine, id) = (Arc::clone(self), thread.clone());
         let read = move || -> Result<Result<Before, EngineError>, DriveError> {
-            let row = engine.writer.registry().thread(&id)?;
-            let Some(row) = row else { return Err(StoreError::UnknownThread { thread: id.to_string() }.into()) };
-            let reading = transcript::read(&*engine.disk, &id, row.synced)?;
-            let whole = |record| crate::driver::journal::whole(record, &id, &engine.objects);
-            let events: Vec<Event> = reading.records.iter().map(whole).collect::<Result<_, _>>()?;
+            let unknown = || StoreError::UnknownThread { thread: id.to_string() };
+            engine.writer.registry().thread(&id)?.ok_or_else(unknown)?;
+            let VerifiedTranscript { events, standing, .. } = engine.verified(&id)?.ok_or_else(unknown)?;
             let at = match place {
                 Place::End | Place::Handoff => events.last().map_or(0, |event| event.seq),
                 Place::Turn(turn) => match end_of(&events, turn) {
@@ -193,6 +193,7 @@ impl Inner {
             }
             let (state, hash) = engine.state_at(&id, at, 1_000)?;
             let plan = Arc::new(stored_plan(&engine, &plan_id)?);
+            engine.check_launch(&id, &events, &plan, standing)?;
             engine.vouch(&plan)?;
             Ok(Ok(Before { at, hash, opened, plan_id, plan, state }))
         };

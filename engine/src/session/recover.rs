@@ -2,20 +2,18 @@
 
 use std::sync::Arc;
 
-use super::{Place, blocking, stored_plan};
+use super::{LONGEST_CHAIN, Place, blocking, stored_plan};
 use crate::driver::{DriveError, Journal, Outlet, Thread, journal, live};
 use crate::engine::{EngineError, Handle, Inner, Running};
 use crate::event::{Event, Head, Letter, Origin};
 use crate::machine::trailing::{ceiling, trailing};
 use crate::machine::{Fact, Signal, State, apply};
 use crate::message::Message;
+use crate::session::verified::VerifiedTranscript;
 use crate::store::uuid::uuid;
 use crate::store::{self, StoreError, ThreadRow, Transcript, layout, mailbox, transcript};
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
-
-/// Threads that go on from one another, at most: more is a loop.
-const LONGEST_CHAIN: usize = 1_000;
 
 impl Inner {
     /// Takes a thread up that is not over, or one that is suspended, with letters that come first.
@@ -100,9 +98,9 @@ impl Inner {
     ) -> Result<Option<Running>, DriveError> {
         let (engine, id, out) = (Arc::clone(self), thread.clone(), Arc::clone(&outlet));
         let fold = move || {
+            let folded = engine.fold(&id, out)?;
             // What streamed in when it was cut off counts no more.
             store::Live::new(Arc::clone(&engine.disk), &id).cut()?;
-            let folded = engine.fold(&id, out)?;
             if let Some((thread, _)) = &folded {
                 engine.admit(&thread.plan)?;
             }
@@ -138,33 +136,24 @@ impl Inner {
 
     /// The state that a record tells, and how many bytes of a torn tail were cut; `None` where nothing was recorded.
     fn fold(&self, thread: &ThreadId, outlet: Arc<Outlet>) -> Result<Option<(Thread, u64)>, DriveError> {
-        let synced = self.writer.registry().thread(thread)?.map_or(0, |row| row.synced);
-        let opened = Transcript::open(Arc::clone(&self.disk), thread, synced);
-        let path = layout::transcript(thread);
-        let (transcript, reading) = match opened {
-            Err(StoreError::UnknownThread { .. }) if synced == 0 => return Ok(None),
-            Err(StoreError::UnknownThread { .. }) => {
-                let reason = format!("it is gone, and {synced} events of it were on the disk");
-                return Err(StoreError::Damaged { path, line: 1, reason }.into());
-            }
-            opened => opened?,
-        };
-        let records = reading.records.iter();
-        let events: Vec<Event> =
-            records.map(|record| journal::whole(record, thread, &self.objects)).collect::<Result<_, _>>()?;
+        let Some(verified) = self.verified(thread)? else { return Ok(None) };
+        let VerifiedTranscript { reading, events, synced, standing } = verified;
         let Some(plan_id) = Head::of(&events).plan_id else {
             // Nothing was ever done in the name of so short a record.
-            drop(transcript);
+            let path = layout::transcript(thread);
             self.disk.remove(&path).map_err(StoreError::io("remove", &path))?;
             return Ok(None);
         };
         let plan = Arc::new(stored_plan(self, plan_id)?);
+        self.check_launch(thread, &events, &plan, standing)?;
         self.vouch(&plan)?;
         let mut state = State::new();
         state.talk.messages = self.history(&events, LONGEST_CHAIN)?;
         for event in &events {
             apply(&mut state, event);
         }
+        self.check_state(thread, &state, &plan, standing)?;
+        let transcript = Transcript::open_read(Arc::clone(&self.disk), thread, &reading, synced)?;
         let (objects, sealer) = (Arc::clone(&self.objects), Arc::clone(&self.sealer));
         let journal = Journal::new(thread.clone(), transcript, objects, sealer, outlet, self.crew.clone());
         let cut = reading.torn.map_or(0, |torn| torn.bytes);

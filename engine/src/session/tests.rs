@@ -43,6 +43,7 @@ mod load;
 mod orchestra;
 mod papers;
 mod stuck;
+mod tampered;
 mod trees;
 mod turns;
 

@@ -12,6 +12,8 @@
 //!   so that a line vouches for itself and for everything before it.
 //! - `b` is the barrier: how many events were known to be on the disk when the line was written. A barrier is thus not
 //!   a line of its own but what every later line says about the earlier ones, and it survives a crash with any of them.
+//! - `s` (optional) is the seal: a key's name and its signature of the chain hash that the line has without `s`. It
+//!   covers this line and every line before it. The writer seals the last line of each write.
 //! - A field of the event that has one of these names gets `_` before it in the line.
 //!
 //! Reading stops at the first line that is not what it should be. If no line behind it claims a barrier that covers
@@ -38,9 +40,9 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
-pub use line::{Hash, LINE_LIMIT};
+pub use line::{Hash, LINE_LIMIT, LineSigner, Seal};
 pub use live::Live;
-pub use scan::{Reading, Torn, read, read_after};
+pub use scan::{Reading, Torn, read, read_after, read_head};
 
 /// One event with its place in the record.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,6 +54,7 @@ pub struct Record {
     /// How many events were known to be on the disk when this was written.
     pub barrier: u64,
     pub hash: Hash,
+    pub seal: Option<Seal>,
     /// `type` and the event's own fields.
     pub body: Map<String, Value>,
 }
@@ -108,15 +111,27 @@ impl Transcript {
     /// Reads the transcript of a thread that this process owns and cuts a torn tail. `synced` is how many
     /// events somebody else knows to be on the disk (0: nobody does).
     pub fn open(disk: Arc<dyn Disk>, thread: &ThreadId, synced: u64) -> Result<(Self, Reading), StoreError> {
-        let path = layout::transcript(thread);
         let reading = read(&*disk, thread, synced)?;
+        let transcript = Self::open_read(disk, thread, &reading, synced)?;
+        Ok((transcript, reading))
+    }
+
+    /// Opens the transcript of a thread that this process owns from what was read of it just now, and cuts what is
+    /// behind that. `synced` as in [`Self::open`].
+    pub fn open_read(
+        disk: Arc<dyn Disk>,
+        thread: &ThreadId,
+        reading: &Reading,
+        synced: u64,
+    ) -> Result<Self, StoreError> {
+        let path = layout::transcript(thread);
         if reading.torn.is_some() {
             disk.truncate(&path, reading.length).map_err(StoreError::io("cut the torn tail of", &path))?;
         }
         let last = reading.records.last();
         let barrier = last.map_or(0, |record| record.barrier).max(synced);
-        rewrite_tail(&*disk, &path, &reading, barrier)?;
-        let transcript = Self {
+        rewrite_tail(&*disk, &path, reading, barrier)?;
+        Ok(Self {
             disk,
             path,
             length: reading.length,
@@ -126,8 +141,7 @@ impl Transcript {
             // Without a barrier, who created the file may have died before its name was synced.
             folder_synced: barrier > 0,
             poisoned: None,
-        };
-        Ok((transcript, reading))
+        })
     }
 
     /// Writes events, all or none, and answers them with their places. They are not durable before [`Self::sync`].
@@ -135,6 +149,16 @@ impl Transcript {
     /// After [`StoreError::Io`] (a full disk) the transcript is as before and can be used; after
     /// [`StoreError::Poisoned`] it takes nothing more.
     pub fn append<T: Serialize>(&mut self, events: &[T], ts: i64) -> Result<Vec<Record>, StoreError> {
+        self.append_sealed(events, ts, None)
+    }
+
+    /// The same with a seal on the last of the lines, if there is a signer.
+    pub fn append_sealed<T: Serialize>(
+        &mut self,
+        events: &[T],
+        ts: i64,
+        signer: Option<LineSigner<'_>>,
+    ) -> Result<Vec<Record>, StoreError> {
         self.usable()?;
         let mut bytes = Vec::new();
         let mut records: Vec<Record> = Vec::with_capacity(events.len());
@@ -142,7 +166,7 @@ impl Transcript {
             let before = records.last().map_or(self.head, |record| record.hash);
             let seq = self.count + records.len() as u64;
             let head = line::Head { seq, ts, barrier: self.barrier, before };
-            let (text, record) = line::write(&head, event)?;
+            let (text, record) = line::write(&head, event, signer.filter(|_| records.len() + 1 == events.len()))?;
             bytes.extend_from_slice(text.as_bytes());
             records.push(record);
         }

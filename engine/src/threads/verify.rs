@@ -2,10 +2,12 @@
 //! objects that events name, and the papers beside the record. Reads alone; what cannot be known is said as such.
 
 mod papers;
+pub(crate) mod resume;
 mod signatures;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -15,7 +17,7 @@ use crate::driver::journal;
 use crate::event::{Event, EventBody, Head};
 use crate::keys::TrustStore;
 use crate::seal;
-use crate::store::{Disk, ObjectId, Objects, Reading, StoreError, layout, transcript};
+use crate::store::{Disk, ObjectId, Objects, Reading, Record, StoreError, layout, transcript};
 use crate::thread_id::ThreadId;
 use signatures::{Judge, Whose};
 
@@ -78,6 +80,15 @@ impl Threads {
     /// # Errors
     /// The disk cannot be read. What is wrong with the thread is in the answer.
     pub fn verify(&self, thread: &ThreadId, trust: &TrustStore) -> Result<Verified, StoreError> {
+        let mut look = Look::new(&self.disk, thread, trust);
+        let row = self.registry.as_ref().map(|registry| registry.thread(thread)).transpose()?.flatten();
+        look.record(row.as_ref().map_or(0, |row| row.synced))?;
+        Ok(look.end())
+    }
+}
+
+impl<'t> Look<'t> {
+    fn new(disk: &'t Arc<dyn Disk>, thread: &'t ThreadId, trust: &'t TrustStore) -> Self {
         let found = Verified {
             thread_id: thread.to_string(),
             verdict: Verdict::Sound,
@@ -88,11 +99,7 @@ impl Threads {
             faults: Vec::new(),
             notes: Vec::new(),
         };
-        let (disk, objects) = (&*self.disk, Objects::new(std::sync::Arc::clone(&self.disk)));
-        let mut look = Look { disk, objects, thread, judge: Judge::new(trust), found };
-        let row = self.registry.as_ref().map(|registry| registry.thread(thread)).transpose()?.flatten();
-        look.record(row.as_ref().map_or(0, |row| row.synced))?;
-        Ok(look.end())
+        Self { disk: &**disk, objects: Objects::new(Arc::clone(disk)), thread, judge: Judge::new(trust), found }
     }
 }
 
@@ -147,12 +154,25 @@ impl Look<'_> {
         events
     }
 
+    /// The seal of a line covers the line and all lines before it.
+    fn seal(&mut self, record: &Record) {
+        let Some(seal) = &record.seal else { return };
+        match self.judge.line(self.thread, record, seal) {
+            Ok(_) => self.found.vouched = record.seq + 1,
+            Err(reason) => {
+                let path = layout::transcript(self.thread);
+                self.fault(&path, Some(record.seq + 1), reason);
+            }
+        }
+    }
+
     /// Every checkpoint vouches for the lines before it, every turn that is over has one, and the keys are trusted.
     fn checkpoints(&mut self, story: &Story<'_>) {
         let path = layout::transcript(self.thread);
         let (mut sealed, mut unsealed) = (0, None);
         for event in story.events {
             let mut over = None;
+            let record = usize::try_from(event.seq).ok().and_then(|at| story.reading.records.get(at));
             if let EventBody::Checkpoint(checkpoint) = &event.body {
                 self.found.checkpoints += 1;
                 let at = usize::try_from(event.seq).unwrap_or(usize::MAX).checked_sub(1);
@@ -170,6 +190,9 @@ impl Look<'_> {
             }
             if let Some(turn) = over.filter(|turn| *turn > sealed && unsealed.is_none()) {
                 unsealed = Some((event.seq, turn));
+            }
+            if let Some(record) = record {
+                self.seal(record);
             }
         }
         match unsealed {

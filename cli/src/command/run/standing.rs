@@ -1,17 +1,21 @@
-//! What a thread that goes on may do, said before it does: its record gives it that, and no file of the project changes it
-//! any more.
+//! Grants and sandbox of a thread that is resumed, printed before it runs: those of its verified record, which the gate
+//! uses, and no file of the project changes them any more.
 
-use std::path::Path;
+use std::io::{self, Write as _};
 
 use rye_compiler::approvals::{Unattended, asked};
 use rye_compiler::item::Items;
 use rye_compiler::plan::Grant;
 use rye_compiler::wall::{WallKind, of_plan};
 use rye_compiler::world::World;
+use rye_engine::driver::DriveError;
+use rye_engine::engine::{Engine, EngineError};
+use rye_engine::session::below::ParentThread;
 use rye_engine::thread_id::ThreadId;
-use rye_engine::threads::Threads;
 
 use super::ask::forewarning;
+use crate::Failure;
+use crate::report::printable;
 use crate::view::short;
 
 /// Grants and walls that are told.
@@ -19,13 +23,33 @@ const MOST: usize = 12;
 /// Characters of one of them: a record may be anybody's.
 const LONGEST: usize = 300;
 
-/// Lines for people: what it was granted, which walls its tools have now, and what becomes of what nobody has acknowledged
-/// where nobody can be asked (`None`: somebody can). Nothing of a record that cannot be read: who takes it up says why.
-pub fn told(thread: &ThreadId, project: &Path, world: &dyn World, unattended: Option<Unattended>) -> Option<String> {
-    let recorded = Threads::open(project).ok()?.parent(thread).ok()??;
-    let plan = recorded.plan();
-    let grants: Vec<String> = plan.capabilities.grants.iter().map(granted).collect();
-    let may = if grants.is_empty() { "nothing".to_owned() } else { listed(&grants, ", ") };
+/// Verifies the record of a thread before anything is done with it. A record that no key of the user signed is asked about
+/// at a terminal (`can_ask`). `None`: nothing was recorded.
+pub async fn verified(engine: &Engine, thread: &ThreadId, can_ask: bool) -> Result<Option<ParentThread>, Failure> {
+    match engine.inspect(thread).await {
+        Err(EngineError::Drive(error @ DriveError::Unverified { .. })) if can_ask => {
+            let question = printable(&format!("{error}\nResume it all the same? [y/N] "));
+            write!(anstream::stderr().lock(), "{question}")?;
+            let mut answer = String::new();
+            io::stdin().read_line(&mut answer)?;
+            if !matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
+                return Err(error.into());
+            }
+            engine.accept_records();
+            Ok(engine.inspect(thread).await?)
+        }
+        inspected => Ok(inspected?),
+    }
+}
+
+/// Lines for people: the grants of the record, the sandbox of its tools now, and the policy for calls that need approval
+/// where nobody can be asked (`None`: somebody can).
+pub fn told(recorded: &ParentThread, world: &dyn World, unattended: Option<Unattended>) -> String {
+    let (thread, plan) = (&recorded.id, recorded.plan());
+    let sets = recorded.grants().iter().map(|set| set.iter().map(granted).collect::<Vec<_>>());
+    let sets: Vec<String> =
+        sets.map(|set| if set.is_empty() { "nothing".to_owned() } else { listed(&set, ", ") }).collect();
+    let may = if sets.is_empty() { "nothing".to_owned() } else { sets.join("; only within: ") };
     let mut lines = vec![format!("`{thread}` goes on with what it was granted: {may}")];
     let items = Items::new(world);
     let walls: Vec<String> = of_plan(&items, plan)
@@ -37,7 +61,7 @@ pub fn told(thread: &ThreadId, project: &Path, world: &dyn World, unattended: Op
         lines.push(listed(&walls, "\n"));
     }
     lines.extend(unattended.and_then(|unattended| forewarning(&asked(&items, plan), unattended)));
-    Some(lines.join("\n"))
+    lines.join("\n")
 }
 
 fn granted(grant: &Grant) -> String {

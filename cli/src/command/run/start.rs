@@ -80,6 +80,7 @@ impl Start {
 
 /// How it is shown.
 #[derive(Debug, Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct How<'a> {
     /// Every event.
     pub events: bool,
@@ -92,6 +93,8 @@ pub struct How<'a> {
     pub unattended: Option<Unattended>,
     /// A capability that a person has allowed for the rest of the thread.
     pub given: Option<&'a Grant>,
+    /// Records that no key of the user signed are accepted.
+    pub trust_record: bool,
     /// What the message that the thread begins with shows.
     pub images: &'a [Picture],
 }
@@ -126,15 +129,6 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
     {
         report.note(&printable(&text));
     }
-    if let Some(thread) = start.goes_on_from()
-        && !how.silent
-        && !how.detached
-    {
-        let alone = (!ask::is_attended(format)).then_some(unattended);
-        if let Some(text) = standing::told(thread, &spaces.project, &world, alone) {
-            report.note(&printable(&text));
-        }
-    }
     let limits = match &start {
         Start::Fresh { compilation, .. } => lifted::places(compilation),
         Start::TakeUp { .. } | Start::GoOn { .. } | Start::Fork { .. } | Start::HandOver { .. } => Vec::new(),
@@ -143,6 +137,16 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
     let runtime = runtime::start(start.workers())?;
     let ended = runtime.block_on(async {
         let engine = Engine::open(&spaces.project, options)?;
+        if how.trust_record {
+            engine.accept_records();
+        }
+        if let Some(thread) = start.goes_on_from().filter(|_| !how.silent)
+            && let Some(recorded) = standing::verified(&engine, thread, ask::is_attended(format)).await?
+            && !how.detached
+        {
+            let alone = (!ask::is_attended(format)).then_some(unattended);
+            report.note(&printable(&standing::told(&recorded, &world, alone)));
+        }
         if let Some(why) = engine.sealer().instead().filter(|_| !how.detached && !how.silent) {
             report.note(&format!(
                 "{why}: the thread is signed with one that ends with this process; `rye keys generate` makes one that lasts"

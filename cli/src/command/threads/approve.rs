@@ -38,6 +38,9 @@ pub struct ApproveArgs {
     /// How far the word reaches: this call, the rest of this thread as far as this command runs it, or this project
     #[arg(long, value_enum, value_name = "SCOPE", default_value_t, conflicts_with = "deny")]
     scope: Scope,
+    /// Accept the record of the thread even if no key of yours signed it; a damaged one is still refused
+    #[arg(long)]
+    trust_record: bool,
     /// Let it go on without this terminal; prints its id as soon as it runs
     #[arg(long)]
     detach: bool,
@@ -114,7 +117,7 @@ pub fn run(args: &ApproveArgs, book: &Book, spaces: &Spaces, report: &Report) ->
     let given = grant.as_ref().filter(|_| args.scope == Scope::Thread);
     // What comes after the one call that was answered stands in the queue as this one did.
     let unattended = asked.filter(|asked| *asked == Asked::Call).map(|_| Unattended::Queue);
-    let how = How { detached: args.detached, given, unattended, ..How::default() };
+    let how = How { detached: args.detached, trust_record: args.trust_record, given, unattended, ..How::default() };
     drive(Start::TakeUp { thread: id.clone(), letters }, how, spaces, report)
 }
 

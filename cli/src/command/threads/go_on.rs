@@ -25,6 +25,9 @@ pub struct ResumeArgs {
     /// Go on from the end of this turn; what came after it is left out
     #[arg(long, value_name = "TURN", requires = "message")]
     fork_at: Option<u64>,
+    /// Accept the record of the thread even if no key of yours signed it; a damaged one is still refused
+    #[arg(long)]
+    trust_record: bool,
     /// Run on without this terminal
     #[arg(long)]
     detach: bool,
@@ -37,6 +40,9 @@ pub struct HandoffArgs {
     /// The thread's id
     #[arg(value_name = "THREAD")]
     thread: String,
+    /// Accept the record of the thread even if no key of yours signed it; a damaged one is still refused
+    #[arg(long)]
+    trust_record: bool,
     /// Run on without this terminal
     #[arg(long)]
     detach: bool,
@@ -49,7 +55,8 @@ pub fn resume(args: &ResumeArgs, spaces: &Spaces, report: &Report) -> Result<Exi
         return detach::leave(false, report);
     }
     let start = resumed(&args.thread, args.message.clone(), args.fork_at, spaces)?;
-    drive(start, How { detached: args.detached, ..How::default() }, spaces, report)
+    let how = How { detached: args.detached, trust_record: args.trust_record, ..How::default() };
+    drive(start, how, spaces, report)
 }
 
 pub fn handoff(args: &HandoffArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
@@ -59,7 +66,7 @@ pub fn handoff(args: &HandoffArgs, book: &Book, spaces: &Spaces, report: &Report
     let row = book.last(&args.thread)?.row;
     speaks(&row)?;
     let id = row.id.clone();
-    let how = How { detached: args.detached, ..How::default() };
+    let how = How { detached: args.detached, trust_record: args.trust_record, ..How::default() };
     match book.liveness(&row)? {
         Liveness::Alive => {
             book.send(&id, &Letter::Handoff)?;

@@ -21,7 +21,22 @@ pub const VERSION: u64 = 1;
 pub const START: &str = "{\"v\":";
 
 /// Names that belong to the line and not to the event.
-const RESERVED: [&str; 5] = ["v", "seq", "ts", "b", "h"];
+const RESERVED: [&str; 6] = ["v", "seq", "ts", "b", "h", "s"];
+
+/// How the seal of a line begins, behind its hash.
+const SEAL: &str = "\",\"s\":\"";
+
+/// A signature of a line, and so of every line before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seal {
+    /// The signed link: the chain hash of the line as if it had no seal.
+    pub link: Hash,
+    /// The name of the key, `:`, and the signature.
+    pub mark: String,
+}
+
+/// Signs the link of a line; returns the name of the key, `:`, and the signature.
+pub type LineSigner<'a> = &'a dyn Fn(u64, Hash) -> String;
 
 /// A link of the chain: SHA-256, written as 64 hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,8 +109,12 @@ pub struct Head {
     pub before: Hash,
 }
 
-/// The line of an event, newline included, and the record that reading it would give.
-pub fn write<T: Serialize>(head: &Head, event: &T) -> Result<(String, Record), StoreError> {
+/// The line of an event, newline included, and the record that reading it would give. A signer seals the line.
+pub fn write<T: Serialize>(
+    head: &Head,
+    event: &T,
+    signer: Option<LineSigner<'_>>,
+) -> Result<(String, Record), StoreError> {
     let body = match serde_json::to_value(event) {
         Ok(Value::Object(body)) => body,
         Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) | Err(_) => {
@@ -108,13 +127,19 @@ pub fn write<T: Serialize>(head: &Head, event: &T) -> Result<(String, Record), S
     let Head { seq, ts, barrier, before } = *head;
     let front = format!("{START}{VERSION},\"seq\":{seq},\"ts\":{ts},\"b\":{barrier},\"h\":\"");
     let fields = serde_json::to_string(&Escaped(&body)).map_err(|_| StoreError::NoEvent)?;
-    let back = format!("\",{}", fields.strip_prefix('{').unwrap_or_default());
-    let hash = before.next(&front, &back);
+    let fields = fields.strip_prefix('{').unwrap_or_default();
+    let mut back = format!("\",{fields}");
+    let mut hash = before.next(&front, &back);
+    let seal = signer.map(|sign| Seal { link: hash, mark: sign(seq, hash) });
+    if let Some(Seal { mark, .. }) = &seal {
+        back = format!("{SEAL}{mark}\",{fields}");
+        hash = before.next(&front, &back);
+    }
     let text = format!("{front}{hash}{back}\n");
     if text.len() > LINE_LIMIT {
         return Err(StoreError::LineTooLong { bytes: text.len(), limit: LINE_LIMIT });
     }
-    Ok((text, Record { seq, ts, barrier, hash, body }))
+    Ok((text, Record { seq, ts, barrier, hash, seal, body }))
 }
 
 /// An event's fields as they stand in a line: one with a name of the line's own gets `_` before it (`_seq`).
@@ -165,9 +190,13 @@ pub fn read(text: &[u8], seq: u64, before: Hash) -> Result<Record, Refused> {
     if before.next(before_hash, back) != hash {
         return Err(broken("its hash does not follow from the line before"));
     }
+    let seal = back
+        .strip_prefix(SEAL)
+        .and_then(|sealed| sealed.split_once('"'))
+        .map(|(mark, fields)| Seal { link: before.next(before_hash, &format!("\"{fields}")), mark: mark.to_owned() });
     let line: Map<String, Value> = serde_json::from_str(text).map_err(|_| broken("it is not JSON"))?;
     let body = line.into_iter().filter(|(key, _)| !RESERVED.contains(&key.as_str())).map(unescape).collect();
-    Ok(Record { seq, ts: front.ts, barrier: front.barrier, hash, body })
+    Ok(Record { seq, ts: front.ts, barrier: front.barrier, hash, seal, body })
 }
 
 /// The barrier that a line claims, if it begins as a line does, whatever else is wrong with it.

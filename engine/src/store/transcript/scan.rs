@@ -20,6 +20,35 @@ pub struct Reading {
     pub torn: Option<Torn>,
 }
 
+impl Reading {
+    /// How many records the last seal covers; 0 where no line has a seal.
+    pub fn sealed(&self) -> usize {
+        self.records.iter().rposition(|record| record.seal.is_some()).map_or(0, |last| last + 1)
+    }
+
+    /// Counts the lines behind the last seal as a torn tail: a write that a crash cut off before its last line, which has
+    /// the seal. False where one of them was acknowledged, so that the seal is missing for another reason.
+    pub fn cut_unsealed(&mut self, synced: u64) -> bool {
+        let sealed = self.sealed();
+        let unsealed = self.records.get(sealed..).unwrap_or_default();
+        if unsealed.is_empty() {
+            return true;
+        }
+        let acknowledged = unsealed.iter().map(|record| record.barrier).max().unwrap_or(0).max(synced);
+        if acknowledged > sealed as u64 {
+            return false;
+        }
+        let end = sealed.checked_sub(1).and_then(|last| self.ends.get(last)).copied().unwrap_or(0);
+        let behind = self.torn.as_ref().map_or(0, |torn| torn.bytes);
+        let reason = "its write was cut off before the seal".to_owned();
+        self.torn = Some(Torn { line: sealed as u64 + 1, bytes: self.length - end + behind, reason });
+        self.records.truncate(sealed);
+        self.ends.truncate(sealed);
+        self.length = end;
+        true
+    }
+}
+
 /// A tail that nobody was promised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Torn {
@@ -42,6 +71,26 @@ pub fn read(disk: &dyn Disk, thread: &ThreadId, synced: u64) -> Result<Reading, 
     };
     scan(&path, &bytes, Start { count: 0, hash: Hash::start(thread), length: 0 }, synced)
 }
+
+/// Reads the first lines of a transcript: those that say how its thread begins.
+pub fn read_head(disk: &dyn Disk, thread: &ThreadId) -> Result<Reading, StoreError> {
+    let path = layout::transcript(thread);
+    let length = match disk.length(&path) {
+        Ok(length) => usize::try_from(length).unwrap_or(usize::MAX).min(HEAD_BYTES),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(StoreError::UnknownThread { thread: thread.to_string() });
+        }
+        Err(error) => return Err(StoreError::io("read", &path)(error)),
+    };
+    let bytes = disk.read_range(&path, 0, length).map_err(StoreError::io("read", &path))?;
+    // Lines are read up to the last whole one; the rest is left alone.
+    let whole = memchr::memrchr(b'\n', &bytes).map_or(0, |end| end + 1);
+    let head = bytes.get(..whole).unwrap_or_default();
+    scan(&path, head, Start { count: 0, hash: Hash::start(thread), length: 0 }, 0)
+}
+
+/// Bytes that hold the head of any transcript: three lines.
+const HEAD_BYTES: usize = 3 * LINE_LIMIT;
 
 /// Reads what was added behind `last`, whose line ended at byte `length` (as [`Reading`] says): for those who follow
 /// a thread.

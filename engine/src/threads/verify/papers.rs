@@ -26,7 +26,7 @@ impl Look<'_> {
         self.export(story, ended)
     }
 
-    fn snapshot(&mut self, story: &Story<'_>, ended: Option<&Ended>) -> Result<(), StoreError> {
+    pub(super) fn snapshot(&mut self, story: &Story<'_>, ended: Option<&Ended>) -> Result<(), StoreError> {
         let path = layout::snapshot(self.thread);
         let Some(bytes) = self.paper(&path)? else { return Ok(()) };
         let Ok(mut fields) = serde_json::from_slice::<Map<String, Value>>(&bytes) else {

@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 
 use crate::event::Checkpoint;
 use crate::keys::{SignatureFault, Standing, TrustStore};
-use crate::seal::{EPHEMERAL, Place};
+use crate::seal::{EPHEMERAL, Place, line_message};
+use crate::store::Record;
+use crate::store::transcript::Seal;
+use crate::thread_id::ThreadId;
 
 /// Whose a good signature is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +41,16 @@ impl<'t> Judge<'t> {
 
     pub fn checkpoint(&mut self, checkpoint: &Checkpoint, place: &Place<'_>) -> Result<Whose, String> {
         self.bytes(&checkpoint.key_id, place.message().as_bytes(), &checkpoint.signature)
+    }
+
+    /// The seal of a line.
+    pub fn line(&mut self, thread: &ThreadId, record: &Record, seal: &Seal) -> Result<Whose, String> {
+        self.mark(line_message(thread, record.seq, seal.link).as_bytes(), &seal.mark)
+    }
+
+    /// Returns true if signatures under this name can be verified here.
+    pub fn can_verify(&self, name: &str) -> bool {
+        name.starts_with(EPHEMERAL) || self.trust.trusts(name)
     }
 
     /// Bytes with `name:signature`.

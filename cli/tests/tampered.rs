@@ -1,0 +1,173 @@
+//! Transcripts that somebody changed, and those that no key of this user signed: each command that resumes a thread
+//! refuses them with exit code 5 before anything runs.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use rye::Place;
+use rye_engine::store::RealDisk;
+use rye_engine::store::transcript::line::{self, Head};
+use rye_engine::store::transcript::{self, Hash, Record};
+use rye_engine::thread_id::ThreadId;
+use serde_json::{Map, Value, json};
+
+const BASH: &str = "rye_bash_bash";
+
+/// A directive that may read, whose model writes a file with a shell once it is resumed.
+fn place() -> Place {
+    let place = Place::new();
+    place.fine(&["init"]);
+    place.write(
+        ".ai/directives/reads.md",
+        "```xml\n<directive name=\"reads\" version=\"1.0.0\">\n<metadata><description>d</description>\
+         <model provider=\"scripted\" tier=\"fast\"/><nudge>never</nudge><permissions><execute><tool>rye.file-system.read</tool></execute>\
+         </permissions></metadata>\n</directive>\n```\n\nRead.\n",
+    );
+    place.write(
+        "script.yaml",
+        &format!(
+            "steps:\n  - One.\n  - tool_calls: [{{ name: {BASH}, input: {{ command: echo ran > ran.txt }} }}]\n  - Two.\n  - Three.\n  - Four.\n"
+        ),
+    );
+    place
+}
+
+fn ran(place: &Place) -> String {
+    let (code, result) = place.json(&["run", "reads"]);
+    assert_eq!(code, Some(0), "{result}");
+    result["thread_id"].as_str().unwrap().to_owned()
+}
+
+/// Writes a transcript again with a chain that holds together; the seals stay as they were, or go.
+fn forge(place: &Place, id: &str, keeps_seals: bool, edit: impl FnOnce(&mut Vec<Record>)) {
+    let thread = ThreadId::parse(id).unwrap();
+    let disk = RealDisk::open(&place.project()).unwrap();
+    let mut records = transcript::read(&disk, &thread, 0).unwrap().records;
+    edit(&mut records);
+    let (mut text, mut before) = (String::new(), Hash::start(&thread));
+    for (seq, record) in records.iter().enumerate() {
+        let head = Head { seq: seq as u64, ts: record.ts, barrier: record.barrier, before };
+        let mark = record.seal.as_ref().map(|seal| seal.mark.clone()).unwrap_or_default();
+        let kept = |_: u64, _: Hash| mark.clone();
+        let signer: Option<line::LineSigner<'_>> =
+            if keeps_seals && record.seal.is_some() { Some(&kept) } else { None };
+        let (line, record) = line::write(&head, &record.body, signer).unwrap();
+        text.push_str(&line);
+        before = record.hash;
+    }
+    place.write(&format!(".ai/state/threads/{id}/transcript.jsonl"), &text);
+}
+
+fn widened(records: &mut Vec<Record>) {
+    let body: &mut Map<String, Value> = &mut records[0].body;
+    body.insert("grants".into(), json!([[{"pattern": "rye.*", "write": ["*"], "net": ["*"]}]]));
+}
+
+/// Every command that would resume a thread that is over.
+fn commands(id: &str) -> [Vec<&str>; 5] {
+    [
+        vec!["run", "--resume", id, "--message", "more"],
+        vec!["run", "--resume", id, "--message", "more", "--fork-at", "1"],
+        vec!["run", "--resume", id, "--message", "more", "--detach"],
+        vec!["threads", "resume", id, "--message", "more"],
+        vec!["threads", "handoff", id],
+    ]
+}
+
+fn threads(place: &Place) -> usize {
+    place.json(&["threads", "list"]).1["threads"].as_array().unwrap().len()
+}
+
+#[test]
+fn resume_refuses_tampered_grants_whatever_is_accepted() {
+    for keeps_seals in [true, false] {
+        let place = place();
+        let id = ran(&place);
+        forge(&place, &id, keeps_seals, widened);
+        for mut command in commands(&id) {
+            command.push("--trust-record");
+            let done = place.rye(&command);
+            assert_eq!(done.code, Some(5), "{command:?}: {}", done.stderr);
+            let file = format!(".ai/state/threads/{id}/transcript.jsonl");
+            assert!(done.stderr.contains(&file) && done.stderr.contains("at line "), "{command:?}: {}", done.stderr);
+            assert!(done.stderr.contains("rye threads verify"), "{command:?}: {}", done.stderr);
+            assert!(!done.stderr.contains("rye.*"), "{command:?}: {}", done.stderr);
+        }
+        assert!(!place.project().join("ran.txt").exists());
+        assert_eq!(threads(&place), 1);
+    }
+}
+
+#[test]
+fn resume_refuses_tampered_inputs_limits_and_snapshots() {
+    let edits: [(&str, fn(&mut Vec<Record>)); 3] = [
+        ("inputs", |records| {
+            records[0].body.insert("inputs".into(), json!({"topic": "another"}));
+        }),
+        ("limits", |records| records[0].body["limits"]["spend"] = json!(9_000_000_000_000_u64)),
+        ("a state behind the last checkpoint", |records| {
+            let (at, mut record) = (records.len() - 1, records[0].clone());
+            record.body =
+                Map::from_iter([("type", json!("state_set")), ("key", json!("a")), ("value", json!(1))].map(|(k, v)| (k.to_owned(), v)));
+            record.seal = None;
+            records.insert(at, record);
+        }),
+    ];
+    for (what, edit) in edits {
+        let place = place();
+        let id = ran(&place);
+        forge(&place, &id, true, edit);
+        let done = place.rye(&["run", "--resume", &id, "--message", "more"]);
+        assert_eq!(done.code, Some(5), "{what}: {}", done.stderr);
+        assert_eq!(place.rye(&["threads", "verify", &id]).code, Some(1), "{what}");
+    }
+    let place = place();
+    let id = ran(&place);
+    let snapshot = format!(".ai/state/threads/{id}/thread.json");
+    place.write(&snapshot, &place.read(&snapshot).replace("file-system.read", "*"));
+    let done = place.rye(&["run", "--resume", &id, "--message", "more", "--trust-record"]);
+    assert_eq!(done.code, Some(5), "{}", done.stderr);
+    assert!(done.stderr.contains(&snapshot), "{}", done.stderr);
+}
+
+#[test]
+fn resume_asks_for_a_record_that_no_key_of_the_user_signed() {
+    let place = place();
+    let (unsigned, foreign) = (ran(&place), ran(&place));
+    forge(&place, &unsigned, false, |_| {});
+    std::fs::remove_dir_all(place.user().join(".ai/keys")).unwrap();
+    place.fine(&["keys", "generate"]);
+    for id in [&unsigned, &foreign] {
+        for command in commands(id) {
+            let done = place.rye(&command);
+            assert_eq!(done.code, Some(5), "{command:?}: {}", done.stderr);
+            assert!(done.stderr.contains("cannot be verified"), "{command:?}: {}", done.stderr);
+            assert!(done.stderr.contains("--trust-record"), "{command:?}: {}", done.stderr);
+        }
+        let (code, result) = place.json(&["run", "--resume", id, "--message", "more", "--trust-record"]);
+        assert_eq!(code, Some(0), "{result}");
+        // What was accepted is signed from there on.
+        let next = result["thread_id"].as_str().unwrap();
+        place.fine(&["run", "--resume", next, "--message", "more"]);
+    }
+    assert!(!place.project().join("ran.txt").exists());
+}
+
+#[test]
+fn resume_prints_the_grants_of_the_record() {
+    let place = place();
+    let id = ran(&place);
+    let done = place.rye(&["run", "--resume", &id, "--message", "more"]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert!(done.stderr.contains("granted: `rye.execute.tool.rye.file-system.read`\n"), "{}", done.stderr);
+}
+
+#[test]
+fn resume_without_a_key_needs_no_acceptance() {
+    let place = place();
+    std::fs::remove_dir_all(place.user().join(".ai/keys")).unwrap();
+    let id = ran(&place);
+    place.fine(&["run", "--resume", &id, "--message", "more"]);
+}

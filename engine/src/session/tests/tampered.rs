@@ -1,0 +1,379 @@
+//! Transcripts that somebody changed, or that no key of this user signed: each is refused before anything runs or is
+//! written, and the tail that a crash leaves is not.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use serde_json::{Map, Value, json};
+
+use super::apart::{Gate, WAITS, engine};
+use super::{Lab, Status, calls, names, say};
+use crate::driver::DriveError;
+use crate::engine::{Engine, EngineError, Launch};
+use crate::event::EventBody;
+use crate::keys::Keys;
+use crate::seal::Sealer;
+use crate::store::transcript::line::{self, Head};
+use crate::store::transcript::{self, Hash, Record};
+use crate::store::{ObjectId, StoreError, layout};
+use crate::thread_id::ThreadId;
+
+const MAY: &str = "<limits turns=\"5\"/><permissions><execute><tool>test.*</tool><tool>rye.file-system.read</tool></execute></permissions>";
+
+/// A thread that reads a file, and then waits in a call.
+fn lab(keys: bool) -> Lab {
+    let mut lab = Lab::new(|request| {
+        Ok(match request.cue.turn.unwrap() {
+            0 => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
+            1 => calls(&[("test_waits", json!({"n": 1}))]),
+            _ => say("done"),
+        })
+    });
+    lab.write("a.txt", "content\n");
+    lab.write(".ai/tools/test/waits.yaml", WAITS);
+    lab.directive("worker", MAY, "");
+    if keys {
+        lab.keys = Some(user(&lab, "home"));
+    }
+    lab
+}
+
+fn user(lab: &Lab, name: &str) -> Keys {
+    let keys = Keys::of_user_space(&lab.path().join(name));
+    keys.load_or_generate().unwrap();
+    keys
+}
+
+fn blocking<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(work)
+}
+
+/// A thread whose process dies while the thread is within its second call.
+fn dies(lab: &Lab) -> ThreadId {
+    blocking(async {
+        let gate = Arc::new(Gate::default());
+        let engine = engine(lab, &gate);
+        let handle = lab.start(&engine, "worker").await;
+        gate.begun().await;
+        handle.thread_id.clone()
+    })
+}
+
+/// The same thread, come to its end.
+fn ends(lab: &Lab) -> ThreadId {
+    blocking(async {
+        let gate = Arc::new(Gate::default());
+        gate.open();
+        let engine = engine(lab, &gate);
+        let handle = lab.start(&engine, "worker").await;
+        let id = handle.thread_id.clone();
+        assert_eq!(handle.join().await.status, Status::Completed);
+        id
+    })
+}
+
+fn file(lab: &Lab, thread: &ThreadId) -> PathBuf {
+    lab.path().join(layout::transcript(thread))
+}
+
+/// What becomes of the seals of lines that are written again.
+enum Seals<'s> {
+    Kept,
+    Stripped,
+    By(&'s Sealer),
+}
+
+/// Writes a transcript again with a chain that holds together, as anybody can.
+fn forge(lab: &Lab, thread: &ThreadId, seals: &Seals<'_>, edit: impl FnOnce(&mut Vec<Record>)) {
+    let disk = crate::store::RealDisk::open(&lab.path()).unwrap();
+    let mut records = transcript::read(&disk, thread, 0).unwrap().records;
+    edit(&mut records);
+    let (mut text, mut before) = (String::new(), Hash::start(thread));
+    for (seq, record) in records.iter().enumerate() {
+        let head = Head { seq: seq as u64, ts: record.ts, barrier: record.barrier, before };
+        let kept = |_: u64, _: Hash| record.seal.as_ref().map(|seal| seal.mark.clone()).unwrap_or_default();
+        let fresh = |seq: u64, link: Hash| match seals {
+            Seals::By(sealer) => sealer.line(thread, seq, link),
+            Seals::Kept | Seals::Stripped => String::new(),
+        };
+        let signer: Option<line::LineSigner<'_>> = match seals {
+            Seals::Stripped => None,
+            _ if record.seal.is_none() => None,
+            Seals::Kept => Some(&kept),
+            Seals::By(_) => Some(&fresh),
+        };
+        let (line, record) = line::write(&head, &record.body, signer).unwrap();
+        text.push_str(&line);
+        before = record.hash;
+    }
+    std::fs::write(file(lab, thread), text).unwrap();
+}
+
+/// Takes `thread.json` away: the attacker cannot sign one, and nothing needs it.
+fn without_snapshot(lab: &Lab, thread: &ThreadId) {
+    std::fs::remove_file(lab.path().join(layout::snapshot(thread))).unwrap();
+}
+
+fn event(kind: &str, fields: &Value) -> Map<String, Value> {
+    let mut body = Map::from_iter([("type".to_owned(), json!(kind))]);
+    body.extend(fields.as_object().unwrap().clone());
+    body
+}
+
+fn set(records: &mut [Record], kind: &str, field: &str, value: Value) {
+    let record = records.iter_mut().find(|record| record.body["type"] == kind).unwrap();
+    record.body.insert(field.to_owned(), value);
+}
+
+fn insert(records: &mut Vec<Record>, at: usize, body: Map<String, Value>) {
+    let mut record = records[at - 1].clone();
+    (record.body, record.seal) = (body, None);
+    records.insert(at, record);
+}
+
+fn everything() -> Value {
+    json!([[{"pattern": "rye.*"}]])
+}
+
+type Forgery = (&'static str, fn(&mut Vec<Record>));
+
+/// Changes of a record whose every line was sealed.
+const FORGERIES: [Forgery; 8] = [
+    ("grants", |records| set(records, "opened", "grants", everything())),
+    ("inputs", |records| set(records, "opened", "inputs", json!({"path": "/etc"}))),
+    ("limits", |records| {
+        let mut limits = records[0].body["limits"].clone();
+        limits["spend"] = json!(9_000_000_000_000_u64);
+        set(records, "opened", "limits", limits);
+    }),
+    ("project", |records| set(records, "opened", "project_path", json!("/elsewhere"))),
+    ("approvals", |records| set(records, "opened", "attended", json!(true))),
+    ("plan", |records| set(records, "plan_bound", "plan_id", json!("0".repeat(64)))),
+    ("an approval behind the last checkpoint", |records| {
+        let at = records.len() - 1;
+        insert(records, at, event("approval_given", &json!({"asked": "call", "answer": "approved"})));
+    }),
+    ("a state behind the last checkpoint", |records| {
+        let at = records.len() - 1;
+        insert(records, at, event("state_set", &json!({"key": "a", "value": 1})));
+    }),
+];
+
+fn is_damage(error: &EngineError) -> bool {
+    matches!(error, EngineError::Drive(DriveError::Store(StoreError::Damaged { .. } | StoreError::Altered { .. })))
+}
+
+fn is_unverified(error: &EngineError) -> bool {
+    matches!(error, EngineError::Drive(DriveError::Unverified { .. }))
+}
+
+/// Tries every way to resume a thread; each is refused, and nothing is asked, written or begun.
+fn refused(lab: &Lab, thread: &ThreadId, is_over: bool, what: &str, expected: fn(&EngineError) -> bool) {
+    let before = (std::fs::read(file(lab, thread)).unwrap(), lab.model.asked.load(Ordering::Relaxed));
+    blocking(async {
+        let gate = Arc::new(Gate::default());
+        gate.open();
+        let engine = engine(lab, &gate);
+        let listed = engine.threads().list().unwrap().len();
+        let mut errors = vec![engine.inspect(thread).await.map(drop).unwrap_err()];
+        if is_over {
+            errors.push(engine.resume(thread, "more").await.map(drop).unwrap_err());
+            errors.push(engine.hand_over(thread).await.map(drop).unwrap_err());
+        } else {
+            errors.push(engine.recover(thread).await.map(drop).unwrap_err());
+            let approve = crate::event::Letter::Approve { yes: true, question: None };
+            errors.push(engine.take_up(thread, vec![approve]).await.map(drop).unwrap_err());
+        }
+        errors.push(engine.fork(thread, 1, "again").await.map(drop).unwrap_err());
+        for error in &errors {
+            assert!(expected(error), "{what}: {error:?}");
+        }
+        assert_eq!(engine.threads().list().unwrap().len(), listed, "{what}");
+    });
+    let after = (std::fs::read(file(lab, thread)).unwrap(), lab.model.asked.load(Ordering::Relaxed));
+    assert!(before == after, "{what}");
+}
+
+/// Recovers a thread to its end.
+fn recovered(lab: &Lab, thread: &ThreadId, accept: bool) -> Status {
+    blocking(async {
+        let gate = Arc::new(Gate::default());
+        gate.open();
+        let engine = engine(lab, &gate);
+        if accept {
+            engine.accept_records();
+        }
+        engine.recover(thread).await.unwrap().join().await.status
+    })
+}
+
+#[test]
+fn resume_rejects_a_tampered_transcript() {
+    for keys in [true, false] {
+        for (what, forgery) in FORGERIES {
+            let lab = lab(keys);
+            let (cut, over) = (dies(&lab), ends(&lab));
+            for (thread, is_over) in [(cut, false), (over, true)] {
+                forge(&lab, &thread, &Seals::Kept, forgery);
+                refused(&lab, &thread, is_over, what, is_damage);
+                without_snapshot(&lab, &thread);
+                refused(&lab, &thread, is_over, what, is_damage);
+            }
+        }
+    }
+}
+
+#[test]
+fn resume_rejects_a_tampered_snapshot() {
+    let lab = lab(true);
+    let (cut, over) = (dies(&lab), ends(&lab));
+    for (thread, is_over) in [(cut, false), (over, true)] {
+        let path = lab.path().join(layout::snapshot(&thread));
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text.replace("rye.execute.tool.test.*", "rye.execute.tool.*")).unwrap();
+        refused(&lab, &thread, is_over, "thread.json", is_damage);
+    }
+}
+
+#[test]
+fn resume_rejects_an_unsigned_transcript_unless_it_is_accepted() {
+    let lab = lab(true);
+    let thread = dies(&lab);
+    forge(&lab, &thread, &Seals::Stripped, |_| {});
+    refused(&lab, &thread, false, "stripped", is_unverified);
+    without_snapshot(&lab, &thread);
+    refused(&lab, &thread, false, "stripped", is_unverified);
+    assert_eq!(recovered(&lab, &thread, true), Status::Completed);
+}
+
+#[test]
+fn resume_rejects_a_transcript_of_a_foreign_key_unless_it_is_accepted() {
+    for trusted in [false, true] {
+        let mut lab = lab(true);
+        let (cut, over) = (dies(&lab), ends(&lab));
+        let theirs = lab.keys.take().unwrap().load().unwrap().unwrap();
+        let mine = user(&lab, "other");
+        if trusted {
+            mine.trust(theirs.public_pem()).unwrap();
+        }
+        lab.keys = Some(mine);
+        refused(&lab, &cut, false, "foreign", is_unverified);
+        refused(&lab, &over, true, "foreign", is_unverified);
+        assert_eq!(recovered(&lab, &cut, true), Status::Completed);
+    }
+}
+
+#[test]
+fn resume_rejects_a_transcript_of_a_temporary_key_once_the_user_has_one() {
+    let mut lab = lab(false);
+    let thread = dies(&lab);
+    lab.keys = Some(user(&lab, "home"));
+    refused(&lab, &thread, false, "temporary", is_unverified);
+    assert_eq!(recovered(&lab, &thread, true), Status::Completed);
+}
+
+#[test]
+fn an_accepted_transcript_gets_no_more_than_its_plan() {
+    for keys in [true, false] {
+        for (what, forgery) in FORGERIES.into_iter().filter(|(what, _)| matches!(*what, "grants" | "limits")) {
+            let lab = lab(keys);
+            let thread = dies(&lab);
+            forge(&lab, &thread, &Seals::By(&Sealer::of(None).unwrap()), forgery);
+            without_snapshot(&lab, &thread);
+            blocking(async {
+                let engine = engine(&lab, &Arc::default());
+                engine.accept_records();
+                let error = engine.recover(&thread).await.map(drop).unwrap_err();
+                assert!(is_damage(&error), "{what}: {error:?}");
+            });
+        }
+    }
+}
+
+#[test]
+fn recovery_without_a_key_needs_no_acceptance() {
+    let lab = lab(false);
+    let thread = dies(&lab);
+    assert_eq!(recovered(&lab, &thread, false), Status::Completed);
+}
+
+/// Puts a plan among the objects that grants everything, and answers its id.
+fn wide_plan(lab: &Lab, engine: &Engine) -> (String, Value) {
+    let mut plan = lab.compile("worker").plan;
+    for grant in &mut plan.capabilities.grants {
+        grant.pattern = "rye.*".to_owned();
+    }
+    let id: ObjectId = engine.inner.objects.put(&plan.to_bytes().unwrap()).unwrap();
+    (id.as_str().to_owned(), json!([plan.capabilities.grants]))
+}
+
+#[test]
+fn resume_without_a_key_asks_for_what_the_files_do_not_declare() {
+    let sealer = Sealer::of(None).unwrap();
+    let lab = lab(false);
+    let thread = dies(&lab);
+    let (plan_id, grants) = blocking(async { wide_plan(&lab, &engine(&lab, &Arc::default())) });
+    forge(&lab, &thread, &Seals::By(&sealer), |records| {
+        set(records, "plan_bound", "plan_id", json!(plan_id));
+        set(records, "opened", "grants", grants);
+    });
+    without_snapshot(&lab, &thread);
+    refused(&lab, &thread, false, "plan", is_unverified);
+    assert_eq!(recovered(&lab, &thread, true), Status::Completed);
+}
+
+#[test]
+fn resume_without_a_key_asks_for_limits_that_were_raised() {
+    let lab = lab(false);
+    let thread = dies(&lab);
+    forge(&lab, &thread, &Seals::By(&Sealer::of(None).unwrap()), |records| {
+        let raise = json!({"id": "x", "letter": {"kind": "raise", "limit": "turns", "value": 500}});
+        let at = records.len();
+        let body = event("mail", &raise);
+        assert!(serde_json::from_value::<EventBody>(Value::Object(body.clone())).is_ok(), "{body:?}");
+        insert(records, at, body);
+        let seal = records.iter().find_map(|record| record.seal.clone());
+        records[at].seal = seal;
+    });
+    without_snapshot(&lab, &thread);
+    blocking(async {
+        let error = engine(&lab, &Arc::default()).recover(&thread).await.map(drop).unwrap_err();
+        assert!(is_unverified(&error), "{error:?}");
+    });
+}
+
+#[test]
+fn recovery_cuts_lines_that_were_never_sealed() {
+    for keys in [true, false] {
+        let lab = lab(keys);
+        let thread = dies(&lab);
+        let sealed = std::fs::read_to_string(file(&lab, &thread)).unwrap().lines().count();
+        forge(&lab, &thread, &Seals::Kept, |records| {
+            let barrier = records.len() as u64;
+            let at = records.len();
+            insert(records, at, event("approval_given", &json!({"asked": "call", "answer": "approved"})));
+            records[at].barrier = barrier;
+        });
+        assert_eq!(recovered(&lab, &thread, false), Status::Completed);
+        let engine = blocking(async { engine(&lab, &Arc::default()) });
+        let events = engine.threads().transcript(&thread).unwrap();
+        assert!(!names(&events).contains(&"approval_given"), "{:?}", names(&events));
+        assert!(matches!(&events[sealed].body, EventBody::Recovered(recovered) if recovered.cut_bytes > 0));
+    }
+}
+
+#[test]
+fn a_child_cannot_start_below_a_parent_with_tampered_grants() {
+    let lab = lab(true);
+    let thread = dies(&lab);
+    forge(&lab, &thread, &Seals::Kept, |records| set(records, "opened", "grants", everything()));
+    blocking(async {
+        let engine = engine(&lab, &Arc::default());
+        let parent = engine.threads().parent(&thread).unwrap();
+        let launch = Launch { parent, ..Launch::default() };
+        let error = engine.start(&lab.compile("worker"), launch).await.map(drop).unwrap_err();
+        assert!(is_damage(&error), "{error:?}");
+    });
+}

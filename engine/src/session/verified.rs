@@ -1,0 +1,368 @@
+//! Checks of a transcript before its thread is resumed, recovered, forked or continued, and before it bounds a child. A
+//! project can come from anybody, and its transcripts with it: signatures say whose record it is, and what a record claims
+//! for its thread must be what its plan and its spawn chain give.
+
+use rye_compiler::compile::{Request, compile};
+use rye_compiler::plan::{Grant, Plan, PlanLimits};
+
+use super::children::OF_HOOKS;
+use super::{LONGEST_CHAIN, stored_plan};
+use crate::driver::{DriveError, journal};
+use crate::engine::Inner;
+use crate::event::{Continues, Event, Head, Opened, Origin};
+use crate::keys::{Keys, TrustStore};
+use crate::machine::State;
+use crate::session::below::ParentThread;
+use crate::store::{Reading, StoreError, layout, transcript};
+use crate::thread_id::ThreadId;
+use crate::threads::verify::resume::{Signer, signers};
+
+/// A transcript whose signatures were verified.
+#[derive(Debug)]
+pub(crate) struct VerifiedTranscript {
+    /// Without the lines behind the last seal, which a crash left.
+    pub reading: Reading,
+    pub events: Vec<Event>,
+    /// Events that are known to be on the disk.
+    pub synced: u64,
+    pub standing: Standing,
+}
+
+/// The reason why a transcript may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// The user's own key signed all of it.
+    Signed,
+    /// The user accepted it, though no key of the user signed it.
+    Accepted,
+    /// The user has no key, and a temporary key signed it: anybody could have written it. The plan bounds it.
+    Bounded,
+}
+
+/// The head of a thread, with its plan.
+struct Launched {
+    opened: Opened,
+    plan_id: String,
+    plan: Plan,
+    continues: Option<Continues>,
+}
+
+impl Inner {
+    /// Reads a transcript and verifies its last seal and `thread.json`; `None` where nothing was recorded. Changes
+    /// nothing. Blocks.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] and [`StoreError::Altered`]: a signature does not verify, or the files contradict each
+    /// other. [`DriveError::Unverified`]: no key of this user signed it, and the user did not accept it.
+    pub(crate) fn verified(&self, thread: &ThreadId) -> Result<Option<VerifiedTranscript>, DriveError> {
+        let synced = self.writer.registry().thread(thread)?.map_or(0, |row| row.synced);
+        let mut reading = match transcript::read(&*self.disk, thread, synced) {
+            Err(StoreError::UnknownThread { .. }) if synced == 0 => return Ok(None),
+            Err(StoreError::UnknownThread { .. }) => {
+                let reason = format!("it is gone, and {synced} events of it were on the disk");
+                return Err(StoreError::Damaged { path: layout::transcript(thread), line: 1, reason }.into());
+            }
+            read => read?,
+        };
+        let sealed = reading.cut_unsealed(synced);
+        let whole = |record| journal::whole(record, thread, &self.objects);
+        let events: Vec<Event> = reading.records.iter().map(whole).collect::<Result<_, _>>()?;
+        let standing = if reading.records.is_empty() {
+            Standing::Signed
+        } else {
+            let trust = match self.keys.as_ref().map(Keys::trust_store).transpose() {
+                Ok(trust) => trust.unwrap_or_default(),
+                Err(error) => {
+                    self.require_acceptance(thread, format!("your keys cannot be read: {error}"))?;
+                    TrustStore::default()
+                }
+            };
+            let standing = self.standing(thread, &trust, &reading, &events)?;
+            debug_assert!(sealed || standing == Standing::Accepted, "unsealed lines are nobody's");
+            standing
+        };
+        Ok(Some(VerifiedTranscript { reading, events, synced, standing }))
+    }
+
+    fn standing(
+        &self,
+        thread: &ThreadId,
+        trust: &TrustStore,
+        reading: &Reading,
+        events: &[Event],
+    ) -> Result<Standing, DriveError> {
+        let found = signers(&self.disk, thread, trust, reading, events)?;
+        let mut standing = Standing::Signed;
+        let snapshot = found.snapshot.map(|signer| (signer, "`thread.json`"));
+        for (signer, what) in [(found.transcript, "the transcript")].into_iter().chain(snapshot) {
+            let reason = match signer {
+                Signer::Trusted(key) if key == self.sealer.name() => continue,
+                Signer::Temporary if self.sealer.is_keyless() => {
+                    standing = Standing::Bounded;
+                    continue;
+                }
+                Signer::Trusted(key) => format!("{what} is signed with the trusted key `{key}`, which is not your own"),
+                Signer::Unknown(key) => format!("{what} is signed with the key `{key}`, which is not yours"),
+                Signer::Temporary => format!("{what} is signed with a temporary key, not with yours"),
+                Signer::Nobody { line } => format!("{what} has no signature from line {line} on"),
+            };
+            self.require_acceptance(thread, reason)?;
+            return Ok(Standing::Accepted);
+        }
+        if standing == Standing::Bounded && self.accepts_records() {
+            standing = Standing::Accepted;
+        }
+        Ok(standing)
+    }
+
+    /// Refuses a record for a reason that the user can accept.
+    fn require_acceptance(&self, thread: &ThreadId, reason: String) -> Result<(), DriveError> {
+        if self.accepts_records() {
+            return Ok(());
+        }
+        Err(DriveError::Unverified { thread: thread.to_string(), reason })
+    }
+
+    /// Checks that a thread began with what its plan, the thread that it continues and its spawn chain give it. Blocks.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`]: it claims more. [`DriveError::Unverified`]: only the user can say.
+    pub(crate) fn check_launch(
+        &self,
+        thread: &ThreadId,
+        events: &[Event],
+        plan: &Plan,
+        standing: Standing,
+    ) -> Result<(), DriveError> {
+        let head = Head::of(events);
+        let (Some(opened), Some(plan_id)) = (head.opened, head.plan_id) else {
+            return Err(claims(thread, "it does not begin with `opened` and `plan_bound`"));
+        };
+        let launched = Launched {
+            opened: opened.clone(),
+            plan_id: plan_id.to_owned(),
+            plan: plan.clone(),
+            continues: head.continues.cloned(),
+        };
+        check_own(thread, &launched)?;
+        let here = self.project.display().to_string();
+        if opened.project_path != here {
+            let reason = format!("it was written for the project `{}`", opened.project_path);
+            self.require_acceptance(thread, reason)?;
+        }
+        match standing {
+            // Only this user's processes write what is signed so.
+            Standing::Signed => Ok(()),
+            Standing::Accepted | Standing::Bounded => self.check_lineage(thread, launched, standing),
+        }
+    }
+
+    /// Follows a thread to the root of its tree: each thread has what the one before it or above it gives.
+    fn check_lineage(&self, thread: &ThreadId, launched: Launched, standing: Standing) -> Result<(), DriveError> {
+        let (mut thread, mut now) = (thread.clone(), launched);
+        for _ in 0..LONGEST_CHAIN {
+            check_own(&thread, &now)?;
+            let parent = now.opened.parent.as_ref().map(|link| self.launched(&link.thread_id)).transpose()?;
+            let before = now.continues.as_ref().map(|continues| self.launched(&continues.thread)).transpose()?;
+            if let Some((_, before)) = &before {
+                check_continued(&thread, &now, before, parent.as_ref().map(|(_, parent)| parent))?;
+            }
+            if let Some((_, parent)) = &parent {
+                check_child(&thread, &now, parent, before.is_some())?;
+            }
+            let Some((id, next)) = before.or(parent) else {
+                return match standing {
+                    Standing::Signed | Standing::Accepted => Ok(()),
+                    Standing::Bounded => self.check_declared(&thread, &now.plan),
+                };
+            };
+            (thread, now) = (id, next);
+        }
+        Err(claims(&thread, "its spawn chain has no end"))
+    }
+
+    /// The head of another thread of this project.
+    fn launched(&self, thread: &str) -> Result<(ThreadId, Launched), DriveError> {
+        let id = ThreadId::parse(thread).map_err(|invalid| DriveError::Plan(invalid.reason))?;
+        let reading = transcript::read_head(&*self.disk, &id)?;
+        let whole = |record| journal::whole(record, &id, &self.objects);
+        let events: Vec<Event> = reading.records.iter().take(3).map(whole).collect::<Result<_, _>>()?;
+        let head = Head::of(&events);
+        let (Some(opened), Some(plan_id)) = (head.opened, head.plan_id) else {
+            return Err(claims(&id, "it does not begin with `opened` and `plan_bound`"));
+        };
+        let plan = stored_plan(self, plan_id)?;
+        let (opened, plan_id, continues) = (opened.clone(), plan_id.to_owned(), head.continues.cloned());
+        Ok((id, Launched { opened, plan_id, plan, continues }))
+    }
+
+    /// Compares the plan of a root that anybody could have written with what its directive declares now.
+    fn check_declared(&self, thread: &ThreadId, plan: &Plan) -> Result<(), DriveError> {
+        let world = (self.world)().map_err(DriveError::Plan)?;
+        let request = Request::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
+        let Some(now) = compile(&*world, &request).value else {
+            return self.require_acceptance(thread, format!("`{}` does not compile now", plan.directive));
+        };
+        let declared = &now.plan.capabilities;
+        let wider = plan.capabilities.grants.iter().find(|grant| !declared.grants.contains(grant));
+        if let Some(grant) = wider {
+            let reason =
+                format!("its plan grants `{}`, which `{}` does not declare now", grant.pattern, plan.directive);
+            return self.require_acceptance(thread, reason);
+        }
+        let settled = |(tier, _): &(&String, &String)| !declared.acknowledged.contains_key(*tier);
+        if let Some((tier, _)) = plan.capabilities.acknowledged.iter().find(settled) {
+            let reason = format!("its plan acknowledges `{tier}`, which `{}` does not now", plan.directive);
+            return self.require_acceptance(thread, reason);
+        }
+        Ok(())
+    }
+
+    /// Checks the folded state of a transcript that anybody could have written: nothing that a person alone can give.
+    pub(crate) fn check_state(
+        &self,
+        thread: &ThreadId,
+        state: &State,
+        plan: &Plan,
+        standing: Standing,
+    ) -> Result<(), DriveError> {
+        match standing {
+            Standing::Signed | Standing::Accepted => return Ok(()),
+            Standing::Bounded => {}
+        }
+        if let Some(limit) = exceeded(&state.limits, &plan.limits) {
+            let reason = format!("its limit of {limit} is above its plan's, and no lasting key signed who raised it");
+            return self.require_acceptance(thread, reason);
+        }
+        let pending = state.calls.list.iter().find(|call| call.approved && call.result.is_none());
+        if let Some(call) = pending {
+            let reason =
+                format!("it says that a call of `{}` was approved, and no lasting key signed it", call.call.name);
+            return self.require_acceptance(thread, reason);
+        }
+        let attended = state.launch.as_ref().is_none_or(|launch| launch.attended);
+        if !attended && self.asker.is_some() {
+            let reason = "it began where nobody could be asked, and would ask for no approval".to_owned();
+            return self.require_acceptance(thread, reason);
+        }
+        Ok(())
+    }
+
+    /// A thread with the launch that the gate uses, verified; `None` where nothing was recorded. Blocks.
+    pub(crate) fn inspected(&self, thread: &ThreadId) -> Result<Option<ParentThread>, DriveError> {
+        let Some(verified) = self.verified(thread)? else { return Ok(None) };
+        let head = Head::of(&verified.events);
+        let (Some(launch), Some(plan_id)) = (head.opened, head.plan_id) else { return Ok(None) };
+        let plan = stored_plan(self, plan_id)?;
+        self.check_launch(thread, &verified.events, &plan, verified.standing)?;
+        Ok(Some(ParentThread { id: thread.clone(), launch: launch.clone(), plan }))
+    }
+}
+
+/// Checks what a record says of its own thread, beside the threads before and above it.
+fn check_own(thread: &ThreadId, Launched { opened, plan, continues, .. }: &Launched) -> Result<(), DriveError> {
+    if opened.thread_id != thread.as_str() {
+        return Err(claims(thread, &format!("it is the record of `{}`", opened.thread_id)));
+    }
+    if opened.directive != plan.directive.as_str() {
+        return Err(claims(
+            thread,
+            &format!("its directive is `{}`, its plan's `{}`", opened.directive, plan.directive),
+        ));
+    }
+    if opened.parent.is_none() && opened.root != thread.as_str() {
+        return Err(claims(thread, &format!("its root is `{}`, and it has no parent", opened.root)));
+    }
+    let is_linked = matches!(opened.origin, Origin::Resume | Origin::Handoff | Origin::Fork);
+    if continues.is_some() && !is_linked {
+        return Err(claims(thread, "it continues another thread, and its origin does not say so"));
+    }
+    if opened.parent.is_some() || is_linked {
+        return Ok(());
+    }
+    let own = opened.grants.first().filter(|_| opened.grants.len() == 1);
+    if own != Some(&plan.capabilities.grants) {
+        let wider = own.into_iter().flatten().find(|grant| !plan.capabilities.grants.contains(grant));
+        let what = wider.map_or_else(String::new, |grant| format!(": `{}`", grant.pattern));
+        return Err(claims(thread, &format!("its grants are not those of its plan{what}")));
+    }
+    match exceeded(&opened.limits, &plan.limits) {
+        Some(limit) => Err(claims(thread, &format!("its limit of {limit} is above its plan's"))),
+        None => Ok(()),
+    }
+}
+
+/// Checks a thread against the one that it continues.
+fn check_continued(
+    thread: &ThreadId,
+    now: &Launched,
+    before: &Launched,
+    parent: Option<&Launched>,
+) -> Result<(), DriveError> {
+    if now.plan_id != before.plan_id || now.opened.inputs != before.opened.inputs {
+        return Err(claims(thread, "its plan or its inputs are not those of the thread that it continues"));
+    }
+    let rest = now.opened.grants.strip_prefix(before.opened.grants.as_slice());
+    let of_parent = parent.map_or(&[][..], |parent| parent.opened.grants.as_slice());
+    let keeps = now.opened.parent == before.opened.parent || now.opened.parent.is_none();
+    if rest.is_none_or(|rest| !(rest.is_empty() && keeps || rest == of_parent)) {
+        return Err(claims(thread, "its grants are not those of the thread that it continues"));
+    }
+    if now.opened.origin != Origin::Handoff
+        && let Some(limit) = exceeded(&now.opened.limits, &now.plan.limits)
+    {
+        return Err(claims(thread, &format!("its limit of {limit} is above its plan's")));
+    }
+    Ok(())
+}
+
+/// Checks a child against its parent.
+fn check_child(thread: &ThreadId, now: &Launched, parent: &Launched, continues: bool) -> Result<(), DriveError> {
+    let (opened, above) = (&now.opened, &parent.opened);
+    if opened.root != above.root || opened.ceiling != Some(above.limits) {
+        return Err(claims(thread, "its root or its ceiling is not its parent's"));
+    }
+    let most = PlanLimits { depth: above.limits.depth.saturating_sub(1), output: u64::MAX, ..above.limits };
+    if opened.call.is_none()
+        && opened.origin != Origin::Handoff
+        && let Some(limit) = exceeded(&opened.limits, &most)
+    {
+        return Err(claims(thread, &format!("its limit of {limit} is above its parent's")));
+    }
+    if continues {
+        return Ok(());
+    }
+    if opened.call.is_some() && parent.plan.of_call().id().ok().as_deref() != Some(now.plan_id.as_str()) {
+        return Err(claims(thread, "its plan is not that of a call of its parent"));
+    }
+    let declares = now.plan.capabilities.declared && opened.call.is_none();
+    let (own, inherited) = opened.grants.split_at_checked(usize::from(declares)).unwrap_or_default();
+    let hooks = opened.parent.as_ref().is_some_and(|link| link.spawn >= OF_HOOKS);
+    let by_hook = |grant: &Grant| {
+        hooks && parent.plan.hooks.iter().any(|hook| hook.is_live() && hook.grants.contains(&grant.pattern))
+    };
+    let within = |(set, of): (&Vec<Grant>, &Vec<Grant>)| set.iter().all(|grant| of.contains(grant) || by_hook(grant));
+    let is_bounded = inherited.len() == above.grants.len()
+        && inherited.iter().zip(&above.grants).all(within)
+        && own.iter().all(|set| *set == now.plan.capabilities.grants);
+    if is_bounded { Ok(()) } else { Err(claims(thread, "its grants are not those of its plan and its parent")) }
+}
+
+/// The first limit that is above another set of limits.
+fn exceeded(limits: &PlanLimits, most: &PlanLimits) -> Option<&'static str> {
+    let pairs = [
+        ("turns", limits.turns, most.turns),
+        ("tokens", limits.tokens, most.tokens),
+        ("spend", limits.spend, most.spend),
+        ("spawns", limits.spawns, most.spawns),
+        ("depth", limits.depth, most.depth),
+        ("duration_seconds", limits.duration_seconds, most.duration_seconds),
+        ("output", limits.output, most.output),
+    ];
+    pairs.into_iter().find(|(_, value, most)| value > most).map(|(name, ..)| name)
+}
+
+/// A record that claims what nothing gives it; its first line says so.
+fn claims(thread: &ThreadId, reason: &str) -> DriveError {
+    StoreError::Damaged { path: layout::transcript(thread), line: 1, reason: reason.to_owned() }.into()
+}

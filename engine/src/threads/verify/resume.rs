@@ -1,0 +1,116 @@
+//! The part of the verification that runs before a thread is resumed, recovered, forked or continued: the last seal of its
+//! transcript, which covers every line, and `thread.json`.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::signatures::Judge;
+use super::{Look, Story};
+use crate::event::{Event, EventBody, Head};
+use crate::keys::TrustStore;
+use crate::store::thread_files::SIGNATURE;
+use crate::store::{Disk, Reading, StoreError, layout};
+use crate::thread::Status;
+use crate::thread_id::ThreadId;
+
+/// The holder of the key that signed a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Signer {
+    /// A key whose signatures this user can verify, by its id.
+    Trusted(String),
+    /// A key that ended with its process.
+    Temporary,
+    /// A key that this user does not have, by its name.
+    Unknown(String),
+    /// The lines from this one on have no signature. From 1.
+    Nobody { line: u64 },
+}
+
+/// The signers of a transcript and of the `thread.json` beside it, if there is one.
+#[derive(Debug)]
+pub(crate) struct Signers {
+    pub transcript: Signer,
+    pub snapshot: Option<Signer>,
+}
+
+/// Verifies what a resume relies on. `events` are those of `reading`.
+///
+/// # Errors
+/// [`StoreError::Damaged`] or [`StoreError::Altered`]: a signature does not verify, or `thread.json` contradicts the
+/// transcript.
+pub(crate) fn signers(
+    disk: &Arc<dyn Disk>,
+    thread: &ThreadId,
+    trust: &TrustStore,
+    reading: &Reading,
+    events: &[Event],
+) -> Result<Signers, StoreError> {
+    let mut look = Look::new(disk, thread, trust);
+    let transcript = look.last_seal(reading);
+    // Power can fail before a newer `thread.json` is on the disk: an older one may have another key.
+    look.judge = Judge::new(trust);
+    let story = Story { reading, events, head: Head::of(events) };
+    let snapshot = look.resumed_snapshot(&story)?;
+    match look.found.faults.into_iter().next() {
+        None => Ok(Signers { transcript, snapshot }),
+        Some(fault) => Err(match fault.line {
+            Some(line) => StoreError::Damaged { path: fault.file.into(), line, reason: fault.reason },
+            None => StoreError::Altered { path: fault.file.into(), reason: fault.reason },
+        }),
+    }
+}
+
+impl Look<'_> {
+    fn last_seal(&mut self, reading: &Reading) -> Signer {
+        let sealed = reading.sealed();
+        let last = sealed.checked_sub(1).and_then(|last| reading.records.get(last));
+        let Some((record, seal)) = last.and_then(|record| record.seal.as_ref().map(|seal| (record, seal))) else {
+            return Signer::Nobody { line: 1 };
+        };
+        if sealed < reading.records.len() {
+            return Signer::Nobody { line: sealed as u64 + 1 };
+        }
+        let signer = self.signer(&seal.mark);
+        if !matches!(signer, Signer::Unknown(_)) {
+            self.seal(record);
+        }
+        signer
+    }
+
+    /// The holder of the key that a mark names, whether or not the signature is good.
+    fn signer(&self, mark: &str) -> Signer {
+        let name = mark.split_once(':').map_or(mark, |(name, _)| name);
+        if !self.judge.can_verify(name) {
+            Signer::Unknown(name.to_owned())
+        } else if name.starts_with(crate::seal::EPHEMERAL) {
+            Signer::Temporary
+        } else {
+            Signer::Trusted(name.to_owned())
+        }
+    }
+
+    /// A `thread.json` that is no JSON was cut off by a power failure: it is never synced, and says nothing.
+    fn resumed_snapshot(&mut self, story: &Story<'_>) -> Result<Option<Signer>, StoreError> {
+        let path = layout::snapshot(self.thread);
+        let read = self.disk.read(&path);
+        let Some(fields) = read.ok().and_then(|bytes| serde_json::from_slice::<Map<String, Value>>(&bytes).ok()) else {
+            return Ok(None);
+        };
+        let signer = fields.get(SIGNATURE).and_then(Value::as_str).map(|mark| self.signer(mark));
+        if !matches!(signer, Some(Signer::Unknown(_))) {
+            let ended = match story.events.last().map(|event| &event.body) {
+                Some(EventBody::Ended(ended)) => Some(&**ended),
+                Some(_) | None => None,
+            };
+            let before = self.found.faults.len();
+            self.snapshot(story, ended)?;
+            // One that says `running` is as old as the last power failure, and may name a line that was lost then.
+            if fields.get("status").and_then(Value::as_str) == Some(Status::Running.word()) {
+                let found = self.found.faults.split_off(before);
+                self.found.faults.extend(found.into_iter().filter(|fault| fault.line.is_none()));
+            }
+        }
+        Ok(signer)
+    }
+}
