@@ -109,8 +109,10 @@ fn resume_refuses_tampered_inputs_limits_and_snapshots() {
         ("limits", |records| records[0].body["limits"]["spend"] = json!(9_000_000_000_000_u64)),
         ("a state behind the last checkpoint", |records| {
             let (at, mut record) = (records.len() - 1, records[0].clone());
-            record.body =
-                Map::from_iter([("type", json!("state_set")), ("key", json!("a")), ("value", json!(1))].map(|(k, v)| (k.to_owned(), v)));
+            record.body = Map::from_iter(
+                [("type", json!("state_set")), ("key", json!("a")), ("value", json!(1))]
+                    .map(|(k, v)| (k.to_owned(), v)),
+            );
             record.seal = None;
             records.insert(at, record);
         }),
