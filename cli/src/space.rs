@@ -1,14 +1,22 @@
 //! Where things are: the project's folder and the user's (`language.md` 1). What lies in them is the engine's world.
 
 use std::fmt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rye_engine::disk_world::DiskWorld;
+use rye_engine::engine::{EngineError, EngineOptions};
 use rye_engine::keys::Keys;
 use rye_engine::trust::Trust;
+use rye_engine::user_space::candidates;
 
 use crate::Failure;
+use crate::args::Format;
 use crate::command::init::shipped;
+use crate::report::{Report, printable};
+
+/// The folder that holds, or would hold, the user's `.ai/`.
+pub use rye_engine::user_space::root as user_root;
 
 /// The folders of an invocation, each one that holds `.ai/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +29,8 @@ pub struct Spaces {
 }
 
 impl Spaces {
-    /// The project that `--project` names, else the nearest folder upwards that holds `.ai/`.
+    /// Finds the project: the folder that `--project` names, else the nearest ancestor of the working directory that holds
+    /// `.ai/`. The search ends at a folder that may hold the user space, and never chooses it.
     pub fn find(asked: Option<&Path>) -> Result<Self, Failure> {
         let project = match asked {
             Some(folder) => asked_project(folder)?,
@@ -30,6 +39,22 @@ impl Spaces {
         let user = user_space();
         let own = user.as_ref() == Some(&project);
         Ok(Self { project, user: user.filter(|_| !own), own })
+    }
+
+    /// Prints the project to stderr for a reader, if it is not the working directory.
+    pub fn announce(&self, report: &Report) {
+        let here = std::env::current_dir().and_then(|here| here.canonicalize());
+        let elsewhere = here.map_or(true, |here| here != self.project);
+        if elsewhere && report.format() == Format::Human {
+            report.note(&printable(&format!("project: {}", self.project.display())));
+        }
+    }
+
+    /// Returns the engine's options for these folders, with what the user trusts of the project.
+    pub fn engine_options(&self) -> Result<EngineOptions, EngineError> {
+        // If the project is the user space, its keys and its `.env` are still the user's.
+        let user = if self.own { Some(&self.project) } else { self.user.as_ref() };
+        EngineOptions::trusting(&self.project, user.map(PathBuf::as_path), rye_stdlib::files(), self.trust())
     }
 
     /// What of the project this user lets execute something.
@@ -83,22 +108,36 @@ fn asked_project(folder: &Path) -> Result<PathBuf, Failure> {
 
 fn nearest_project() -> Result<PathBuf, Failure> {
     let here = std::env::current_dir()?.canonicalize()?;
-    let found = here.ancestors().find(|folder| folder.join(".ai").is_dir()).map(Path::to_path_buf);
-    found.ok_or_else(|| {
-        Failure::usage("there is no project here: no folder from here upwards holds `.ai/`")
-            .help("say which one with `--project DIR`")
-    })
+    let ends: Vec<Identity> = candidates().iter().filter_map(|folder| identity(folder)).collect();
+    for folder in here.ancestors() {
+        let is_user = identity(folder).is_some_and(|folder| ends.contains(&folder));
+        match (folder.join(".ai").is_dir(), is_user) {
+            (true, false) => return Ok(folder.to_path_buf()),
+            (true, true) => return Err(only_the_user_space(folder)),
+            (false, true) => break,
+            (false, false) => {}
+        }
+    }
+    let nothing = format!("no project found: neither `{}` nor a folder above it holds `.ai/`", here.display());
+    Err(Failure::usage(nothing).help("create one with `rye init`, or name one with `--project DIR`"))
 }
 
-/// `$RYE_USER_SPACE`, else `$USER_SPACE`, else the home folder; only where it holds `.ai/`.
+/// The failure of a search that ends at the user space: everything in its folder would be the project.
+fn only_the_user_space(folder: &Path) -> Failure {
+    let folder = folder.display();
+    let reason = format!("no project found: the search ends at `{folder}`, whose `.ai/` is a user space");
+    let help = format!("create a project with `rye init`, or choose all of this folder with `--project {folder}`");
+    Failure::usage(reason).help(help)
+}
+
+/// Device and number: the same for every name of a folder.
+type Identity = (u64, u64);
+
+fn identity(folder: &Path) -> Option<Identity> {
+    std::fs::metadata(folder).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+/// The root of the user space, only if it holds `.ai/`.
 fn user_space() -> Option<PathBuf> {
     user_root().filter(|folder| folder.join(".ai").is_dir())
-}
-
-/// The folder that holds, or would hold, the user's `.ai/`.
-pub fn user_root() -> Option<PathBuf> {
-    let named = ["RYE_USER_SPACE", "USER_SPACE", "HOME"]
-        .into_iter()
-        .find_map(|name| std::env::var_os(name).filter(|value| !value.is_empty()))?;
-    PathBuf::from(named).canonicalize().ok()
 }

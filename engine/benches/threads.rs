@@ -14,6 +14,7 @@ use rye_engine::engine::{Engine, EngineOptions, Launch, Providers};
 use rye_engine::message::{Block, ToolCall};
 use rye_engine::provider::{BoxFuture, CallError, Delta, Provider, Reply, Request, StopReason, Usage};
 use rye_engine::thread::Status;
+use rye_engine::trust::Trust;
 use rye_grammar::ItemId;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -122,7 +123,7 @@ impl Place {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../stdlib");
         let mut system = Vec::new();
         standard_library(&root.join(".ai"), &root, &mut system);
-        need(EngineOptions::standard(&need(self.folder.path().canonicalize()), None, system))
+        need(EngineOptions::trusting(&need(self.folder.path().canonicalize()), None, system, Trust::Nothing))
     }
 
     fn compile(&self, name: &str) -> Compilation {

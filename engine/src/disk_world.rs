@@ -9,14 +9,14 @@ mod signing;
 mod watcher;
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use cap_std::fs::{Dir, Metadata, MetadataExt, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 use rye_compiler::world::{Entry, ItemKind, Located, Space, Stray, World, WorldError};
 use rye_grammar::ItemId;
@@ -24,6 +24,7 @@ use rye_grammar::tool_header::ScriptReader;
 
 use crate::keys::{Standing, TrustStore};
 use crate::scripts::Scripts;
+use crate::user_space;
 pub use kept::KeptWorld;
 use listing::Listing;
 pub use signing::{FileStanding, Require};
@@ -44,6 +45,10 @@ pub struct DiskWorld {
     trust: TrustStore,
     require: OnceCell<Result<Require, WorldError>>,
     listings: RefCell<BTreeMap<(Space, ItemKind), Rc<Listing>>>,
+    /// Keys and trust records by device and number: no item is one of them under another name.
+    secrets: OnceCell<BTreeSet<(u64, u64)>>,
+    /// The roots of `spaces`.
+    roots: Vec<PathBuf>,
     /// Folders that were looked up, with true if they exist.
     folders: RefCell<BTreeMap<(Space, Box<str>), bool>>,
 }
@@ -61,11 +66,14 @@ impl DiskWorld {
         system: impl IntoIterator<Item = (String, &'static [u8])>,
         trust: TrustStore,
     ) -> Result<Self, WorldError> {
-        let mut spaces = Vec::new();
+        let (mut spaces, mut roots) = (Vec::new(), Vec::new());
         for (space, root) in [(Space::Project, project), (Space::User, user)] {
             let Some(root) = root else { continue };
             match Dir::open_ambient_dir(root, ambient_authority()) {
-                Ok(dir) => spaces.push((space, dir)),
+                Ok(dir) => {
+                    spaces.push((space, dir));
+                    roots.push(root.to_path_buf());
+                }
                 Err(error) if error.kind() == ErrorKind::NotFound && space == Space::User => {}
                 Err(error) => {
                     return Err(WorldError::Unreadable { path: root.display().to_string(), reason: error.to_string() });
@@ -79,7 +87,19 @@ impl DiskWorld {
             }
         }
         let (require, listings, folders) = (OnceCell::new(), RefCell::default(), RefCell::default());
-        Ok(Self { spaces, system: embedded, trust, require, listings, folders })
+        Ok(Self { spaces, system: embedded, trust, require, listings, secrets: OnceCell::new(), roots, folders })
+    }
+
+    /// Refuses a file that is a key or a trust record under another name.
+    fn refuse_secret(&self, space: Space, path: &str, metadata: &Metadata) -> Result<(), WorldError> {
+        let secrets = self
+            .secrets
+            .get_or_init(|| user_space::identities(&user_space::secrets(self.roots.iter().map(PathBuf::as_path))));
+        if secrets.contains(&(metadata.dev(), metadata.ino())) {
+            let reason = "it leads to `.ai/keys` or `.ai/trust`, which no item does".to_owned();
+            return Err(WorldError::Unreadable { path: space.display(path), reason });
+        }
+        Ok(())
     }
 
     /// Returns the files of an id in one space: from the listing if it was read, else by trying each extension.
@@ -111,7 +131,8 @@ impl DiskWorld {
         if known == Some(false) {
             return Ok(None);
         }
-        if let Some(bytes) = read(space, dir, path)? {
+        if let Some((bytes, metadata)) = read(space, dir, path)? {
+            self.refuse_secret(space, path, &metadata)?;
             return Ok(Some(bytes));
         }
         let is_there = known.unwrap_or_else(|| folder.is_empty() || dir.symlink_metadata(folder).is_ok());
@@ -150,8 +171,8 @@ impl DiskWorld {
     }
 }
 
-/// Returns the bytes of a file; `None` if it does not exist or is a dangling link.
-fn read(space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldError> {
+/// Returns the bytes and metadata of a file; `None` if it does not exist or is a dangling link.
+fn read(space: Space, dir: &Dir, path: &str) -> Result<Option<(Vec<u8>, Metadata)>, WorldError> {
     let unreadable = |reason: String| WorldError::Unreadable { path: space.display(path), reason };
     let mut options = OpenOptions::new();
     // Non-blocking, so that a named pipe in place of a file cannot block the compiler.
@@ -186,7 +207,7 @@ fn read(space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldErr
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(unreadable(format!("it is larger than {} MiB", MAX_FILE_BYTES >> 20)));
     }
-    Ok(Some(bytes))
+    Ok(Some((bytes, metadata)))
 }
 
 /// Distinguishes a missing file from a dangling link, which is an error.

@@ -193,24 +193,12 @@ pub struct Handle {
 }
 
 impl EngineOptions {
-    /// The usual ones: the project's and the user's files over the embedded system space, providers from the plan and
-    /// keys from the environment. `user` is `None` where there is no user space, or where the project is the user space
-    /// itself. Nothing that the project executes is trusted.
+    /// Returns the usual options: the project's and the user's files over the embedded system space, providers from the
+    /// plan, and API keys from the environment and the user's `.env`. `user` is the root of the user space, also if it is
+    /// the project. `trust` decides what the project may execute.
     ///
     /// # Errors
     /// The user's `.env` cannot be read.
-    pub fn standard(
-        project: &Path,
-        user: Option<&Path>,
-        system: Vec<(String, &'static [u8])>,
-    ) -> Result<Self, EngineError> {
-        Self::trusting(project, user, system, Trust::Nothing)
-    }
-
-    /// The same where the user trusts what the project executes, or some of it.
-    ///
-    /// # Errors
-    /// As [`EngineOptions::standard`].
     pub fn trusting(
         project: &Path,
         user: Option<&Path>,
@@ -220,7 +208,9 @@ impl EngineOptions {
         let environment = Environment::read(user).map_err(|error| EngineError::World(error.to_string()))?;
         crate::tool::secrets::learn(environment.of_file());
         let keys = user.map(Keys::of_user_space);
-        let (root, home, trusted) = (project.to_path_buf(), user.map(Path::to_path_buf), keys.clone());
+        // A user space that is the project is one space, not two.
+        let layer = user.filter(|user| *user != project).map(Path::to_path_buf);
+        let (root, home, trusted) = (project.to_path_buf(), layer, keys.clone());
         let world: OpenWorld = Arc::new(move || {
             let trust = trusted.as_ref().map(Keys::trust_store).transpose().map_err(|error| error.to_string())?;
             let world = DiskWorld::open(Some(&root), home.as_deref(), system.clone(), trust.unwrap_or_default());

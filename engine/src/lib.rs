@@ -26,4 +26,5 @@ pub mod thread_id;
 pub mod threads;
 pub mod tool;
 pub mod trust;
+pub mod user_space;
 pub mod within;

@@ -37,6 +37,9 @@ pub struct LockOutput {
 
 pub fn run(args: &LockArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
     let spaces = Spaces::find(global.project.as_deref())?;
+    if !args.check {
+        spaces.announce(report);
+    }
     let world = spaces.open()?;
     let known = lockfile::read(&spaces.project)?;
     let ids = ids(args, known.as_ref(), &world)?;

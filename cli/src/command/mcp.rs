@@ -84,13 +84,17 @@ pub fn run(args: &McpArgs, global: &Global, report: &Report) -> Result<Exit, Fai
     match &args.command {
         Command::List => list(&spaces.project, &configured()?, report),
         Command::Refresh { servers, dry_run } => {
+            spaces.announce(report);
             let wanted = chosen(&configured()?, servers)?;
             let starts: Vec<Executes> = wanted.iter().filter_map(Server::executes).collect();
             trust::ensure(&starts, &world, &spaces, report)?;
             sandbox::prepare(&world, &spaces)?;
             refresh(&spaces.project, &wanted, *dry_run, report)
         }
-        Command::Serve(serve) => serve::run(serve, &spaces, report),
+        Command::Serve(serve) => {
+            spaces.announce(report);
+            serve::run(serve, &spaces, report)
+        }
     }
 }
 

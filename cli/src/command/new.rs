@@ -61,6 +61,7 @@ pub struct NewOutput {
 
 pub fn run(args: &NewArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
     let spaces = Spaces::find(global.project.as_deref())?;
+    spaces.announce(report);
     let kind = match args.kind {
         Kind::Directive => ItemKind::Directive,
         Kind::Knowledge => ItemKind::Knowledge,

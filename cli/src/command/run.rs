@@ -105,10 +105,13 @@ pub struct RunArgs {
 }
 
 pub fn run(args: &RunArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
+    let spaces = Spaces::find(global.project.as_deref())?;
+    if !args.detached {
+        spaces.announce(report);
+    }
     if args.detach {
         return detach::leave(args.call.reads_stdin(), report);
     }
-    let spaces = Spaces::find(global.project.as_deref())?;
     let images = images::read(&args.image)?;
     let start = match (&args.directive, &args.resume) {
         (asked, _) if args.plan.is_some() => {

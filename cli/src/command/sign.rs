@@ -59,6 +59,7 @@ pub struct SignatureOutput {
 
 pub fn sign(args: &SignArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
     let spaces = Spaces::find(global.project.as_deref())?;
+    spaces.announce(report);
     let space = if args.user { Space::User } else { Space::Project };
     let root = match &spaces.user {
         _ if !args.user => &spaces.project,

@@ -52,6 +52,7 @@ pub struct ExecutesOutput {
 
 pub fn run(args: &TrustArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
     let spaces = Spaces::find(global.project.as_deref())?;
+    spaces.announce(report);
     let trust = spaces.trust();
     if args.revoke {
         let there = trust.forget()?;

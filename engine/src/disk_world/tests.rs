@@ -69,6 +69,27 @@ fn links_that_leave_are_refused_and_links_that_stay_are_followed() {
 }
 
 #[test]
+fn an_item_that_leads_to_a_key_is_refused() {
+    let (project, user) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for root in [project.path(), user.path()] {
+        write(root, ".ai/keys/private.pem", "key");
+        write(root, ".ai/trust/x.json", "{}");
+        write(root, ".ai/knowledge/fine.md", "text");
+        symlink("../keys/private.pem", root.join(".ai/knowledge/link.md")).unwrap();
+        symlink("../trust/x.json", root.join(".ai/knowledge/record.yaml")).unwrap();
+        fs::hard_link(root.join(".ai/keys/private.pem"), root.join(".ai/knowledge/hard.md")).unwrap();
+    }
+    for (first, second) in [(project.path(), None), (tempfile::tempdir().unwrap().path(), Some(user.path()))] {
+        let world = world(first, second);
+        for name in ["link", "record", "hard"] {
+            let error = world.candidates(ItemKind::Knowledge, &id(name)).unwrap_err();
+            assert!(error.to_string().contains("`.ai/keys` or `.ai/trust`"), "{name}: {error}");
+        }
+        assert_eq!(world.candidates(ItemKind::Knowledge, &id("fine")).unwrap().len(), 1);
+    }
+}
+
+#[test]
 fn what_is_no_regular_file_is_refused_without_waiting() {
     let project = tempfile::tempdir().unwrap();
     write(project.path(), ".ai/knowledge/x.md", "");

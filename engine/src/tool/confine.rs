@@ -28,6 +28,8 @@ pub use refused::Refused;
 pub use relative::{Relative, printable};
 pub use replace::{Stamp, Written};
 
+use crate::user_space;
+
 /// Links followed in one path before it counts as a loop, as kernels do.
 const MAX_LINKS: u32 = 40;
 /// Bytes of a path.
@@ -41,6 +43,8 @@ pub struct Project {
     root: Dir,
     /// Folders of the law by identity, for names a file system folds in ways no table knows.
     known: Vec<(Inode, &'static str)>,
+    /// Keys and trust records, and the files in them, by identity.
+    secrets: hard_link::Inodes,
     may_write_item: Vec<Vec<String>>,
     state_links: OnceLock<Option<hard_link::Inodes>>,
 }
@@ -84,7 +88,12 @@ impl Project {
         if let Ok(stat) = rustix::fs::statat(&dir, ".ai/state", AtFlags::SYMLINK_NOFOLLOW) {
             known.push((Inode::of(&stat), "state"));
         }
-        Ok(Self { given: root.to_owned(), real, root: dir, known, may_write_item, state_links: OnceLock::new() })
+        let user = user_space::candidates();
+        let law = user.iter().filter_map(|user| std::fs::metadata(user.join(".ai")).ok());
+        known.extend(law.map(|metadata| (Inode::of_file(&metadata), ".ai")));
+        let secrets = hard_link::secrets(&real);
+        let state_links = OnceLock::new();
+        Ok(Self { given: root.to_owned(), real, root: dir, known, secrets, may_write_item, state_links })
     }
 
     /// The real, absolute root: where processes start.
@@ -200,7 +209,8 @@ impl Project {
         if !metadata.is_file() {
             return Err(Refused::Special { path: path.clone(), what: "something special" });
         }
-        if metadata.nlink() > 1 && self.is_state(Inode::of_file(&metadata)) {
+        let inode = Inode::of_file(&metadata);
+        if self.secrets.contains(&inode) || (metadata.nlink() > 1 && self.is_state(inode)) {
             return Err(Refused::Hidden { path: path.to_string() });
         }
         Ok((file, metadata))
@@ -239,12 +249,12 @@ impl Project {
         stack.pop().map_or_else(|| self.root.try_clone(), |l| Ok(l.0))
     }
 
-    /// A folder that is `.ai`, `.git` or the state under another name is not walked into.
+    /// A folder that is `.ai`, `.git`, the state, keys or trust under another name is not walked into.
     fn no_alias(&self, at: &Relative, stat: &Stat) -> Result<(), Refused> {
         let inode = Inode::of(stat);
         let name = at.0.last().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
         let alias = self.known.iter().any(|(known, real)| *known == inode && *real != name);
-        if alias { Err(Refused::Hidden { path: at.to_string() }) } else { Ok(()) }
+        if alias || self.secrets.contains(&inode) { Err(Refused::Hidden { path: at.to_string() }) } else { Ok(()) }
     }
 
     /// The part of a path below the root; a relative path as it is. `None` when an absolute path is elsewhere.

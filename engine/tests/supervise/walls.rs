@@ -17,12 +17,13 @@ pub const WALLED: &str = "__walled";
 /// Programs of the system alone: those of a home folder are not in the home that is made here.
 pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-pub const TESTS: [(&str, fn()); 14] = [
+pub const TESTS: [(&str, fn()); 15] = [
     ("wall: nothing outside the project is read", nothing_outside_is_read),
     ("wall: nothing is written ungranted", nothing_is_written_ungranted),
     ("wall: what is granted is written and no more", what_is_granted_is_written),
     ("wall: the law is out of reach of a grant of everything", the_law_is_out_of_reach),
     ("wall: the engine's record is not read", the_record_is_not_read),
+    ("wall: keys and trust are out of reach in every project", keys_are_out_of_reach),
     ("wall: links lead nowhere new", links_lead_nowhere_new),
     ("wall: no socket unless granted", no_socket_unless_granted),
     ("wall: the owner's environment and memory are not read", the_owner_is_not_read),
@@ -199,6 +200,72 @@ fn nothing_outside_is_read() {
         assert!(said.contains(text), "{path}: {said}");
     }
     assert_eq!(machine.bare("echo $SECRET_API_KEY"), "\n");
+}
+
+/// The keys of the user space, of a user space elsewhere, and of the project, with the project in every relation to them.
+fn keys_are_out_of_reach() {
+    if !is_offered(3, false) {
+        return;
+    }
+    let machine = Machine::new();
+    for (path, text) in [
+        ("project/.ai/keys/private.pem", "the private key"),
+        ("home/.ai/keys/private.pem", "the private key"),
+        ("home/.ai/trust/x.json", "the trust"),
+        ("home/go/src/app/.ai/state/x", "the record"),
+        ("home/go/src/app/main.txt", "source"),
+        ("dotfiles/ai/keys/private.pem", "the private key"),
+        ("dotfiles/ai/config/x.yaml", "a setting"),
+    ] {
+        let path = machine.at(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    fs::create_dir(machine.at("linked")).unwrap();
+    symlink(machine.at("dotfiles/ai"), machine.at("linked/.ai")).unwrap();
+    let cases = [
+        ("project", "user", "user/.ai/keys/private.pem", "project/top.txt"),
+        ("project", "user", "project/.ai/keys/private.pem", "project/top.txt"),
+        // The project is the user space.
+        ("user", "user", "user/.ai/keys/private.pem", "user/.ai/knowledge/x.md"),
+        ("user", "user", "user/.ai/trust/x.json", "user/.ai/knowledge/x.md"),
+        ("home", "user", "home/.ai/keys/private.pem", "home/.netrc"),
+        ("home", "user", "home/.ai/trust/x.json", "home/.netrc"),
+        // The project contains the user space.
+        ("", "user", "user/.ai/keys/private.pem", "other/file.txt"),
+        ("", "user", "user/.ai/trust/x.json", "user/.ai/knowledge/x.md"),
+        ("", "user", "home/.ai/keys/private.pem", "home/.netrc"),
+        // The project contains the folder that the user's `.ai` is a link to.
+        ("dotfiles", "linked", "dotfiles/ai/keys/private.pem", "dotfiles/ai/config/x.yaml"),
+        // The project lies in a folder that programs may read.
+        ("home/go/src/app", "user", "home/go/src/app/.ai/state/x", "home/go/src/app/main.txt"),
+        ("project", "user", "home/.ai/keys/private.pem", "home/.gitconfig"),
+    ];
+    for (project, user, secret, readable) in cases {
+        let run = |write: &str, command: &str| {
+            let own = std::env::current_exe().unwrap();
+            let mut started = Command::new(own);
+            started.args([WALLED, machine.at(project).to_str().unwrap(), write, "", command]);
+            started.env("HOME", machine.at("home")).env("PATH", PATH).env("RYE_USER_SPACE", machine.at(user));
+            let done = started.stdin(Stdio::null()).output().unwrap();
+            format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr))
+        };
+        let case = format!("{secret} from `{project}`");
+        let path = machine.at(secret);
+        let before = fs::read(&path).unwrap();
+        for write in ["", ".,.ai,.ai/keys,ai,ai/keys,user,home,out"] {
+            let (folder, secret) = (path.parent().unwrap().display(), path.display());
+            for command in [format!("base64 {secret}"), format!("echo x > {secret}"), format!("echo x > {folder}/new")] {
+                let said = run(write, &command);
+                assert!(said.contains("Permission denied"), "{case}: {command}: {said}");
+            }
+            let said = run(write, &format!("rm {secret}; mv {folder} {folder}2; ln {secret} out/key; cat out/key"));
+            assert!(!said.contains("the private key") && !said.contains("the trust"), "{case}: {said}");
+            assert_eq!(fs::read(&path).unwrap(), before, "{case}");
+        }
+        let said = run("out", &format!("cat {}; echo made > out/new; cat out/new", machine.at(readable).display()));
+        assert!(!said.contains("denied") && said.ends_with("made\n"), "{case}: {said}");
+    }
 }
 
 fn nothing_is_written_ungranted() {

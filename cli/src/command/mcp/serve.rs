@@ -8,7 +8,7 @@ use std::sync::Arc;
 use clap::Args;
 use rye_compiler::approvals::Unattended;
 use rye_engine::driver::Live;
-use rye_engine::engine::{Engine, EngineError, EngineOptions, Handle, Launch};
+use rye_engine::engine::{Engine, EngineError, Handle, Launch};
 use rye_engine::event::{EventBody, Letter};
 use rye_engine::thread_id::ThreadId;
 use rye_engine::tool::mcp::serve::{Below, LAST_STEPS, session};
@@ -51,7 +51,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Report) -> Result<Exit, F
     };
     let world = spaces.open()?;
     sandbox::prepare(&world, spaces)?;
-    let mut options = EngineOptions::standard(&spaces.project, spaces.user.as_deref(), rye_stdlib::files())?;
+    let mut options = spaces.engine_options()?;
     let (face, callers, mut below) = session(&compilation.plan, options.providers);
     options.providers = Arc::new(callers);
     // Its input is the client's, and a suspended session answers nobody.

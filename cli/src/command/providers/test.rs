@@ -9,7 +9,6 @@ use rye_compiler::lower::shared::Shared;
 use rye_compiler::model::ModelOverride;
 use rye_compiler::plan::{PlannedModel, Sampling};
 use rye_compiler::semantics::money::Nanos;
-use rye_engine::engine::EngineOptions;
 use rye_engine::message::{Block, Turn, text_of};
 use rye_engine::provider::cost::cost;
 use rye_engine::provider::{CallError, Cue, FailedStage, Reply, Request};
@@ -57,6 +56,7 @@ pub struct ProviderTestOutput {
 }
 
 pub fn run(args: &TestArgs, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+    spaces.announce(report);
     let world = spaces.open()?;
     let items = Items::new(&world);
     let known = ids(&items);
@@ -82,7 +82,7 @@ pub fn run(args: &TestArgs, spaces: &Spaces, report: &Report) -> Result<Exit, Fa
             });
         }
     };
-    let options = EngineOptions::standard(&spaces.project, spaces.user.as_deref(), rye_stdlib::files())?;
+    let options = spaces.engine_options()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let started = Instant::now();
     let reply = runtime.block_on(async {

@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use rye_compiler::approvals::Unattended;
 use rye_compiler::compile::Compilation;
-use rye_engine::engine::{Engine, EngineError, EngineOptions, Handle, Launch, Said};
+use rye_engine::engine::{Engine, EngineError, Handle, Launch, Said};
 use rye_engine::event::Letter;
 use rye_engine::image::{NotAccepted, Picture};
-use rye_engine::keys::Keys;
 use rye_engine::process::lead_session;
 use rye_engine::session::below::ParentThread;
 use rye_engine::thread_id::ThreadId;
@@ -23,7 +22,7 @@ use crate::args::Format;
 use crate::exit::Exit;
 use crate::report::{Report, printable};
 use crate::runtime;
-use crate::space::{Spaces, user_root};
+use crate::space::Spaces;
 
 /// What is started.
 pub enum Start {
@@ -104,12 +103,7 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
     // One look at the settings for all that they say.
     let world = spaces.open()?;
     sandbox::prepare(&world, spaces)?;
-    let mut options =
-        EngineOptions::trusting(&spaces.project, spaces.user.as_deref(), rye_stdlib::files(), spaces.trust())?;
-    if spaces.own {
-        // Where the project is the user space itself, its keys are still the user's.
-        options.keys = user_root().map(|root| Keys::of_user_space(&root));
-    }
+    let mut options = spaces.engine_options()?;
     if let Some(file) = how.script {
         options.providers = Arc::new(script::Played::read(file)?);
     }

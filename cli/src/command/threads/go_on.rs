@@ -51,6 +51,9 @@ pub struct HandoffArgs {
 }
 
 pub fn resume(args: &ResumeArgs, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+    if !args.detached {
+        spaces.announce(report);
+    }
     if args.detach {
         return detach::leave(false, report);
     }
@@ -60,6 +63,9 @@ pub fn resume(args: &ResumeArgs, spaces: &Spaces, report: &Report) -> Result<Exi
 }
 
 pub fn handoff(args: &HandoffArgs, book: &Book, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
+    if !args.detached {
+        spaces.announce(report);
+    }
     if args.detach {
         return detach::leave(false, report);
     }

@@ -176,11 +176,11 @@ async fn edit_keeps_what_it_does_not_touch() {
 
 #[tokio::test]
 async fn ls_is_sorted_bounded_and_blind_to_the_state() {
-    let w = world(&[("b", b"12"), ("a/x", b""), (".ai/state/t", b""), (".ai/config/x.yaml", b""), ("c\nd", b"")]);
+    let w = world(&[("b", b"12"), ("a/x", b""), (".ai/state/t", b""), (".ai/keys/k", b""), (".ai/config/x.yaml", b""), ("c\nd", b"")]);
     assert_eq!(w.ok(FileTool::Ls, json!({})).await, ".ai/\na/\nb  2\nc\\nd  0\n");
     assert_eq!(w.ok(FileTool::Ls, json!({"path": ".ai"})).await, "config/\n");
     assert_eq!(w.ok(FileTool::Ls, json!({"limit": 2})).await, ".ai/\na/\n[2 of 4 entries]\n");
-    assert!(w.fails(FileTool::Ls, json!({"path": ".ai/state"})).await.contains("belongs to the engine"));
+    assert!(w.fails(FileTool::Ls, json!({"path": ".ai/state"})).await.contains("is hidden from tools"));
     assert!(w.fails(FileTool::Ls, json!({"path": "b"})).await.contains("is no folder"));
     fs::create_dir(w.dir.path().join("e")).unwrap();
     assert_eq!(w.ok(FileTool::Ls, json!({"path": "e"})).await, "[empty]\n");
@@ -198,6 +198,8 @@ fn tree() -> World {
         (".github/ci.yml", b"TODO\n"),
         (".git/TODO.rs", b"TODO\n"),
         (".ai/state/x.rs", b"TODO\n"),
+        (".ai/keys/x.rs", b"TODO\n"),
+        ("sub/.ai/trust/x.rs", b"TODO\n"),
         ("bin.rs", b"TODO\0\n"),
     ])
 }
@@ -212,6 +214,7 @@ async fn glob_respects_ignore_files() {
     assert_eq!(w.ok(FileTool::Glob, json!({"pattern": "*.rs", "path": "target"})).await, "target/out.rs\n");
     assert_eq!(w.ok(FileTool::Glob, json!({"pattern": ".github/**"})).await, ".github/ci.yml\n");
     assert_eq!(w.ok(FileTool::Glob, json!({"pattern": ".ai/**"})).await, "[no file matches]\n");
+    assert_eq!(w.ok(FileTool::Glob, json!({"pattern": "sub/.ai/**"})).await, "[no file matches]\n");
     assert_eq!(
         w.ok(FileTool::Glob, json!({"pattern": "*.rs", "limit": 1})).await,
         "bin.rs\n[1 of 3 files; narrow the pattern]\n"
@@ -240,7 +243,7 @@ async fn grep_answers_file_line_and_text() {
     assert!(
         w.fails(FileTool::Grep, json!({"pattern": "x", "path": ".ai/state/x.rs"}))
             .await
-            .contains("belongs to the engine")
+            .contains("is hidden from tools")
     );
 }
 

@@ -4,11 +4,13 @@
 use std::collections::BTreeSet;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, FileType, Stat};
 
 use super::{Project, open_folder_at};
+use crate::user_space;
 
 /// Device and number of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +29,12 @@ impl Inode {
     pub(super) fn of_file(metadata: &Metadata) -> Self {
         Self(metadata.dev(), metadata.ino())
     }
+}
+
+/// Returns the identities of keys and trust records, those of a project included.
+pub(super) fn secrets(project: &Path) -> Inodes {
+    let secrets = user_space::secrets([project]);
+    user_space::identities(&secrets).into_iter().map(|(device, number)| Inode(device, number)).collect()
 }
 
 impl Project {

@@ -13,7 +13,7 @@ pub enum Zone {
     Ordinary,
     /// May be read; nobody's tool writes it.
     ReadOnly,
-    /// Neither read nor listed: the engine's own record.
+    /// Neither read nor listed: the engine's own record, keys, and trust records.
     Hidden,
     /// A file of an item: readable, and writable with this capability.
     Item {
@@ -31,7 +31,7 @@ pub fn zone(segments: &[OsString]) -> Zone {
         return Zone::ReadOnly;
     }
     match inside.first().map(String::as_str) {
-        Some("state") => Zone::Hidden,
+        Some("state" | "keys" | "trust") => Zone::Hidden,
         Some("data") => zone(segments.get(at + 2..).unwrap_or_default()),
         Some("directives") => item(ItemKind::Directive, segments, at),
         Some("knowledge") => item(ItemKind::Knowledge, segments, at),
@@ -92,7 +92,13 @@ mod tests {
         ] {
             assert_eq!(of(read_only), Zone::ReadOnly, "{read_only}");
         }
-        for hidden in [".ai/state", ".ai/state/threads/x/transcript.jsonl", "sub/.ai/state", ".ai/data/x/.ai/state/y"] {
+        for hidden in [
+            ".ai/keys",
+            ".ai/keys/private.pem",
+            ".ai/trust/x.json",
+            "sub/.ai/keys/private.pem",
+            ".ai/data/x/.ai/trust",
+            ".ai/state", ".ai/state/threads/x/transcript.jsonl", "sub/.ai/state", ".ai/data/x/.ai/state/y"] {
             assert_eq!(of(hidden), Zone::Hidden, "{hidden}");
         }
     }
@@ -101,6 +107,7 @@ mod tests {
     fn spelling_does_not_matter() {
         assert_eq!(of(".AI/State/x"), Zone::Hidden);
         assert_eq!(of(".ai/ſtate/x"), Zone::Hidden);
+        assert_eq!(of(".Ai/KEYS/private.pem"), Zone::Hidden);
         assert_eq!(of(".GIT/config"), Zone::ReadOnly);
         assert_eq!(of(".ENV"), Zone::ReadOnly);
     }

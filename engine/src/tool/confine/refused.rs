@@ -13,7 +13,7 @@ pub enum Refused {
     LeadsOut { path: String },
     #[error("`{path}` is no path: {reason}")]
     BadPath { path: String, reason: &'static str },
-    #[error("`{path}` belongs to the engine; past results and threads are read with rye_fetch and the thread tools")]
+    #[error("`{path}` is hidden from tools; past results and threads are read with rye_fetch and the thread tools")]
     Hidden { path: String },
     #[error("`{path}` is read-only for tools")]
     ReadOnly { path: Relative },

@@ -137,16 +137,47 @@ fn the_state_cannot_be_seen_by_any_name() {
         "hard",
     ] {
         let e = w.read(path).unwrap_err();
-        assert!(e.contains("belongs to the engine"), "{path}: {e}");
+        assert!(e.contains("is hidden from tools"), "{path}: {e}");
     }
     assert_eq!(w.read("fine").unwrap(), "a");
+}
+
+#[test]
+fn file_tools_never_read_or_write_keys_and_trust() {
+    let w = world();
+    for (path, text) in [(".ai/keys/private.pem", "key"), (".ai/trust/x.json", "{}"), ("sub/.ai/keys/private.pem", "key")] {
+        fs::create_dir_all(w.root.join(path).parent().unwrap()).unwrap();
+        fs::write(w.root.join(path), text).unwrap();
+    }
+    symlink(".ai/keys", w.root.join("k")).unwrap();
+    symlink("../.ai/trust/x.json", w.root.join("src/t")).unwrap();
+    fs::hard_link(w.root.join(".ai/keys/private.pem"), w.root.join("hard")).unwrap();
+    for path in [
+        ".ai/keys",
+        ".ai/keys/private.pem",
+        ".AI/Keys/private.pem",
+        ".ai/trust/x.json",
+        "sub/.ai/keys/private.pem",
+        "src/../.ai/keys/private.pem",
+        "k/private.pem",
+        "src/t",
+        "hard",
+    ] {
+        let e = w.read(path).unwrap_err();
+        assert!(e.contains("is hidden from tools"), "{path}: {e}");
+    }
+    for path in [".ai/keys/private.pem", ".ai/keys/trusted/new.pem", ".ai/trust/x.json", "k/new", "src/t"] {
+        let e = w.write(path, &[&["rye.*"]]).unwrap_err();
+        assert!(e.contains("is hidden from tools"), "{path}: {e}");
+    }
+    assert_eq!(fs::read_to_string(w.root.join(".ai/keys/private.pem")).unwrap(), "key");
 }
 
 #[test]
 fn a_state_that_is_missing_says_nothing_either() {
     let w = world();
     fs::remove_dir_all(w.root.join(".ai")).unwrap();
-    assert!(w.read(".ai/state/x").unwrap_err().contains("belongs to the engine"));
+    assert!(w.read(".ai/state/x").unwrap_err().contains("is hidden from tools"));
     assert!(w.write(".ai/state/x", &[]).is_err());
     assert!(!w.root.join(".ai").exists());
 }

@@ -51,6 +51,7 @@ pub enum Ended {
 type Visit<'v> = dyn FnMut(&Seen<'_>) -> ControlFlow<()> + 'v;
 
 struct Walk<'w> {
+    project: &'w Project,
     dotfiles: Dotfiles,
     stop: &'w Stop,
     left: usize,
@@ -69,7 +70,7 @@ impl Project {
         stop: &Stop,
         visit: &mut Visit,
     ) -> Result<Ended, Refused> {
-        let mut walk = Walk { dotfiles, stop, left: MAX_ENTRIES, rules: Vec::new() };
+        let mut walk = Walk { project: self, dotfiles, stop, left: MAX_ENTRIES, rules: Vec::new() };
         let fail = |e: std::io::Error| Refused::io(start, e);
         let mut here = self.root.try_clone().map_err(fail)?;
         let mut at = PathBuf::new();
@@ -149,6 +150,7 @@ impl Walk<'_> {
             let below = below.join(&name);
             if is_folder {
                 if depth + 1 < MAX_DEPTH
+                    && self.project.no_alias(&path, &stat).is_ok()
                     && let Ok(inner) = open_folder_at(dir, &name)
                 {
                     self.folder(&inner, &path, &below, depth + 1, visit)?;

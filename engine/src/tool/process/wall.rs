@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::user_space;
+
 /// What a program may touch besides the system's own programs and libraries, which it may read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -28,6 +30,8 @@ pub struct Wall {
     pub read: Vec<PathBuf>,
     /// Folders from the project's root that may be written, as far as the law does not reach into them.
     pub write: Vec<String>,
+    /// Keys, trust records and the project's state, wherever they lie: neither readable nor writable.
+    pub hidden: Vec<PathBuf>,
     /// Whether any host may be reached. The kernel does not tell hosts apart.
     pub net: bool,
     /// The program's own folder for temporary files; made when it starts and gone when it ends.
@@ -75,17 +79,20 @@ impl Wall {
         let outer = outer::program();
         #[cfg(not(target_os = "linux"))]
         let outer = None;
-        Self { project, user: user_items(), read, write, net: !net.is_empty(), scratch: None, outer }
+        let hidden = hidden(&project);
+        Self { project, user: user_items(), read, write, hidden, net: !net.is_empty(), scratch: None, outer }
     }
 }
 
-/// The user's items, by the variables that name the user space (`language.md` 1).
+/// The user's items (`language.md` 1).
 fn user_items() -> Option<PathBuf> {
-    let named = ["RYE_USER_SPACE", "USER_SPACE", "HOME"].into_iter().find_map(|name| {
-        let value = std::env::var_os(name)?;
-        (!value.is_empty()).then_some(value)
-    })?;
-    Some(PathBuf::from(named).join(".ai")).filter(|folder| folder.is_dir())
+    Some(user_space::root()?.join(".ai")).filter(|folder| folder.is_dir())
+}
+
+fn hidden(project: &Path) -> Vec<PathBuf> {
+    let mut hidden = user_space::secrets([project]);
+    hidden.extend(project.join(".ai/state").canonicalize());
+    hidden
 }
 
 /// Puts this process, and whatever it becomes and starts, behind the wall. There is no way back.

@@ -75,8 +75,8 @@ const HOME: [&str; 25] = [
     ".config/git/config",
     ".config/git/ignore",
 ];
-/// What of the user's `.ai` is nobody's business.
-const USER_SECRETS: [&str; 2] = ["keys", "trust"];
+/// Folders of the user's `.ai` that no program reads.
+const USER_SECRETS: [&str; 3] = ["keys", "trust", "state"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Right {
@@ -111,7 +111,7 @@ pub fn confine(wall: &Wall) -> io::Result<()> {
         ruleset.handle_access(AccessNet::from_all(NEWEST)).map_err(io::Error::other)?
     };
     let ruleset = ruleset.create().map_err(io::Error::other)?;
-    let mut rules = Rules { ruleset: Some(ruleset), places: Vec::new(), entries: 0 };
+    let mut rules = Rules::new(wall, Some(ruleset));
     rules.system()?;
     rules.home()?;
     if let Some(user) = &wall.user {
@@ -135,22 +135,31 @@ pub fn confine(wall: &Wall) -> io::Result<()> {
 
 /// The places of the project that the wall lets be written, by the same rules; granted folders that are missing are made.
 pub fn places(wall: &Wall) -> io::Result<Vec<PathBuf>> {
-    let mut rules = Rules { ruleset: None, places: Vec::new(), entries: 0 };
+    let mut rules = Rules::new(wall, None);
     for folder in &wall.write {
         rules.writable(&wall.project, folder)?;
     }
     Ok(rules.places)
 }
 
-struct Rules {
+struct Rules<'w> {
     /// `None`: only what may be written is gathered.
     ruleset: Option<RulesetCreated>,
+    /// Neither readable nor writable.
+    hidden: &'w [PathBuf],
+    /// The user's `.ai`: of it only `data` is ever writable.
+    user: Option<PathBuf>,
     places: Vec<PathBuf>,
     /// Looked at so far.
     entries: usize,
 }
 
-impl Rules {
+impl<'w> Rules<'w> {
+    fn new(wall: &'w Wall, ruleset: Option<RulesetCreated>) -> Self {
+        let user = wall.user.as_ref().and_then(|user| user.canonicalize().ok());
+        Self { ruleset, hidden: &wall.hidden, user, places: Vec::new(), entries: 0 }
+    }
+
     fn system(&mut self) -> io::Result<()> {
         for path in SYSTEM {
             self.path(Path::new(path), Right::Read)?;
@@ -301,7 +310,40 @@ impl Rules {
         }
     }
 
+    /// Grants a right on a place and everything below it, except on protected paths. A folder that holds one is granted
+    /// entry by entry.
     fn allow(&mut self, fd: &OwnedFd, right: Right) -> io::Result<()> {
+        match right {
+            Right::List | Right::Device => return self.add(fd, right),
+            Right::Read | Right::Write => {}
+        }
+        let place = path_of(fd)?;
+        if self.is_protected(&place, right) {
+            return Ok(());
+        }
+        if !self.holds_protected(&place, right) {
+            return self.add(fd, right);
+        }
+        self.add(fd, Right::List)?;
+        for name in names(fd)? {
+            self.below(fd, &name, right)?;
+        }
+        Ok(())
+    }
+
+    fn is_protected(&self, place: &Path, right: Right) -> bool {
+        let in_user = |user: &PathBuf| place.starts_with(user) && !place.starts_with(user.join("data"));
+        self.hidden.iter().any(|hidden| place.starts_with(hidden))
+            || (right == Right::Write && self.user.as_ref().is_some_and(in_user))
+    }
+
+    fn holds_protected(&self, place: &Path, right: Right) -> bool {
+        let user = self.user.iter().filter(|user| right == Right::Write && !place.starts_with(user));
+        self.hidden.iter().chain(user).any(|protected| protected.starts_with(place))
+    }
+
+    /// Adds one rule, for a place and everything below it.
+    fn add(&mut self, fd: &OwnedFd, right: Right) -> io::Result<()> {
         let access = access(right, kind(fd) == FileType::Directory);
         if access.is_empty() {
             return Ok(());
@@ -309,7 +351,7 @@ impl Rules {
         if let Some(ruleset) = self.ruleset.as_mut() {
             ruleset.add_rule(PathBeneath::new(fd, access)).map_err(io::Error::other)?;
         } else if right == Right::Write {
-            self.places.push(std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))?);
+            self.places.push(path_of(fd)?);
         }
         Ok(())
     }
@@ -348,6 +390,11 @@ fn open(folder: impl AsFd, name: &OsStr, more: OFlags) -> io::Result<Option<Owne
         Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP | Errno::PERM) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The real path of what a handle holds.
+fn path_of(fd: &OwnedFd) -> io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
 fn kind(fd: &OwnedFd) -> FileType {

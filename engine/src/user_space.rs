@@ -1,0 +1,131 @@
+//! The user space: the folder that holds, or would hold, the user's `.ai/`, and the keys and trust records that no tool,
+//! no sandboxed program and no lookup may reach.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Folders of a `.ai/` that hold the user's keys and trust records.
+const SECRETS: [&str; 2] = ["keys", "trust"];
+/// The variables that name the user space, first match wins.
+const NAMED: [&str; 2] = ["RYE_USER_SPACE", "USER_SPACE"];
+/// The accounts of this machine and their home folders.
+const ACCOUNTS: &str = "/etc/passwd";
+/// Files of one secret folder that are looked at; a user has a few.
+const MAX_FILES: usize = 10_000;
+
+/// Returns the canonical root of the user space: `$RYE_USER_SPACE`, else `$USER_SPACE`, else `$HOME`. A relative `$HOME`
+/// names none.
+pub fn root() -> Option<PathBuf> {
+    NAMED.into_iter().find_map(variable).or_else(home)?.canonicalize().ok()
+}
+
+/// Returns the canonical path of every folder that may hold this user's `.ai/`: what `$RYE_USER_SPACE`, `$USER_SPACE` and
+/// `$HOME` name, and the account's home folder. A project inside one of them is ordinary; the folder itself is not.
+pub fn candidates() -> Vec<PathBuf> {
+    let account = fs::read_to_string(ACCOUNTS).ok().and_then(|text| account_home(&text, rustix::process::getuid().as_raw()));
+    let named = NAMED.into_iter().chain(["HOME"]).filter_map(variable).chain(account);
+    let found: BTreeSet<PathBuf> = named.filter_map(|folder| folder.canonicalize().ok()).collect();
+    found.into_iter().collect()
+}
+
+/// Returns the canonical paths of keys and trust records: the `keys` and `trust` folders of every candidate of the user
+/// space, with what links in them lead to, and those of the given spaces.
+pub fn secrets<'s>(spaces: impl IntoIterator<Item = &'s Path>) -> Vec<PathBuf> {
+    let mut found = secrets_of_user(candidates());
+    // A project decides nothing about other places: its links are not followed.
+    let own = spaces.into_iter().flat_map(|root| SECRETS.map(|name| root.join(".ai").join(name)));
+    let own = own.filter(|folder| fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_dir()));
+    found.extend(own.filter_map(|folder| folder.canonicalize().ok()));
+    found.into_iter().collect()
+}
+
+fn secrets_of_user(roots: impl IntoIterator<Item = PathBuf>) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    for root in roots {
+        for name in SECRETS {
+            let Ok(folder) = root.join(".ai").join(name).canonicalize() else { continue };
+            let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+            let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
+            found.extend(links.filter_map(|link| link.path().canonicalize().ok()));
+            found.insert(folder);
+        }
+    }
+    found
+}
+
+/// Returns device and number of every secret and of the files inside, so that another name of one is recognized.
+pub fn identities(secrets: &[PathBuf]) -> BTreeSet<(u64, u64)> {
+    let mut found = BTreeSet::new();
+    for secret in secrets {
+        let mut left = vec![secret.clone()];
+        let mut seen = 0;
+        while let Some(path) = left.pop().filter(|_| seen < MAX_FILES) {
+            seen += 1;
+            let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+            if found.insert((metadata.dev(), metadata.ino())) && metadata.is_dir() {
+                left.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
+            }
+        }
+    }
+    found
+}
+
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+fn home() -> Option<PathBuf> {
+    variable("HOME").filter(|home| home.is_absolute())
+}
+
+/// Returns the home folder of a user id in the text of `/etc/passwd`.
+fn account_home(accounts: &str, user: u32) -> Option<PathBuf> {
+    let home = |line: &str| {
+        let mut fields = line.split(':').skip(2);
+        let id: u32 = fields.next()?.parse().ok()?;
+        let home = PathBuf::from(fields.nth(2)?);
+        (id == user && home.is_absolute()).then_some(home)
+    };
+    accounts.lines().find_map(home)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn account_home_is_the_sixth_field_of_the_users_line() {
+        let accounts = "root:x:0:0:root:/root:/bin/bash\nbroken\nada:x:1000:1000:Ada,,,:/home/ada:/bin/sh\nx:x:7:7::relative:\n";
+        assert_eq!(account_home(accounts, 1000), Some(PathBuf::from("/home/ada")));
+        assert_eq!(account_home(accounts, 0), Some(PathBuf::from("/root")));
+        assert_eq!(account_home(accounts, 7), None);
+        assert_eq!(account_home(accounts, 1), None);
+    }
+
+    #[test]
+    fn secrets_include_link_targets_and_identities_every_file() {
+        let base = tempfile::tempdir().unwrap();
+        let root = base.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("vault")).unwrap();
+        fs::create_dir_all(root.join("dotfiles/keys/trusted")).unwrap();
+        fs::create_dir_all(root.join("space/.ai/trust")).unwrap();
+        fs::write(root.join("vault/private.pem"), "key").unwrap();
+        fs::write(root.join("dotfiles/keys/trusted/a.pem"), "key").unwrap();
+        symlink(root.join("dotfiles/keys"), root.join("space/.ai/keys")).unwrap();
+        symlink(root.join("vault/private.pem"), root.join("dotfiles/keys/private.pem")).unwrap();
+        let found = secrets_of_user([root.join("space"), root.join("absent")]);
+        let expected = ["dotfiles/keys", "space/.ai/trust", "vault/private.pem"].map(|path| root.join(path));
+        assert_eq!(found, BTreeSet::from(expected.clone()));
+        let known = identities(&expected);
+        for path in ["dotfiles/keys", "dotfiles/keys/trusted/a.pem", "vault/private.pem", "space/.ai/trust"] {
+            let metadata = fs::metadata(root.join(path)).unwrap();
+            assert!(known.contains(&(metadata.dev(), metadata.ino())), "{path}");
+        }
+        assert!(!known.contains(&(fs::metadata(root.join("vault")).unwrap().dev(), fs::metadata(root.join("vault")).unwrap().ino())));
+    }
+}
