@@ -15,6 +15,9 @@ const TIME_LIMIT_MS = 60_000;
 const SERVER = ["server-initialize", "ping", "tools-list", "tools-call-error", "server-sse-multiple-streams", "dns-rebinding-protection"];
 const CLIENT = ["initialize", "tools_call", "sse-retry"];
 
+/** What the tool of the server scenarios says. */
+const FAILS = "this tool always fails";
+
 /** What the client scenarios want called, once the server is connected to. */
 const CALLS = { tools_call: ["add_numbers", "{ a: 5, b: 3 }"], "sse-retry": ["test_reconnection", "{}"] };
 
@@ -73,9 +76,10 @@ async function client(rye, scenario, url) {
 async function serve(rye) {
   const root = project({
     ".ai/directives/face.md": directive("face", "<tool>test_error_handling</tool>"),
-    ".ai/tools/test_error_handling.sh": "#!/bin/bash\n# rye: {description: Fails., parameters: {}}\necho this tool always fails\nexit 1\n",
+    ".ai/tools/test_error_handling.sh": `#!/bin/bash\n# rye: {description: Fails., parameters: {}}\necho ${FAILS}\nexit 1\n`,
   });
-  await done(rye, ["trust"], inside(root));
+  const trusted = await done(rye, ["trust"], inside(root));
+  assert.equal(trusted.code, 0, trusted.said);
   const args = ["mcp", "serve", "--directive", "face", "--http", "127.0.0.1:0"];
   const child = spawn(rye, args, { ...inside(root), stdio: ["ignore", "ignore", "pipe"] });
   let said = "";
@@ -92,6 +96,35 @@ async function serve(rye) {
     });
   });
   return { url, end: () => (child.kill(), rmSync(root, { recursive: true, force: true })) };
+}
+
+/** One message to a server; answers its session and what it answered. */
+async function post(url, session, message) {
+  const headers = { "content-type": "application/json", accept: "application/json, text/event-stream", ...session };
+  const response = await fetch(url, { method: "POST", headers, body: JSON.stringify({ jsonrpc: "2.0", ...message }), signal: AbortSignal.timeout(TIME_LIMIT_MS) });
+  const id = response.headers.get("mcp-session-id");
+  if (message.id === undefined) return { id };
+  let text = "";
+  for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
+    text += chunk;
+    const answers = text.split("\n").slice(0, -1).map((line) => line.replace(/^data: ?/, "")).filter((line) => line.startsWith("{"));
+    const answer = answers.map((line) => JSON.parse(line)).find((answer) => answer.id === message.id);
+    if (answer) return { id, answer };
+  }
+  throw new Error(`no answer: ${text}`);
+}
+
+/** The scenario accepts any error; a refusal by rye is one too, so the tool's own words are compared. */
+async function failsInItsOwnWords(url) {
+  const client = { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "e2e", version: "1" } };
+  const { id } = await post(url, {}, { id: 1, method: "initialize", params: client });
+  const session = { "mcp-session-id": id, "mcp-protocol-version": client.protocolVersion };
+  await post(url, session, { method: "notifications/initialized" });
+  const { answer } = await post(url, session, { id: 2, method: "tools/call", params: { name: "test_error_handling", arguments: {} } });
+  assert.equal(answer.result?.isError, true, JSON.stringify(answer));
+  const text = answer.result.content.map((block) => block.text).join("\n");
+  assert.ok(text.includes(FAILS), text);
+  assert.ok(!text.includes("rye trust"), text);
 }
 
 /** Runs one scenario, and judges its checks ourselves: every one has to succeed. */
@@ -115,9 +148,10 @@ if (process.argv[2] === "client") {
 } else {
   const rye = process.argv[2];
   let failed = 0;
-  const judge = async (name, args) => {
+  const judge = async (name, args, more = async () => {}) => {
     try {
       await scenario(name, args);
+      await more();
       console.log(`ok    ${name}`);
     } catch (error) {
       failed += 1;
@@ -126,7 +160,7 @@ if (process.argv[2] === "client") {
   };
   for (const name of SERVER) {
     const { url, end } = await serve(rye);
-    await judge(name, ["server", "--url", url]);
+    await judge(name, ["server", "--url", url], async () => name === "tools-call-error" && failsInItsOwnWords(url));
     end();
   }
   for (const name of CLIENT) await judge(name, ["client", "--command", `${process.execPath} ${SELF} client ${rye} ${name}`]);

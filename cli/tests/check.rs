@@ -125,7 +125,7 @@ fn what_is_no_project_is_a_usage_error() {
 fn a_user_space_that_is_the_project_counts_once() {
     let folder = project(&[(".ai/directives/greet.md", GOOD)]);
     let output = Command::new(env!("CARGO_BIN_EXE_rye"))
-        .args(["check", "-v"])
+        .args(["check", "-v", "--project", "."])
         .current_dir(folder.path())
         .env("RYE_USER_SPACE", folder.path())
         .output()

@@ -6,6 +6,8 @@
 #[path = "support/rye.rs"]
 mod rye;
 
+use std::collections::BTreeMap;
+
 use rye::Place;
 use serde_json::json;
 
@@ -123,37 +125,32 @@ fn a_run_calls_a_tool_of_a_server() {
     assert!(other.stdout.contains("are not what they were when its tools were listed"), "{}", other.stdout);
 }
 
-#[test]
-fn a_client_calls_what_the_directive_grants() {
-    let place = Place::new();
-    place.fine(&["init"]);
-    place.write(".ai/knowledge/team/rules.md", "Never on Friday.\n");
-    place.write("guest.txt", "Ada\n");
-    let call = |id: u64, name: &str, input: serde_json::Value| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": name, "arguments": input}});
-    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
-        "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
-    let messages = [
-        hello,
-        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
-        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}),
-        call(3, "rye_fetch", json!({"item_type": "knowledge", "item_id": "team/rules"})),
-        call(4, "rye_file_system_read", json!({"path": "guest.txt"})),
-        call(
-            5,
-            "rye_execute",
-            json!({"item_type": "tool", "item_id": "rye/bash/bash", "parameters": {"command": "id"}}),
-        ),
-        call(6, "no_such_tool", json!({})),
-    ];
+fn call(id: u64, name: &str, input: &serde_json::Value) -> serde_json::Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": name, "arguments": input}})
+}
+
+fn hello() -> serde_json::Value {
+    json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
+        "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}})
+}
+
+/// Sends messages to `rye mcp serve` one after the other; answers what it answered by id, and its exit code. `after` is
+/// told each id that was answered.
+fn converse(
+    place: &Place,
+    args: &[&str],
+    messages: &[serde_json::Value],
+    after: impl Fn(u64),
+) -> (BTreeMap<u64, serde_json::Value>, Option<i32>) {
     let mut child = place
-        .command(&["mcp", "serve"])
+        .command(&[&["mcp", "serve"], args].concat())
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
     let mut to = child.stdin.take().unwrap();
     let from = std::io::BufReader::new(child.stdout.take().unwrap());
-    let mut answers = std::collections::BTreeMap::new();
+    let mut answers = BTreeMap::new();
     let mut lines = std::io::BufRead::lines(from);
     for message in messages {
         std::io::Write::write_all(&mut to, format!("{message}\n").as_bytes()).unwrap();
@@ -165,9 +162,99 @@ fn a_client_calls_what_the_directive_grants() {
                 break;
             }
         }
+        after(id);
     }
     drop(to);
-    assert!(child.wait().unwrap().success());
+    (answers, child.wait().unwrap().code())
+}
+
+/// A project with a tool of its own, a directive that offers it to clients, and one that clients can start.
+fn place_with_tool() -> Place {
+    let place = Place::new();
+    place.fine(&["init"]);
+    place.write(
+        ".ai/tools/probe.sh",
+        "#!/bin/bash\n# rye: {description: Probes., parameters: {}}\necho the probe ran\n",
+    );
+    for name in ["face", "child"] {
+        place.write(
+            &format!(".ai/directives/{name}.md"),
+            &format!(
+                "# Probe\n\n```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata>\n<model provider=\"scripted\" tier=\"general\"/>\n\
+                 <permissions><execute><tool>probe</tool></execute></permissions><nudge>never</nudge>\n</metadata>\n</directive>\n```\n\nProbe it.\n"
+            ),
+        );
+    }
+    place.write("script.yaml", "steps:\n  - tool_calls: [{ name: probe, input: {} }]\n  - text: \"{{ results.0 }}\"\n");
+    place
+}
+
+fn text_of(answer: &serde_json::Value) -> (bool, &str) {
+    let result = &answer["result"];
+    (result["isError"] == true, result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")))
+}
+
+#[test]
+fn a_session_runs_tools_of_a_trusted_project_until_trust_is_revoked() {
+    let place = place_with_tool();
+    place.fine(&["trust"]);
+    let messages = [
+        hello(),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        call(2, "probe", &json!({})),
+        call(3, "probe", &json!({})),
+    ];
+    let (answers, code) = converse(&place, &["--directive", "face"], &messages, |id| {
+        if id == 2 {
+            place.fine(&["trust", "--revoke"]);
+        }
+    });
+    assert_eq!(code, Some(0));
+    let (is_error, text) = text_of(&answers[&2]);
+    assert!(!is_error && text.contains("the probe ran"), "{text}");
+    let (is_error, text) = text_of(&answers[&3]);
+    assert!(is_error && text.contains("`rye trust") && !text.contains("the probe ran"), "{text}");
+}
+
+#[test]
+fn a_session_in_an_untrusted_project_names_rye_trust() {
+    let place = place_with_tool();
+    let refused = place.rye(&["mcp", "serve", "--directive", "face"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (Some(5), ""), "{}", refused.stderr);
+    assert!(refused.stderr.contains("`rye trust`"), "{}", refused.stderr);
+    let start = json!({"item_type": "directive", "item_id": "child"});
+    let messages =
+        [hello(), json!({"jsonrpc": "2.0", "method": "notifications/initialized"}), call(2, "rye_execute", &start)];
+    let (answers, _) = converse(&place, &[], &messages, |_| {});
+    let (is_error, text) = text_of(&answers[&2]);
+    assert!(is_error && text.contains("`rye trust") && !text.contains("the probe ran"), "{text}");
+    place.fine(&["trust"]);
+    let (answers, _) = converse(&place, &[], &messages, |_| {});
+    let (_, text) = text_of(&answers[&2]);
+    assert!(!text.contains("rye trust"), "{text}");
+}
+
+#[test]
+fn a_client_calls_what_the_directive_grants() {
+    let place = Place::new();
+    place.fine(&["init"]);
+    place.write(".ai/knowledge/team/rules.md", "Never on Friday.\n");
+    place.write("guest.txt", "Ada\n");
+    let messages = [
+        hello(),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}),
+        call(3, "rye_fetch", &json!({"item_type": "knowledge", "item_id": "team/rules"})),
+        call(4, "rye_file_system_read", &json!({"path": "guest.txt"})),
+        call(
+            5,
+            "rye_execute",
+            &json!({"item_type": "tool", "item_id": "rye/bash/bash", "parameters": {"command": "id"}}),
+        ),
+        call(6, "no_such_tool", &json!({})),
+    ];
+    let (answers, code) = converse(&place, &[], &messages, |_| {});
+    assert_eq!(code, Some(0));
     assert_eq!(answers[&1]["result"]["serverInfo"]["name"], "rye");
     let tools = answers[&2]["result"]["tools"].as_array().unwrap();
     let names: Vec<&str> = tools.iter().filter_map(|t| t["name"].as_str()).collect();

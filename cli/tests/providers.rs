@@ -114,6 +114,25 @@ fn a_provider_that_answers_and_one_that_does_not() {
 }
 
 #[test]
+fn providers_test_sends_a_key_only_where_trust_allows_it() {
+    let place = place(&server("200 OK", "text/event-stream", TEXT));
+    let file = ".ai/config/agent/providers/local.yaml";
+    place.write(file, &format!("{}key_env: PLANTED_API_KEY\n", place.read(file)));
+    let test = || {
+        let mut command = place.command(&["providers", "test"]);
+        let output = command.env("PLANTED_API_KEY", "an-unusual-value-0123456789").output().unwrap();
+        rye::Done::from(output)
+    };
+    let refused = test();
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    assert!(refused.stdout.contains("`rye trust`") && !refused.stdout.contains("Grüße"), "{}", refused.stdout);
+    place.fine(&["trust"]);
+    let done = test();
+    assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+    assert!(done.stdout.contains("Grüße, world"), "{}", done.stdout);
+}
+
+#[test]
 fn a_recorded_thread_is_played_again_and_the_first_difference_is_told() {
     let place = Place::example("hello");
     place.write("guest.txt", "Ada\nplanted-secret-value\n");

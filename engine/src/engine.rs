@@ -498,7 +498,7 @@ impl Providers for Connections {
             return Err(CallError::new(
                 FailedStage::Setup,
                 format!(
-                    "the project sets `{}` of provider `{}`; its key is sent there only once the file is trusted",
+                    "the project sets `{}` of provider `{}`; its key is sent there only once `rye trust` allows the file",
                     from_project.join("`, `"),
                     model.provider
                 ),

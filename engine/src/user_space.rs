@@ -24,7 +24,8 @@ pub fn root() -> Option<PathBuf> {
 /// Returns the canonical path of every folder that may hold this user's `.ai/`: what `$RYE_USER_SPACE`, `$USER_SPACE` and
 /// `$HOME` name, and the account's home folder. A project inside one of them is ordinary; the folder itself is not.
 pub fn candidates() -> Vec<PathBuf> {
-    let account = fs::read_to_string(ACCOUNTS).ok().and_then(|text| account_home(&text, rustix::process::getuid().as_raw()));
+    let account =
+        fs::read_to_string(ACCOUNTS).ok().and_then(|text| account_home(&text, rustix::process::getuid().as_raw()));
     let named = NAMED.into_iter().chain(["HOME"]).filter_map(variable).chain(account);
     let found: BTreeSet<PathBuf> = named.filter_map(|folder| folder.canonicalize().ok()).collect();
     found.into_iter().collect()
@@ -100,7 +101,8 @@ mod tests {
 
     #[test]
     fn account_home_is_the_sixth_field_of_the_users_line() {
-        let accounts = "root:x:0:0:root:/root:/bin/bash\nbroken\nada:x:1000:1000:Ada,,,:/home/ada:/bin/sh\nx:x:7:7::relative:\n";
+        let accounts =
+            "root:x:0:0:root:/root:/bin/bash\nbroken\nada:x:1000:1000:Ada,,,:/home/ada:/bin/sh\nx:x:7:7::relative:\n";
         assert_eq!(account_home(accounts, 1000), Some(PathBuf::from("/home/ada")));
         assert_eq!(account_home(accounts, 0), Some(PathBuf::from("/root")));
         assert_eq!(account_home(accounts, 7), None);
@@ -126,6 +128,9 @@ mod tests {
             let metadata = fs::metadata(root.join(path)).unwrap();
             assert!(known.contains(&(metadata.dev(), metadata.ino())), "{path}");
         }
-        assert!(!known.contains(&(fs::metadata(root.join("vault")).unwrap().dev(), fs::metadata(root.join("vault")).unwrap().ino())));
+        assert!(!known.contains(&(
+            fs::metadata(root.join("vault")).unwrap().dev(),
+            fs::metadata(root.join("vault")).unwrap().ino()
+        )));
     }
 }

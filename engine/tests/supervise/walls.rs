@@ -255,7 +255,8 @@ fn keys_are_out_of_reach() {
         let before = fs::read(&path).unwrap();
         for write in ["", ".,.ai,.ai/keys,ai,ai/keys,user,home,out"] {
             let (folder, secret) = (path.parent().unwrap().display(), path.display());
-            for command in [format!("base64 {secret}"), format!("echo x > {secret}"), format!("echo x > {folder}/new")] {
+            for command in [format!("base64 {secret}"), format!("echo x > {secret}"), format!("echo x > {folder}/new")]
+            {
                 let said = run(write, &command);
                 assert!(said.contains("Permission denied"), "{case}: {command}: {said}");
             }

@@ -176,7 +176,14 @@ async fn edit_keeps_what_it_does_not_touch() {
 
 #[tokio::test]
 async fn ls_is_sorted_bounded_and_blind_to_the_state() {
-    let w = world(&[("b", b"12"), ("a/x", b""), (".ai/state/t", b""), (".ai/keys/k", b""), (".ai/config/x.yaml", b""), ("c\nd", b"")]);
+    let w = world(&[
+        ("b", b"12"),
+        ("a/x", b""),
+        (".ai/state/t", b""),
+        (".ai/keys/k", b""),
+        (".ai/config/x.yaml", b""),
+        ("c\nd", b""),
+    ]);
     assert_eq!(w.ok(FileTool::Ls, json!({})).await, ".ai/\na/\nb  2\nc\\nd  0\n");
     assert_eq!(w.ok(FileTool::Ls, json!({"path": ".ai"})).await, "config/\n");
     assert_eq!(w.ok(FileTool::Ls, json!({"limit": 2})).await, ".ai/\na/\n[2 of 4 entries]\n");

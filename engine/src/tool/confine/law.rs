@@ -98,7 +98,11 @@ mod tests {
             ".ai/trust/x.json",
             "sub/.ai/keys/private.pem",
             ".ai/data/x/.ai/trust",
-            ".ai/state", ".ai/state/threads/x/transcript.jsonl", "sub/.ai/state", ".ai/data/x/.ai/state/y"] {
+            ".ai/state",
+            ".ai/state/threads/x/transcript.jsonl",
+            "sub/.ai/state",
+            ".ai/data/x/.ai/state/y",
+        ] {
             assert_eq!(of(hidden), Zone::Hidden, "{hidden}");
         }
     }

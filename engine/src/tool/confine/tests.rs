@@ -145,7 +145,9 @@ fn the_state_cannot_be_seen_by_any_name() {
 #[test]
 fn file_tools_never_read_or_write_keys_and_trust() {
     let w = world();
-    for (path, text) in [(".ai/keys/private.pem", "key"), (".ai/trust/x.json", "{}"), ("sub/.ai/keys/private.pem", "key")] {
+    for (path, text) in
+        [(".ai/keys/private.pem", "key"), (".ai/trust/x.json", "{}"), ("sub/.ai/keys/private.pem", "key")]
+    {
         fs::create_dir_all(w.root.join(path).parent().unwrap()).unwrap();
         fs::write(w.root.join(path), text).unwrap();
     }

@@ -1,0 +1,266 @@
+//! The user space and the search for a project: HOME is a project only if somebody says so, and its keys are out of reach
+//! also then. Every home folder here is a made one.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rye::Done;
+
+const DIRECTIVE: &str = "Talks.\n\n```xml\n<directive name=\"talk\" version=\"1.0.0\">\n<metadata><description>Talk.</description>\
+    <model provider=\"scripted\" tier=\"fast\"/><permissions><execute><tool>rye.file-system.*</tool></execute>\
+    <fetch>*</fetch></permissions><nudge>never</nudge></metadata>\n</directive>\n```\n\nTalk.\n";
+
+/// Variables that name the user space; a test sets all that it wants.
+const NAMES: [&str; 3] = ["RYE_USER_SPACE", "USER_SPACE", "HOME"];
+
+/// A machine in a folder, with `home/` and folders below it.
+struct Machine {
+    folder: tempfile::TempDir,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let machine = Self { folder: tempfile::tempdir().unwrap() };
+        fs::create_dir_all(machine.at("home/work/sub")).unwrap();
+        machine
+    }
+
+    /// A home folder with a key, items and a `.env`.
+    fn with_user_space() -> Self {
+        let machine = Self::new();
+        machine.write("home/.ai/directives/talk.md", DIRECTIVE);
+        machine.write("home/script.yaml", "steps:\n  - text: Hello.\n");
+        machine.write("home/.env", "PLANTED_API_KEY=an-unusual-value-0123456789\n");
+        let made = machine.rye("home", &[("HOME", "home")], &["keys", "generate"]);
+        assert_eq!(made.code, Some(0), "{}", made.stderr);
+        assert!(machine.at("home/.ai/keys/private.pem").exists());
+        machine
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.folder.path().canonicalize().unwrap().join(path)
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.at(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// `rye` in a folder, with these variables alone naming folders of this machine.
+    fn rye(&self, folder: &str, variables: &[(&str, &str)], args: &[&str]) -> Done {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rye"));
+        command.args(args).stdin(std::process::Stdio::null()).current_dir(self.at(folder));
+        for name in NAMES {
+            command.env_remove(name);
+        }
+        for (name, path) in variables {
+            command.env(name, self.at(path));
+        }
+        Done::from(command.output().unwrap())
+    }
+}
+
+fn assert_no_project(done: &Done, case: &str) {
+    assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""), "{case}: {}", done.stderr);
+    assert!(done.stderr.starts_with("error: no project found"), "{case}: {}", done.stderr);
+    assert!(done.stderr.contains("`rye init`") && done.stderr.contains("--project"), "{case}: {}", done.stderr);
+}
+
+#[test]
+fn search_for_a_project_never_chooses_the_user_space() {
+    let machine = Machine::with_user_space();
+    fs::create_dir_all(machine.at("elsewhere/.ai")).unwrap();
+    symlink(machine.at("home"), machine.at("link")).unwrap();
+    symlink(machine.at("home/work"), machine.at("short")).unwrap();
+    let cases: [&[(&str, &str)]; 7] = [
+        &[("HOME", "home")],
+        &[("HOME", "link")],
+        &[("HOME", "home/work/..")],
+        &[("RYE_USER_SPACE", "home")],
+        &[("USER_SPACE", "link")],
+        // Another variable decides, and HOME is still no project.
+        &[("RYE_USER_SPACE", "elsewhere"), ("HOME", "home")],
+        &[("RYE_USER_SPACE", "home"), ("HOME", "elsewhere")],
+    ];
+    for variables in cases {
+        for folder in ["home", "home/work", "home/work/sub", "link/work", "short/sub"] {
+            for args in
+                [&["run", "talk"][..], &["check"], &["trust", "--list"], &["threads", "list"], &["mcp", "serve"]]
+            {
+                assert_no_project(&machine.rye(folder, variables, args), &format!("{variables:?} {folder} {args:?}"));
+            }
+        }
+        let said = machine.rye("home/work", variables, &["run", "talk"]).stderr;
+        assert!(said.contains(&format!("--project {}`", machine.at("home").display())), "{said}");
+    }
+    assert!(!machine.at("home/.ai/state").exists(), "nothing ran");
+}
+
+#[test]
+fn a_relative_home_names_no_project() {
+    let machine = Machine::with_user_space();
+    for (folder, home) in [("home", "."), ("home/work", ".."), ("home/work/sub", "../../../home")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rye"));
+        command.args(["run", "talk"]).current_dir(machine.at(folder)).env("HOME", home);
+        command.env_remove("RYE_USER_SPACE").env_remove("USER_SPACE");
+        assert_no_project(&Done::from(command.output().unwrap()), home);
+    }
+    // Without any variable the account's own home folder ends the search; this one is an ordinary folder, trusted in nothing.
+    machine.write("home/.ai/config/agent/hooks.yaml", "hooks:\n  - { id: h, event: thread_started, action: { primary: execute, item_type: tool, item_id: rye/bash/bash, params: { command: id } } }\n");
+    let ran = machine.rye("home/work", &[], &["run", "talk", "--script", "../script.yaml"]);
+    assert_eq!(ran.code, Some(5), "{}", ran.stderr);
+}
+
+#[test]
+fn search_ends_at_the_user_space_and_finds_projects_below_it() {
+    let machine = Machine::with_user_space();
+    // A folder above HOME would hold all of it.
+    fs::create_dir_all(machine.at(".ai/directives")).unwrap();
+    fs::write(machine.at(".ai/directives/talk.md"), DIRECTIVE).unwrap();
+    assert_no_project(&machine.rye("home/work", &[("HOME", "home")], &["check"]), "above");
+    fs::remove_dir_all(machine.at("home/.ai")).unwrap();
+    let above = machine.rye("home/work", &[("HOME", "home")], &["check"]);
+    assert_no_project(&above, "above, without a user space");
+    machine.write("home/work/.ai/directives/talk.md", DIRECTIVE);
+    let found = machine.rye("home/work/sub", &[("HOME", "home")], &["check"]);
+    assert_eq!(found.code, Some(0), "{}", found.stderr);
+}
+
+#[test]
+fn project_is_printed_to_stderr_if_it_is_not_the_working_directory() {
+    let machine = Machine::with_user_space();
+    machine.write("home/work/.ai/directives/talk.md", DIRECTIVE);
+    let (home, project) = ([("HOME", "home")], machine.at("home/work"));
+    let line = format!("project: {}\n", project.display());
+    let script = machine.at("home/script.yaml");
+    let run = ["run", "talk", "--script", script.to_str().unwrap()];
+    let below = machine.rye("home/work/sub", &home, &run);
+    assert_eq!(below.code, Some(0), "{}", below.stderr);
+    assert!(below.stderr.starts_with(&line) && !below.stdout.contains("project:"), "{}", below.stderr);
+    let named = machine.rye("home", &home, &[&run[..], &["--project", "work"]].concat());
+    assert!(named.stderr.starts_with(&line), "{}", named.stderr);
+    for args in [&["trust"][..], &["sign", "talk"], &["new", "knowledge", "made"], &["lock"]] {
+        let done = machine.rye("home/work/sub", &home, args);
+        assert_eq!(done.code, Some(0), "{args:?}: {}", done.stderr);
+        assert!(done.stderr.starts_with(&line), "{args:?}: {}", done.stderr);
+    }
+    for (folder, more) in [("home/work", &[][..]), ("home/work/sub", &["-q"]), ("home/work/sub", &["--format", "json"])]
+    {
+        let done = machine.rye(folder, &home, &[&run[..], more].concat());
+        assert!(done.code == Some(0) && !done.stderr.contains("project:"), "{folder} {more:?}: {}", done.stderr);
+    }
+}
+
+/// Runs `talk` in a project; answers all that the run printed, events included.
+fn events(machine: &Machine, project: &str, calls: &str) -> String {
+    machine.write("script.yaml", &format!("steps:\n  - tool_calls:\n{calls}  - done\n"));
+    let (project, script) = (machine.at(project), machine.at("script.yaml"));
+    let args = [
+        &["run", "talk", "--events", "--format", "json", "--unattended", "allow"][..],
+        &["--project", project.to_str().unwrap(), "--script", script.to_str().unwrap()],
+    ];
+    let done = machine.rye("home/work", &[("HOME", "home")], &args.concat());
+    assert_eq!(done.code, Some(0), "{}\n{}", done.stdout, done.stderr);
+    done.stdout
+}
+
+fn call(tool: &str, input: &str) -> String {
+    format!("      - {{ name: rye_{tool}, input: {input} }}\n")
+}
+
+#[test]
+fn keys_and_trust_are_out_of_reach_if_home_is_the_project() {
+    let machine = Machine::with_user_space();
+    machine.write("home/.ai/trust/x.json", "{\"a\": \"trust-record\"}");
+    machine.write("home/notes.txt", "key an-unusual-value-0123456789 here");
+    fs::hard_link(machine.at("home/.ai/keys/private.pem"), machine.at("home/hard.txt")).unwrap();
+    symlink("../keys/private.pem", machine.at("home/.ai/").join("knowledge.md")).unwrap();
+    fs::create_dir_all(machine.at("home/.ai/knowledge")).unwrap();
+    symlink("../keys/private.pem", machine.at("home/.ai/knowledge/leak.md")).unwrap();
+    let key = fs::read_to_string(machine.at("home/.ai/keys/private.pem")).unwrap();
+    let calls = [
+        call("file_system_read", "{ path: .ai/keys/private.pem }"),
+        call("file_system_read", "{ path: hard.txt }"),
+        call("file_system_read", "{ path: .ai/knowledge/leak.md }"),
+        call("file_system_read", "{ path: .ai/trust/x.json }"),
+        call("file_system_ls", "{ path: .ai/keys }"),
+        call("file_system_write", "{ path: .ai/keys/trusted/evil.pem, content: x }"),
+        call("file_system_write", "{ path: .ai/trust/evil.json, content: x }"),
+        call("fetch", "{ item_type: knowledge, item_id: leak }"),
+        call("file_system_read", "{ path: notes.txt }"),
+        call("file_system_read", "{ path: .env }"),
+    ];
+    let said = events(&machine, "home", &calls.concat());
+    for refused in [
+        "`.ai/keys/private.pem` is hidden",
+        "`hard.txt` is hidden",
+        "`.ai/trust/x.json` is hidden",
+        "`.ai/keys` is hidden",
+        "`.ai/keys/trusted/evil.pem` is hidden",
+        "`.ai/trust/evil.json` is hidden",
+        "it leads to `.ai/keys` or `.ai/trust`",
+    ] {
+        assert!(said.contains(refused), "{refused}: {said}");
+    }
+    assert!(!machine.at("home/.ai/keys/trusted").exists() && !machine.at("home/.ai/trust/evil.json").exists());
+    for secret in [key.lines().nth(1).unwrap(), "trust-record", "an-unusual-value-0123456789", "PRIVATE KEY"] {
+        assert!(!said.contains(secret), "{secret}: {said}");
+    }
+    assert!(said.matches("[masked: PLANTED_API_KEY]").count() >= 2, "{said}");
+    let home = machine.at("home");
+    let fetched =
+        machine.rye("home", &[("HOME", "home")], &["fetch", "knowledge", "leak", "--project", home.to_str().unwrap()]);
+    assert!(fetched.code == Some(1) && fetched.stderr.contains("it leads to `.ai/keys`"), "{}", fetched.stderr);
+    assert!(!fetched.stdout.contains(key.lines().nth(1).unwrap()));
+}
+
+#[test]
+fn keys_and_trust_are_out_of_reach_if_the_project_contains_the_user_space() {
+    let machine = Machine::with_user_space();
+    // The user's `.ai` lies in a folder of dotfiles under another name.
+    fs::rename(machine.at("home/.ai"), machine.at("home/ai")).unwrap();
+    fs::create_dir(machine.at("home/dotfiles")).unwrap();
+    fs::rename(machine.at("home/ai"), machine.at("home/dotfiles/ai")).unwrap();
+    symlink("dotfiles/ai", machine.at("home/.ai")).unwrap();
+    fs::hard_link(machine.at("home/dotfiles/ai/keys/private.pem"), machine.at("home/dotfiles/hard.txt")).unwrap();
+    machine.write("home/dotfiles/.ai/directives/talk.md", DIRECTIVE);
+    machine.write("home/dotfiles/readme.txt", "readable\n");
+    machine.write(".ai/directives/talk.md", DIRECTIVE);
+    let key = fs::read_to_string(machine.at("home/.ai/keys/private.pem")).unwrap();
+    let secrets = |path: &str| {
+        ["private.pem", "public.pem"]
+            .map(|name| call("file_system_read", &format!("{{ path: {path}/{name} }}")))
+            .concat()
+    };
+    let search = call("file_system_grep", "{ pattern: 'BEGIN|readable' }")
+        + &call("file_system_glob", "{ pattern: '**/*.pem' }");
+    for (project, path) in [("home/dotfiles", "ai/keys"), ("", "home/.ai/keys"), ("", "home/dotfiles/ai/keys")] {
+        let said = events(&machine, project, &(secrets(path) + &search));
+        let refused = format!("`{path}/private.pem` is hidden from tools");
+        assert!(said.contains(&refused) && said.contains("readable"), "{project} {path}: {said}");
+        assert!(
+            !said.contains(key.lines().nth(1).unwrap()) && !said.contains("-----BEGIN"),
+            "{project} {path}: {said}"
+        );
+        assert!(said.contains("[no file matches]"), "{project} {path}: {said}");
+    }
+}
+
+#[test]
+fn a_project_that_ships_links_as_keys_hides_nothing_of_others() {
+    let machine = Machine::with_user_space();
+    machine.write("home/work/.ai/directives/talk.md", DIRECTIVE);
+    machine.write("home/work/a.txt", "readable\n");
+    symlink(Path::new(".."), machine.at("home/work/.ai/keys")).unwrap();
+    symlink(Path::new("/"), machine.at("home/work/.ai/trust")).unwrap();
+    let said = events(&machine, "home/work", &call("file_system_read", "{ path: a.txt }"));
+    assert!(said.contains("readable"), "{said}");
+}
