@@ -185,7 +185,7 @@ fn place_with_tool() -> Place {
             ),
         );
     }
-    place.write("script.yaml", "steps:\n  - tool_calls: [{ name: probe, input: {} }]\n  - text: \"{{ results.0 }}\"\n");
+    place.write("script.yaml", "steps:\n  - tool_calls: [{ name: probe, input: {} }]\n  - done\n");
     place
 }
 
@@ -195,24 +195,21 @@ fn text_of(answer: &serde_json::Value) -> (bool, &str) {
 }
 
 #[test]
-fn a_session_runs_tools_of_a_trusted_project_until_trust_is_revoked() {
+fn a_session_runs_tools_of_a_trusted_project_and_names_rye_trust_after_a_revocation() {
     let place = place_with_tool();
     place.fine(&["trust"]);
-    let messages = [
-        hello(),
-        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
-        call(2, "probe", &json!({})),
-        call(3, "probe", &json!({})),
-    ];
-    let (answers, code) = converse(&place, &["--directive", "face"], &messages, |id| {
-        if id == 2 {
-            place.fine(&["trust", "--revoke"]);
-        }
-    });
+    let messages =
+        [hello(), json!({"jsonrpc": "2.0", "method": "notifications/initialized"}), call(2, "probe", &json!({}))];
+    let (answers, code) = converse(&place, &["--directive", "face"], &messages, |_| {});
     assert_eq!(code, Some(0));
     let (is_error, text) = text_of(&answers[&2]);
     assert!(!is_error && text.contains("the probe ran"), "{text}");
-    let (is_error, text) = text_of(&answers[&3]);
+    let (answers, _) = converse(&place, &["--directive", "face"], &messages, |id| {
+        if id == 1 {
+            place.fine(&["trust", "--revoke"]);
+        }
+    });
+    let (is_error, text) = text_of(&answers[&2]);
     assert!(is_error && text.contains("`rye trust") && !text.contains("the probe ran"), "{text}");
 }
 
@@ -222,16 +219,21 @@ fn a_session_in_an_untrusted_project_names_rye_trust() {
     let refused = place.rye(&["mcp", "serve", "--directive", "face"]);
     assert_eq!((refused.code, refused.stdout.as_str()), (Some(5), ""), "{}", refused.stderr);
     assert!(refused.stderr.contains("`rye trust`"), "{}", refused.stderr);
+    // A directive that the client starts: its own call is refused, and runs once the project is trusted.
     let start = json!({"item_type": "directive", "item_id": "child"});
     let messages =
         [hello(), json!({"jsonrpc": "2.0", "method": "notifications/initialized"}), call(2, "rye_execute", &start)];
-    let (answers, _) = converse(&place, &[], &messages, |_| {});
-    let (is_error, text) = text_of(&answers[&2]);
-    assert!(is_error && text.contains("`rye trust") && !text.contains("the probe ran"), "{text}");
+    let child = || {
+        let (answers, _) = converse(&place, &[], &messages, |_| {});
+        let (_, text) = text_of(&answers[&2]);
+        let result: serde_json::Value = serde_json::from_str(text).unwrap_or_else(|_| panic!("{text}"));
+        serde_json::Value::from(place.record(result["thread_id"].as_str().unwrap())).to_string()
+    };
+    let untrusted = child();
+    assert!(untrusted.contains("`rye trust") && !untrusted.contains("the probe ran"), "{untrusted}");
     place.fine(&["trust"]);
-    let (answers, _) = converse(&place, &[], &messages, |_| {});
-    let (_, text) = text_of(&answers[&2]);
-    assert!(!text.contains("rye trust"), "{text}");
+    let trusted = child();
+    assert!(trusted.contains("the probe ran") && !trusted.contains("`rye trust"), "{trusted}");
 }
 
 #[test]

@@ -242,9 +242,13 @@ fn keys_and_trust_are_out_of_reach_if_the_project_contains_the_user_space() {
     };
     let search = call("file_system_grep", "{ pattern: 'BEGIN|readable' }")
         + &call("file_system_glob", "{ pattern: '**/*.pem' }");
-    for (project, path) in [("home/dotfiles", "ai/keys"), ("", "home/.ai/keys"), ("", "home/dotfiles/ai/keys")] {
+    for (project, path, hidden) in [
+        ("home/dotfiles", "ai/keys", "ai"),
+        ("", "home/.ai/keys", "home/.ai/keys/private.pem"),
+        ("", "home/dotfiles/ai/keys", "home/dotfiles/ai"),
+    ] {
         let said = events(&machine, project, &(secrets(path) + &search));
-        let refused = format!("`{path}/private.pem` is hidden from tools");
+        let refused = format!("`{hidden}` is hidden from tools");
         assert!(said.contains(&refused) && said.contains("readable"), "{project} {path}: {said}");
         assert!(
             !said.contains(key.lines().nth(1).unwrap()) && !said.contains("-----BEGIN"),

@@ -253,16 +253,20 @@ fn keys_are_out_of_reach() {
         let case = format!("{secret} from `{project}`");
         let path = machine.at(secret);
         let before = fs::read(&path).unwrap();
+        let (folder, secret) = (path.parent().unwrap().display(), path.display());
+        let attacks = format!(
+            "base64 {secret}; echo x > {secret}; echo x > {folder}/new; rm {secret}; mv {folder} {folder}2; ln {secret} out/key; cat out/key"
+        );
         for write in ["", ".,.ai,.ai/keys,ai,ai/keys,user,home,out"] {
-            let (folder, secret) = (path.parent().unwrap().display(), path.display());
-            for command in [format!("base64 {secret}"), format!("echo x > {secret}"), format!("echo x > {folder}/new")]
-            {
-                let said = run(write, &command);
-                assert!(said.contains("Permission denied"), "{case}: {command}: {said}");
+            let said = run(write, &attacks);
+            for refused in [format!("{secret}: Permission denied"), format!("{folder}/new: Permission denied")] {
+                assert!(said.contains(&refused), "{case}: {said}");
             }
-            let said = run(write, &format!("rm {secret}; mv {folder} {folder}2; ln {secret} out/key; cat out/key"));
+            assert_eq!(said.matches(&format!("{secret}: Permission denied")).count(), 2, "{case}: {said}");
             assert!(!said.contains("the private key") && !said.contains("the trust"), "{case}: {said}");
+            assert!(!said.contains("dGhlI"), "{case}: base64: {said}");
             assert_eq!(fs::read(&path).unwrap(), before, "{case}");
+            assert!(!path.with_file_name("new").exists(), "{case}");
         }
         let said = run("out", &format!("cat {}; echo made > out/new; cat out/new", machine.at(readable).display()));
         assert!(!said.contains("denied") && said.ends_with("made\n"), "{case}: {said}");
