@@ -168,7 +168,7 @@ fn converse(
     (answers, child.wait().unwrap().code())
 }
 
-/// A project with a tool of its own, a directive that offers it to clients, and one that clients can start.
+/// A project with a tool of its own and a directive that offers it to clients.
 fn place_with_tool() -> Place {
     let place = Place::new();
     place.fine(&["init"]);
@@ -176,16 +176,11 @@ fn place_with_tool() -> Place {
         ".ai/tools/probe.sh",
         "#!/bin/bash\n# rye: {description: Probes., parameters: {}}\necho the probe ran\n",
     );
-    for name in ["face", "child"] {
-        place.write(
-            &format!(".ai/directives/{name}.md"),
-            &format!(
-                "# Probe\n\n```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata>\n<model provider=\"scripted\" tier=\"general\"/>\n\
-                 <permissions><execute><tool>probe</tool></execute></permissions><nudge>never</nudge>\n</metadata>\n</directive>\n```\n\nProbe it.\n"
-            ),
-        );
-    }
-    place.write("script.yaml", "steps:\n  - tool_calls: [{ name: probe, input: {} }]\n  - done\n");
+    place.write(
+        ".ai/directives/face.md",
+        "# Probe\n\n```xml\n<directive name=\"face\" version=\"1.0.0\">\n<metadata>\n\
+         <permissions><execute><tool>probe</tool></execute></permissions><nudge>never</nudge>\n</metadata>\n</directive>\n```\n\nProbe it.\n",
+    );
     place
 }
 
@@ -214,26 +209,11 @@ fn a_session_runs_tools_of_a_trusted_project_and_names_rye_trust_after_a_revocat
 }
 
 #[test]
-fn a_session_in_an_untrusted_project_names_rye_trust() {
+fn a_session_that_offers_tools_of_an_untrusted_project_is_refused() {
     let place = place_with_tool();
     let refused = place.rye(&["mcp", "serve", "--directive", "face"]);
     assert_eq!((refused.code, refused.stdout.as_str()), (Some(5), ""), "{}", refused.stderr);
     assert!(refused.stderr.contains("`rye trust`"), "{}", refused.stderr);
-    // A directive that the client starts: its own call is refused, and runs once the project is trusted.
-    let start = json!({"item_type": "directive", "item_id": "child"});
-    let messages =
-        [hello(), json!({"jsonrpc": "2.0", "method": "notifications/initialized"}), call(2, "rye_execute", &start)];
-    let child = || {
-        let (answers, _) = converse(&place, &[], &messages, |_| {});
-        let (_, text) = text_of(&answers[&2]);
-        let result: serde_json::Value = serde_json::from_str(text).unwrap_or_else(|_| panic!("{text}"));
-        serde_json::Value::from(place.record(result["thread_id"].as_str().unwrap())).to_string()
-    };
-    let untrusted = child();
-    assert!(untrusted.contains("`rye trust") && !untrusted.contains("the probe ran"), "{untrusted}");
-    place.fine(&["trust"]);
-    let trusted = child();
-    assert!(trusted.contains("the probe ran") && !trusted.contains("`rye trust"), "{trusted}");
 }
 
 #[test]

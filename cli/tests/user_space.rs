@@ -244,7 +244,7 @@ fn keys_and_trust_are_out_of_reach_if_the_project_contains_the_user_space() {
         + &call("file_system_glob", "{ pattern: '**/*.pem' }");
     for (project, path, hidden) in [
         ("home/dotfiles", "ai/keys", "ai"),
-        ("", "home/.ai/keys", "home/.ai/keys/private.pem"),
+        ("", "home/.ai/keys", "home/dotfiles/ai"),
         ("", "home/dotfiles/ai/keys", "home/dotfiles/ai"),
     ] {
         let said = events(&machine, project, &(secrets(path) + &search));
