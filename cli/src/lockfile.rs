@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use rye_compiler::plan::lock::{Drift, LOCK_FORMAT, Lock, Locked, NoEntry, drift, entry};
+use rye_compiler::plan::Plan;
+use rye_compiler::plan::lock::{Drift, LOCK_FORMAT, Lock, Locked, Unheld, drift, entry, hold};
+use rye_compiler::plan::started::NoPlan;
 use rye_compiler::world::World;
 use rye_engine::within::Within;
 use rye_grammar::ItemId;
@@ -39,14 +41,20 @@ pub fn write(project: &Path, lock: &Lock) -> Result<(), Failure> {
     written.map_err(failed)
 }
 
+/// The lock of a project that has to have one.
+///
+/// # Errors
+/// There is no lock.
+pub fn required(project: &Path) -> Result<Lock, Failure> {
+    read(project)?.ok_or_else(|| Failure::failed("nothing is locked").help("`rye lock` locks the project"))
+}
+
 /// What of a directive is not as it was locked.
 ///
 /// # Errors
-/// There is no lock, or it has no such directive, or the directive has no plan now.
-pub fn drifted(project: &Path, world: &dyn World, id: &ItemId) -> Result<Vec<Drift>, Failure> {
-    let lock = read(project)?;
-    let locked = lock.as_ref().and_then(|lock| lock.directives.get(id.as_str()));
-    let Some(locked) = locked else {
+/// The lock has no such directive, or the directive has no plan now.
+pub fn drifted(lock: &Lock, world: &dyn World, id: &ItemId) -> Result<Vec<Drift>, Failure> {
+    let Some(locked) = lock.directives.get(id.as_str()) else {
         return Err(Failure::failed(format!("`{id}` is not locked")).help(format!("`rye lock {id}` locks it")));
     };
     Ok(drift(id.as_str(), locked, &now(world, id)?))
@@ -54,12 +62,32 @@ pub fn drifted(project: &Path, world: &dyn World, id: &ItemId) -> Result<Vec<Dri
 
 /// The entry of a directive as it is now.
 pub fn now(world: &dyn World, id: &ItemId) -> Result<Vec<Locked>, Failure> {
-    entry(world, id).map_err(|why| match why {
-        NoEntry::Errors(_) => {
+    entry(world, id).map_err(|why| no_plan(id, why))
+}
+
+/// A failure that says why a directive has no plan.
+pub fn no_plan(id: &ItemId, why: NoPlan) -> Failure {
+    match why {
+        NoPlan::Errors(_) => {
             Failure::failed(format!("`{id}` has no plan until its errors are gone")).help("`rye check` names them")
         }
-        NoEntry::Matrix(error) => Failure::failed(format!("`{id}`: {error}")),
-    })
+        NoPlan::Matrix(error) => Failure::failed(format!("`{id}`: {error}")),
+    }
+}
+
+/// Checks that a plan is as it was locked, for each thread that a locked run starts.
+///
+/// # Errors
+/// A refusal that names the directive, what changed, and the command that locks it.
+pub fn held(lock: &Lock, world: &dyn World, plan: &Plan) -> Result<(), Failure> {
+    let id = &plan.directive;
+    let Err(why) = hold(world, lock, plan) else { return Ok(()) };
+    let failure = match why {
+        Unheld::NotLocked => Failure::failed(format!("`{id}` is not locked")).help(format!("`rye lock {id}` locks it")),
+        Unheld::NoPlan(why) => no_plan(id, why),
+        Unheld::Drifted(drifts) => refusal(&drifts),
+    };
+    Err(Failure { exit: Exit::Refused, ..failure })
 }
 
 /// A refusal that names what drifted.

@@ -13,6 +13,7 @@ pub mod matrix;
 pub mod prompt;
 pub mod provenance;
 pub mod render;
+pub mod started;
 pub mod verify;
 pub mod why;
 

@@ -7,7 +7,7 @@ mod capability;
 mod context;
 mod continuation;
 mod directive;
-mod domain;
+pub(crate) mod domain;
 pub mod groups;
 mod hook;
 mod hook_use;

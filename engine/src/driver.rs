@@ -86,6 +86,9 @@ pub enum DriveError {
     /// No key of the user signed the record of a thread, and the user did not accept the record.
     #[error("the record of `{thread}` cannot be verified: {reason}")]
     Unverified { thread: String, reason: String },
+    /// The plan check of the engine's options does not let the plan start.
+    #[error("{reason}")]
+    Refused { reason: String },
     #[error(transparent)]
     Trust(#[from] TrustError),
 }
@@ -111,7 +114,11 @@ impl DriveError {
                 | StoreError::RegistryLost { .. }
                 | StoreError::InUse { .. } => false,
             },
-            Self::Plan(_) | Self::Untrusted { .. } | Self::Changed { .. } | Self::Unverified { .. } => true,
+            Self::Plan(_)
+            | Self::Untrusted { .. }
+            | Self::Changed { .. }
+            | Self::Unverified { .. }
+            | Self::Refused { .. } => true,
             Self::Stalled { .. } | Self::Lost(_) | Self::Trust(_) => false,
         }
     }

@@ -54,6 +54,9 @@ pub type OpenWorld = Arc<dyn Fn() -> Result<Box<dyn World>, String> + Send + Syn
 /// Makes the plan of a child. Pure: the same world and the same request give the same.
 pub type Compile = Arc<dyn Fn(&dyn World, &Request) -> Checked<Compilation> + Send + Sync>;
 
+/// Checks a plan before a thread of it starts or goes on; an error is the reason why it may not. Blocks.
+pub type PlanCheck = Arc<dyn Fn(&Plan) -> Result<(), String> + Send + Sync>;
+
 /// Where model calls go.
 pub trait Providers: Send + Sync {
     /// A connection for a plan's model.
@@ -87,6 +90,8 @@ pub struct EngineOptions {
     pub trust: Trust,
     /// How long commits wait for each other.
     pub gathering: Gathering,
+    /// `None`: every plan that is trusted may start.
+    pub plan_check: Option<PlanCheck>,
 }
 
 /// Why an engine cannot do what it was asked.
@@ -171,6 +176,7 @@ pub(crate) struct Inner {
     pub crew: Crew,
     /// The user accepts records that no key of theirs signed.
     accepts_records: AtomicBool,
+    pub plan_check: Option<PlanCheck>,
     live: Mutex<Live>,
     /// Told whenever a thread of this process is over.
     gone: Notify,
@@ -229,15 +235,27 @@ impl EngineOptions {
         let (clock, tools) = (Arc::new(SystemClock), Tools::standard().with_user_space(user));
         let gathering = Gathering::default();
         let compile: Compile = Arc::new(compile);
-        Ok(Self { world, compile, providers, clock, asker, keys, disk, tools, trust, gathering })
+        let plan_check = None;
+        Ok(Self { world, compile, providers, clock, asker, keys, disk, tools, trust, gathering, plan_check })
     }
 }
 
 impl Engine {
     /// Opens the store of a project and takes a lock for this process. Needs a runtime to be there when threads start.
     pub fn open(project: &Path, options: EngineOptions) -> Result<Self, EngineError> {
-        let EngineOptions { world, compile, providers, clock, asker, keys, disk, mut tools, trust, gathering } =
-            options;
+        let EngineOptions {
+            world,
+            compile,
+            providers,
+            clock,
+            asker,
+            keys,
+            disk,
+            mut tools,
+            trust,
+            gathering,
+            plan_check,
+        } = options;
         let disk: Arc<dyn Disk> = match disk {
             Some(disk) => disk,
             None => Arc::new(RealDisk::open(project).map_err(StoreError::io("open", project))?),
@@ -270,6 +288,7 @@ impl Engine {
                 trust,
                 crew: Crew::default(),
                 accepts_records: AtomicBool::new(false),
+                plan_check,
                 live: Mutex::default(),
                 gone: Notify::new(),
             }
@@ -428,7 +447,8 @@ impl Inner {
     /// Whether a plan may begin: whatever of the project it executes by itself is trusted. Tools are asked about when they
     /// are called. Reads files: call it where blocking is allowed.
     pub fn admit(&self, plan: &Plan) -> Result<(), DriveError> {
-        self.admit_all(&plan.directive, &of_plan(plan, &[]))
+        self.admit_all(&plan.directive, &of_plan(plan, &[]))?;
+        self.plan_check.as_ref().map_or(Ok(()), |check| check(plan).map_err(|reason| DriveError::Refused { reason }))
     }
 
     /// The same for what [`of_plan`] has found.

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use rye_compiler::plan::lock::{Drift, LOCK_FORMAT, Lock, drift};
+use rye_compiler::plan::Plan;
+use rye_compiler::plan::lock::{Drift, LOCK_FORMAT, Lock, Locked, drift, entry_of};
+use rye_compiler::plan::started::{plans, started};
 use rye_compiler::world::{ItemKind, Space, World};
 use rye_grammar::ItemId;
 use schemars::JsonSchema;
@@ -50,15 +52,15 @@ pub fn run(args: &LockArgs, global: &Global, report: &Report) -> Result<Exit, Fa
         lock.directives.clear();
     }
     let mut output = LockOutput { locked: BTreeMap::new(), drift: Vec::new() };
-    for id in &ids {
-        let now = lockfile::now(&world, id)?;
+    let entries = entries(&ids, &world)?;
+    for (id, now) in &entries {
         let was = known.as_ref().and_then(|lock| lock.directives.get(id.as_str()));
         if args.check {
             let was = was.ok_or_else(|| Failure::failed(format!("`{id}` is not locked")))?;
-            output.drift.extend(drift(id.as_str(), was, &now));
+            output.drift.extend(drift(id.as_str(), was, now));
         }
         output.locked.insert(id.to_string(), now.iter().map(|plan| plan.plan_id.clone()).collect());
-        lock.directives.insert(id.to_string(), now);
+        lock.directives.insert(id.to_string(), now.clone());
     }
     if !args.check {
         lockfile::write(&spaces.project, &lock)?;
@@ -69,7 +71,7 @@ pub fn run(args: &LockArgs, global: &Global, report: &Report) -> Result<Exit, Fa
             for one in &output.drift {
                 report.line(&printable(&format!("{}: {} {}", one.directive, one.what, one.how)))?;
             }
-            let count = crate::view::count(ids.len() as u64, "directive");
+            let count = crate::view::count(entries.len() as u64, "directive");
             report.note(&match (args.check, output.drift.is_empty()) {
                 (true, true) => format!("{count} as locked"),
                 (true, false) => format!("{count} looked at, not all as locked"),
@@ -78,6 +80,25 @@ pub fn run(args: &LockArgs, global: &Global, report: &Report) -> Result<Exit, Fa
         }
     }
     Ok(if output.drift.is_empty() { Exit::Fine } else { Exit::Refused })
+}
+
+/// The entries of these directives and of everything that they can start, of every space: a locked run refuses to start a
+/// directive that is not locked. A directive that is only started and has errors is left out, because it cannot start.
+fn entries(ids: &[ItemId], world: &dyn World) -> Result<BTreeMap<ItemId, Vec<Locked>>, Failure> {
+    let mut entries = BTreeMap::new();
+    for id in ids {
+        let own = plans(world, id).map_err(|why| lockfile::no_plan(id, why))?;
+        let roots: Vec<&Plan> = own.iter().map(|one| &one.plan).collect();
+        for (child, plans) in started(world, &roots)? {
+            if let Ok(plans) = plans
+                && !entries.contains_key(&child)
+            {
+                entries.insert(child, entry_of(&plans));
+            }
+        }
+        entries.insert(id.clone(), entry_of(&own));
+    }
+    Ok(entries)
 }
 
 fn ids(args: &LockArgs, known: Option<&Lock>, world: &dyn World) -> Result<Vec<ItemId>, Failure> {

@@ -7,6 +7,7 @@ mod ending;
 mod images;
 mod json;
 mod lifted;
+mod locked;
 mod people;
 mod planned;
 pub mod sandbox;
@@ -65,8 +66,8 @@ pub struct RunArgs {
     /// Run exactly the plan that `rye plan ID --format json` wrote to this file; refuse if it would be another one
     #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "parent", "input", "inputs", "model", "limit"])]
     plan: Option<String>,
-    /// Refuse if the directive is not as it was locked
-    #[arg(long, conflicts_with_all = ["resume", "plan", "model", "limit"])]
+    /// Refuse every thread whose directive is not as it was locked
+    #[arg(long, conflicts_with_all = ["plan", "model", "limit"])]
     locked: bool,
     /// Play this script instead of asking a model
     #[arg(long, value_name = "FILE")]
@@ -113,6 +114,7 @@ pub fn run(args: &RunArgs, global: &Global, report: &Report) -> Result<Exit, Fai
         return detach::leave(args.call.reads_stdin(), report);
     }
     let images = images::read(&args.image)?;
+    let lock = args.locked.then(|| lockfile::required(&spaces.project)).transpose()?;
     let start = match (&args.directive, &args.resume) {
         (asked, _) if args.plan.is_some() => {
             // A thread's tool gets nothing that its thread does not bound.
@@ -128,8 +130,8 @@ pub fn run(args: &RunArgs, global: &Global, report: &Report) -> Result<Exit, Fai
         (Some(id), _) => {
             let named = args.parent.clone().or_else(|| std::env::var(PARENT).ok().filter(|id| !id.is_empty()));
             let parent = named.as_deref().map(|parent| below(parent, &spaces)).transpose()?;
-            if args.locked {
-                let drifts = lockfile::drifted(&spaces.project, &spaces.open()?, &directive(id)?)?;
+            if let Some(lock) = &lock {
+                let drifts = lockfile::drifted(lock, &spaces.open()?, &directive(id)?)?;
                 if !drifts.is_empty() {
                     return Err(lockfile::refusal(&drifts));
                 }
@@ -145,8 +147,8 @@ pub fn run(args: &RunArgs, global: &Global, report: &Report) -> Result<Exit, Fai
     let script = args.script.as_deref();
     let unattended = args.unattended.map(Unattended::from);
     let (events, images) = (args.events, images.as_slice());
-    let trust_record = args.trust_record;
-    let how = How { trust_record, events, script, detached: args.detached, unattended, images, ..How::default() };
+    let (lock, trust_record) = (lock.as_ref(), args.trust_record);
+    let how = How { trust_record, events, script, detached: args.detached, unattended, images, lock, ..How::default() };
     start::drive(start, how, &spaces, report)
 }
 
@@ -253,6 +255,9 @@ impl From<DriveError> for Failure {
         if let DriveError::Untrusted { .. } = error {
             let refused = Self { exit: Exit::Refused, ..Self::failed(error.to_string()) };
             return refused.help("`rye trust --list` shows all of it, `rye trust` allows it as it is now");
+        }
+        if let DriveError::Refused { reason } = error {
+            return Self { exit: Exit::Refused, ..Self::failed(reason) };
         }
         if let DriveError::Unverified { thread, .. } = &error {
             let help = format!("`rye threads show {thread}` shows it; `--trust-record` accepts it as it is");

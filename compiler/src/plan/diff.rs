@@ -1,16 +1,30 @@
-//! Two plans of one directive, compared: what a reviewer of the change has to know. Compares what `rye plan --format
-//! json` prints, so that a plan from a file is as good as one compiled from a revision.
+//! Two plans of one directive, compared: what a reviewer of the change has to know. Two plans that are compiled from files
+//! are compared whole, with every directive that they can start: plans with different ids always have a change that says
+//! its direction. Of a plan in a file only what `rye plan --format json` prints is known.
 
 mod capabilities;
+mod change;
 mod context;
+mod hooks;
+mod rest;
+mod settings;
+mod tools;
+
+use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::render::json::{CourseReport, PlanReport, SourceReport, VerdictReport};
-pub use capabilities::{CapabilityChange, Direction};
+use super::render::json::{CourseReport, PlanReport, SourceReport, render};
+use super::started::{Plans, started};
+use crate::compile::Compilation;
+use crate::world::WorldError;
+pub use capabilities::CapabilityChange;
+use change::Trees;
+pub use change::{Area, Change, Direction, Tree};
 pub use context::{PartChange, PrefixChange};
+pub use hooks::HookChange;
 
 /// What a change does to a plan. One side is missing where the directive is new or gone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -18,38 +32,31 @@ pub struct PlanDiff {
     pub directive: String,
     pub before: Option<String>,
     pub after: Option<String>,
-    /// True where the directive may do or spend more than before.
+    /// True where the directive, or one that it can start, may do or spend more than before, or where nothing proves the
+    /// contrary.
     pub widened: bool,
     /// The first request's tokens.
     pub tokens: Pair<u64>,
-    /// Layers and tools, in the order of the new plan, then what is gone.
+    /// Layers and tools, in the order of the new plan, then what is gone. They change what is sent, not what may be done.
     pub parts: Vec<PartChange>,
     pub prefix: PrefixChange,
     pub capabilities: Vec<CapabilityChange>,
     pub hooks: Vec<HookChange>,
     pub limits: Vec<LimitChange>,
+    /// Everything else, each with its direction.
+    pub changes: Vec<Change>,
     pub model: Option<Pair<String>>,
     /// Parents, root first.
     pub chain: Option<Pair<Vec<String>>>,
     pub cost: CostChange,
+    /// The directives that it can start and that differ.
+    pub starts: Vec<PlanDiff>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pair<T> {
     pub before: T,
     pub after: T,
-}
-
-/// A hook that is there on one side only, or of which something else is known.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct HookChange {
-    pub id: String,
-    pub event: String,
-    pub before: Option<VerdictReport>,
-    pub after: Option<VerdictReport>,
-    /// It could not fire, and now it can.
-    pub newly_reachable: bool,
-    pub source: Option<SourceReport>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -71,20 +78,185 @@ pub struct CostChange {
 }
 
 impl PlanDiff {
-    /// Whether the two plans are the same bytes.
+    /// Whether the two plans are the same bytes, and all that they can start.
     pub fn is_empty(&self) -> bool {
-        self.before == self.after
+        self.before == self.after && self.starts.is_empty()
+    }
+
+    /// Whether nothing but the ids differs.
+    fn says_nothing(&self) -> bool {
+        self.parts.is_empty()
+            && self.capabilities.is_empty()
+            && self.hooks.is_empty()
+            && self.limits.is_empty()
+            && self.changes.is_empty()
+    }
+
+    fn judge(&mut self) {
+        self.widened = self.capabilities.iter().any(|change| change.direction.may_widen())
+            || self.limits.iter().any(|limit| limit.raised)
+            || self.hooks.iter().any(|hook| hook.direction.may_widen())
+            || self.changes.iter().any(|change| change.direction.may_widen())
+            || self.starts.iter().any(|start| start.widened);
     }
 }
 
-/// Compares two plans; `None` stands for a directive that is not there.
+/// Compares two plans as they are printed; `None` stands for a directive that is not there. A file that changed counts as
+/// unknown where the printed plan does not hold what it says.
 pub fn diff(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDiff {
+    let mut found = of_reports(before, after);
+    found.hooks = hooks::of_reports(before, after);
+    if let (Some(before), Some(after)) = (before, after) {
+        found.changes = unread_files(before, after);
+        if before.plan_id != after.plan_id && found.says_nothing() {
+            let what = "the plan differs in what is not printed".to_owned();
+            found.changes.push(Change { area: Area::Plan, what, direction: Direction::Unknown, source: None });
+        }
+    }
+    found.judge();
+    found
+}
+
+/// Compares two plans that were compiled from files, and every directive that they can start; `None` stands for a
+/// directive that is not there.
+///
+/// # Errors
+/// The directives of a side cannot be listed.
+pub fn diff_trees(before: Option<Tree<'_>>, after: Option<Tree<'_>>) -> Result<PlanDiff, WorldError> {
+    let (Some(old), Some(new)) = (before, after) else {
+        let report = |tree: Option<Tree<'_>>| tree.map(|tree| render(tree.compilation, Vec::new()));
+        return Ok(diff(report(before).as_ref(), report(after).as_ref()));
+    };
+    let mut found = of_trees(old, new);
+    let starts = |tree: Tree<'_>| started(tree.world, &[&tree.compilation.plan]);
+    let (was, is) = (starts(old)?, starts(new)?);
+    for id in was.keys().chain(is.keys()).collect::<BTreeSet<_>>() {
+        // A directive without a plan cannot be started.
+        let side = |plans: Option<&'_ Plans>| plans.and_then(|plans| plans.as_ref().ok()).cloned().unwrap_or_default();
+        let (was, is) = (side(was.get(id)), side(is.get(id)));
+        for (was, is) in pairs(&was, &is) {
+            let one = match (was, is) {
+                (Some(was), Some(is)) if was.plan_id == is.plan_id && !reaches_others(was, is, old, new) => continue,
+                (Some(was), Some(is)) => of_trees(Tree { compilation: was, ..old }, Tree { compilation: is, ..new }),
+                (was, is) => {
+                    let report = |one: Option<&Compilation>| one.map(|one| render(one, Vec::new()));
+                    diff(report(was).as_ref(), report(is).as_ref())
+                }
+            };
+            found.starts.extend(beside(one, &found));
+        }
+    }
+    found.judge();
+    Ok(found)
+}
+
+/// Whether two equal plans reach tools whose files differ: a plan does not hold every tool that its grants allow.
+fn reaches_others(was: &Compilation, is: &Compilation, old: Tree<'_>, new: Tree<'_>) -> bool {
+    let trees = Trees::new(Tree { compilation: was, ..old }, Tree { compilation: is, ..new });
+    !tools::changes(&trees).is_empty()
+}
+
+/// The plans of one directive on both sides, by the inputs that each was compiled with.
+fn pairs<'c>(was: &'c [Compilation], is: &'c [Compilation]) -> Vec<(Option<&'c Compilation>, Option<&'c Compilation>)> {
+    let same = |one: &Compilation, other: &Compilation| one.request.inputs == other.request.inputs;
+    let mut found: Vec<_> = is.iter().map(|new| (was.iter().find(|old| same(old, new)), Some(new))).collect();
+    found.extend(was.iter().filter(|old| !is.iter().any(|new| same(old, new))).map(|old| (Some(old), None)));
+    found
+}
+
+/// What is to be said of a directive beside what was said of the one that starts it; `None` where that is nothing.
+fn beside(mut one: PlanDiff, root: &PlanDiff) -> Option<PlanDiff> {
+    one.changes.retain(|change| !root.changes.contains(change));
+    one.hooks.retain(|hook| !root.hooks.contains(hook));
+    one.parts.retain(|part| !root.parts.contains(part));
+    one.limits.retain(|limit| !root.limits.contains(limit));
+    one.judge();
+    let is_on_one_side = one.before.is_none() != one.after.is_none();
+    (is_on_one_side || !one.says_nothing()).then_some(one)
+}
+
+/// Two plans without what they start.
+fn of_trees(before: Tree<'_>, after: Tree<'_>) -> PlanDiff {
+    let (old, new) = (render(before.compilation, Vec::new()), render(after.compilation, Vec::new()));
+    let mut found = of_reports(Some(&old), Some(&new));
+    let trees = Trees::new(before, after);
+    found.hooks = hooks::changes(&trees);
+    found.changes = rest::changes(&trees);
+    found.changes.extend(settings::changes(&trees));
+    found.changes.extend(tools::changes(&trees));
+    let sources = found.changes.iter().map(|change| &change.source);
+    let sources = sources.chain(found.hooks.iter().map(|hook| &hook.source));
+    let sources = sources.chain(found.limits.iter().map(|limit| &limit.source));
+    let sources = sources.chain(found.capabilities.iter().map(|change| &change.source));
+    let sources = sources.chain(found.parts.iter().map(|part| &part.source));
+    let named: BTreeSet<String> = sources.flatten().map(|source| source.file.clone()).collect();
+    found.changes.extend(rest::files(&trees, &named));
+    let missing: Vec<Change> = rest::unexplained(&trees).into_iter().filter_map(|one| explained(one, &found)).collect();
+    found.changes.extend(missing);
+    found.changes.sort_by_key(|change| change.area);
+    found.judge();
+    found
+}
+
+/// A field of the plan that differs, unless a change already speaks of it.
+fn explained(mut change: Change, found: &PlanDiff) -> Option<Change> {
+    let field = change.what.split('`').nth(1).unwrap_or_default().to_owned();
+    let has = |area: Area| found.changes.iter().any(|change| change.area == area);
+    let said = match field.as_str() {
+        "manifest" | "chain" | "graph" => !found.says_nothing(),
+        "prompt" => !found.parts.is_empty() || has(Area::Interface),
+        "palette" => has(Area::Tool) || !found.capabilities.is_empty() || !found.parts.is_empty(),
+        "dropped_tools" => has(Area::Tool) || has(Area::Setting) || !found.capabilities.is_empty(),
+        "capabilities" => !found.capabilities.is_empty() || has(Area::Approval),
+        "limits" => !found.limits.is_empty(),
+        "hooks" => !found.hooks.is_empty(),
+        "interface" => has(Area::Interface),
+        "model" => has(Area::Model),
+        "route" => has(Area::Chain),
+        "settings" => has(Area::Setting) || has(Area::Approval),
+        "description" | "category" | "nudge" | "continuation_directive" => has(Area::Plan),
+        _ => false,
+    };
+    if said {
+        return None;
+    }
+    // The same set in other words, or the same text otherwise divided: both were compared by what they mean.
+    if matches!(field.as_str(), "capabilities" | "prompt" | "dropped_tools" | "graph" | "manifest") {
+        change.direction = Direction::Neutral;
+    }
+    Some(change)
+}
+
+/// Files that differ and whose content a printed plan does not hold.
+fn unread_files(before: &PlanReport, after: &PlanReport) -> Vec<Change> {
+    let hooked = |id: &str| {
+        let file = format!("{id}.md");
+        let all = before.hooks.iter().chain(&after.hooks).filter_map(|hook| hook.source.as_ref());
+        all.into_iter().any(|source| source.file.ends_with(&file))
+    };
+    let mut found: Vec<Change> = Vec::new();
+    let one_way = |from: &PlanReport, to: &PlanReport| -> Vec<super::render::json::ReadReport> {
+        to.manifest.iter().filter(|read| !from.manifest.contains(read)).cloned().collect()
+    };
+    for read in one_way(before, after).into_iter().chain(one_way(after, before)) {
+        let unknown = match read.kind.as_str() {
+            "knowledge" => false,
+            "directive" => hooked(&read.id),
+            _ => true,
+        };
+        let what = format!("{} {} changed", read.kind, read.id);
+        let direction = if unknown { Direction::Unknown } else { Direction::Neutral };
+        if !found.iter().any(|change| change.what == what) {
+            found.push(Change { area: Area::File, what, direction, source: None });
+        }
+    }
+    found
+}
+
+/// What two printed plans show by themselves.
+fn of_reports(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDiff {
     let directive = after.or(before).map(|plan| plan.directive.clone()).unwrap_or_default();
     let input = |plan: Option<&PlanReport>| plan.map_or(0, |p| p.tokens.input);
-    let capabilities = capabilities::changes(before, after);
-    let hooks = hooks(before, after);
-    let limits = limits(before, after);
-    let wider = capabilities.iter().any(|change| change.direction == Direction::Widened);
     let cost = |of: fn(&PlanReport) -> &CourseReport| Pair {
         before: before.and_then(|plan| of(plan).cost.clone()),
         after: after.and_then(|plan| of(plan).cost.clone()),
@@ -93,14 +265,15 @@ pub fn diff(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDiff
         directive,
         before: before.map(|plan| plan.plan_id.clone()),
         after: after.map(|plan| plan.plan_id.clone()),
-        // A directive that is new has no limits to raise; what it may do is what it is about.
-        widened: wider || limits.iter().any(|limit| limit.raised),
+        widened: false,
         tokens: Pair { before: input(before), after: input(after) },
         parts: context::parts(before, after),
         prefix: context::prefix(before, after),
-        capabilities,
-        hooks,
-        limits,
+        capabilities: capabilities::changes(before, after),
+        hooks: Vec::new(),
+        // A directive that is new has no limits to raise; what it may do is what it is about.
+        limits: limits(before, after),
+        changes: Vec::new(),
         model: changed(before, after, |plan| format!("{}/{}", plan.model.provider, plan.model.id)),
         chain: changed(before, after, |plan| plan.chain.clone()),
         cost: CostChange {
@@ -108,6 +281,7 @@ pub fn diff(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDiff
             typical: cost(|plan| &plan.cost.typical),
             worst: cost(|plan| &plan.cost.worst),
         },
+        starts: Vec::new(),
     }
 }
 
@@ -118,37 +292,6 @@ fn changed<T: PartialEq>(
 ) -> Option<Pair<T>> {
     let (before, after) = (of(before?), of(after?));
     (before != after).then_some(Pair { before, after })
-}
-
-fn hooks(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Vec<HookChange> {
-    let all = |plan: Option<&PlanReport>| plan.map(|p| p.hooks.clone()).unwrap_or_default();
-    let (old, new) = (all(before), all(after));
-    let lives = |verdict: Option<VerdictReport>| matches!(verdict, Some(VerdictReport::Fires | VerdictReport::Depends));
-    let mut changes = Vec::new();
-    for hook in &new {
-        let was = old.iter().find(|h| h.id == hook.id && h.event == hook.event).map(|h| h.verdict);
-        if was != Some(hook.verdict) {
-            changes.push(HookChange {
-                id: hook.id.clone(),
-                event: hook.event.clone(),
-                before: was,
-                after: Some(hook.verdict),
-                newly_reachable: lives(Some(hook.verdict)) && !lives(was),
-                source: hook.source.clone(),
-            });
-        }
-    }
-    for hook in old.iter().filter(|h| !new.iter().any(|n| n.id == h.id && n.event == h.event)) {
-        changes.push(HookChange {
-            id: hook.id.clone(),
-            event: hook.event.clone(),
-            before: Some(hook.verdict),
-            after: None,
-            newly_reachable: false,
-            source: hook.source.clone(),
-        });
-    }
-    changes
 }
 
 fn limits(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Vec<LimitChange> {

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::matrix::{NoMatrix, matrix};
 use super::render::json::{PlanReport, render};
+use super::started::{NoPlan, plans};
 use super::{Plan, hex};
-use crate::compile::{Request, compile};
-use crate::diagnostics::Diagnostics;
+use crate::compile::{Compilation, Request, compile};
+use crate::hook::{PlanVerdict, PlannedHook};
 use crate::world::World;
 use rye_grammar::ItemId;
 
@@ -49,37 +49,73 @@ pub struct Drift {
     pub how: String,
 }
 
-/// Why a directive has no entry.
+/// Why a plan is not held by a lock.
 #[derive(Debug, Clone, PartialEq)]
-pub enum NoEntry {
-    /// It does not compile.
-    Errors(Diagnostics),
-    Matrix(NoMatrix),
+pub enum Unheld {
+    /// The lock has no entry for its directive.
+    NotLocked,
+    /// The directive has no plan now.
+    NoPlan(NoPlan),
+    /// The files, or the plan itself, differ from the lock.
+    Drifted(Vec<Drift>),
 }
 
 /// The entry of a directive as it is now.
 ///
 /// # Errors
 /// It has errors, or too many contexts.
-pub fn entry(world: &dyn World, id: &ItemId) -> Result<Vec<Locked>, NoEntry> {
-    let compiled = compile(world, &Request::new(id.clone()));
-    if let Some(compilation) = &compiled.value {
-        return Ok(vec![locked(&compilation.plan, &render(compilation, Vec::new()), None)]);
+pub fn entry(world: &dyn World, id: &ItemId) -> Result<Vec<Locked>, NoPlan> {
+    Ok(entry_of(&plans(world, id)?))
+}
+
+/// The entry of the plans of one directive.
+pub fn entry_of(plans: &[Compilation]) -> Vec<Locked> {
+    let entry = |one: &Compilation| locked(&one.plan, &render(one, Vec::new()), one.request.inputs.clone());
+    plans.iter().map(entry).collect()
+}
+
+/// Checks that a plan comes from files that are as they were locked. The plan may be a stored one, so that its hooks,
+/// capabilities and settings are compared with a plan that is compiled from the files now.
+///
+/// # Errors
+/// The directive is not locked, has no plan now, or differs from the lock.
+pub fn hold(world: &dyn World, lock: &Lock, plan: &Plan) -> Result<(), Unheld> {
+    let directive = plan.directive.as_str();
+    let locked = lock.directives.get(directive).ok_or(Unheld::NotLocked)?;
+    let now = entry(world, &plan.directive).map_err(Unheld::NoPlan)?;
+    let mut found = drift(directive, locked, &now);
+    if found.is_empty() {
+        let request = Request::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
+        let again = compile(world, &request);
+        let Some(again) = again.value else { return Err(Unheld::NoPlan(NoPlan::Errors(again.diagnostics))) };
+        let is_call = plan.prompt.body.is_empty() && !again.plan.prompt.body.is_empty();
+        let files = if is_call { again.plan.of_call() } else { again.plan };
+        let changed =
+            |what: &str| Drift { directive: directive.to_owned(), what: what.to_owned(), how: "changed".into() };
+        found.extend(unlike(plan, &files).into_iter().map(changed));
     }
-    // Which parent it has may depend on inputs: then each context is a plan of its own.
-    let routed = compiled.diagnostics.iter().filter(|d| d.is_error()).all(|d| d.code() == "interface::missing-input");
-    if !routed {
-        return Err(NoEntry::Errors(compiled.diagnostics));
-    }
-    let found = matrix(world, &Request::new(id.clone())).map_err(NoEntry::Matrix)?;
-    let mut entry = Vec::new();
-    for context in &found.contexts {
-        let inputs = context.call.inputs.clone();
-        let again = compile(world, &Request { inputs: inputs.clone(), ..Request::new(id.clone()) });
-        let Some(compilation) = again.value else { return Err(NoEntry::Errors(again.diagnostics)) };
-        entry.push(locked(&compilation.plan, &render(&compilation, Vec::new()), inputs));
-    }
-    Ok(entry)
+    if found.is_empty() { Ok(()) } else { Err(Unheld::Drifted(found)) }
+}
+
+/// The parts of a plan that its files say otherwise, as far as no caller decides them.
+fn unlike(plan: &Plan, files: &Plan) -> Vec<&'static str> {
+    // The call decides what can be told of a hook before a run.
+    let hooks = |plan: &Plan| -> Vec<PlannedHook> {
+        let verdict = PlanVerdict::Fires;
+        plan.hooks.iter().map(|hook| PlannedHook { verdict: verdict.clone(), ..hook.clone() }).collect()
+    };
+    let capabilities = if plan.capabilities.declared || files.capabilities.declared {
+        plan.capabilities == files.capabilities
+    } else {
+        true
+    };
+    let same = [
+        ("chain", plan.chain == files.chain),
+        ("hooks", hooks(plan) == hooks(files)),
+        ("capabilities", capabilities),
+        ("settings", plan.settings == files.settings),
+    ];
+    same.into_iter().filter(|(_, same)| !same).map(|(what, _)| what).collect()
 }
 
 fn locked(plan: &Plan, report: &PlanReport, inputs: Option<Map<String, Value>>) -> Locked {

@@ -3,6 +3,7 @@
 mod compile;
 mod domain;
 mod evaluate;
+mod implication;
 mod pattern;
 mod samples;
 
@@ -13,6 +14,7 @@ use serde_json::Value;
 use super::facts::Facts;
 use super::value::Type;
 pub use domain::{Domain, Effort};
+pub use implication::{Implication, PathValues};
 use pattern::Pattern;
 pub use samples::{Samples, around};
 

@@ -206,6 +206,11 @@ impl RiskTable {
         self.rules.push(Rule { tier, written: pattern.to_owned(), glob: Glob::new(&normal), normal });
     }
 
+    /// The patterns, as capabilities are spelled.
+    pub fn patterns(&self) -> impl Iterator<Item = &str> {
+        self.rules.iter().map(|rule| rule.normal.as_str())
+    }
+
     pub fn policy(&self, tier: Tier) -> Policy {
         self.policies.get(&tier).copied().unwrap_or_else(|| tier.default_policy())
     }

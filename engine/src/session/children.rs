@@ -412,6 +412,7 @@ impl Inner {
                 let compiled = checked.value.map(Arc::new).ok_or_else(complaint)?;
                 match engine.admit(&compiled.plan) {
                     Ok(()) => Ok(compiled),
+                    Err(DriveError::Refused { reason }) => Err(reason),
                     Err(untrusted) => Err(format!("{untrusted}; the user can look at it with `rye trust --list`")),
                 }
             };

@@ -210,13 +210,15 @@ impl Inner {
     async fn continuation(&self, plan: &Plan) -> Result<String, DriveError> {
         let Some(directive) = plan.continuation_directive.clone() else { return Ok(GO_ON.into()) };
         let (inputs, compile) = (plan.interface.values.clone(), Arc::clone(&self.compile));
+        let plan_check = self.plan_check.clone();
         let body = self.with_world(move |world| {
             let request = Request::new(directive).with_inputs(inputs);
-            let compiled = compile(world, &request).value;
-            Ok(compiled.map(|compilation| crate::machine::prompt::body(&compilation.plan)))
+            let Some(compilation) = compile(world, &request).value else { return Ok(Ok(None)) };
+            let checked = plan_check.map_or(Ok(()), |check| check(&compilation.plan));
+            Ok(checked.map(|()| Some(crate::machine::prompt::body(&compilation.plan))))
         });
-        let body = body.await?.ok().flatten().filter(|body| !body.is_empty());
-        Ok(body.unwrap_or_else(|| GO_ON.into()))
+        let body = body.await?.ok().transpose().map_err(|reason| DriveError::Refused { reason })?.flatten();
+        Ok(body.filter(|body| !body.is_empty()).unwrap_or_else(|| GO_ON.into()))
     }
 }
 

@@ -4,10 +4,12 @@
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
-use rye_compiler::compile::compile_showing;
-use rye_compiler::plan::diff::{PlanDiff, diff};
+use rye_compiler::approvals::Unattended;
+use rye_compiler::compile::{Compilation, compile_showing};
+use rye_compiler::plan::diff::{PlanDiff, Tree, diff, diff_trees};
 use rye_compiler::plan::render::diff::{Line, Tone, lines, markdown};
 use rye_compiler::plan::render::json::{PlanReport, render};
+use rye_compiler::wall::wants_bubblewrap;
 use rye_compiler::world::{ItemKind, World};
 use rye_engine::disk_world::DiskWorld;
 use rye_grammar::{ItemId, Sources};
@@ -28,36 +30,68 @@ enum Side {
     Plan(String),
 }
 
+/// The world of a side that is no plan in a file.
+type SideWorld<'w> = Option<Box<dyn World + 'w>>;
+
 /// What a side is: the plan, nothing where the directive is not there, or an exit code where it has errors.
 enum Found {
-    Plan(Box<PlanReport>),
+    Printed(Box<PlanReport>),
+    Compiled(Box<Compilation>),
     Nothing,
     Refused(Exit),
+}
+
+impl Found {
+    /// The plan as it is printed.
+    fn report(&self) -> Option<PlanReport> {
+        match self {
+            Self::Printed(plan) => Some((**plan).clone()),
+            Self::Compiled(compilation) => Some(render(compilation, Vec::new())),
+            Self::Nothing | Self::Refused(_) => None,
+        }
+    }
+
+    /// The plan with its files; `None` where there is none.
+    fn tree<'a>(&'a self, world: &'a SideWorld<'_>) -> Option<Tree<'a>> {
+        match (self, world) {
+            (Self::Compiled(compilation), Some(world)) => Some(Tree { world: &**world, compilation }),
+            (Self::Printed(_) | Self::Compiled(_) | Self::Nothing | Self::Refused(_), _) => None,
+        }
+    }
 }
 
 pub fn run(asked: &str, args: &PlanArgs, global: &Global, report: &Report) -> Result<Exit, Failure> {
     let (before, after) = sides(asked)?;
     let id = args.directive.as_deref().map(crate::call::directive).transpose()?;
-    let mut found = Vec::new();
+    let is_printed = |side: &Side| matches!(side, Side::Plan(_));
+    let spaces = (!is_printed(&before) || !is_printed(&after)).then(|| Spaces::find(global.project.as_deref()));
+    let spaces = spaces.transpose()?;
+    let others = spaces.as_ref().map(Spaces::open_others).transpose()?;
+    let (mut found, mut worlds) = (Vec::new(), Vec::new());
     for side in [&before, &after] {
-        match look(side, id.as_ref(), args, global, report)? {
-            Found::Plan(plan) => found.push(Some(plan)),
-            Found::Nothing => found.push(None),
-            Found::Refused(exit) => return Ok(exit),
+        let world = open(side, spaces.as_ref(), others.as_ref(), report)?;
+        let one = look(side, world.as_deref(), id.as_ref(), args, spaces.as_ref(), report)?;
+        if let Found::Refused(exit) = one {
+            return Ok(exit);
         }
+        found.push(one);
+        worlds.push(world);
     }
-    let (after, before) = (found.pop().flatten(), found.pop().flatten());
-    if before.is_none() && after.is_none() {
+    let ([before, after], [old, new]) = (found.as_slice(), worlds.as_slice()) else { return Ok(Exit::Failed) };
+    let (was, is) = (before.report(), after.report());
+    if was.is_none() && is.is_none() {
         let id = id.map(|id| id.to_string()).unwrap_or_default();
         return Err(Failure::failed(format!("neither side has a directive `{id}`")));
     }
-    if let (Some(before), Some(after)) = (&before, &after)
-        && before.directive != after.directive
+    if let (Some(was), Some(is)) = (&was, &is)
+        && was.directive != is.directive
     {
-        let message = format!("these are plans of two directives: `{}` and `{}`", before.directive, after.directive);
+        let message = format!("these are plans of two directives: `{}` and `{}`", was.directive, is.directive);
         return Err(Failure::usage(message));
     }
-    let found = diff(before.as_deref(), after.as_deref());
+    let is_from_files = !matches!(before, Found::Printed(_)) && !matches!(after, Found::Printed(_));
+    let found =
+        if is_from_files { diff_trees(before.tree(old), after.tree(new))? } else { diff(was.as_ref(), is.as_ref()) };
     print(&found, global.format, report)?;
     Ok(if found.widened { Exit::Widened } else { Exit::Fine })
 }
@@ -105,38 +139,50 @@ fn sides(asked: &str) -> Result<(Side, Side), Failure> {
     }
 }
 
-fn look(side: &Side, id: Option<&ItemId>, args: &PlanArgs, global: &Global, report: &Report) -> Result<Found, Failure> {
-    if let Side::Plan(path) = side {
-        return super::file::read(path).map(|plan| Found::Plan(Box::new(plan)));
-    }
-    let id =
-        id.ok_or_else(|| Failure::usage("name the directive: only two plan files say by themselves what they are of"))?;
-    let spaces = Spaces::find(global.project.as_deref())?;
-    match side {
+/// Opens the world of a side.
+fn open<'w>(
+    side: &Side,
+    spaces: Option<&Spaces>,
+    others: Option<&'w DiskWorld>,
+    report: &Report,
+) -> Result<SideWorld<'w>, Failure> {
+    let (Some(spaces), Some(others)) = (spaces, others) else { return Ok(None) };
+    Ok(match side {
         Side::Revision(revision) => {
             let revision = Revision::read(&spaces.project, revision)?;
             report.detail(&format!("revision: {}", revision.commit));
-            let others = spaces.open_others()?;
-            compiled(&revision.over(&others), id, args, report)
+            Some(Box::new(revision.over(others)))
         }
-        Side::Files | Side::Plan(_) => {
-            let world: DiskWorld = spaces.open()?;
-            compiled(&world, id, args, report)
-        }
-    }
+        Side::Files => Some(Box::new(spaces.open()?)),
+        Side::Plan(_) => None,
+    })
 }
 
-fn compiled(world: &dyn World, id: &ItemId, args: &PlanArgs, report: &Report) -> Result<Found, Failure> {
-    let there = world.candidates(ItemKind::Directive, id)?;
-    if there.is_empty() {
+fn look(
+    side: &Side,
+    world: Option<&dyn World>,
+    id: Option<&ItemId>,
+    args: &PlanArgs,
+    spaces: Option<&Spaces>,
+    report: &Report,
+) -> Result<Found, Failure> {
+    if let Side::Plan(path) = side {
+        return super::file::read(path).map(|plan| Found::Printed(Box::new(plan)));
+    }
+    let id =
+        id.ok_or_else(|| Failure::usage("name the directive: only two plan files say by themselves what they are of"))?;
+    let Some(world) = world else { return Ok(Found::Nothing) };
+    if world.candidates(ItemKind::Directive, id)?.is_empty() {
         return Ok(Found::Nothing);
     }
     let request = args.call.request(id.clone(), world)?;
     let mut sources = Sources::default();
     let compiled = compile_showing(world, &request, &mut sources);
-    let Some(compilation) = compiled.value else {
+    let Some(mut compilation) = compiled.value else {
         refuse(id.as_str(), &compiled.diagnostics, &sources, report)?;
         return Ok(Found::Refused(Exit::Failed));
     };
-    Ok(Found::Plan(Box::new(render(&compilation, Vec::new()))))
+    compilation.bubblewrap = wants_bubblewrap(world);
+    compilation.unattended = Unattended::of_settings(world, spaces.is_some_and(|spaces| spaces.own));
+    Ok(Found::Compiled(Box::new(compilation)))
 }

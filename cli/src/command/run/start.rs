@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use rye_compiler::approvals::Unattended;
 use rye_compiler::compile::Compilation;
-use rye_engine::engine::{Engine, EngineError, Handle, Launch, Said};
+use rye_compiler::plan::lock::Lock;
+use rye_engine::engine::{Engine, EngineError, EngineOptions, Handle, Launch, Said};
 use rye_engine::event::Letter;
 use rye_engine::image::{NotAccepted, Picture};
 use rye_engine::process::lead_session;
@@ -16,7 +17,7 @@ use rye_engine::thread_id::ThreadId;
 
 use super::ask::{self, Grant};
 use super::screen::Screen;
-use super::{detach, lifted, sandbox, script, standing, watch};
+use super::{detach, lifted, locked, sandbox, script, standing, watch};
 use crate::Failure;
 use crate::args::Format;
 use crate::exit::Exit;
@@ -96,6 +97,8 @@ pub struct How<'a> {
     pub trust_record: bool,
     /// What the message that the thread begins with shows.
     pub images: &'a [Picture],
+    /// Every thread is held to this lock.
+    pub lock: Option<&'a Lock>,
 }
 
 /// Runs it to its end, and everything that it starts.
@@ -127,6 +130,7 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
         Start::Fresh { compilation, .. } => lifted::places(compilation),
         Start::TakeUp { .. } | Start::GoOn { .. } | Start::Fork { .. } | Start::HandOver { .. } => Vec::new(),
     };
+    let refused = how.lock.map(|lock| locked::hold(&mut options, lock));
     options.asker = ask::asker(format, spaces, unattended, how.given.cloned());
     let runtime = runtime::start(start.workers())?;
     let ended = runtime.block_on(async {
@@ -166,7 +170,10 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
     });
     // Whoever reads our output may never take the rest of it.
     runtime.shutdown_background();
-    ended
+    match refused.and_then(|refused| refused.take()) {
+        Some(failure) => Err(failure),
+        None => ended,
+    }
 }
 
 async fn begin(engine: &Engine, start: Start, images: Vec<Picture>) -> Result<Handle, EngineError> {

@@ -4,15 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::render::json::{CapabilityReport, PlanReport, SourceReport, VerdictReport};
+use super::change::Direction;
 use crate::semantics::glob::{Coverage, covers};
 use crate::semantics::needs::{is_folder_inside, is_host_inside};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Direction {
-    Widened,
-    Narrowed,
-}
 
 /// A grant that one side has and the other does not cover.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

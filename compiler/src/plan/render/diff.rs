@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::super::diff::{CapabilityChange, Direction, LimitChange, Pair, PartChange, PlanDiff};
+use super::super::diff::{
+    Area, CapabilityChange, Change, Direction, HookChange, LimitChange, Pair, PartChange, PlanDiff,
+};
 use super::json::{SourceReport, VerdictReport};
 use super::table::grouped;
 use crate::diagnostics::clean;
@@ -33,16 +35,12 @@ pub fn lines(diff: &PlanDiff) -> Vec<Line> {
     if diff.is_empty() {
         return out;
     }
-    line(Tone::Plain, format!("  context {}", context(diff)));
-    line(Tone::Plain, format!("  {}", prefix(diff)));
-    for cost in costs(diff) {
-        line(Tone::Plain, format!("  {cost}"));
-    }
-    if let Some(model) = &diff.model {
-        line(Tone::Plain, format!("  model {} → {}", model.before, model.after));
-    }
-    if let Some(chain) = &diff.chain {
-        line(Tone::Plain, format!("  chain {} → {}", chain.before.join(" · "), chain.after.join(" · ")));
+    if diff.before != diff.after {
+        line(Tone::Plain, format!("  context {}", context(diff)));
+        line(Tone::Plain, format!("  {}", prefix(diff)));
+        for cost in costs(diff) {
+            line(Tone::Plain, format!("  {cost}"));
+        }
     }
     if !diff.capabilities.is_empty() {
         line(Tone::Heading, "Capabilities".into());
@@ -62,22 +60,50 @@ pub fn lines(diff: &PlanDiff) -> Vec<Line> {
         line(Tone::Heading, "Hooks".into());
     }
     for change in &diff.hooks {
-        let text = format!("{} {}: {} → {}", change.event, change.id, verdict(change.before), verdict(change.after));
-        let newly = if change.newly_reachable { ", newly reachable" } else { "" };
-        line(Tone::Plain, format!("  {text}{newly}{}", at(change.source.as_ref())));
+        let (tone, sign) = sign(change.direction);
+        line(tone, format!("  {sign} {}{}", hook(change), at(change.source.as_ref())));
+    }
+    let mut area: Option<Area> = None;
+    for change in &diff.changes {
+        if area != Some(change.area) {
+            line(Tone::Heading, change.area.heading().into());
+            area = Some(change.area);
+        }
+        let (tone, sign) = sign(change.direction);
+        line(tone, format!("  {sign} {}{}", said(change), at(change.source.as_ref())));
     }
     if !diff.parts.is_empty() {
-        line(Tone::Heading, "Context".into());
+        line(Tone::Heading, "Context (neutral: what is sent, not what may be done)".into());
     }
     for part in diff.parts.iter().filter(|part| !is_as_long(part)) {
         let text = format!("  {} {} {}", tokens(part.before, part.after), part.place, part.id);
         line(Tone::Plain, format!("{text}, {}{}", part.via, at(part.source.as_ref())));
     }
-    let reworded = reworded(diff, str::to_owned);
-    if !reworded.is_empty() {
-        line(Tone::Plain, format!("  other words, as long as before: {}", reworded.join(", ")));
+    for (part, text) in reworded(diff, str::to_owned) {
+        line(Tone::Plain, format!("  other words, as long as before: {text}{}", at(part.source.as_ref())));
+    }
+    for start in &diff.starts {
+        let below = lines(start);
+        out.extend(below.into_iter().map(|line| match line.tone {
+            Tone::Heading if line.text == title(start) => Line { text: format!("can start {}", line.text), ..line },
+            Tone::Heading | Tone::Plain | Tone::Wider | Tone::Narrower => line,
+        }));
     }
     out
+}
+
+/// A hook's change, with its direction first.
+fn hook(change: &HookChange) -> String {
+    let newly = if change.newly_reachable { ", newly reachable" } else { "" };
+    let (before, after) = (verdict(change.before), verdict(change.after));
+    let course = if before == after { before.to_owned() } else { format!("{before} → {after}") };
+    let why = if change.why.is_empty() { String::new() } else { format!(": {}", change.why) };
+    format!("{} {} {}: {course}{newly}{why}", change.direction.word(), change.event, change.id)
+}
+
+/// A change, with its direction first.
+fn said(change: &Change) -> String {
+    format!("{} {}", change.direction.word(), change.what)
 }
 
 /// A part that says something else with as many tokens.
@@ -86,16 +112,16 @@ fn is_as_long(part: &PartChange) -> bool {
 }
 
 /// Those parts, each once with the places where it stands.
-fn reworded(diff: &PlanDiff, shown: impl Fn(&str) -> String) -> Vec<String> {
-    let mut all: Vec<(&str, Vec<&str>)> = Vec::new();
+fn reworded(diff: &PlanDiff, shown: impl Fn(&str) -> String) -> Vec<(&PartChange, String)> {
+    let mut all: Vec<(&PartChange, Vec<&str>)> = Vec::new();
     for part in diff.parts.iter().filter(|part| is_as_long(part)) {
-        match all.iter_mut().find(|(id, _)| *id == part.id) {
+        match all.iter_mut().find(|(known, _)| known.id == part.id) {
             Some((_, places)) if places.contains(&part.place.as_str()) => {}
             Some((_, places)) => places.push(&part.place),
-            None => all.push((&part.id, vec![&part.place])),
+            None => all.push((part, vec![&part.place])),
         }
     }
-    all.into_iter().map(|(id, places)| format!("{} ({})", shown(id), places.join(", "))).collect()
+    all.into_iter().map(|(part, places)| (part, format!("{} ({})", shown(&part.id), places.join(", ")))).collect()
 }
 
 /// The example of a change, where it says more than the pattern.
@@ -140,6 +166,7 @@ pub fn markdown(diff: &PlanDiff) -> String {
     let prefix = prefix(diff);
     writeln!(out, "\n{prefix}").ok();
     let other_words = reworded(diff, |id| format!("`{}`", code(id)));
+    let other_words: Vec<String> = other_words.into_iter().map(|(_, text)| text).collect();
     let in_other_words =
         (!other_words.is_empty()).then(|| format!("- other words, as long as before: {}", other_words.join(", ")));
     let mut section = |title: &str, lines: Vec<String>| {
@@ -152,7 +179,7 @@ pub fn markdown(diff: &PlanDiff) -> String {
         diff.capabilities
             .iter()
             .map(|change| {
-                let mark = if change.direction == Direction::Widened { "🔴 widened" } else { "🟢 narrowed" };
+                let mark = mark(change.direction);
                 let example = example(change).map(|e| format!(", for example `{}`", code(e))).unwrap_or_default();
                 format!("- {mark} `{}`{example} ({})", code(&change.what), code(&change.by))
             })
@@ -165,7 +192,23 @@ pub fn markdown(diff: &PlanDiff) -> String {
             .map(|hook| {
                 let newly = if hook.newly_reachable { " **newly reachable**" } else { "" };
                 let (before, after) = (verdict(hook.before), verdict(hook.after));
-                format!("- `{}` on `{}`: {before} → {after}{newly}", code(&hook.id), code(&hook.event))
+                let (mark, why) = (mark(hook.direction), code(&hook.why));
+                let place = code(&at(hook.source.as_ref()));
+                format!(
+                    "- {mark} `{}` on `{}`: {before} → {after}{newly}; {why}{place}",
+                    code(&hook.id),
+                    code(&hook.event)
+                )
+            })
+            .collect(),
+    );
+    section(
+        "Everything else",
+        diff.changes
+            .iter()
+            .map(|change| {
+                let place = code(&at(change.source.as_ref()));
+                format!("- {} {}: `{}`{place}", mark(change.direction), change.area.heading(), code(&change.what))
             })
             .collect(),
     );
@@ -186,7 +229,19 @@ pub fn markdown(diff: &PlanDiff) -> String {
             .chain(in_other_words)
             .collect(),
     );
+    for start in &diff.starts {
+        write!(out, "\nIt can start:\n\n#{}", markdown(start)).ok();
+    }
     out
+}
+
+fn mark(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Widened => "🔴 widened",
+        Direction::Unknown => "🔴 unknown",
+        Direction::Narrowed => "🟢 narrowed",
+        Direction::Neutral => "⚪ neutral",
+    }
 }
 
 /// A text that ends neither its code span nor its table.
@@ -237,17 +292,15 @@ fn dollars(value: Option<&Value>) -> String {
 fn sign(direction: Direction) -> (Tone, char) {
     match direction {
         Direction::Widened => (Tone::Wider, '+'),
+        Direction::Unknown => (Tone::Wider, '?'),
         Direction::Narrowed => (Tone::Narrower, '-'),
+        Direction::Neutral => (Tone::Plain, '~'),
     }
 }
 
 fn capability(change: &CapabilityChange) -> String {
-    let word = match change.direction {
-        Direction::Widened => "widened",
-        Direction::Narrowed => "narrowed",
-    };
     let example = example(change).map(|e| format!(", for example {e}")).unwrap_or_default();
-    format!("{word} {}{example} ({})", change.what, change.by)
+    format!("{} {}{example} ({})", change.direction.word(), change.what, change.by)
 }
 
 fn limit(change: &LimitChange) -> String {

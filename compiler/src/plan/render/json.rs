@@ -217,6 +217,17 @@ pub enum VerdictReport {
     Removed,
 }
 
+impl From<&PlanVerdict> for VerdictReport {
+    fn from(verdict: &PlanVerdict) -> Self {
+        match verdict {
+            PlanVerdict::Fires => Self::Fires,
+            PlanVerdict::Never { .. } => Self::Never,
+            PlanVerdict::Depends { .. } => Self::Depends,
+            PlanVerdict::Removed { .. } => Self::Removed,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapabilityReport {
     pub pattern: String,
@@ -429,12 +440,7 @@ fn hook(hook: &PlannedHook, trace: &HookTrace) -> HookReport {
         id: hook.id.clone(),
         event: hook_point::of(hook.event).name.to_owned(),
         layer: hook.layer,
-        verdict: match &hook.verdict {
-            PlanVerdict::Fires => VerdictReport::Fires,
-            PlanVerdict::Never { .. } => VerdictReport::Never,
-            PlanVerdict::Depends { .. } => VerdictReport::Depends,
-            PlanVerdict::Removed { .. } => VerdictReport::Removed,
-        },
+        verdict: (&hook.verdict).into(),
         because: trace.because.clone(),
         grants: hook.grants.clone(),
         starts: crate::trust::starts(&hook.action, &[]),

@@ -35,6 +35,11 @@ impl Pattern {
         Ok(Self { source: source.into(), built })
     }
 
+    /// Returns the pattern as it was written.
+    pub(super) fn source(&self) -> &str {
+        &self.source
+    }
+
     /// Returns true if some part of the text matches.
     pub(super) fn is_match(&self, text: &str) -> bool {
         // A pattern below our size estimate can be built: the default limit of the library is ten times as large.

@@ -1,0 +1,129 @@
+//! One change of a plan with the direction in which it goes.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::Place;
+use super::super::render::json::SourceReport;
+use crate::compile::Compilation;
+use crate::item::Items;
+use crate::world::{ItemKind, World};
+use rye_grammar::ItemId;
+
+/// The direction of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// What is sent or shown changes, not what may be done or spent.
+    Neutral,
+    Narrowed,
+    /// It could not be proved narrower: counts as widened.
+    Unknown,
+    Widened,
+}
+
+impl Direction {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Neutral => "neutral",
+            Self::Narrowed => "narrowed",
+            Self::Unknown => "unknown",
+            Self::Widened => "widened",
+        }
+    }
+
+    /// Whether a reviewer has to agree: more may be done or spent, or nothing proves the contrary.
+    pub fn may_widen(self) -> bool {
+        matches!(self, Self::Widened | Self::Unknown)
+    }
+
+    /// The direction of a number that bounds something.
+    pub fn of_bound<T: PartialOrd>(before: &T, after: &T) -> Self {
+        if after > before { Self::Widened } else { Self::Narrowed }
+    }
+}
+
+/// The part of a plan that a change is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Area {
+    Chain,
+    Model,
+    Interface,
+    Approval,
+    Trust,
+    Tool,
+    Setting,
+    Start,
+    Plan,
+    File,
+}
+
+impl Area {
+    pub fn heading(self) -> &'static str {
+        match self {
+            Self::Chain => "Chain",
+            Self::Model => "Model",
+            Self::Interface => "Interface",
+            Self::Approval => "Approvals",
+            Self::Trust => "Trust",
+            Self::Tool => "Tools",
+            Self::Setting => "Settings",
+            Self::Start => "Directives it can start",
+            Self::Plan => "Plan",
+            Self::File => "Files",
+        }
+    }
+}
+
+/// A change beside those of capabilities, limits, hooks and context.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Change {
+    pub area: Area,
+    pub what: String,
+    pub direction: Direction,
+    /// In the new files; in the old ones where it is gone.
+    pub source: Option<SourceReport>,
+}
+
+/// One side of a comparison.
+#[derive(Clone, Copy)]
+pub struct Tree<'a> {
+    pub world: &'a dyn World,
+    pub compilation: &'a Compilation,
+}
+
+/// Both sides, with their items read once.
+pub struct Trees<'a> {
+    pub before: Tree<'a>,
+    pub after: Tree<'a>,
+    pub old: Items<'a>,
+    pub new: Items<'a>,
+}
+
+impl<'a> Trees<'a> {
+    pub fn new(before: Tree<'a>, after: Tree<'a>) -> Self {
+        Self { before, after, old: Items::new(before.world), new: Items::new(after.world) }
+    }
+
+    /// The place where the new plan, else the old one, got a part; the directive's file where neither says.
+    pub fn origin(&self, key: &str) -> Option<SourceReport> {
+        let of = |tree: &Tree<'_>| tree.compilation.origins.get(key).and_then(|origin| origin.place.clone());
+        let place = of(&self.after).or_else(|| of(&self.before));
+        place.as_ref().map(SourceReport::from).or_else(|| self.directive())
+    }
+
+    /// The directive's own file.
+    pub fn directive(&self) -> Option<SourceReport> {
+        self.file(ItemKind::Directive, &self.after.compilation.plan.directive)
+    }
+
+    /// The first line of an item's file in the new files, else in the old ones.
+    pub fn file(&self, kind: ItemKind, id: &ItemId) -> Option<SourceReport> {
+        let of = |tree: &Tree<'_>| {
+            let found = tree.world.candidates(kind, id).ok()?.into_iter().next()?;
+            Some(Place { file: found.space.display(&found.path), line: 1, column: 1 })
+        };
+        of(&self.after).or_else(|| of(&self.before)).as_ref().map(SourceReport::from)
+    }
+}

@@ -1,0 +1,369 @@
+//! Hooks of two plans: guards are ordered by their conditions, and so are the hooks that let a thread do more.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use rye_grammar::condition::{Path, Segment, from_data};
+use rye_grammar::{SourceId, Span};
+
+use super::change::{Direction, Trees};
+use crate::compile::Compilation;
+use crate::hook::{HookAction, HookPoint, OnFailure, PlanVerdict, PlannedHook};
+use crate::lower::HookTrace;
+use crate::plan::render::json::{HookReport, PlanReport, SourceReport, VerdictReport};
+use crate::plan::{Field, FieldType};
+use crate::semantics::condition::{Condition, Domain, Implication, PathValues};
+use crate::semantics::hook_point::{self, Found, Mode};
+use crate::semantics::value::to_node;
+use crate::validate::domain;
+
+/// A hook that is there on one side only, or that is another one now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HookChange {
+    pub id: String,
+    pub event: String,
+    pub direction: Direction,
+    /// Why it goes in this direction.
+    pub why: String,
+    pub before: Option<VerdictReport>,
+    pub after: Option<VerdictReport>,
+    /// It could not fire, and now it can.
+    pub newly_reachable: bool,
+    pub source: Option<SourceReport>,
+}
+
+/// What a hook does to a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// Stops a call or a thread, or asks a person.
+    Guard,
+    /// Starts or signs an item.
+    Act,
+    /// Lets a thread go on, again or longer.
+    License,
+    /// Changes what passes, so that it can hold something back.
+    Filter,
+    /// Adds text, or decides the chain; the text and the chain are compared themselves.
+    Text,
+}
+
+fn role(action: &HookAction) -> Role {
+    match action {
+        HookAction::Block { .. } | HookAction::Terminate { .. } | HookAction::Escalate => Role::Guard,
+        HookAction::Execute { .. } | HookAction::Sign { .. } => Role::Act,
+        HookAction::Raise { .. }
+        | HookAction::Retry { .. }
+        | HookAction::Continue
+        | HookAction::FollowUp { .. }
+        | HookAction::Handoff
+        | HookAction::Compact => Role::License,
+        HookAction::Transform { .. }
+        | HookAction::Handled
+        | HookAction::Modify { .. }
+        | HookAction::Drop { .. }
+        | HookAction::KeepLast { .. }
+        | HookAction::Replace { .. } => Role::Filter,
+        HookAction::SetExtends { .. }
+        | HookAction::Fetch { .. }
+        | HookAction::Message { .. }
+        | HookAction::SystemPrompt { .. }
+        | HookAction::Inject { .. } => Role::Text,
+    }
+}
+
+/// Whether one hook does at its event what the other does there, conditions aside.
+fn stands_in(one: &PlannedHook, other: &PlannedHook) -> bool {
+    let same = match (&one.action, &other.action) {
+        (HookAction::Block { .. }, HookAction::Block { .. })
+        | (HookAction::Escalate, HookAction::Escalate | HookAction::Terminate { .. })
+        | (HookAction::Retry { .. }, HookAction::Retry { .. })
+        | (HookAction::FollowUp { .. }, HookAction::FollowUp { .. }) => true,
+        (HookAction::Terminate { status: one, .. }, HookAction::Terminate { status: other, .. }) => one == other,
+        (HookAction::Raise { limit: a, value: one }, HookAction::Raise { limit: b, value: other }) => {
+            // A raise of a limit may stand for a lower one of the same limit.
+            let at_most = one.as_f64().zip(other.as_f64()).is_some_and(|(one, other)| one <= other);
+            a == b && (one == other || at_most)
+        }
+        (one, other) => one == other,
+    };
+    same && one.event == other.event
+}
+
+/// A live hook with its condition.
+struct Live<'p> {
+    hook: &'p PlannedHook,
+    /// `None` where it cannot be read.
+    condition: Option<Condition>,
+}
+
+fn live(compilation: &Compilation) -> Vec<Live<'_>> {
+    let of = |hook| Live { hook, condition: condition(hook) };
+    compilation.plan.hooks.iter().filter(|hook| hook.is_live()).map(of).collect()
+}
+
+fn condition(hook: &PlannedHook) -> Option<Condition> {
+    let written = match (&hook.condition, &hook.verdict) {
+        (None, _) | (_, PlanVerdict::Fires) => return Some(Condition::always()),
+        (Some(written), _) => written,
+    };
+    let parsed = from_data(&to_node(written, Span::new(SourceId(0), 0, 0)));
+    if !parsed.errors.is_empty() {
+        return None;
+    }
+    parsed.tree.map_or_else(|| Some(Condition::always()), |expr| Condition::compile(&expr).ok())
+}
+
+/// Compares the hooks of two plans, each hook once, in the order of the new plan and then of the old one.
+pub fn changes(trees: &Trees<'_>) -> Vec<HookChange> {
+    let (before, after) = (trees.before.compilation, trees.after.compilation);
+    let (old, new) = (live(before), live(after));
+    let covered = |one: &Live<'_>, by: &[Live<'_>]| {
+        let others: Vec<&Condition> = by
+            .iter()
+            .filter(|other| stands_in(one.hook, other.hook))
+            .filter_map(|other| other.condition.as_ref())
+            .collect();
+        let values = |path: &Path| values(one.hook.event, path, before, after);
+        match &one.condition {
+            Some(condition) => condition.implies_any(&others, &values),
+            None => Implication::Unproved,
+        }
+    };
+    let mut changes: Vec<HookChange> = Vec::new();
+    for one in &new {
+        if let Some((direction, why)) = gained(one.hook, &covered(one, &old)) {
+            note(&mut changes, one.hook, direction, why, (before, after));
+        }
+    }
+    for one in &old {
+        let answer = covered(one, &new);
+        let kept = new.iter().any(|other| other.hook.id == one.hook.id && other.hook.event == one.hook.event);
+        if let Some((direction, why)) = lost(one.hook, &answer, kept) {
+            note(&mut changes, one.hook, direction, why, (before, after));
+        }
+    }
+    for one in &old {
+        let softer = |other: &&Live<'_>| {
+            let same = other.hook.id == one.hook.id && other.hook.event == one.hook.event;
+            same && one.hook.on_failure == OnFailure::Fail && other.hook.on_failure == OnFailure::Warn
+        };
+        if new.iter().any(|other| softer(&other)) {
+            let why = "its failure does not stop the thread any more".to_owned();
+            note(&mut changes, one.hook, Direction::Widened, why, (before, after));
+        }
+    }
+    order(&mut changes, before, after);
+    for hook in after.plan.hooks.iter().chain(&before.plan.hooks) {
+        let find = |compilation: &Compilation| -> Vec<PlannedHook> {
+            let of_id = |h: &&PlannedHook| h.id == hook.id && h.event == hook.event;
+            compilation.plan.hooks.iter().filter(of_id).cloned().collect()
+        };
+        if find(before) != find(after) {
+            note(&mut changes, hook, Direction::Neutral, "no other effect".into(), (before, after));
+        }
+    }
+    changes
+}
+
+/// What a hook of the new plan adds, where no hook of the old one did it.
+fn gained(hook: &PlannedHook, answer: &Implication) -> Option<(Direction, String)> {
+    let unproved = match answer {
+        Implication::Holds => return None,
+        Implication::Fails { .. } => false,
+        Implication::Unproved => true,
+    };
+    let wider = if unproved { Direction::Unknown } else { Direction::Widened };
+    let when = example(answer);
+    Some(match role(&hook.action) {
+        Role::Guard => (Direction::Narrowed, format!("it stops more{when}")),
+        Role::Act => (wider, format!("it starts something where nothing did{when}")),
+        Role::License => (wider, format!("the thread goes on where it did not{when}")),
+        Role::Filter => (Direction::Neutral, format!("it changes more of what passes{when}")),
+        Role::Text => (Direction::Neutral, "what is sent changes".to_owned()),
+    })
+}
+
+/// What a hook of the old plan did and no hook of the new one does. `kept`: the new plan has a hook of its id.
+fn lost(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option<(Direction, String)> {
+    let unproved = match answer {
+        Implication::Holds => return None,
+        Implication::Fails { .. } => false,
+        Implication::Unproved => true,
+    };
+    let when = example(answer);
+    Some(match role(&hook.action) {
+        Role::Guard if unproved => (Direction::Unknown, "a guard that cannot be proved to stop as much".to_owned()),
+        Role::Guard if kept => (Direction::Widened, format!("a guard that stops less{when}")),
+        Role::Guard => (Direction::Widened, "a guard that is gone".to_owned()),
+        // Its answer may have blocked a call or ended the thread.
+        Role::Act if may_answer(hook.event) => {
+            (Direction::Unknown, "its answer may have held something back".to_owned())
+        }
+        Role::Act => (Direction::Narrowed, "it starts less".to_owned()),
+        Role::License => (Direction::Narrowed, format!("the thread does not go on{when}")),
+        Role::Filter => (Direction::Unknown, format!("what it held back may pass{when}")),
+        Role::Text => (Direction::Neutral, "what is sent changes".to_owned()),
+    })
+}
+
+fn example(answer: &Implication) -> String {
+    match answer {
+        Implication::Fails { example } if !example.is_empty() => format!(", for example where {example}"),
+        Implication::Fails { .. } | Implication::Holds | Implication::Unproved => String::new(),
+    }
+}
+
+/// Whether the answer of an item that a hook executes at an event decides anything.
+fn may_answer(event: HookPoint) -> bool {
+    match hook_point::of(event).mode {
+        Mode::FirstBlock | Mode::Chain | Mode::Control | Mode::FirstMatch => true,
+        Mode::Collect | Mode::Observe => false,
+    }
+}
+
+/// The order decides where the first answer wins, and where each hook is fed the one before it.
+fn order(changes: &mut Vec<HookChange>, before: &Compilation, after: &Compilation) {
+    let ordered = |hook: &&PlannedHook| {
+        let mode = hook_point::of(hook.event).mode;
+        hook.is_live() && matches!(mode, Mode::Control | Mode::Chain) && role(&hook.action) != Role::Text
+    };
+    let both = |one: &Compilation, other: &Compilation| -> Vec<PlannedHook> {
+        let known = |hook: &&PlannedHook| {
+            other.plan.hooks.iter().any(|h| h.is_live() && h.id == hook.id && h.event == hook.event)
+        };
+        one.plan.hooks.iter().filter(ordered).filter(known).cloned().collect()
+    };
+    let (old, new) = (both(before, after), both(after, before));
+    for hook in &new {
+        let at = |list: &[PlannedHook]| -> Vec<String> {
+            let same_event = list.iter().filter(|h| h.event == hook.event);
+            same_event.take_while(|h| h.id != hook.id).map(|h| h.id.clone()).collect()
+        };
+        if at(&old) != at(&new) {
+            let why = "it answers in another order".to_owned();
+            note(changes, hook, Direction::Unknown, why, (before, after));
+        }
+    }
+}
+
+/// Adds what is known of a hook; of several directions the widest stays.
+fn note(
+    changes: &mut Vec<HookChange>,
+    hook: &PlannedHook,
+    direction: Direction,
+    why: String,
+    (before, after): (&Compilation, &Compilation),
+) {
+    let event = hook_point::of(hook.event).name;
+    if let Some(known) = changes.iter_mut().find(|change| change.id == hook.id && change.event == event) {
+        if known.direction < direction {
+            (known.direction, known.why) = (direction, why);
+        }
+        return;
+    }
+    let find = |compilation: &Compilation| -> Option<(PlanVerdict, Option<SourceReport>)> {
+        let all = || compilation.plan.hooks.iter().zip(&compilation.hooks);
+        let of_id = |(h, _): &(&PlannedHook, &HookTrace)| h.id == hook.id && h.event == hook.event;
+        let found = all().find(|one| of_id(one) && one.0.is_live()).or_else(|| all().find(of_id));
+        found.map(|(h, trace)| (h.verdict.clone(), trace.place.as_ref().map(SourceReport::from)))
+    };
+    let (was, is) = (find(before), find(after));
+    let verdict = |found: &Option<(PlanVerdict, _)>| found.as_ref().map(|(verdict, _)| verdict.into());
+    let lives =
+        |found: &Option<(PlanVerdict, _)>| matches!(found, Some((PlanVerdict::Fires | PlanVerdict::Depends { .. }, _)));
+    changes.push(HookChange {
+        id: hook.id.clone(),
+        event: event.to_owned(),
+        direction,
+        why,
+        before: verdict(&was),
+        after: verdict(&is),
+        newly_reachable: lives(&is) && !lives(&was),
+        source: is.and_then(|(_, place)| place).or_else(|| was.and_then(|(_, place)| place)),
+    });
+}
+
+/// The values that a fact can have in both plans.
+fn values(event: HookPoint, path: &Path, before: &Compilation, after: &Compilation) -> PathValues {
+    let point = hook_point::of(event);
+    let text = path.to_string();
+    let both = |of: &dyn Fn(&Compilation) -> String| {
+        let (old, new) = (of(before), of(after));
+        (old == new).then(|| Domain::Values(vec![Some(Value::from(new))]))
+    };
+    let known = match text.as_str() {
+        "directive" => both(&|one| one.plan.directive.to_string()),
+        "category" => both(&|one| one.plan.category.clone()),
+        "model" => both(&|one| one.plan.model.id.clone()),
+        _ => None,
+    };
+    let (domain, kind) = match point.find(path) {
+        Found::Input => input(path, before, after),
+        Found::Fact(kind) => (domain::of(point, path, None), kind),
+        Found::Open | Found::Nothing => (None, None),
+    };
+    PathValues { domain: known.or(domain), kind }
+}
+
+fn input(
+    path: &Path,
+    before: &Compilation,
+    after: &Compilation,
+) -> (Option<Domain>, Option<crate::semantics::value::Type>) {
+    let [_, Segment::Name(name)] = path.segments.as_slice() else { return (None, None) };
+    let (old, new) = (&before.plan.interface, &after.plan.interface);
+    let Some(field) = new.inputs.get(name).filter(|field| old.inputs.get(name) == Some(*field)) else {
+        return (None, None);
+    };
+    match (old.values.get(name), new.values.get(name)) {
+        (Some(one), Some(other)) if one == other => (Some(Domain::Values(vec![Some(one.clone())])), None),
+        (None, None) => (of_field(field), Some(field.kind.value_type())),
+        _ => (None, None),
+    }
+}
+
+fn of_field(field: &Field) -> Option<Domain> {
+    let optional = !field.required && field.default.is_none();
+    let absent = optional.then_some(None);
+    let values = |values: Vec<Value>| Domain::Values(values.into_iter().map(Some).chain(absent.clone()).collect());
+    if !field.choices.is_empty() {
+        return Some(values(field.choices.clone()));
+    }
+    match field.kind {
+        FieldType::Boolean => Some(values(vec![true.into(), false.into()])),
+        FieldType::Integer => Some(Domain::Number { whole: true, least: None, optional }),
+        FieldType::Number => Some(Domain::Number { whole: false, least: None, optional }),
+        FieldType::String | FieldType::Array | FieldType::Object => None,
+    }
+}
+
+/// The same from two reports, which hold neither conditions nor actions: a hook that is live on one side only is unknown.
+pub fn of_reports(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Vec<HookChange> {
+    let all = |plan: Option<&PlanReport>| plan.map(|p| p.hooks.clone()).unwrap_or_default();
+    let (old, new) = (all(before), all(after));
+    let lives = |verdict: Option<VerdictReport>| matches!(verdict, Some(VerdictReport::Fires | VerdictReport::Depends));
+    let both = before.is_some() && after.is_some();
+    let mut changes: Vec<HookChange> = Vec::new();
+    let find = |list: &[HookReport], hook: &HookReport| {
+        list.iter().find(|h| h.id == hook.id && h.event == hook.event).map(|h| h.verdict)
+    };
+    for hook in new.iter().chain(&old) {
+        let (was, is) = (find(&old, hook), find(&new, hook));
+        if was == is || changes.iter().any(|change| change.id == hook.id && change.event == hook.event) {
+            continue;
+        }
+        let unknown = both && lives(was) != lives(is);
+        changes.push(HookChange {
+            id: hook.id.clone(),
+            event: hook.event.clone(),
+            direction: if unknown { Direction::Unknown } else { Direction::Neutral },
+            why: if unknown { "a plan in a file does not say what it does".into() } else { String::new() },
+            before: was,
+            after: is,
+            newly_reachable: lives(is) && !lives(was),
+            source: hook.source.clone(),
+        });
+    }
+    changes
+}

@@ -1,0 +1,218 @@
+//! The tools that two plans reach: what a call of each starts. A program, a request or a script that changed is unknown;
+//! a parameter's schema is compared by its bounds.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rye_grammar::ItemId;
+use serde_json::{Map, Value};
+
+use super::change::{Area, Change, Direction, Trees};
+use crate::compile::Compilation;
+use crate::hook::Deed;
+use crate::item::{Items, Tool};
+use crate::primary::{ItemType, Primary, capability};
+use crate::semantics::capability::CapabilitySet;
+use crate::tool_spec::{Idempotence, ToolKind, ToolSpec};
+use crate::world::{ItemKind, World};
+
+pub fn changes(trees: &Trees<'_>) -> Vec<Change> {
+    let old = reached(trees.before.compilation, &trees.old);
+    let new = reached(trees.after.compilation, &trees.new);
+    let mut changes = Vec::new();
+    for id in old.union(&new) {
+        let mut add = |direction, what: String| {
+            let source = trees.file(ItemKind::Tool, id);
+            changes.push(Change { area: Area::Tool, what: format!("{id}: {what}"), direction, source });
+        };
+        let (was, is) = (trees.old.tool(id), trees.new.tool(id));
+        let (Some(was), Some(is)) = (&was, &is) else {
+            match (was.is_some(), is.is_some()) {
+                // Whether the grants allow more is told where they are compared.
+                (false, true) if is_new_file(trees, id) => {
+                    add(Direction::Unknown, "a new tool in reach of the grants".into())
+                }
+                (true, false) => add(Direction::Narrowed, "the tool is gone".into()),
+                _ => {}
+            }
+            continue;
+        };
+        if !(old.contains(id) && new.contains(id)) {
+            continue;
+        }
+        let before = changes_of(was, is);
+        let bytes = (text(trees.before.world, id), text(trees.after.world, id));
+        let is_script = matches!(is.spec.kind, ToolKind::Script { .. });
+        if is_script && bytes.0 != bytes.1 {
+            add(Direction::Unknown, "its code changed".into());
+        } else if before.is_empty() && bytes.0 != bytes.1 {
+            add(Direction::Neutral, "other words, the same tool".into());
+        }
+        for (direction, what) in before {
+            add(direction, what);
+        }
+    }
+    changes
+}
+
+fn is_new_file(trees: &Trees<'_>, id: &ItemId) -> bool {
+    trees.before.world.candidates(ItemKind::Tool, id).is_ok_and(|found| found.is_empty())
+}
+
+/// The tools that the grants or the hooks of a plan reach.
+fn reached(compilation: &Compilation, items: &Items<'_>) -> BTreeSet<ItemId> {
+    let plan = &compilation.plan;
+    let live = || plan.hooks.iter().filter(|hook| hook.is_live());
+    let patterns = plan.capabilities.grants.iter().map(|grant| grant.pattern.clone());
+    let grants = CapabilitySet::new(patterns.chain(live().flat_map(|hook| hook.grants.iter().cloned())));
+    let granted = |id: &&ItemId| grants.first_match(&capability(Primary::Execute, ItemType::Tool, Some(id))).is_some();
+    let listed = items.list(ItemKind::Tool);
+    let mut all: BTreeSet<ItemId> = listed.iter().map(|entry| &entry.id).filter(granted).cloned().collect();
+    all.extend(live().filter_map(|hook| match hook.action.deed() {
+        Some(Deed::Execute { item_type: ItemKind::Tool, item_id, .. }) => ItemId::parse(item_id).ok(),
+        Some(Deed::Execute { .. } | Deed::Fetch { .. } | Deed::Sign { .. }) | None => None,
+    }));
+    all
+}
+
+/// A tool's file without its signature.
+fn text(world: &dyn World, id: &ItemId) -> Option<Arc<[u8]>> {
+    let found = world.candidates(ItemKind::Tool, id).ok()?.into_iter().next()?;
+    let end = found.bytes.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let first = found.bytes.get(..end).unwrap_or_default();
+    let is_signed = first.windows(11).any(|part| part == b"rye:signed:");
+    Some(if is_signed { found.bytes.get(end..).unwrap_or_default().into() } else { Arc::clone(&found.bytes) })
+}
+
+fn changes_of(was: &Tool, is: &Tool) -> Vec<(Direction, String)> {
+    let mut found = Vec::new();
+    let (before, after): (&ToolSpec, &ToolSpec) = (&was.spec, &is.spec);
+    if was.file.space != is.file.space {
+        let spaces = format!("from the {} space, was the {} space", is.file.space.word(), was.file.space.word());
+        found.push((Direction::Unknown, spaces));
+    }
+    if before.kind != after.kind {
+        found.push((Direction::Unknown, format!("{} → {}", kind(&before.kind), kind(&after.kind))));
+    }
+    if before.description != after.description {
+        found.push((Direction::Neutral, "its description changed".into()));
+    }
+    if let Some(direction) = schema(&before.parameters, &after.parameters) {
+        found.push((direction, "its parameters changed".into()));
+    }
+    if before.timeout_seconds != after.timeout_seconds {
+        let (old, new) = (before.timeout_seconds, after.timeout_seconds);
+        found.push((Direction::of_bound(&old, &new), format!("timeout_seconds {old} → {new}")));
+    }
+    if before.parallel != after.parallel {
+        let direction = if after.parallel { Direction::Unknown } else { Direction::Narrowed };
+        found.push((direction, format!("parallel {} → {}", before.parallel, after.parallel)));
+    }
+    if before.idempotent != after.idempotent {
+        let direction =
+            if after.idempotent == Idempotence::All(false) { Direction::Narrowed } else { Direction::Unknown };
+        found.push((direction, "which calls may run again changed".into()));
+    }
+    for (name, old, new) in [
+        ("needs.net", &before.needs.net, &after.needs.net),
+        ("needs.write", &before.needs.write, &after.needs.write),
+        ("environment", &before.environment, &after.environment),
+    ] {
+        let added: Vec<&str> = new.iter().filter(|one| !old.contains(one)).map(String::as_str).collect();
+        let gone: Vec<&str> = old.iter().filter(|one| !new.contains(one)).map(String::as_str).collect();
+        if !added.is_empty() {
+            found.push((Direction::Widened, format!("{name} gets {}", added.join(", "))));
+        }
+        if !gone.is_empty() {
+            found.push((Direction::Narrowed, format!("{name} loses {}", gone.join(", "))));
+        }
+    }
+    if before.config != after.config {
+        found.push((Direction::Unknown, "its settings come from elsewhere".into()));
+    }
+    if before.version != after.version || before.category != after.category {
+        found.push((Direction::Neutral, "its version or category changed".into()));
+    }
+    found
+}
+
+/// What a call starts, for people.
+fn kind(kind: &ToolKind) -> String {
+    match kind {
+        ToolKind::Builtin { name } => format!("the built-in `{name}`"),
+        ToolKind::Command { argv } => format!("the command {}", serde_json::to_string(argv).unwrap_or_default()),
+        ToolKind::Script { .. } => "a script".to_owned(),
+        ToolKind::Http(http) => format!("requests to {}", http.url),
+        ToolKind::Mcp { server, tool, .. } => format!("`{tool}` of the MCP server `{server}`"),
+    }
+}
+
+/// The direction of a schema's change; `None` where nothing changed.
+fn schema(before: &Value, after: &Value) -> Option<Direction> {
+    if before == after {
+        return None;
+    }
+    let (Value::Object(old), Value::Object(new)) = (before, after) else { return Some(Direction::Unknown) };
+    let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let directions = keys.into_iter().filter_map(|key| keyword(key, old.get(key), new.get(key)));
+    directions.max()
+}
+
+/// The direction of one keyword of a schema.
+fn keyword(key: &str, before: Option<&Value>, after: Option<&Value>) -> Option<Direction> {
+    if before == after {
+        return None;
+    }
+    let number = |value: Option<&Value>| value.and_then(Value::as_f64);
+    Some(match key {
+        "title" | "description" | "examples" | "default" | "$comment" => Direction::Neutral,
+        "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties" => {
+            Direction::of_bound(&number(before).unwrap_or(f64::INFINITY), &number(after).unwrap_or(f64::INFINITY))
+        }
+        "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" => {
+            let least = f64::NEG_INFINITY;
+            Direction::of_bound(&number(after).unwrap_or(least), &number(before).unwrap_or(least))
+        }
+        // Fewer values are narrower, more keys that have to be there too.
+        "enum" => match (list(before), list(after)) {
+            (Some(was), Some(is)) => inside(is, was),
+            (None, Some(_)) => Direction::Narrowed,
+            (_, None) => Direction::Widened,
+        },
+        "required" => {
+            let none = Vec::new();
+            inside(list(before).unwrap_or(&none), list(after).unwrap_or(&none))
+        }
+        "additionalProperties" => match after {
+            Some(Value::Bool(false)) => Direction::Narrowed,
+            Some(_) | None => Direction::Widened,
+        },
+        "properties" | "$defs" => {
+            let none = Map::new();
+            let map = |value: Option<&Value>| value.and_then(Value::as_object).unwrap_or(&none).clone();
+            let (old, new) = (map(before), map(after));
+            let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+            let each = names.into_iter().filter_map(|name| match (old.get(name), new.get(name)) {
+                (Some(was), Some(is)) => schema(was, is),
+                _ => Some(Direction::Unknown),
+            });
+            return each.max();
+        }
+        "items" => match (before, after) {
+            (Some(was), Some(is)) => return schema(was, is),
+            _ => Direction::Unknown,
+        },
+        _ if before.is_none() && matches!(key, "pattern" | "const" | "type" | "uniqueItems") => Direction::Narrowed,
+        _ => Direction::Unknown,
+    })
+}
+
+/// The values of a list keyword.
+fn list(value: Option<&Value>) -> Option<&Vec<Value>> {
+    value.and_then(Value::as_array)
+}
+
+/// Narrower where every value of `inner` is in `outer`.
+fn inside(inner: &[Value], outer: &[Value]) -> Direction {
+    if inner.iter().all(|value| outer.contains(value)) { Direction::Narrowed } else { Direction::Widened }
+}

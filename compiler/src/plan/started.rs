@@ -1,0 +1,93 @@
+//! The directives that a plan can start: by its grants, its hooks and as its continuation, and by what those start in turn.
+//! Every set is taken as wide as it can be: a directive that is listed here may still be refused at run time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rye_grammar::ItemId;
+
+use super::Plan;
+use super::matrix::{NoMatrix, matrix};
+use crate::compile::{Compilation, Request, compile};
+use crate::diagnostics::Diagnostics;
+use crate::hook::Deed;
+use crate::primary::{ItemType, Primary, capability};
+use crate::semantics::capability::CapabilitySet;
+use crate::world::{ItemKind, World, WorldError};
+
+/// Why a directive has no plan of its own.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NoPlan {
+    /// It does not compile.
+    Errors(Diagnostics),
+    Matrix(NoMatrix),
+}
+
+/// The plans of one directive.
+pub type Plans = Result<Vec<Compilation>, NoPlan>;
+
+/// Compiles a directive without inputs; where inputs decide its route, once for each context.
+///
+/// # Errors
+/// The directive has errors, or too many contexts.
+pub fn plans(world: &dyn World, id: &ItemId) -> Plans {
+    let compiled = compile(world, &Request::new(id.clone()));
+    if let Some(compilation) = compiled.value {
+        return Ok(vec![compilation]);
+    }
+    let routed = compiled.diagnostics.iter().filter(|d| d.is_error()).all(|d| d.code() == "interface::missing-input");
+    if !routed {
+        return Err(NoPlan::Errors(compiled.diagnostics));
+    }
+    let found = matrix(world, &Request::new(id.clone())).map_err(NoPlan::Matrix)?;
+    let of_context = |inputs| {
+        let again = compile(world, &Request { inputs, ..Request::new(id.clone()) });
+        again.value.ok_or(NoPlan::Errors(again.diagnostics))
+    };
+    found.contexts.iter().map(|context| of_context(context.call.inputs.clone())).collect()
+}
+
+/// Compiles every directive that these plans of one directive can start, however many starts lie between.
+///
+/// # Errors
+/// The list of directives cannot be read.
+pub fn started(world: &dyn World, roots: &[&Plan]) -> Result<BTreeMap<ItemId, Plans>, WorldError> {
+    let listed = world.list(ItemKind::Directive)?;
+    let all: BTreeSet<&ItemId> = listed.iter().map(|entry| &entry.id).collect();
+    // Every link of a spawn chain has to allow a start, so the roots bound them all.
+    let bound = CapabilitySet::new(roots.iter().flat_map(|plan| patterns(plan)));
+    let mut found: BTreeMap<ItemId, Plans> = BTreeMap::new();
+    let mut waiting: Vec<ItemId> = roots.iter().flat_map(|plan| starts(plan, &all, &bound)).collect();
+    while let Some(id) = waiting.pop() {
+        if found.contains_key(&id) || roots.iter().any(|plan| plan.directive == id) {
+            continue;
+        }
+        let plans = plans(world, &id);
+        for compilation in plans.iter().flatten() {
+            waiting.extend(starts(&compilation.plan, &all, &bound));
+        }
+        found.insert(id, plans);
+    }
+    Ok(found)
+}
+
+/// The patterns of a plan and of its hooks.
+fn patterns(plan: &Plan) -> impl Iterator<Item = String> {
+    let own = plan.capabilities.grants.iter().map(|grant| grant.pattern.clone());
+    let hooks = plan.hooks.iter().filter(|hook| hook.is_live()).flat_map(|hook| hook.grants.iter().cloned());
+    own.chain(hooks)
+}
+
+/// The directives that a thread of this plan can start itself.
+fn starts(plan: &Plan, all: &BTreeSet<&ItemId>, bound: &CapabilitySet) -> Vec<ItemId> {
+    let own = CapabilitySet::new(patterns(plan));
+    let allowed = |id: &ItemId| {
+        let wanted = capability(Primary::Execute, ItemType::Directive, Some(id));
+        own.first_match(&wanted).is_some() && bound.first_match(&wanted).is_some()
+    };
+    let granted = all.iter().filter(|id| allowed(id)).map(|id| (*id).clone());
+    let by_hooks = plan.hooks.iter().filter(|hook| hook.is_live()).filter_map(|hook| match hook.action.deed() {
+        Some(Deed::Execute { item_type: ItemKind::Directive, item_id, .. }) => ItemId::parse(item_id).ok(),
+        Some(Deed::Execute { .. } | Deed::Fetch { .. } | Deed::Sign { .. }) | None => None,
+    });
+    granted.chain(by_hooks).chain(plan.continuation_directive.clone()).filter(|id| all.contains(id)).collect()
+}

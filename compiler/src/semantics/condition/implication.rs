@@ -1,0 +1,368 @@
+//! Whether other conditions hold wherever one does, decided over every value that the comparisons can tell apart. Parts
+//! that no list of values decides (patterns, arithmetic, a path against a path) count as free truths: an implication that
+//! holds for free truths holds for the real ones, and one that fails only there is not decided.
+
+use std::collections::BTreeMap;
+
+use rye_grammar::condition::Path;
+use serde_json::{Map, Number, Value};
+
+use super::samples::around;
+use super::{Comparison, Condition, Domain, Node, Verdict, evaluate};
+use crate::semantics::facts::Facts;
+use crate::semantics::value::Type;
+
+/// The answer of [`Condition::implies_any`].
+#[derive(Debug, Clone, PartialEq)]
+pub enum Implication {
+    Holds,
+    /// The condition holds with these facts, and none of the others does.
+    Fails {
+        example: String,
+    },
+    /// Neither could be shown.
+    Unproved,
+}
+
+/// What a path can be, as far as it is known.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PathValues {
+    pub domain: Option<Domain>,
+    pub kind: Option<Type>,
+}
+
+/// Assignments that are tried before the answer is left open.
+const MAX_ASSIGNMENTS: usize = 1 << 16;
+/// Parts that are looked for in one path, before its comparisons count as free truths.
+const MAX_PARTS: usize = 8;
+/// Numbers beyond this are not told apart by every kind of number.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+/// A character that separates parts and is in none of them.
+const SEPARATOR: char = '\u{1}';
+
+/// A condition over numbered atoms.
+enum Tree {
+    Const(bool),
+    Atom(usize),
+    Not(Box<Tree>),
+    All(Vec<Tree>),
+    Any(Vec<Tree>),
+}
+
+/// A comparison that is not divided further; `path` is `None` for a free truth.
+struct Atom<'n> {
+    node: &'n Node,
+    key: String,
+    path: Option<&'n Path>,
+}
+
+/// The truths that the atoms of one path can have together, each with a value that shows it.
+struct Choice {
+    path: String,
+    atoms: Vec<usize>,
+    rows: Vec<(Vec<bool>, Option<Value>)>,
+}
+
+impl Condition {
+    /// Whether one of `others` holds wherever this condition holds.
+    pub fn implies_any(&self, others: &[&Self], values: &dyn Fn(&Path) -> PathValues) -> Implication {
+        let mut atoms: Vec<Atom<'_>> = Vec::new();
+        let left = lower(&self.root, &mut atoms);
+        let right = Tree::Any(others.iter().map(|other| lower(&other.root, &mut atoms)).collect());
+        let mut groups: BTreeMap<String, (&Path, Vec<usize>)> = BTreeMap::new();
+        let mut free: Vec<usize> = Vec::new();
+        for (n, atom) in atoms.iter().enumerate() {
+            match atom.path {
+                Some(path) => groups.entry(path.to_string()).or_insert_with(|| (path, Vec::new())).1.push(n),
+                None => free.push(n),
+            }
+        }
+        let mut choices = Vec::new();
+        let mut is_exact = true;
+        for (text, (path, members)) in &groups {
+            let candidates = candidates(members.iter().filter_map(|n| atoms.get(*n)), &values(path));
+            let Some(candidates) = candidates else {
+                free.extend(members);
+                continue;
+            };
+            is_exact &= groups.values().all(|(other, _)| other == path || !is_related(other, path));
+            choices.push(choice(text, members, candidates, &atoms));
+        }
+        is_exact &= free.is_empty();
+        let mut total = 1_usize.checked_shl(u32::try_from(free.len()).unwrap_or(u32::MAX)).unwrap_or(usize::MAX);
+        if free.len() >= 16 {
+            total = usize::MAX;
+        }
+        let total = choices.iter().fold(total, |product, choice| product.saturating_mul(choice.rows.len()));
+        if total > MAX_ASSIGNMENTS {
+            return Implication::Unproved;
+        }
+        let mut truths = vec![false; atoms.len()];
+        for n in 0..total {
+            let mut rest = n;
+            let mut example = Vec::new();
+            for choice in &choices {
+                let Some((row, value)) = choice.rows.get(rest % choice.rows.len().max(1)) else { continue };
+                rest /= choice.rows.len().max(1);
+                for (atom, truth) in choice.atoms.iter().zip(row) {
+                    if let Some(slot) = truths.get_mut(*atom) {
+                        *slot = *truth;
+                    }
+                }
+                example.push((&choice.path, value));
+            }
+            for atom in &free {
+                if let Some(slot) = truths.get_mut(*atom) {
+                    *slot = rest % 2 == 1;
+                }
+                rest /= 2;
+            }
+            if left.is_true(&truths) && !right.is_true(&truths) {
+                return if is_exact { Implication::Fails { example: shown(&example) } } else { Implication::Unproved };
+            }
+        }
+        Implication::Holds
+    }
+}
+
+impl Tree {
+    fn is_true(&self, truths: &[bool]) -> bool {
+        match self {
+            Self::Const(truth) => *truth,
+            Self::Atom(n) => truths.get(*n).copied().unwrap_or_default(),
+            Self::Not(inner) => !inner.is_true(truths),
+            Self::All(all) => all.iter().all(|one| one.is_true(truths)),
+            Self::Any(any) => any.iter().any(|one| one.is_true(truths)),
+        }
+    }
+}
+
+/// The facts of an example, for people.
+fn shown(example: &[(&String, &Option<Value>)]) -> String {
+    let one = |(path, value): &(&String, &Option<Value>)| match value {
+        Some(value) => format!("{path} is {}", value.to_string().replace("\\u0001", " ")),
+        None => format!("{path} is absent"),
+    };
+    example.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn lower<'n>(node: &'n Node, atoms: &mut Vec<Atom<'n>>) -> Tree {
+    match node {
+        Node::Literal(value) => Tree::Const(*value == Value::Bool(true)),
+        Node::Not(inner) => Tree::Not(Box::new(lower(inner, atoms))),
+        Node::All(all) => Tree::All(all.iter().map(|one| lower(one, atoms)).collect()),
+        Node::Any(any) => Tree::Any(any.iter().map(|one| lower(one, atoms)).collect()),
+        Node::Path(path) | Node::Exists(path) => atom(node, Some(path), atoms),
+        Node::Compare { .. } => atom(node, compared_path(node), atoms),
+        Node::List(_) | Node::Length(_) | Node::Negate(_) | Node::Matches { .. } | Node::Arithmetic { .. } => {
+            atom(node, None, atoms)
+        }
+    }
+}
+
+fn atom<'n>(node: &'n Node, path: Option<&'n Path>, atoms: &mut Vec<Atom<'n>>) -> Tree {
+    let key = match node {
+        // A pattern also holds whether it was built.
+        Node::Matches { left, pattern } => format!("{left:?} matches {}", pattern.source()),
+        other => format!("{other:?}"),
+    };
+    let known = atoms.iter().position(|atom| atom.key == key);
+    Tree::Atom(known.unwrap_or_else(|| {
+        atoms.push(Atom { node, key, path });
+        atoms.len() - 1
+    }))
+}
+
+/// The path of a comparison that values decide: a path against a literal, in an order that is not that of texts.
+fn compared_path(node: &Node) -> Option<&Path> {
+    let (op, path, first, value) = parts_of(node)?;
+    let has_text = matches!(value, Value::String(_));
+    let is_decided = match op {
+        Comparison::Eq | Comparison::Ne => true,
+        Comparison::Lt | Comparison::Lte | Comparison::Gt | Comparison::Gte => !has_text,
+        // A text in a text: any part of it.
+        Comparison::In => !(first && has_text),
+        Comparison::Contains => first || !has_text,
+    };
+    is_decided.then_some(path)
+}
+
+/// The operator, the path, whether the path stands first, and the literal of a comparison.
+fn parts_of(node: &Node) -> Option<(Comparison, &Path, bool, Value)> {
+    let Node::Compare { op, left, right } = node else { return None };
+    match (left.as_ref(), right.as_ref()) {
+        (Node::Path(path), other) => Some((*op, path, true, literal(other)?)),
+        (other, Node::Path(path)) => Some((*op, path, false, literal(other)?)),
+        _ => None,
+    }
+}
+
+fn literal(node: &Node) -> Option<Value> {
+    match node {
+        Node::Literal(value) => Some(value.clone()),
+        Node::List(items) => items.iter().map(literal).collect::<Option<Vec<_>>>().map(Value::Array),
+        Node::Path(_)
+        | Node::Exists(_)
+        | Node::Length(_)
+        | Node::Not(_)
+        | Node::Negate(_)
+        | Node::All(_)
+        | Node::Any(_)
+        | Node::Compare { .. }
+        | Node::Matches { .. }
+        | Node::Arithmetic { .. } => None,
+    }
+}
+
+/// Values of which the comparisons see every difference; `None` where that would be too many.
+fn candidates<'n>(atoms: impl Iterator<Item = &'n Atom<'n>>, known: &PathValues) -> Option<Vec<Option<Value>>> {
+    let (mut values, mut parts): (Vec<Value>, Vec<Value>) = (Vec::new(), Vec::new());
+    for (op, _, first, value) in atoms.filter_map(|atom| parts_of(atom.node)) {
+        match (op, value) {
+            (Comparison::In, Value::Array(items)) if first => values.extend(items),
+            (Comparison::In, value) if first => values.push(value),
+            (Comparison::In, value) => parts.push(value),
+            (Comparison::Contains, value) if first => parts.push(value),
+            (Comparison::Contains, Value::Array(items)) => values.extend(items),
+            (_, value) => values.push(value),
+        }
+    }
+    if let Some(Domain::Values(all)) = &known.domain {
+        return Some(all.clone());
+    }
+    let numbers: Option<Vec<f64>> = values
+        .iter()
+        .filter_map(|value| if let Value::Number(number) = value { Some(number) } else { None })
+        .map(|number| number.as_f64().filter(|number| number.abs() < EXACT))
+        .collect();
+    let numbers = numbers?;
+    let number = |number: f64| Number::from_f64(number).map(Value::Number);
+    if let Some(Domain::Number { whole, least, optional }) = known.domain {
+        let mut around = around(&numbers, whole);
+        around.push(least.map_or(0.0, f64::from));
+        around.retain(|n| least.is_none_or(|least| *n >= f64::from(least)));
+        let values = around.into_iter().filter_map(number).map(Some);
+        return Some(values.chain(optional.then_some(None)).collect());
+    }
+    if parts.len() > MAX_PARTS {
+        return None;
+    }
+    let mut all = vec![Value::Null, true.into(), false.into(), 0.into()];
+    all.extend(around(&numbers, known.kind == Some(Type::Integer)).into_iter().filter_map(number));
+    all.extend(values);
+    for chosen in 0..1_usize << parts.len() {
+        let some: Vec<&Value> =
+            parts.iter().enumerate().filter(|(n, _)| chosen >> n & 1 == 1).map(|(_, p)| p).collect();
+        let texts: Vec<&str> = some.iter().filter_map(|part| part.as_str()).collect();
+        let text = texts.iter().fold(SEPARATOR.to_string(), |text, part| format!("{text}{part}{SEPARATOR}"));
+        let keys: Map<String, Value> = texts
+            .iter()
+            .map(|text| (*text).to_owned())
+            .chain([SEPARATOR.to_string()])
+            .map(|k| (k, Value::Null))
+            .collect();
+        let own = Value::String(SEPARATOR.to_string());
+        all.push(Value::Array(some.into_iter().cloned().chain([own]).collect()));
+        all.extend([Value::String(text), Value::Object(keys)]);
+    }
+    all.retain(|value| known.kind.is_none_or(|kind| Type::of(value).fits(kind)));
+    Some(all.into_iter().map(Some).chain([None]).collect())
+}
+
+/// The truths of a path's atoms at each value, equal ones once.
+fn choice(path: &str, members: &[usize], candidates: Vec<Option<Value>>, atoms: &[Atom<'_>]) -> Choice {
+    let mut rows: Vec<(Vec<bool>, Option<Value>)> = Vec::new();
+    for value in candidates {
+        let mut facts = Facts::new();
+        if let Some(value) = &value {
+            facts.set(path, value.clone());
+        }
+        let is_true = |atom: &Atom<'_>| evaluate::verdict(atom.node, &facts, None) == Verdict::True;
+        let row: Vec<bool> = members.iter().filter_map(|n| atoms.get(*n)).map(is_true).collect();
+        if rows.iter().all(|(known, _)| *known != row) {
+            rows.push((row, value));
+        }
+    }
+    Choice { path: path.to_owned(), atoms: members.to_vec(), rows }
+}
+
+/// Whether one of two paths lies above the other.
+fn is_related(one: &Path, other: &Path) -> bool {
+    one.segments.iter().zip(&other.segments).all(|(a, b)| a == b)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use rye_grammar::SourceId;
+    use rye_grammar::condition::parse_line;
+
+    use super::*;
+
+    fn condition(text: &str) -> Condition {
+        Condition::compile(&parse_line(SourceId(0), text, 0).unwrap()).unwrap()
+    }
+
+    fn implies(one: &str, others: &[&str]) -> Implication {
+        let values = |path: &Path| match path.to_string().as_str() {
+            "turn" => PathValues {
+                domain: Some(Domain::Number { whole: true, least: Some(0), optional: false }),
+                kind: Some(Type::Integer),
+            },
+            "name" => PathValues { domain: None, kind: Some(Type::String) },
+            _ => PathValues::default(),
+        };
+        let others: Vec<Condition> = others.iter().map(|text| condition(text)).collect();
+        condition(one).implies_any(&others.iter().collect::<Vec<_>>(), &values)
+    }
+
+    #[test]
+    fn implies_any_holds_where_the_others_are_weaker() {
+        for (one, others) in [
+            ("c contains 'rm -rf /'", &["c contains 'rm'"][..]),
+            ("c contains 'rm' && turn > 3", &["c contains 'rm'"]),
+            ("turn > 5", &["turn >= 6"]),
+            ("turn >= 3", &["turn == 3", "turn > 3"]),
+            ("name in ['a', 'b']", &["name == 'a'", "name == 'b'", "name == 'c'"]),
+            ("name == 'sudo rm x'", &["name contains 'rm'"]),
+            ("name matches '^a' && turn > 1", &["name matches '^a'"]),
+            ("turn < 0", &[]),
+            ("exists(c) && !(c contains 'x')", &["exists(c)"]),
+            ("a.b == 1 && turn > 2", &["turn > 1"]),
+            ("'x' in c", &["c contains 'x'"]),
+        ] {
+            assert_eq!(implies(one, others), Implication::Holds, "{one} => {others:?}");
+        }
+    }
+
+    #[test]
+    fn implies_any_fails_with_an_example_where_values_decide() {
+        for (one, others) in [
+            ("c contains 'rm'", &["c contains 'rm -rf /'"][..]),
+            ("c contains 'rm' || c contains 'dd'", &["c contains 'rm'"]),
+            ("turn >= 5", &["turn >= 6"]),
+            ("name != 'a'", &["name == 'b'"]),
+            ("turn > 1", &[]),
+            ("c == 1.5", &["c > 1 && c < 1.2"]),
+            ("exists(c)", &["c contains 'x'"]),
+        ] {
+            let answer = implies(one, others);
+            assert!(matches!(answer, Implication::Fails { .. }), "{one} => {others:?}: {answer:?}");
+        }
+        let Implication::Fails { example } = implies("c contains 'rm'", &["c contains 'rm -rf /'"]) else { panic!() };
+        assert!(example.starts_with("c is \"") && example.contains("rm"), "{example}");
+    }
+
+    #[test]
+    fn implies_any_is_unproved_where_no_list_of_values_decides() {
+        for (one, others) in [
+            ("name matches '^a'", &["name matches '^(a|b)'"][..]),
+            ("turn + 1 > 3", &["turn > 2"]),
+            ("name < 'b'", &["name < 'c'"]),
+            ("a == b", &["b == a"]),
+            ("a.b == 1", &["exists(a)"]),
+        ] {
+            assert_eq!(implies(one, others), Implication::Unproved, "{one} => {others:?}");
+        }
+    }
+}
