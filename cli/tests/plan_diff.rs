@@ -130,3 +130,49 @@ fn a_repository_cannot_make_git_run_anything() {
     assert_eq!(place.rye(&["plan", "a", "--diff", "HEAD"]).code, Some(1));
     assert!(!place.project().join("trapped").exists());
 }
+
+const GUARD: &str = "hooks:\n  - id: no_rm\n    event: tool_call\n    condition: 'call.input.command contains \"rm\"'\n    \
+                     action: { block: { reason: no } }\n";
+
+#[test]
+fn plan_diff_ends_with_three_where_a_guard_falls_and_with_zero_where_it_rises() {
+    let place = repository();
+    place.write(".ai/config/agent/hooks.yaml", GUARD);
+    git(&place, &["add", "."]);
+    git(&place, &["commit", "-qm", "guard"]);
+    place.write(".ai/config/agent/hooks.yaml", &GUARD.replace("\"rm\"", "\"rm -rf /\""));
+    let weaker = place.rye(&["plan", "a", "--diff", "HEAD"]);
+    assert_eq!(weaker.code, Some(3), "{}{}", weaker.stdout, weaker.stderr);
+    assert!(weaker.stdout.contains("+ widened tool_call no_rm: depends: a guard that stops less"), "{}", weaker.stdout);
+    assert!(weaker.stdout.contains(".ai/config/agent/hooks.yaml:2:"), "{}", weaker.stdout);
+    place.write(".ai/config/agent/hooks.yaml", &GUARD.replace("\"rm\"", "\"r\""));
+    let stronger = place.rye(&["plan", "a", "--diff", "HEAD"]);
+    assert_eq!(stronger.code, Some(0), "{}{}", stronger.stdout, stronger.stderr);
+    assert!(stronger.stdout.contains("- narrowed tool_call no_rm"), "{}", stronger.stdout);
+    std::fs::remove_file(place.project().join(".ai/config/agent/hooks.yaml")).unwrap();
+    let gone = place.rye(&["plan", "a", "--diff", "HEAD", "--format", "markdown"]);
+    assert_eq!(gone.code, Some(3), "{}{}", gone.stdout, gone.stderr);
+    assert!(gone.stdout.contains("🔴 widened `no_rm` on `tool_call`: depends → not there"), "{}", gone.stdout);
+}
+
+#[test]
+fn plan_diff_ends_with_three_where_approvals_or_a_child_widen() {
+    let place = repository();
+    let starts = |name: &str, tool: &str| directive(3, tool).replace("name=\"a\"", &format!("name=\"{name}\""));
+    let root = directive(3, "rye.file-system.*").replace("</execute>", "<directive>b</directive></execute>");
+    place.write(".ai/directives/a.md", &root);
+    place.write(".ai/directives/b.md", &starts("b", "rye.file-system.read"));
+    place.write(".ai/config/agent/agent.yaml", "approvals: { unattended: deny }\n");
+    git(&place, &["add", "."]);
+    git(&place, &["commit", "-qm", "child"]);
+    place.write(".ai/directives/b.md", &starts("b", "rye.file-system.*"));
+    let child = place.rye(&["plan", "a", "--diff", "HEAD"]);
+    assert_eq!(child.code, Some(3), "{}{}", child.stdout, child.stderr);
+    assert!(child.stdout.contains("can start b  ·") && child.stdout.contains("+ widened rye.execute.tool.rye.file-system.*"), "{}", child.stdout);
+    assert_eq!(place.json(&["plan", "a", "--diff", "HEAD"]).1["starts"][0]["directive"], "b");
+    git(&place, &["checkout", "-q", "."]);
+    place.write(".ai/config/agent/agent.yaml", "approvals: { unattended: allow }\n");
+    let approvals = place.rye(&["plan", "a", "--diff", "HEAD"]);
+    assert_eq!(approvals.code, Some(3), "{}{}", approvals.stdout, approvals.stderr);
+    assert!(approvals.stdout.contains("+ widened approvals without a terminal: deny → allow  .ai/config/agent/agent.yaml:1:"), "{}", approvals.stdout);
+}

@@ -234,6 +234,7 @@ fn unread_files(before: &PlanReport, after: &PlanReport) -> Vec<Change> {
         let all = before.hooks.iter().chain(&after.hooks).filter_map(|hook| hook.source.as_ref());
         all.into_iter().any(|source| source.file.ends_with(&file))
     };
+    let is_read = |plan: &PlanReport, id: &str| plan.manifest.iter().any(|read| read.kind == "tool" && read.id == id);
     let mut found: Vec<Change> = Vec::new();
     let one_way = |from: &PlanReport, to: &PlanReport| -> Vec<super::render::json::ReadReport> {
         to.manifest.iter().filter(|read| !from.manifest.contains(read)).cloned().collect()
@@ -242,6 +243,8 @@ fn unread_files(before: &PlanReport, after: &PlanReport) -> Vec<Change> {
         let unknown = match read.kind.as_str() {
             "knowledge" => false,
             "directive" => hooked(&read.id),
+            // A tool that came into reach, or left it, is told by the grants.
+            "tool" => is_read(before, &read.id) && is_read(after, &read.id),
             _ => true,
         };
         let what = format!("{} {} changed", read.kind, read.id);

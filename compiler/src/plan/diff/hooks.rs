@@ -1,5 +1,7 @@
 //! Hooks of two plans: guards are ordered by their conditions, and so are the hooks that let a thread do more.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,6 +10,7 @@ use rye_grammar::condition::{Path, Segment, from_data};
 use rye_grammar::{SourceId, Span};
 
 use super::change::{Direction, Trees};
+use super::tools;
 use crate::compile::Compilation;
 use crate::hook::{HookAction, HookPoint, OnFailure, PlanVerdict, PlannedHook};
 use crate::lower::HookTrace;
@@ -15,7 +18,7 @@ use crate::plan::render::json::{HookReport, PlanReport, SourceReport, VerdictRep
 use crate::plan::{Field, FieldType};
 use crate::semantics::condition::{Condition, Domain, Implication, PathValues};
 use crate::semantics::hook_point::{self, Found, Mode};
-use crate::semantics::value::to_node;
+use crate::semantics::value::{Type, to_node};
 use crate::validate::domain;
 
 /// A hook that is there on one side only, or that is another one now.
@@ -118,13 +121,14 @@ fn condition(hook: &PlannedHook) -> Option<Condition> {
 pub fn changes(trees: &Trees<'_>) -> Vec<HookChange> {
     let (before, after) = (trees.before.compilation, trees.after.compilation);
     let (old, new) = (live(before), live(after));
+    let parameters = tools::parameter_types(trees);
     let covered = |one: &Live<'_>, by: &[Live<'_>]| {
         let others: Vec<&Condition> = by
             .iter()
             .filter(|other| stands_in(one.hook, other.hook))
             .filter_map(|other| other.condition.as_ref())
             .collect();
-        let values = |path: &Path| values(one.hook.event, path, before, after);
+        let values = |path: &Path| values(one.hook.event, path, &parameters, (before, after));
         match &one.condition {
             Some(condition) => condition.implies_any(&others, &values),
             None => Implication::Unproved,
@@ -285,7 +289,12 @@ fn note(
 }
 
 /// The values that a fact can have in both plans.
-fn values(event: HookPoint, path: &Path, before: &Compilation, after: &Compilation) -> PathValues {
+fn values(
+    event: HookPoint,
+    path: &Path,
+    parameters: &BTreeMap<String, BTreeSet<&'static str>>,
+    (before, after): (&Compilation, &Compilation),
+) -> PathValues {
     let point = hook_point::of(event);
     let text = path.to_string();
     let both = |of: &dyn Fn(&Compilation) -> String| {
@@ -301,16 +310,33 @@ fn values(event: HookPoint, path: &Path, before: &Compilation, after: &Compilati
     let (domain, kind) = match point.find(path) {
         Found::Input => input(path, before, after),
         Found::Fact(kind) => (domain::of(point, path, None), kind),
-        Found::Open | Found::Nothing => (None, None),
+        Found::Open => (None, parameter(path, parameters)),
+        Found::Nothing => (None, None),
     };
     PathValues { domain: known.or(domain), kind }
+}
+
+/// The type of a call's parameter. One that no tool in reach declares is read as text: no call turns on it.
+fn parameter(path: &Path, parameters: &BTreeMap<String, BTreeSet<&'static str>>) -> Option<Type> {
+    let [Segment::Name(root), Segment::Name(input), .., Segment::Name(name)] = path.segments.as_slice() else {
+        return None;
+    };
+    if root != "call" || input != "input" {
+        return None;
+    }
+    let types: Vec<&str> = parameters.get(name).into_iter().flatten().copied().collect();
+    match types.as_slice() {
+        [] => Some(Type::String),
+        [one] => Type::parse(one),
+        [..] => None,
+    }
 }
 
 fn input(
     path: &Path,
     before: &Compilation,
     after: &Compilation,
-) -> (Option<Domain>, Option<crate::semantics::value::Type>) {
+) -> (Option<Domain>, Option<Type>) {
     let [_, Segment::Name(name)] = path.segments.as_slice() else { return (None, None) };
     let (old, new) = (&before.plan.interface, &after.plan.interface);
     let Some(field) = new.inputs.get(name).filter(|field| old.inputs.get(name) == Some(*field)) else {

@@ -173,7 +173,8 @@ fn approvals(trees: &Trees<'_>) -> Vec<Change> {
         let node = trees.new.config_named(AGENT);
         let node = node.as_deref().and_then(|node| node.get("approvals")?.get("unattended"));
         let place = node.and_then(|node| origin::place(&trees.new.sources(), node.span));
-        add(what, direction, place.as_ref().map(SourceReport::from));
+        let file = ItemId::parse(AGENT).ok().and_then(|id| trees.file(ItemKind::Config, &id));
+        add(what, direction, place.as_ref().map(SourceReport::from).or(file));
     }
     if before.bubblewrap != after.bubblewrap {
         let source = ItemId::parse(AGENT).ok().and_then(|id| trees.file(ItemKind::Config, &id));

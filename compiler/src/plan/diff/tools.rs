@@ -1,7 +1,7 @@
 //! The tools that two plans reach: what a call of each starts. A program, a request or a script that changed is unknown;
 //! a parameter's schema is compared by its bounds.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rye_grammar::ItemId;
@@ -13,6 +13,7 @@ use crate::hook::Deed;
 use crate::item::{Items, Tool};
 use crate::primary::{ItemType, Primary, capability};
 use crate::semantics::capability::CapabilitySet;
+use crate::semantics::value::Type;
 use crate::tool_spec::{Idempotence, ToolKind, ToolSpec};
 use crate::world::{ItemKind, World};
 
@@ -73,6 +74,22 @@ fn reached(compilation: &Compilation, items: &Items<'_>) -> BTreeSet<ItemId> {
         Some(Deed::Execute { .. } | Deed::Fetch { .. } | Deed::Sign { .. }) | None => None,
     }));
     all
+}
+
+/// The types that the tools in reach of either plan declare for a parameter, by its name.
+pub fn parameter_types(trees: &Trees<'_>) -> BTreeMap<String, BTreeSet<&'static str>> {
+    let mut found: BTreeMap<String, BTreeSet<&'static str>> = BTreeMap::new();
+    for (tree, items) in [(&trees.before, &trees.old), (&trees.after, &trees.new)] {
+        let tools = reached(tree.compilation, items).into_iter().filter_map(|id| items.tool(&id));
+        for tool in tools {
+            let properties = tool.spec.parameters.get("properties").and_then(Value::as_object).cloned();
+            for (name, schema) in properties.unwrap_or_default() {
+                let declared = schema.get("type").and_then(Value::as_str).and_then(Type::parse);
+                found.entry(name).or_default().insert(declared.map_or("any", Type::name));
+            }
+        }
+    }
+    found
 }
 
 /// A tool's file without its signature.

@@ -1,0 +1,124 @@
+//! `rye run --locked` as a process: every thread that it starts is held to the lock.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use rye::Place;
+
+fn directive(name: &str, metadata: &str) -> String {
+    format!(
+        "{name}.\n\n```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata><description>d</description>\
+         <model provider=\"scripted\" tier=\"fast\"/>{metadata}</metadata>\n</directive>\n```\n\nGo.\n"
+    )
+}
+
+const BASH: &str = "<permissions><execute><tool>rye.bash.*</tool></execute>\
+                    <acknowledge risk=\"elevated\">t</acknowledge></permissions>";
+const READ: &str = "<permissions><execute><tool>rye.file-system.read</tool></execute></permissions>";
+
+/// A root that starts `child`, which calls bash as soon as it may; `wait` is the rest of the call.
+fn project(call: &str) -> Place {
+    let place = Place::new();
+    let root = "<permissions><execute><tool>rye.bash.*</tool><tool>rye.file-system.read</tool><directive>*</directive></execute>\
+                <acknowledge risk=\"elevated\">t</acknowledge></permissions>";
+    place.write(".ai/directives/root.md", &directive("root", root));
+    place.write(".ai/directives/child.md", &directive("child", READ));
+    place.write(
+        "script.yaml",
+        &format!(
+            "steps:\n  - tool_calls:\n      - {{ name: rye_execute, input: {{ item_type: directive, item_id: child, parameters: {{}}{call} }} }}\n  \
+             - Done.\nthreads:\n  child:\n    - tool_calls:\n        - {{ name: rye_bash_bash, input: {{ command: echo ran }} }}\n    - Done.\n"
+        ),
+    );
+    place
+}
+
+fn run(place: &Place) -> rye::Done {
+    place.rye(&["run", "root", "--locked", "--script", "script.yaml"])
+}
+
+/// Refused with the directive, what changed and the command that locks it; nothing of the child is recorded.
+fn assert_refused(place: &Place, done: &rye::Done, says: &str) {
+    assert_eq!(done.code, Some(5), "{}{}", done.stdout, done.stderr);
+    for part in [says, "rye lock child"] {
+        assert!(done.stderr.contains(part), "{part}\n{}", done.stderr);
+    }
+    let (_, listed) = place.json(&["threads", "list"]);
+    let children = listed["threads"].as_array().unwrap().iter().filter(|one| one["directive"] == "child");
+    assert!(children.clone().all(|one| one["status"] == "error" || one["status"].is_null()), "{listed}");
+}
+
+#[test]
+fn locked_run_refuses_a_child_that_changed() {
+    for call in ["", ", async: true"] {
+        let place = project(call);
+        place.fine(&["lock"]);
+        assert_eq!(run(&place).code, Some(0), "as it was locked{}", run(&place).stderr);
+        let place = project(call);
+        place.fine(&["lock"]);
+        place.write(".ai/directives/child.md", &directive("child", BASH));
+        let done = run(&place);
+        assert_refused(&place, &done, "`child` is not as it was locked: directive child (project) changed");
+        assert!(!done.stdout.contains("ran"), "{}", done.stdout);
+        assert_eq!(place.rye(&["lock", "--check"]).code, Some(5));
+        place.fine(&["lock", "child"]);
+        assert_eq!(run(&place).code, Some(0), "locked anew");
+    }
+}
+
+#[test]
+fn locked_run_refuses_a_child_that_is_not_locked() {
+    let place = project("");
+    std::fs::remove_file(place.project().join(".ai/directives/child.md")).unwrap();
+    place.fine(&["lock"]);
+    place.write(".ai/directives/child.md", &directive("child", READ));
+    let done = run(&place);
+    assert_refused(&place, &done, "`child` is not locked");
+}
+
+#[test]
+fn locked_run_refuses_the_child_of_a_hook_that_changed() {
+    let place = project("");
+    place.write("script.yaml", "steps:\n  - Done.\nthreads:\n  child:\n    - Done.\n");
+    let hook = "<hooks><hook id=\"h\" event=\"after_complete\"><execute item_type=\"directive\" item_id=\"child\"/></hook></hooks>\
+                <permissions><execute><directive>child</directive></execute></permissions>";
+    place.write(".ai/directives/root.md", &directive("root", hook));
+    place.fine(&["trust"]);
+    place.fine(&["lock"]);
+    let as_locked = run(&place);
+    assert_eq!(as_locked.code, Some(0), "{}", as_locked.stderr);
+    place.write(".ai/directives/child.md", &directive("child", BASH));
+    let done = run(&place);
+    assert_eq!(done.code, Some(5), "{}{}", done.stdout, done.stderr);
+    assert!(done.stderr.contains("`child` is not as it was locked"), "{}", done.stderr);
+}
+
+#[test]
+fn lock_of_a_directive_holds_what_it_starts() {
+    let place = project("");
+    place.fine(&["lock", "root"]);
+    let lock = place.read(".ai/lock.json");
+    assert!(lock.contains("\"child\": ["), "{lock}");
+    place.write(".ai/directives/child.md", &directive("child", BASH));
+    let check = place.rye(&["lock", "--check", "root"]);
+    assert_eq!((check.code, check.stdout.contains("child: directive child (project) changed")), (Some(5), true), "{}", check.stdout);
+}
+
+#[test]
+fn locked_resume_refuses_a_thread_whose_directive_changed() {
+    let place = project("");
+    place.write("script.yaml", "steps:\n  - Done.\n  - Again.\n");
+    place.fine(&["lock"]);
+    assert_eq!(run(&place).code, Some(0));
+    let (_, listed) = place.json(&["threads", "list"]);
+    let id = listed["threads"][0]["thread_id"].as_str().unwrap().to_owned();
+    let resume = ["run", "--resume", &id, "--message", "More.", "--locked", "--script", "script.yaml"];
+    let as_locked = place.rye(&resume);
+    assert_eq!(as_locked.code, Some(0), "{}", as_locked.stderr);
+    place.write(".ai/directives/root.md", &directive("root", BASH));
+    let done = place.rye(&resume);
+    assert_eq!(done.code, Some(5), "{}{}", done.stdout, done.stderr);
+    assert!(done.stderr.contains("`root` is not as it was locked"), "{}", done.stderr);
+}
