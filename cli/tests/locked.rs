@@ -79,20 +79,30 @@ fn locked_run_refuses_a_child_that_is_not_locked() {
 }
 
 #[test]
-fn locked_run_refuses_the_child_of_a_hook_that_changed() {
+fn locked_run_refuses_what_the_child_of_a_hook_starts() {
     let place = project("");
-    place.write("script.yaml", "steps:\n  - Done.\nthreads:\n  child:\n    - Done.\n");
-    let hook = "<hooks><hook id=\"h\" event=\"after_complete\"><execute item_type=\"directive\" item_id=\"child\"/></hook></hooks>\
-                <permissions><execute><directive>child</directive></execute></permissions>";
-    place.write(".ai/directives/root.md", &directive("root", hook));
+    place.write(
+        "script.yaml",
+        "steps:\n  - Done.\nthreads:\n  middle:\n    - tool_calls:\n        - { name: rye_execute, input: { item_type: directive, \
+         item_id: child, parameters: {} } }\n    - Done.\n  child:\n    - Done.\n",
+    );
+    let grants = "<permissions><execute><directive>*</directive></execute></permissions>";
+    let hook = "<hooks><hook id=\"h\" event=\"after_complete\"><execute item_type=\"directive\" item_id=\"middle\"/></hook></hooks>";
+    place.write(".ai/directives/root.md", &directive("root", &format!("{hook}{grants}")));
+    place.write(".ai/directives/middle.md", &directive("middle", grants));
     place.fine(&["trust"]);
     place.fine(&["lock"]);
     let as_locked = run(&place);
     assert_eq!(as_locked.code, Some(0), "{}", as_locked.stderr);
+    assert!(place.fine(&["threads", "list"]).contains("child"), "the hook's child starts one");
     place.write(".ai/directives/child.md", &directive("child", BASH));
     let done = run(&place);
     assert_eq!(done.code, Some(5), "{}{}", done.stdout, done.stderr);
-    assert!(done.stderr.contains("`child` is not as it was locked"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("`child` is not as it was locked: directive child (project) changed"),
+        "{}",
+        done.stderr
+    );
 }
 
 #[test]
@@ -103,7 +113,12 @@ fn lock_of_a_directive_holds_what_it_starts() {
     assert!(lock.contains("\"child\": ["), "{lock}");
     place.write(".ai/directives/child.md", &directive("child", BASH));
     let check = place.rye(&["lock", "--check", "root"]);
-    assert_eq!((check.code, check.stdout.contains("child: directive child (project) changed")), (Some(5), true), "{}", check.stdout);
+    assert_eq!(
+        (check.code, check.stdout.contains("child: directive child (project) changed")),
+        (Some(5), true),
+        "{}",
+        check.stdout
+    );
 }
 
 #[test]

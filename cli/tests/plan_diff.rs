@@ -168,11 +168,22 @@ fn plan_diff_ends_with_three_where_approvals_or_a_child_widen() {
     place.write(".ai/directives/b.md", &starts("b", "rye.file-system.*"));
     let child = place.rye(&["plan", "a", "--diff", "HEAD"]);
     assert_eq!(child.code, Some(3), "{}{}", child.stdout, child.stderr);
-    assert!(child.stdout.contains("can start b  ·") && child.stdout.contains("+ widened rye.execute.tool.rye.file-system.*"), "{}", child.stdout);
+    assert!(
+        child.stdout.contains("can start b  ·")
+            && child.stdout.contains("+ widened rye.execute.tool.rye.file-system.*"),
+        "{}",
+        child.stdout
+    );
     assert_eq!(place.json(&["plan", "a", "--diff", "HEAD"]).1["starts"][0]["directive"], "b");
     git(&place, &["checkout", "-q", "."]);
     place.write(".ai/config/agent/agent.yaml", "approvals: { unattended: allow }\n");
     let approvals = place.rye(&["plan", "a", "--diff", "HEAD"]);
     assert_eq!(approvals.code, Some(3), "{}{}", approvals.stdout, approvals.stderr);
-    assert!(approvals.stdout.contains("+ widened approvals without a terminal: deny → allow  .ai/config/agent/agent.yaml:1:"), "{}", approvals.stdout);
+    assert!(
+        approvals
+            .stdout
+            .contains("+ widened approvals without a terminal: deny → allow  .ai/config/agent/agent.yaml:1:"),
+        "{}",
+        approvals.stdout
+    );
 }

@@ -36,7 +36,7 @@ const STDLIB: &[(&str, &str)] = files![
     "tools/rye/file-system/write.yaml",
 ];
 
-const DEPLOY: &[(&str, &str)] = files![
+pub const DEPLOY: &[(&str, &str)] = files![
     "examples/deploy",
     "config/agent/hooks.yaml",
     "directives/deploy_staging.md",

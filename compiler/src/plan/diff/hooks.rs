@@ -332,11 +332,7 @@ fn parameter(path: &Path, parameters: &BTreeMap<String, BTreeSet<&'static str>>)
     }
 }
 
-fn input(
-    path: &Path,
-    before: &Compilation,
-    after: &Compilation,
-) -> (Option<Domain>, Option<Type>) {
+fn input(path: &Path, before: &Compilation, after: &Compilation) -> (Option<Domain>, Option<Type>) {
     let [_, Segment::Name(name)] = path.segments.as_slice() else { return (None, None) };
     let (old, new) = (&before.plan.interface, &after.plan.interface);
     let Some(field) = new.inputs.get(name).filter(|field| old.inputs.get(name) == Some(*field)) else {

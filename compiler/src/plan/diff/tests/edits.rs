@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use rye_grammar::ItemId;
 
-use super::super::{Direction, PlanDiff, Tree, diff_trees};
+use super::super::{Change, Direction, PlanDiff, Tree, diff_trees};
 use crate::approvals::Unattended;
-use crate::compile::Compilation;
 use crate::compile::tests::plain;
-use crate::compile::tests::world::stdlib;
+use crate::compile::tests::world::{DEPLOY, stdlib};
+use crate::compile::{Compilation, Request, compile};
 use crate::plan::render::diff::{lines, markdown};
-use crate::world::MapWorld;
+use crate::world::{MapWorld, Space};
 
 type Files = BTreeMap<&'static str, String>;
 
@@ -38,7 +38,8 @@ fn base() -> Files {
         <context><before>rules</before></context>\n<permissions>\n<execute><tool>p.deploy</tool><tool>p.probe</tool>\n\
         <tool net=\"a.test\" write=\"out/\">rye.bash.*</tool><directive>child</directive></execute>\n\
         </permissions>";
-    let inputs = "<inputs><input name=\"target\" type=\"string\" enum=\"staging,canary\" default=\"staging\">t</input></inputs>";
+    let inputs =
+        "<inputs><input name=\"target\" type=\"string\" enum=\"staging,canary\" default=\"staging\">t</input></inputs>";
     let child = "<model provider=\"anthropic\" tier=\"fast\"/>\n<limits turns=\"4\"/>\n\
         <permissions><execute><tool>p.probe</tool></execute></permissions>";
     let hooks = "hooks:\n\
@@ -74,8 +75,8 @@ fn edited(files: &Files, path: &'static str, from: &str, to: &str) -> Files {
 }
 
 fn world(files: &Files) -> MapWorld<'static> {
-    let world = stdlib();
-    let world = world.with(crate::world::Space::System, ERRORS, include_str!("../../../../../stdlib/.ai/config/agent/error_classification.yaml"));
+    let errors = include_str!("../../../../../stdlib/.ai/config/agent/error_classification.yaml");
+    let world = stdlib().with(Space::System, ERRORS, errors);
     files.iter().fold(world, |world, (path, text)| world.project(path, text))
 }
 
@@ -119,40 +120,172 @@ type Edit = (&'static str, &'static str, &'static str, &'static str, &'static st
 
 const EDITS: &[Edit] = &[
     ("guard disabled", HOOKS, "id: no_rm\n", "id: no_rm\n    enabled: false\n", "widened tool_call no_rm", Back::Clean),
-    ("guard weakened", HOOKS, "contains \"rm\"", "contains \"rm -rf /\"", "widened tool_call no_rm: depends: a guard that stops less", Back::Clean),
-    ("guard behind more", HOOKS, "contains \"rm\"", "contains \"rm\" && turn > 2", "widened tool_call no_rm", Back::Clean),
+    (
+        "guard weakened",
+        HOOKS,
+        "contains \"rm\"",
+        "contains \"rm -rf /\"",
+        "widened tool_call no_rm: depends: a guard that stops less",
+        Back::Clean,
+    ),
+    (
+        "guard behind more",
+        HOOKS,
+        "contains \"rm\"",
+        "contains \"rm\" && turn > 2",
+        "widened tool_call no_rm",
+        Back::Clean,
+    ),
     ("guard of a pattern", HOOKS, "contains \"rm\"", "matches \"^rm\"", "unknown tool_call no_rm", Back::Unknown),
     ("terminate later", HOOKS, "cost.turns >= 5", "cost.turns >= 7", "widened after_step enough", Back::Clean),
-    ("guard suppressed", ROOT, "<context>", "<context><suppress>no_rm</suppress>", "widened tool_call no_rm", Back::Clean),
     ("raise higher", HOOKS, "value: 12", "value: 20", "widened limit more", Back::Clean),
-    ("raise of any limit", HOOKS, "'limit_code == \"turns_exceeded\"'", "'turn != 3 || true'", "limit more", Back::Clean),
+    (
+        "raise of any limit",
+        HOOKS,
+        "'limit_code == \"turns_exceeded\"'",
+        "'turn != 3 || true'",
+        "limit more",
+        Back::Clean,
+    ),
     ("filter gone", HOOKS, "p/probe\"'", "p/other\"'", "unknown tool_result hide", Back::Unknown),
-    ("tool's command", DEPLOY, "[deploy, staging]", "[deploy, production]", "unknown p/deploy: the command [\"deploy\",\"staging\"] →", Back::Unknown),
+    (
+        "tool's command",
+        DEPLOY,
+        "[deploy, staging]",
+        "[deploy, production]",
+        "unknown p/deploy: the command [\"deploy\",\"staging\"] →",
+        Back::Unknown,
+    ),
     ("tool's code", PROBE, "echo one", "echo two", "unknown p/probe: its code changed", Back::Unknown),
-    ("tool's time", DEPLOY, "timeout_seconds: 60", "timeout_seconds: 600", "widened p/deploy: timeout_seconds 60 → 600", Back::Clean),
+    (
+        "tool's time",
+        DEPLOY,
+        "timeout_seconds: 60",
+        "timeout_seconds: 600",
+        "widened p/deploy: timeout_seconds 60 → 600",
+        Back::Clean,
+    ),
     ("tool's bound", DEPLOY, "maximum: 3", "maximum: 9", "widened p/deploy: its parameters changed", Back::Clean),
-    ("tool's choices", DEPLOY, "enum: [a, b]", "enum: [a, b, c]", "widened p/deploy: its parameters changed", Back::Clean),
-    ("tool's environment", DEPLOY, "kind: command", "kind: command\nenvironment: [TOKEN]", "widened p/deploy: environment gets TOKEN", Back::Clean),
-    ("tool's needs", DEPLOY, "kind: command", "kind: command\nneeds: { net: [b.test] }", "widened p/deploy: needs.net gets b.test", Back::Clean),
-    ("table of risks", RISKS, "", "risk_levels: { elevated: { policy: allow } }\n", "widened the table of risks changed", Back::Clean),
-    ("one risk", RISKS, "", "classifications:\n  - { risk: safe, patterns: [\"rye.execute.*\", \"rye.execute.tool.rye.bash.*\"] }\n", "widened the table of risks changed", Back::Clean),
-    ("acknowledgement", ROOT, "</execute>\n</permissions>", "</execute><acknowledge risk=\"elevated\">w</acknowledge>\n</permissions>", "widened `elevated` is acknowledged", Back::Clean),
+    (
+        "tool's choices",
+        DEPLOY,
+        "enum: [a, b]",
+        "enum: [a, b, c]",
+        "widened p/deploy: its parameters changed",
+        Back::Clean,
+    ),
+    (
+        "tool's environment",
+        DEPLOY,
+        "kind: command",
+        "kind: command\nenvironment: [TOKEN]",
+        "widened p/deploy: environment gets TOKEN",
+        Back::Clean,
+    ),
+    (
+        "tool's needs",
+        DEPLOY,
+        "kind: command",
+        "kind: command\nneeds: { net: [b.test] }",
+        "widened p/deploy: needs.net gets b.test",
+        Back::Clean,
+    ),
+    (
+        "table of risks",
+        RISKS,
+        "",
+        "risk_levels: { elevated: { policy: allow } }\n",
+        "widened the table of risks changed",
+        Back::Clean,
+    ),
+    (
+        "one risk",
+        RISKS,
+        "",
+        "classifications:\n  - { risk: safe, patterns: [\"rye.execute.*\", \"rye.execute.tool.rye.bash.*\"] }\n",
+        "widened the table of risks changed",
+        Back::Clean,
+    ),
+    (
+        "acknowledgement",
+        ROOT,
+        "</execute>\n</permissions>",
+        "</execute><acknowledge risk=\"elevated\">w</acknowledge>\n</permissions>",
+        "widened `elevated` is acknowledged",
+        Back::Clean,
+    ),
     ("nobody to ask", AGENT, "deny", "allow", "widened approvals without a terminal: deny → allow", Back::Clean),
-    ("retries", RESILIENCE, "max_retries: 3", "max_retries: 9", "widened agent/resilience retry.max_retries 3 → 9", Back::Clean),
-    ("children at once", RESILIENCE, "children: 4", "children: 40", "widened agent/resilience concurrency.max_concurrent_children", Back::Clean),
-    ("kind of a failure", ERRORS, "", "patterns: [{ id: payment, category: transient }]\n", "widened agent/error_classification patterns.payment.category", Back::Clean),
-    ("child's grant", CHILD, "<tool>p.probe</tool>", "<tool>p.probe</tool><tool>rye.bash.*</tool>", "widened rye.execute.tool.rye.bash.*", Back::Clean),
+    (
+        "retries",
+        RESILIENCE,
+        "max_retries: 3",
+        "max_retries: 9",
+        "widened agent/resilience retry.max_retries 3 → 9",
+        Back::Clean,
+    ),
+    (
+        "children at once",
+        RESILIENCE,
+        "children: 4",
+        "children: 40",
+        "widened agent/resilience concurrency.max_concurrent_children",
+        Back::Clean,
+    ),
+    (
+        "kind of a failure",
+        ERRORS,
+        "",
+        "patterns: [{ id: payment, category: transient }]\n",
+        "widened agent/error_classification patterns.payment.category",
+        Back::Clean,
+    ),
+    (
+        "child's grant",
+        CHILD,
+        "<tool>p.probe</tool>",
+        "<tool>p.probe</tool><tool>rye.bash.*</tool>",
+        "widened rye.execute.tool.rye.bash.*",
+        Back::Clean,
+    ),
     ("child's limit", CHILD, "turns=\"4\"", "turns=\"6\"", "turns raised 4 → 6", Back::Clean),
     ("host", ROOT, "net=\"a.test\"", "net=\"a.test,b.test\"", "widened net b.test", Back::Clean),
     ("folder", ROOT, "write=\"out/\"", "write=\".\"", "widened write .", Back::Clean),
     ("dearer model", ROOT, "tier=\"fast\"", "tier=\"general\"", "may spend more", Back::Clean),
     ("fallback", ROOT, "tier=\"fast\"/>", "tier=\"fast\" fallback=\"general\"/>", "may spend more", Back::Clean),
     ("other provider", ROOT, "provider=\"anthropic\"", "provider=\"openai\"", "unknown anthropic/", Back::Unknown),
-    ("other address", PROVIDER, "", "base_url: https://b.test\n", "unknown requests, and the key, may go elsewhere", Back::Unknown),
+    (
+        "other address",
+        PROVIDER,
+        "",
+        "base_url: https://b.test\n",
+        "unknown requests, and the key, may go elsewhere",
+        Back::Unknown,
+    ),
     ("limit", ROOT, "turns=\"8\"", "turns=\"80\"", "turns raised 8 → 80", Back::Clean),
-    ("choices of an input", ROOT, "staging,canary", "staging,canary,production", "widened input `target` changed", Back::Clean),
-    ("a hook that acts", HOOKS, "", "  - { id: act, event: thread_completed, action: { primary: execute, item_type: tool, item_id: p/deploy, params: {} } }\n", "widened thread_completed act", Back::Clean),
-    ("a hook that goes on", HOOKS, "", "  - { id: on, event: after_step, layer: 1, condition: turn < 3, action: continue }\n", "widened after_step on", Back::Clean),
+    (
+        "choices of an input",
+        ROOT,
+        "staging,canary",
+        "staging,canary,production",
+        "widened input `target` changed",
+        Back::Clean,
+    ),
+    (
+        "a hook that acts",
+        HOOKS,
+        "",
+        "  - { id: act, event: thread_completed, action: { primary: execute, item_type: tool, item_id: p/deploy, params: {} } }\n",
+        "widened thread_completed act",
+        Back::Clean,
+    ),
+    (
+        "a hook that goes on",
+        HOOKS,
+        "",
+        "  - { id: on, event: after_step, layer: 1, condition: turn < 3, action: continue }\n",
+        "widened after_step on",
+        Back::Clean,
+    ),
     ("a guard made soft", HOOKS, "action: terminate", "action: continue", "widened after_step enough", Back::Clean),
 ];
 
@@ -192,6 +325,8 @@ const HARMLESS: &[(&str, &str, &str)] = &[
     (ROOT, "spend=\"0.40\"", "spend=\"0.30\""),
     (ROOT, "spend=\"0.40\"", "spend=\"0.40\" tokens=\"1000\""),
     (ROOT, "<before>rules</before>", "<after>rules</after>"),
+    // A guard cannot be suppressed.
+    (ROOT, "<context>", "<context><suppress>no_rm</suppress>"),
     (ROOT, "<tool>p.probe</tool>", ""),
     (ROOT, "<directive>child</directive>", ""),
     (ROOT, "rye.bash.*", "rye.bash.bash"),
@@ -213,7 +348,11 @@ const HARMLESS: &[(&str, &str, &str)] = &[
     (HOOKS, "'call.item_id == \"p/probe\"'", "'call.item_id in [\"p/probe\", \"p/deploy\"]'"),
     (HOOKS, "hooks:\n", "# A comment.\nhooks:\n"),
     (HOOKS, "", "  - { id: too, event: tool_call, condition: turn > 6, action: { block: late } }\n"),
-    (HOOKS, "", "  - { id: tell, event: thread_started, action: { primary: fetch, item_type: knowledge, item_id: rules } }\n"),
+    (
+        HOOKS,
+        "",
+        "  - { id: tell, event: thread_started, action: { primary: fetch, item_type: knowledge, item_id: rules } }\n",
+    ),
     (DEPLOY, "Deploys.", "Deploys it."),
     (DEPLOY, "kind: command", "# A comment.\nkind: command"),
     (DEPLOY, "maximum: 3", "maximum: 2"),
@@ -236,32 +375,45 @@ fn diff_trees_does_not_widen_for_harmless_edits() {
     }
 }
 
-#[test]
-fn diff_trees_says_something_wherever_ids_differ() {
-    // Every line of every file is left out, doubled or changed in one word: what still compiles is compared.
-    let base = base();
-    let old = world(&base);
-    let was = compiled(&old);
+/// Compiles without inputs; `None` where an edit broke it.
+fn open(world: &MapWorld<'_>, id: &str) -> Option<Compilation> {
+    let mut compilation = compile(world, &Request::new(ItemId::parse(id).unwrap())).value?;
+    compilation.unattended = Unattended::of_settings(world, false);
+    Some(compilation)
+}
+
+/// Leaves out, doubles and changes each line of each file, and compares what still compiles.
+fn holds_for_each_line(files: &Files, id: &str) -> usize {
+    let old = world(files);
+    let was = open(&old, id).unwrap();
     let mut compared = 0;
-    for (path, text) in &base {
+    for (path, text) in files {
         for (n, line) in text.lines().enumerate() {
-            for variant in [String::new(), format!("{line}\n{line}"), line.replacen(|c: char| c.is_ascii_digit(), "1", 1), format!("{line} ")] {
+            let digit = line.replacen(|c: char| c.is_ascii_digit(), "1", 1);
+            for variant in [String::new(), format!("{line}\n{line}"), digit, format!("{line} ")] {
                 let lines = text.lines().enumerate().map(|(at, old)| if at == n { variant.as_str() } else { old });
-                let mut files = base.clone();
+                let mut files = files.clone();
                 files.insert(path, lines.map(|line| format!("{line}\n")).collect());
                 let new = world(&files);
-                let request = crate::compile::Request::new(ItemId::parse("root").unwrap()).with_inputs(serde_json::Map::new());
-                let Some(mut is) = crate::compile::compile(&new, &request).value else { continue };
-                is.unattended = Unattended::of_settings(&new, false);
+                let Some(is) = open(&new, id) else { continue };
                 let sides = (Tree { world: &old, compilation: &was }, Tree { world: &new, compilation: &is });
                 let found = diff_trees(Some(sides.0), Some(sides.1)).unwrap();
                 let shown = self::text(path, &found);
                 compared += 1;
                 assert!(was.plan_id == is.plan_id || !found.says_nothing(), "{path}:{n} `{variant}`\n{shown}");
-                let unexplained = found.changes.iter().any(|c| c.what.ends_with("of the plan changed") && c.direction == Direction::Unknown);
-                assert!(!unexplained, "{path}:{n} `{variant}`\n{shown}");
+                let is_unnamed = |change: &Change| {
+                    change.what.ends_with("of the plan changed") && change.direction == Direction::Unknown
+                };
+                assert!(!found.changes.iter().any(is_unnamed), "{path}:{n} `{variant}`\n{shown}");
             }
         }
     }
-    assert!(compared > 60, "{compared}");
+    compared
+}
+
+#[test]
+fn diff_trees_names_a_change_wherever_ids_differ() {
+    assert!(holds_for_each_line(&base(), "root") > 60);
+    let deploy: Files = DEPLOY.iter().map(|(path, text)| (*path, (*text).to_owned())).collect();
+    assert!(holds_for_each_line(&deploy, "deploy_staging") > 60);
 }
