@@ -309,7 +309,7 @@ mod tests {
                 domain: Some(Domain::Number { whole: true, least: Some(0), optional: false }),
                 kind: Some(Type::Integer),
             },
-            "name" => PathValues { domain: None, kind: Some(Type::String) },
+            "name" | "t" => PathValues { domain: None, kind: Some(Type::String) },
             _ => PathValues::default(),
         };
         let others: Vec<Condition> = others.iter().map(|text| condition(text)).collect();
@@ -319,8 +319,8 @@ mod tests {
     #[test]
     fn implies_any_holds_where_the_others_are_weaker() {
         for (one, others) in [
-            ("c contains 'rm -rf /'", &["c contains 'rm'"][..]),
-            ("c contains 'rm' && turn > 3", &["c contains 'rm'"]),
+            ("t contains 'rm -rf /'", &["t contains 'rm'"][..]),
+            ("t contains 'rm' && turn > 3", &["t contains 'rm'"]),
             ("turn > 5", &["turn >= 6"]),
             ("turn >= 3", &["turn == 3", "turn > 3"]),
             ("name in ['a', 'b']", &["name == 'a'", "name == 'b'", "name == 'c'"]),
@@ -338,8 +338,8 @@ mod tests {
     #[test]
     fn implies_any_fails_with_an_example_where_values_decide() {
         for (one, others) in [
-            ("c contains 'rm'", &["c contains 'rm -rf /'"][..]),
-            ("c contains 'rm' || c contains 'dd'", &["c contains 'rm'"]),
+            ("t contains 'rm'", &["t contains 'rm -rf /'"][..]),
+            ("t contains 'rm' || t contains 'dd'", &["t contains 'rm'"]),
             ("turn >= 5", &["turn >= 6"]),
             ("name != 'a'", &["name == 'b'"]),
             ("turn > 1", &[]),
@@ -349,8 +349,8 @@ mod tests {
             let answer = implies(one, others);
             assert!(matches!(answer, Implication::Fails { .. }), "{one} => {others:?}: {answer:?}");
         }
-        let Implication::Fails { example } = implies("c contains 'rm'", &["c contains 'rm -rf /'"]) else { panic!() };
-        assert!(example.starts_with("c is \"") && example.contains("rm"), "{example}");
+        let Implication::Fails { example } = implies("t contains 'rm'", &["t contains 'rm -rf /'"]) else { panic!() };
+        assert!(example.starts_with("t is \"") && example.contains("rm"), "{example}");
     }
 
     #[test]
