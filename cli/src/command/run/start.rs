@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rye_compiler::approvals::Unattended;
 use rye_compiler::compile::Compilation;
 use rye_compiler::plan::lock::Lock;
-use rye_engine::engine::{Engine, EngineError, EngineOptions, Handle, Launch, Said};
+use rye_engine::engine::{Engine, EngineError, Handle, Launch, Said};
 use rye_engine::event::Letter;
 use rye_engine::image::{NotAccepted, Picture};
 use rye_engine::process::lead_session;
