@@ -319,6 +319,7 @@ enum Step {
     KeepBack(usize, i64),
     Attempt(usize, i64, i64),
     Move(usize, usize),
+    HandOver(usize, i64),
     Drain(usize),
     Release(usize),
     Raise(usize, i64),
@@ -331,6 +332,7 @@ fn step() -> impl Strategy<Value = Step> {
         (thread.clone(), 0..10i64).prop_map(|(t, a)| Step::KeepBack(t, a)),
         (thread.clone(), amount.clone(), 0..100i64).prop_map(|(t, a, part)| Step::Attempt(t, a, part)),
         (thread.clone(), thread.clone()).prop_map(|(t, to)| Step::Move(t, to)),
+        (thread.clone(), amount.clone()).prop_map(|(t, a)| Step::HandOver(t, a)),
         thread.clone().prop_map(Step::Drain),
         thread.clone().prop_map(Step::Release),
         (thread, amount).prop_map(|(t, a)| Step::Raise(t, a)),
@@ -368,6 +370,7 @@ proptest! {
                     Operation::Settle { thread: name(t), attempt: Some(attempt), spent: Nanos(spent) }
                 }
                 Step::Move(t, to) => Operation::Move { thread: name(t), to: name(to) },
+                Step::HandOver(t, a) => Operation::HandOver { thread: name(t), next: name(threads), most: Nanos(a) },
                 Step::Drain(t) => Operation::Drain { thread: name(t) },
                 Step::Release(t) => Operation::Release { thread: name(t) },
                 // The root's own limit stays what it was, or there would be nothing to compare with.

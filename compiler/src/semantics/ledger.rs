@@ -37,6 +37,9 @@ pub enum Operation {
     Raise { thread: String, spend: Nanos },
     /// Moves a live child, with its reservation, to an ancestor of its parent.
     Move { thread: String, to: String },
+    /// Ends a child and opens the account of its continuation below the same parent, with what the child leaves, at most
+    /// `most`. The parent may be draining: the money is reserved there already.
+    HandOver { thread: String, next: String, most: Nanos },
     /// Ends a thread with live children: it can no longer spend or reserve, and is released with its last child.
     Drain { thread: String },
     /// Closes an account: the parent books its spend and gets the rest back.
@@ -82,6 +85,8 @@ pub enum Refusal {
     NoRaise { thread: String },
     #[error("children are still live")]
     LiveChildren { children: Vec<String> },
+    #[error("the thread has no parent")]
+    NoParent { thread: String },
     #[error("the new account is no ancestor of the thread's parent")]
     NotAnAncestor { thread: String, to: String },
 }
@@ -109,6 +114,7 @@ impl Ledger {
             Operation::Settle { thread, attempt, spent } => self.settle(thread, attempt.as_deref(), *spent),
             Operation::Raise { thread, spend } => self.raise(thread, *spend),
             Operation::Move { thread, to } => self.move_to(thread, to),
+            Operation::HandOver { thread, next, most } => self.hand_over(thread, next, *most),
             Operation::Drain { thread } => self.drain(thread),
             Operation::Release { thread } => self.release(thread),
             Operation::Remaining { thread } => {
@@ -217,6 +223,22 @@ impl Ledger {
         self.change(to, |account| account.adopt(thread, held))?;
         self.change(thread, |account| account.set_parent(to))?;
         self.end_drained(&old)
+    }
+
+    fn hand_over(&mut self, thread: &str, next: &str, most: Nanos) -> Result<Answer, Refusal> {
+        self.vacant(next)?;
+        let account = self.open(thread)?;
+        let parent = account.parent().ok_or_else(|| Refusal::NoParent { thread: thread.to_owned() })?.to_owned();
+        let amount = positive(most)?.min(account.remaining()).max(Nanos::ZERO);
+        // An account with live children is not released yet: it gives up what it hands over.
+        if account.children().next().is_some() {
+            self.change(thread, |account| account.set_reserved(account.reserved().saturating_sub(amount)))?;
+        }
+        self.accounts.insert(next.to_owned(), Account::new(Some(parent.clone()), amount));
+        // Adopted first, so that a draining parent is not released with the child that ends.
+        self.change(&parent, |account| account.adopt(next, amount))?;
+        self.drain(thread)?;
+        Ok(Answer::Reserved { amount })
     }
 
     fn drain(&mut self, thread: &str) -> Result<Answer, Refusal> {

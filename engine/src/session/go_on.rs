@@ -83,9 +83,10 @@ impl Inner {
         })?;
         let id = next.clone();
         let account = self.read(move |registry| registry.account(&id)).await?;
+        let account = account.ok_or_else(|| DriveError::Plan(format!("`{next}` has no account in the ledger")))?;
         let Before { at, hash, opened, plan_id, plan, state } = before;
         let message = self.continuation(&plan).await?;
-        let spend = account.map_or(0, |account| account.reserved().to_u64());
+        let spend = account.reserved().to_u64();
         let beginning = Beginning {
             plan_id,
             inputs: opened.inputs.clone(),

@@ -41,6 +41,7 @@ mod faults;
 mod hooks;
 mod load;
 mod orchestra;
+mod outlive;
 mod papers;
 mod stuck;
 mod tampered;

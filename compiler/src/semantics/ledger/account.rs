@@ -131,7 +131,9 @@ impl Account {
         self.parent = Some(parent.to_owned());
     }
 
+    /// Closes the account to anything new; no last turn is kept for a thread that is over.
     pub(super) fn drain(&mut self) {
+        self.kept_back = Nanos::ZERO;
         self.standing = Standing::Draining;
     }
 

@@ -68,23 +68,23 @@ impl Embedded {
         if ended.status != Status::Suspended {
             // A child may end in this very moment; that its move is refused then holds nothing else up.
             lists.extend(self.survivors().await?.into_iter().map(|moved| vec![moved]));
-            lists.push(vec![Change::Ledger(LedgerStep::end(&self.id))]);
-        }
-        if let Some((next, limits)) = &next {
-            lists.push(self.continuation(next, limits).await?);
+            match &next {
+                Some((next, limits)) => lists.extend(self.continuation(next, limits).await?),
+                None => lists.push(vec![Change::Ledger(LedgerStep::end(&self.id))]),
+            }
         }
         self.engine.writer.commit_lists(lists).await?;
         Ok(Fact::Tick)
     }
 
-    /// The row of the thread that goes on from this one, and what is set aside for it: what this one did not need has gone
-    /// back to the thread above, if there is one.
-    async fn continuation(&self, next: &ThreadId, limits: &PlanLimits) -> Result<Vec<Change>, DriveError> {
+    /// The end of this thread's account, and the row and account of its continuation. A child's continuation takes over what is
+    /// left of the child's reservation, so that a parent that is over already does not have to reserve it again.
+    async fn continuation(&self, next: &ThreadId, limits: &PlanLimits) -> Result<Vec<Vec<Change>>, DriveError> {
         let id = self.id.clone();
         let (row, account) =
             self.engine.read(move |registry| Ok((registry.thread(&id)?, registry.account(&id)?))).await?;
         let mut row = row.ok_or_else(|| StoreError::UnknownThread { thread: self.id.to_string() })?;
-        let above = account.and_then(|account| ThreadId::parse(account.parent()?).ok());
+        let is_child = account.is_some_and(|account| account.parent().is_some());
         if row.parent.is_none() {
             row.root = next.clone();
         }
@@ -98,11 +98,13 @@ impl Embedded {
             spawns: Some(limits.spawns),
             ..ThreadRow { id: next.clone(), continued_by: None, cost: Cost::default(), synced: 0, spawned: 0, ..row }
         };
-        let money = match above {
-            Some(above) => LedgerStep::handed_over(&above, next, limits.spend),
-            None => LedgerStep::register(next, limits.spend),
-        };
-        Ok(vec![Change::Put(Box::new(row)), Change::Ledger(money)])
+        let put = Change::Put(Box::new(row));
+        Ok(if is_child {
+            vec![vec![Change::Ledger(LedgerStep::hand_over(&self.id, next, limits.spend)), put]]
+        } else {
+            let end = Change::Ledger(LedgerStep::end(&self.id));
+            vec![vec![end], vec![put, Change::Ledger(LedgerStep::register(next, limits.spend))]]
+        })
     }
 
     /// Children that live on go with their reservations to the nearest ancestor that does, or to the root, whose account

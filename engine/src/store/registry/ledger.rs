@@ -101,15 +101,11 @@ impl LedgerStep {
         Self { thread: parent.clone(), step: Step::Child(spawn), operation }
     }
 
-    /// Sets aside what is left for a thread that goes on for another one below this parent, at most `default`.
-    pub fn handed_over(parent: &ThreadId, next: &ThreadId, default: u64) -> Self {
-        let operation = Operation::Reserve {
-            thread: next.to_string(),
-            parent: parent.to_string(),
-            amount: None,
-            default: Nanos::from_u64(default),
-        };
-        Self { thread: parent.clone(), step: Step::Other(format!("handoff.{next}")), operation }
+    /// Closes a child's account and opens that of its continuation with what is left, at most `most`.
+    pub fn hand_over(thread: &ThreadId, next: &ThreadId, most: u64) -> Self {
+        let operation =
+            Operation::HandOver { thread: thread.to_string(), next: next.to_string(), most: Nanos::from_u64(most) };
+        Self { thread: thread.clone(), step: Step::End, operation }
     }
 
     /// Lifts what a thread may spend in all; more is taken from its parent.
@@ -152,7 +148,12 @@ pub fn take(transaction: &WriteTransaction, asked: &LedgerStep) -> Result<Answer
     let lasting = match (&answer, operation) {
         (Answer::Refused { .. }, _) | (_, Operation::Remaining { .. }) => return Ok(answer),
         // An account that is closed has only its end to be asked for again.
-        (_, Operation::Release { thread: ended } | Operation::Drain { thread: ended }) => ended != thread.as_str(),
+        (
+            _,
+            Operation::Release { thread: ended }
+            | Operation::Drain { thread: ended }
+            | Operation::HandOver { thread: ended, .. },
+        ) => ended != thread.as_str(),
         (
             _,
             Operation::Register { .. }
@@ -210,7 +211,9 @@ fn named(operation: &Operation) -> Vec<&str> {
         | Operation::Drain { thread }
         | Operation::Release { thread }
         | Operation::Remaining { thread } => vec![thread],
-        Operation::Reserve { thread, parent: other, .. } | Operation::Move { thread, to: other } => {
+        Operation::Reserve { thread, parent: other, .. }
+        | Operation::Move { thread, to: other }
+        | Operation::HandOver { thread, next: other, .. } => {
             vec![thread, other]
         }
     }

@@ -59,7 +59,8 @@ impl Known {
             }
             80..84 => Operation::Raise { thread, spend: amount(dice, 2_000_000) },
             84..87 => Operation::KeepBack { thread, amount: amount(dice, 50_000) },
-            87..94 => Operation::Drain { thread },
+            87..91 => Operation::Drain { thread },
+            91..94 => Operation::HandOver { thread, next: self.name(), most: amount(dice, 300_000) },
             94..96 => Operation::Release { thread },
             96..98 => Operation::Move { thread, to: any(dice) },
             _ => Operation::Remaining { thread },
@@ -79,6 +80,7 @@ impl Known {
             Operation::Register { thread, .. } | Operation::Reserve { thread, .. } => {
                 self.threads.push(thread.clone());
             }
+            Operation::HandOver { next, .. } => self.threads.push(next.clone()),
             Operation::Issue { thread, attempt, worst_case } => {
                 self.under_way.push((thread.clone(), attempt.clone(), worst_case.to_u64()));
                 self.open.insert(attempt.clone(), (thread.clone(), worst_case.to_u64()));

@@ -129,6 +129,50 @@ fn three_levels_twice() {
 }
 
 #[test]
+fn continuation_of_a_child_takes_over_its_reservation_when_the_parent_is_over() {
+    let registry = registry();
+    let [root, child, next, last] = ["r-1", "c-1", "c-2", "c-3"].map(id);
+    ask(&registry, LedgerStep::register(&root, 1_000));
+    ask(&registry, LedgerStep::child(&root, 1, &child, Some(600), 0));
+    ask(&registry, LedgerStep::issue(&child, 1, 0, 200));
+    ask(&registry, LedgerStep::settle(&child, 1, 0, 150));
+    ask(&registry, LedgerStep::end(&root));
+    let standing = |thread: &ThreadId| registry.account(thread).unwrap().unwrap().standing();
+    assert_eq!(standing(&root), Standing::Draining);
+    // Asked again after a crash, the answer is the first one.
+    for most in [10_000, 1] {
+        let answer = ask(&registry, LedgerStep::hand_over(&child, &next, most));
+        assert_eq!(answer, Answer::Reserved { amount: Nanos(450) });
+    }
+    assert_eq!((standing(&root), standing(&child)), (Standing::Draining, Standing::Released));
+    ask(&registry, LedgerStep::settle(&next, 1, 0, 400));
+    assert_eq!(
+        ask(&registry, LedgerStep::hand_over(&next, &last, 20)),
+        Answer::Reserved { amount: Nanos(20) },
+        "never more than the limit of the thread that continues"
+    );
+    ask(&registry, LedgerStep::end(&last));
+    assert_eq!((standing(&root), registry.account(&root).unwrap().unwrap().spent()), (Standing::Released, Nanos(550)));
+}
+
+#[test]
+fn handed_over_money_is_not_held_twice_while_children_of_the_first_thread_live() {
+    let registry = registry();
+    let [root, child, low, next] = ["r-1", "c-1", "l-1", "c-2"].map(id);
+    ask(&registry, LedgerStep::register(&root, 1_000));
+    ask(&registry, LedgerStep::child(&root, 1, &child, Some(600), 0));
+    ask(&registry, LedgerStep::child(&child, 1, &low, Some(250), 0));
+    let answer = ask(&registry, LedgerStep::hand_over(&child, &next, 10_000));
+    assert_eq!(answer, Answer::Reserved { amount: Nanos(350) });
+    assert_eq!(registry.account(&root).unwrap().unwrap().remaining(), Nanos(400));
+    for thread in [&low, &next] {
+        ask(&registry, LedgerStep::end(thread));
+    }
+    assert_eq!(registry.account(&root).unwrap().unwrap().remaining(), Nanos(1_000));
+    assert!(matches!(ask(&registry, LedgerStep::hand_over(&root, &id("r-2"), 1)), Answer::Refused { .. }));
+}
+
+#[test]
 fn nobody_gets_what_another_has() {
     let folder = TempDir::new().unwrap();
     let disk = Arc::new(RealDisk::open(folder.path()).unwrap());
@@ -184,6 +228,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         }),
         (thread(), amount()).prop_map(|(thread, spend)| Operation::Raise { thread, spend }),
         (thread(), thread()).prop_map(|(thread, to)| Operation::Move { thread, to }),
+        (thread(), thread(), amount()).prop_map(|(thread, next, most)| Operation::HandOver { thread, next, most }),
         thread().prop_map(|thread| Operation::Drain { thread }),
         thread().prop_map(|thread| Operation::Release { thread }),
         thread().prop_map(|thread| Operation::Remaining { thread }),

@@ -1,0 +1,147 @@
+//! Children that outlive their parents: what is set aside for them stays theirs until they end, also across a handoff.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rye_compiler::semantics::ledger::Standing;
+use serde_json::json;
+
+use super::{Lab, Status, apart, calls, say, thread};
+use crate::engine::Engine;
+use crate::event::{EventBody, Opened};
+use crate::message::Block;
+use crate::provider::{Request, Usage};
+use crate::store::ThreadRow;
+use crate::thread_id::ThreadId;
+
+const DIRECTIVES: &str =
+    "<permissions><execute><directive>test.*</directive><tool>rye.file-system.read</tool></execute></permissions>";
+
+fn start_async(directive: &str) -> (&'static str, serde_json::Value) {
+    ("rye_execute", json!({"item_type": "directive", "item_id": directive, "async": true}))
+}
+
+/// The last thread of the tree reads until its context is full, and its continuation answers.
+fn hands_over(request: &Request) -> Vec<Block> {
+    let seen = serde_json::to_string(&request.turns).unwrap();
+    if seen.contains("Go on from where you left off") || seen.contains("continu") {
+        return say("at last");
+    }
+    calls(&[("rye_file_system_read", json!({"path": "a.txt"}))])
+}
+
+/// What the first call of `test/low` waits for: a message lets it go on, a sender that is gone ends its task.
+struct Gate {
+    opened: Mutex<Receiver<()>>,
+    passed: AtomicBool,
+}
+
+/// A lab whose directive `test/low` hands over after its first turn; those above it start it, one by the other, and end.
+/// The first turn of `test/low` waits for the gate.
+fn lab(above: &'static [&'static str]) -> (Lab, Sender<()>) {
+    let (open, opened) = channel();
+    let gate = Gate { opened: Mutex::new(opened), passed: AtomicBool::new(false) };
+    let mut lab = Lab::new(move |request| {
+        let who = request.cue.directive.as_str();
+        let Some(at) = above.iter().position(|name| *name == who) else {
+            if !gate.passed.swap(true, Ordering::Relaxed) {
+                let opened = gate.opened.lock().unwrap().recv_timeout(Duration::from_secs(60));
+                opened.expect("the task of the child ends here");
+            }
+            return Ok(hands_over(request));
+        };
+        let below = above.get(at + 1).copied().unwrap_or("test/low");
+        Ok(if request.cue.turn == Some(0) { calls(&[start_async(below)]) } else { say("done") })
+    });
+    Arc::get_mut(&mut lab.model).unwrap().usage = Usage { input: 4_000, output: 10, cache_read: 0, cache_write: 0 };
+    lab.write("a.txt", &"a line of some length that repeats\n".repeat(3000));
+    lab.write(".ai/config/agent/coordination.yaml", "continuation: { trigger_threshold: 0.05 }\n");
+    for (at, name) in above.iter().enumerate() {
+        let spend = 8 - at;
+        lab.directive(name.trim_start_matches("test/"), &format!("<limits spend=\"{spend}\"/>{DIRECTIVES}"), "");
+    }
+    lab.directive("low", &format!("<limits spend=\"0.5\"/>{DIRECTIVES}"), "");
+    (lab, open)
+}
+
+fn rows(engine: &Engine) -> Vec<ThreadRow> {
+    engine.threads().list().unwrap().into_iter().map(|listed| listed.row).collect()
+}
+
+fn opened(engine: &Engine, thread: &ThreadId) -> Opened {
+    let events = engine.threads().transcript(thread).unwrap();
+    events.into_iter().find_map(|e| if let EventBody::Opened(opened) = e.body { Some(*opened) } else { None }).unwrap()
+}
+
+/// The thread that handed over and its continuation, once everything in the tree is over.
+async fn handed_over(engine: &Engine) -> (ThreadRow, ThreadRow) {
+    apart::quiet(engine).await;
+    let rows = rows(engine);
+    let first = rows.iter().find(|row| row.status == Status::Continued).unwrap_or_else(|| panic!("{rows:#?}"));
+    let next = rows.iter().find(|row| Some(&row.id) == first.continued_by.as_ref()).unwrap();
+    assert!(rows.iter().all(|row| row.id == first.id || row.status == Status::Completed), "{rows:#?}");
+    (first.clone(), next.clone())
+}
+
+/// Every account is closed, and the root has paid for the whole tree.
+fn assert_settled(engine: &Engine, root: &ThreadId) {
+    for row in rows(engine) {
+        assert_eq!(engine.account(&row.id).unwrap().unwrap().standing(), Standing::Released, "{}", row.id);
+    }
+    let spent: u64 = rows(engine).iter().map(|row| row.cost.spend).sum();
+    assert_eq!(engine.account(root).unwrap().unwrap().spent().to_u64(), spent);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn async_child_that_outlives_its_root_and_hands_over_keeps_its_reservation() {
+    let (lab, gate) = lab(&["test/root"]);
+    let engine = lab.engine();
+    let result = lab.run(&engine, "root").await;
+    assert_eq!(result.status, Status::Completed);
+    let root = thread(&result);
+    gate.send(()).unwrap();
+    let (first, next) = handed_over(&engine).await;
+    assert_eq!(opened(&engine, &next.id).limits.spend, 500_000_000 - first.cost.spend);
+    assert_eq!((next.parent.as_ref(), &next.root), (Some(&root), &root));
+    assert_settled(&engine, &root);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn grandchild_that_outlives_its_ancestors_and_hands_over_keeps_its_reservation() {
+    let (lab, gate) = lab(&["test/root", "test/middle"]);
+    let engine = lab.engine();
+    let result = lab.run(&engine, "root").await;
+    let root = thread(&result);
+    let middle = rows(&engine).into_iter().find(|row| row.directive == "test/middle").unwrap();
+    tokio::time::timeout(Duration::from_secs(20), async {
+        while !engine.threads().show(&middle.id).unwrap().unwrap().row.status.is_over() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
+    gate.send(()).unwrap();
+    let (first, next) = handed_over(&engine).await;
+    assert_eq!(opened(&engine, &next.id).limits.spend, 500_000_000 - first.cost.spend);
+    assert_eq!(engine.account(&next.id).unwrap().unwrap().parent(), Some(root.as_str()), "it moved to the root");
+    assert_settled(&engine, &root);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn child_resumed_below_an_ended_root_hands_over_with_its_reservation() {
+    let (lab, gate) = lab(&["test/root"]);
+    let engine = lab.engine();
+    let root = thread(&lab.run(&engine, "root").await);
+    // The task of the child breaks down in its first turn.
+    drop(gate);
+    apart::quiet(&engine).await;
+    let child = rows(&engine).into_iter().find(|row| row.directive == "test/low").unwrap();
+    assert!(!child.status.is_over() && child.owner.is_none(), "{child:?}");
+    let result = engine.resume(&child.id, "").await.unwrap().join().await;
+    assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("at last")), "{result:?}");
+    let (first, next) = handed_over(&engine).await;
+    assert_eq!(opened(&engine, &next.id).limits.spend, 500_000_000 - first.cost.spend);
+    assert_settled(&engine, &root);
+}
