@@ -103,6 +103,20 @@ pub struct Usage {
     pub cache_write: u64,
 }
 
+impl Usage {
+    /// All tokens of the request, cached or not.
+    pub fn whole_input(&self) -> u64 {
+        self.input.saturating_add(self.cache_read).saturating_add(self.cache_write)
+    }
+
+    /// The larger count of each side; `other` counts no cache.
+    #[must_use]
+    pub fn at_least(self, other: Self) -> Self {
+        let side = if self.whole_input() < other.input { other } else { self };
+        Self { output: self.output.max(other.output), ..side }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
@@ -138,6 +152,18 @@ pub struct CallError {
     pub message: String,
     /// Usage that the provider reported before the failure.
     pub usage: Option<Usage>,
+    /// Set when the stream broke off before the provider reported its final usage, so that the cost is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<CutStream>,
+}
+
+/// Bytes that went over the wire of a stream that broke off.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CutStream {
+    /// Bytes of the request's body.
+    pub sent: u64,
+    /// Bytes of the answer's body.
+    pub received: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,6 +194,7 @@ impl CallError {
             code: None,
             message: message.into(),
             usage: None,
+            cut: None,
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::message::{Block, MALFORMED, ToolCall, text_of};
 use crate::provider::scripted::{
     Arguments, Expect, Fault, FaultError, FaultKind, Recorded, ScriptedCall, ScriptedReply, ScriptedUsage, Step,
 };
-use crate::provider::{StopReason, Usage};
+use crate::provider::{FailedStage, StopReason, Usage};
 
 /// The attempts of a thread in order. With `exact`, every step expects the request that was recorded.
 pub fn steps(plan: &Plan, events: &[Event], exact: bool) -> Vec<Step> {
@@ -117,6 +117,7 @@ fn usage(usage: &Usage) -> ScriptedUsage {
 
 fn fault(failed: &AttemptFailed, expect: Expect) -> Fault {
     let error = &failed.error;
+    let streams = matches!(error.stage, FailedStage::Truncated | FailedStage::StreamError);
     Fault {
         expect,
         times: 1,
@@ -129,8 +130,9 @@ fn fault(failed: &AttemptFailed, expect: Expect) -> Fault {
                 code: error.code.clone(),
                 message: Some(error.message.clone()),
             }),
-            cut: false,
+            cut: error.cut.is_some() && !streams,
             usage: error.usage.as_ref().map(usage),
+            usage_is_final: error.cut.is_none() && streams,
         },
         ..Fault::default()
     }

@@ -171,7 +171,7 @@ fn message_text(message: &Message) -> String {
 }
 
 fn settling(settled: &Settled) -> String {
-    let unknown = if settled.unknown_outcome { " (the worst case: the call was cut off)" } else { "" };
+    let unknown = if settled.unknown_outcome { " (outcome unknown: the call was cut off)" } else { "" };
     format!("turn {}, attempt {}: {}{unknown}", settled.turn, settled.attempt + 1, money(settled.amount))
 }
 

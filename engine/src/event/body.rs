@@ -192,7 +192,7 @@ pub struct Settled {
     /// Nano-dollars.
     pub amount: u64,
     pub usage: Usage,
-    /// The call was cut off: nobody knows what it cost, so its worst case is booked.
+    /// The call was cut off before its final usage was known: a bound or an estimate is booked.
     pub unknown_outcome: bool,
 }
 

@@ -5,7 +5,7 @@ use rye_compiler::plan::Plan;
 use serde_json::json;
 
 use super::signal::{Answer, Fact, HookChild, Signal, Spawned, ToolFinished};
-use super::state::{Attempt, CallState, Owed, Phase, State};
+use super::state::{Attempt, CallState, Owed, Phase, State, UnknownOutcome};
 use super::step::{INTERRUPTED, answer_event, settlement};
 use super::walk::{Decision, standing};
 use crate::event::{
@@ -174,7 +174,7 @@ fn not_reserved(state: &State, remaining: u64) -> Vec<EventBody> {
 
 fn replied(plan: &Plan, state: &State, reply: Reply) -> Vec<EventBody> {
     let Some(attempt) = state.attempt.as_ref().filter(|attempt| attempt.reserved) else { return Vec::new() };
-    let settled = settlement(plan, &owed(state, attempt, reply.usage));
+    let settled = settlement(plan, &owed(state, attempt, reply.usage, None));
     if attempt.compacts {
         return summarised(plan, state, attempt, &reply, settled);
     }
@@ -223,14 +223,14 @@ fn failed(plan: &Plan, state: &State, error: CallError, at: i64) -> Vec<EventBod
     // A summary is asked for once: without it the thread is handed over.
     let retry_delay_ms = retry_delay_ms.filter(|_| !attempt.compacts);
     let usage = error.usage.unwrap_or_default();
-    let settled = settlement(plan, &owed(state, attempt, usage));
+    let settled = settlement(plan, &owed(state, attempt, usage, attempt.unknown_after(&error)));
     let (turn, attempt) = (attempt.turn, attempt.number);
     let failed = AttemptFailed { turn, attempt, error, classification, retry_delay_ms, fallback };
     vec![EventBody::AttemptFailed(Box::new(failed)), settled]
 }
 
-fn owed(state: &State, attempt: &Attempt, usage: Usage) -> Owed {
-    Owed { turn: attempt.turn, attempt: attempt.number, usage, of_fallback: state.on_fallback }
+fn owed(state: &State, attempt: &Attempt, usage: Usage, unknown: Option<UnknownOutcome>) -> Owed {
+    Owed { turn: attempt.turn, attempt: attempt.number, usage, of_fallback: state.on_fallback, unknown }
 }
 
 fn tool_finished(state: &State, finished: ToolFinished) -> Vec<EventBody> {

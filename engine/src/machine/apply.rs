@@ -162,7 +162,7 @@ fn replied(state: &mut State, reply: &CognitionOut) {
     state.talk.operations.clear();
     state.cost.turns += 1;
     let (turn, attempt, of_fallback) = (reply.turn, reply.attempt, state.on_fallback);
-    state.owed = Some(Owed { turn, attempt, usage: reply.usage, of_fallback });
+    state.owed = Some(Owed { turn, attempt, usage: reply.usage, of_fallback, unknown: None });
     state.attempt = None;
     state.attempts = 0;
     state.failures = 0;
@@ -192,7 +192,8 @@ fn attempt_failed(state: &mut State, failed: &AttemptFailed, ts: i64) {
     let compacts = state.attempt.as_ref().is_some_and(|attempt| attempt.compacts);
     let usage = failed.error.usage.unwrap_or_default();
     let (turn, attempt, of_fallback) = (failed.turn, failed.attempt, state.on_fallback);
-    state.owed = Some(Owed { turn, attempt, usage, of_fallback });
+    let unknown = state.attempt.as_ref().and_then(|attempt| attempt.unknown_after(&failed.error));
+    state.owed = Some(Owed { turn, attempt, usage, of_fallback, unknown });
     state.attempt = None;
     state.failures += 1;
     state.talk.operations.clear();
@@ -258,6 +259,7 @@ fn attempt(state: &mut State, intended: &AttemptIntended) {
     state.attempt = Some(Attempt {
         turn: intended.turn,
         number: intended.attempt,
+        input: intended.input_estimate,
         max_output: intended.max_output,
         worst_case: intended.worst_case,
         reserved: false,

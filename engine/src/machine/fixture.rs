@@ -219,6 +219,7 @@ pub(crate) fn status(code: u16, headers: &[(&str, &str)]) -> Result<Reply, CallE
         code: None,
         message: format!("status {code}"),
         usage: None,
+        cut: None,
     })
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::event::{AttemptFailed, ContextOperation, Continues, Ended, LimitHit, Opened, Settled, Source};
 use crate::message::{Message, ToolCall};
-use crate::provider::Usage;
+use crate::provider::{CallError, CutStream, Usage};
 use crate::thread::{Cost, Status};
 
 /// The state of one thread. [`crate::machine::apply()`] is the only function that changes it.
@@ -141,6 +141,8 @@ pub struct Measured {
 pub struct Attempt {
     pub turn: u64,
     pub number: u32,
+    /// Input tokens of the request, estimated.
+    pub input: u64,
     pub max_output: u64,
     /// Nano-dollars.
     pub worst_case: u64,
@@ -156,6 +158,27 @@ pub struct Owed {
     pub usage: Usage,
     /// It was the plan's fallback that was asked.
     pub of_fallback: bool,
+    /// Set when `usage` is not final, because the stream broke off.
+    pub unknown: Option<UnknownOutcome>,
+}
+
+/// The bounds of an attempt whose stream broke off before the final usage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnknownOutcome {
+    pub cut: CutStream,
+    /// Input tokens of the request, estimated.
+    pub input: u64,
+    pub max_output: u64,
+    /// Nano-dollars.
+    pub worst_case: u64,
+}
+
+impl Attempt {
+    /// The bounds of this attempt, if the error says that its stream broke off.
+    pub fn unknown_after(&self, error: &CallError) -> Option<UnknownOutcome> {
+        let Self { input, max_output, worst_case, .. } = *self;
+        error.cut.map(|cut| UnknownOutcome { cut, input, max_output, worst_case })
+    }
 }
 
 /// The tool calls of the last reply.

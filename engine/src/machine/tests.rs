@@ -100,6 +100,7 @@ fn what_is_checked_is_what_is_dispatched() {
 
 mod apart;
 mod asked;
+mod cuts;
 
 #[test]
 fn a_call_that_the_output_limit_cut_is_not_run_and_the_model_is_told() {

@@ -13,7 +13,8 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::settings::{KeyHeader, ProviderSettings, Secret, Timeouts};
-use super::{CallError, FailedStage};
+use super::wire::length;
+use super::{CallError, CutStream, FailedStage};
 
 /// Maximum bytes read of an error's body.
 const MAX_ERROR_BODY: usize = 64 * 1024;
@@ -102,6 +103,7 @@ impl Endpoint {
     /// Connection failures, timeouts, and error statuses.
     pub async fn post(&self, body: Vec<u8>) -> Result<Stream, CallError> {
         let client = client_for(&self.url)?;
+        let sent = length(body.len());
         let request = client.post(self.url.clone()).headers(self.headers.clone()).body(body);
         let host = self.host();
         let response = match within(self.timeouts.answer, request.send()).await {
@@ -123,7 +125,7 @@ impl Endpoint {
         }
         if stream.is_document() {
             let body = stream.read_bounded().await;
-            return Err(self.document_error(stream.response.headers(), &body));
+            return Err(self.document_error(sent, stream.response.headers(), &body));
         }
         Ok(stream)
     }
@@ -184,15 +186,17 @@ impl Endpoint {
     }
 
     /// Returns the error of a successful response that is a document instead of a stream: an error body, or a page from
-    /// a proxy.
-    fn document_error(&self, headers: &HeaderMap, body: &[u8]) -> CallError {
+    /// a proxy. A JSON document without an error may be a whole reply, so its cost is unknown.
+    fn document_error(&self, sent: u64, headers: &HeaderMap, body: &[u8]) -> CallError {
         let value = serde_json::from_slice::<Value>(body).unwrap_or(Value::Null);
         if value.get("error").is_some() {
             let told = ToldError::read(&value);
             return CallError { headers: retry_headers(headers), ..told.into_stream_error() };
         }
         let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("something");
-        CallError::new(FailedStage::Protocol, format!("{} answered with `{kind}`, not with a stream", self.host()))
+        let message = format!("{} answered with `{kind}`, not with a stream", self.host());
+        let cut = value.is_object().then(|| CutStream { sent, received: length(body.len()) });
+        CallError { cut, ..CallError::new(FailedStage::Protocol, message) }
     }
 }
 

@@ -22,6 +22,7 @@ pub use script::{
 };
 
 use super::settings::ProviderSettings;
+use super::wire::length;
 use super::{BoxFuture, CallError, Delta, FailedStage, Provider, Reply, Request, StopReason, Usage};
 use crate::message::{Block, ToolCall, Turn};
 
@@ -190,6 +191,13 @@ fn usage(told: &ScriptedUsage, request: &Request, content: &[Block]) -> Usage {
         cache_read: told.cache_read.unwrap_or(0),
         cache_write: told.cache_write.unwrap_or(0),
     }
+}
+
+/// Bytes of a request that a server would have got.
+fn sent_bytes(request: &Request) -> u64 {
+    let turns: usize = request.turns.iter().map(|turn| turn_text(turn).len()).sum();
+    let tools: usize = request.tools.iter().map(|tool| tool.description.len() + tool.schema.to_string().len()).sum();
+    length(request.system.len() + turns + tools)
 }
 
 fn turn_text(turn: &Turn) -> String {

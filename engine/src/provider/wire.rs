@@ -6,7 +6,7 @@ use serde_json::{Number, Value};
 
 use super::http::Endpoint;
 use super::sse::{Event, Parser, SseError};
-use super::{CallError, Delta, FailedStage, Reply, Sampling, Usage};
+use super::{CallError, CutStream, Delta, FailedStage, Reply, Sampling, Usage};
 
 /// Maximum size of a reply's stream, in bytes.
 const MAX_STREAM: usize = 64 * 1024 * 1024;
@@ -22,6 +22,9 @@ pub trait Decode: Send {
     /// Returns the usage that the provider has reported so far.
     fn usage(&self) -> Option<Usage>;
 
+    /// Returns true if [`Self::usage`] counts the whole reply. Usage reported while the reply streams is not final.
+    fn is_usage_final(&self) -> bool;
+
     /// Returns the reply.
     ///
     /// # Errors
@@ -34,7 +37,8 @@ pub trait Decode: Send {
 /// If the provider reports no usage, four bytes count as a token, so that no attempt is free.
 ///
 /// # Errors
-/// The error that ended the attempt, with the usage that the stream reported before it.
+/// The error that ended the attempt, with the usage that the stream reported before it. Once the stream has begun, an error
+/// without final usage has [`CallError::cut`] set.
 pub async fn run<D: Decode>(
     endpoint: &Endpoint,
     body: Vec<u8>,
@@ -80,20 +84,33 @@ async fn attempt<D: Decode>(
         }
     };
     let reported = decoder.usage();
-    match failure {
-        Some(error) => Err(CallError { usage: reported, ..error }),
-        None => decoder.finish().map(|mut reply| {
+    let streamed = CutStream { sent: length(sent), received: length(received) };
+    let cut = (!decoder.is_usage_final()).then_some(streamed);
+    let replied = match failure {
+        Some(error) => Err(error),
+        None => decoder.finish(),
+    };
+    match replied {
+        Ok(mut reply) => {
             if reported.is_none() {
-                reply.usage = estimate(sent, received);
+                reply.usage = streamed.estimate();
             }
-            reply
-        }),
+            Ok(reply)
+        }
+        Err(error) => Err(CallError { usage: reported, cut, ..error }),
     }
 }
 
-fn estimate(sent: usize, received: usize) -> Usage {
-    let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(4)).unwrap_or(u64::MAX);
-    Usage { input: tokens(sent), output: tokens(received), ..Usage::default() }
+/// A number of bytes, as it is recorded.
+pub(super) fn length(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+impl CutStream {
+    /// Tokens at four bytes each.
+    pub fn estimate(self) -> Usage {
+        Usage { input: self.sent.div_ceil(4), output: self.received.div_ceil(4), ..Usage::default() }
+    }
 }
 
 /// Returns the sampling fields that are set; the name of `top_p` depends on the wire.
@@ -122,6 +139,8 @@ pub(super) use sound::{plain_name, sound};
 
 #[cfg(test)]
 mod conversations;
+#[cfg(test)]
+mod cuts;
 #[cfg(test)]
 pub(crate) mod fake;
 #[cfg(test)]

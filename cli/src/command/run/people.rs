@@ -389,7 +389,7 @@ fn reply_text(content: &[Block]) -> String {
 fn settling(settled: &Settled) -> String {
     let usage = settled.usage;
     let input = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
-    let worst = if settled.unknown_outcome { " (the worst case: the call was cut off)" } else { "" };
+    let worst = if settled.unknown_outcome { " (outcome unknown: the call was cut off)" } else { "" };
     format!(
         "turn {}: {} in, {} out, {}{worst}",
         settled.turn,

@@ -285,6 +285,15 @@ pub const FILES: &[File] = &[
             key("limits", Shape::Elsewhere, "the limits of section 11"),
             key("retry", Shape::Map(RETRY), "the backoff of failed model calls"),
             key(
+                "budget",
+                Shape::Map(&[key(
+                    "unknown_outcome",
+                    Shape::OneOf(&["worst_case", "estimate"]),
+                    "what a model call costs whose stream broke off before the provider reported its final usage",
+                )]),
+                "money",
+            ),
+            key(
                 "tool_preload",
                 Shape::Map(&[
                     key("enabled", Shape::Truth, "whether granted tools are registered at all"),

@@ -143,16 +143,31 @@ fn affordable(model: &PlannedModel, input: u64, wanted: u64, left: u64) -> Optio
     (fits >= LEAST_OUTPUT.min(wanted)).then(|| (fits, worst(fits)))
 }
 
-/// What an attempt that came to its end cost.
+/// The settlement of an attempt that ended. An attempt whose stream broke off before the final usage costs its worst case, or
+/// with `budget.unknown_outcome: estimate` what the bytes sent and received amount to; never less than was reported.
 pub(in crate::machine) fn settlement(plan: &Plan, owed: &Owed) -> EventBody {
     let model = plan.model.fallback.as_deref().filter(|_| owed.of_fallback).unwrap_or(&plan.model);
-    EventBody::Settled(Settled {
-        turn: owed.turn,
-        attempt: owed.attempt,
-        amount: price(model, &owed.usage),
-        usage: owed.usage,
-        unknown_outcome: false,
-    })
+    let reported = price(model, &owed.usage);
+    let (amount, usage) = match owed.unknown {
+        None => (reported, owed.usage),
+        Some(unknown) if estimates_unknown_outcome(&plan.settings) => {
+            let estimate = unknown.cut.estimate();
+            let usage = owed.usage.at_least(Usage { output: estimate.output.min(unknown.max_output), ..estimate });
+            (price(model, &usage).min(unknown.worst_case.max(reported)), usage)
+        }
+        Some(unknown) => {
+            let bound = Usage { input: unknown.input, output: unknown.max_output, ..Usage::default() };
+            (unknown.worst_case.max(reported), owed.usage.at_least(bound))
+        }
+    };
+    let (turn, attempt, unknown_outcome) = (owed.turn, owed.attempt, owed.unknown.is_some());
+    EventBody::Settled(Settled { turn, attempt, amount, usage, unknown_outcome })
+}
+
+/// Whether the settings ask for an estimate where the worst case is the default.
+fn estimates_unknown_outcome(settings: &BTreeMap<String, Value>) -> bool {
+    let written = settings.get("resilience").and_then(|v| v.pointer("/budget/unknown_outcome"));
+    written.and_then(Value::as_str) == Some("estimate")
 }
 
 /// What a call with this usage cost, in nano-dollars; the largest amount a ledger holds where it cannot be counted.

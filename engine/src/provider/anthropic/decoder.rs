@@ -24,6 +24,7 @@ const KNOWN: [&str; 7] =
 pub struct Decoder {
     model: Option<String>,
     usage: Option<Usage>,
+    usage_is_final: bool,
     stop: Option<StopReason>,
     blocks: BTreeMap<u64, Open>,
     stopped: bool,
@@ -80,6 +81,10 @@ impl Decode for Decoder {
         self.usage
     }
 
+    fn is_usage_final(&self) -> bool {
+        self.usage_is_final
+    }
+
     fn finish(self) -> Result<Reply, CallError> {
         if let Some(failure) = self.failure {
             return Err(CallError { usage: self.usage, ..failure });
@@ -112,6 +117,8 @@ impl Decoder {
             self.stop = Some(stop_reason(reason));
         }
         self.count(value.get("usage"));
+        let counted = value.pointer("/usage/output_tokens").is_some_and(Value::is_u64);
+        self.usage_is_final |= counted && self.stop.is_some();
     }
 
     /// Updates the usage. Counts are cumulative: a later one replaces earlier ones.

@@ -21,6 +21,7 @@ pub struct Decoder {
     /// The server's id of the response, used in generated call ids.
     answer: String,
     usage: Option<Usage>,
+    usage_is_final: bool,
     stop: Option<StopReason>,
     content: Vec<Block>,
     calls: usize,
@@ -49,6 +50,10 @@ impl Decode for Decoder {
         }
         let text = |key: &str| value.get(key).and_then(Value::as_str);
         let usage = value.get("usageMetadata").and_then(|usage| Counts::deserialize(usage).ok());
+        let usage = usage.and_then(Counts::usage);
+        let ends = value.pointer("/promptFeedback/blockReason").is_some_and(Value::is_string)
+            || value.pointer("/candidates/0/finishReason").is_some_and(Value::is_string);
+        self.usage_is_final |= usage.is_some() && ends;
         self.head(Head { model: text("modelVersion"), answer: text("responseId"), usage });
         if let Some(reason) = value.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
             self.stop = Some(StopReason::Refusal);
@@ -67,6 +72,10 @@ impl Decode for Decoder {
 
     fn usage(&self) -> Option<Usage> {
         self.usage
+    }
+
+    fn is_usage_final(&self) -> bool {
+        self.usage_is_final
     }
 
     fn finish(self) -> Result<Reply, CallError> {
@@ -92,7 +101,7 @@ impl Decoder {
         };
         set(self.model.get_or_insert_default(), head.model);
         set(&mut self.answer, head.answer);
-        self.usage = head.usage.and_then(Counts::usage).or(self.usage);
+        self.usage = head.usage.or(self.usage);
     }
 
     fn candidate(&mut self, candidate: &Value) -> Vec<Delta> {
@@ -187,7 +196,7 @@ impl Decoder {
 struct Head<'e> {
     model: Option<&'e str>,
     answer: Option<&'e str>,
-    usage: Option<Counts>,
+    usage: Option<Usage>,
 }
 
 /// Token counts of this wire.
@@ -268,7 +277,8 @@ impl<'e> Piece<'e> {
         else {
             return None;
         };
-        Some((Head { model: model_version, answer: response_id, usage: usage_metadata }, part.text))
+        let usage = usage_metadata.and_then(Counts::usage);
+        Some((Head { model: model_version, answer: response_id, usage }, part.text))
     }
 }
 

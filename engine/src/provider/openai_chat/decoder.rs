@@ -18,6 +18,7 @@ use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 pub struct Decoder {
     model: Option<String>,
     usage: Option<Usage>,
+    usage_is_final: bool,
     stop: Option<StopReason>,
     thinking: String,
     text: String,
@@ -105,12 +106,14 @@ impl Decode for Decoder {
             return Vec::new();
         }
         self.say_model(value.get("model").and_then(Value::as_str).unwrap_or_default());
-        if let Some(usage) = value.get("usage").and_then(usage) {
-            self.usage = Some(usage);
-        }
+        let usage = value.get("usage").and_then(usage);
+        self.usage = usage.or(self.usage);
         let choices = value.get("choices").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let first = |choice: &&Value| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
-        choices.iter().find(first).map(|choice| self.choice(choice)).unwrap_or_default()
+        let deltas = choices.iter().find(first).map(|choice| self.choice(choice)).unwrap_or_default();
+        // Some servers count with every piece; only the count with or after the `finish_reason` is of the whole reply.
+        self.usage_is_final |= usage.is_some() && self.stop.is_some();
+        deltas
     }
 
     fn is_done(&self) -> bool {
@@ -119,6 +122,10 @@ impl Decode for Decoder {
 
     fn usage(&self) -> Option<Usage> {
         self.usage
+    }
+
+    fn is_usage_final(&self) -> bool {
+        self.usage_is_final
     }
 
     fn finish(self) -> Result<Reply, CallError> {

@@ -20,6 +20,7 @@ use crate::provider::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 pub struct Decoder {
     model: Option<String>,
     usage: Option<Usage>,
+    usage_is_final: bool,
     stop: Option<StopReason>,
     refused: bool,
     items: BTreeMap<u64, Open>,
@@ -105,6 +106,10 @@ impl Decode for Decoder {
         self.usage
     }
 
+    fn is_usage_final(&self) -> bool {
+        self.usage_is_final
+    }
+
     fn finish(self) -> Result<Reply, CallError> {
         if let Some(failure) = self.failure {
             return Err(CallError { usage: self.usage, ..failure });
@@ -141,6 +146,7 @@ impl Decoder {
     fn end(&mut self, kind: &str, value: &Value) -> Vec<Delta> {
         let response = value.get("response");
         self.head(response);
+        self.usage_is_final = response.and_then(|response| usage(response.get("usage")?)).is_some();
         let text = |path: &str| value.pointer(path).and_then(Value::as_str);
         let status = text("/response/status").unwrap_or_default();
         if kind == "response.failed" || status == "failed" {

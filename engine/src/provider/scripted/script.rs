@@ -5,9 +5,10 @@ use rye_grammar::{Source, Sources, yaml};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Recorded, turn_text, usage};
+use super::{Recorded, sent_bytes, turn_text, usage};
 use crate::message::Turn;
-use crate::provider::{CallError, Cue, FailedStage, Request, StopReason};
+use crate::provider::wire::length;
+use crate::provider::{CallError, Cue, CutStream, FailedStage, Request, StopReason};
 
 /// A script (see the scripts reference).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -157,6 +158,9 @@ pub struct FaultKind {
     /// Usage that the provider reported before the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<ScriptedUsage>,
+    /// The stream breaks off after the final usage, so that the cost is known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub usage_is_final: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -342,6 +346,13 @@ impl Fault {
             (None, true) => "the script cut the stream off".to_owned(),
             (None, false) => "the script failed this attempt".to_owned(),
         });
+        let streamed = match stage {
+            FailedStage::Truncated | FailedStage::StreamError => true,
+            FailedStage::Timeout | FailedStage::Protocol => fault.cut || !self.after.is_empty(),
+            FailedStage::Setup | FailedStage::Connect | FailedStage::Status => false,
+        };
+        let cut = (streamed && !fault.usage_is_final)
+            .then(|| CutStream { sent: sent_bytes(request), received: length(self.after.len()) });
         let headers = fault.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect();
         CallError {
             status: fault.status,
@@ -349,6 +360,7 @@ impl Fault {
             error_type: told.kind,
             code: told.code,
             usage: fault.usage.as_ref().map(|told| usage(told, request, &[])),
+            cut,
             ..CallError::new(stage, message)
         }
     }

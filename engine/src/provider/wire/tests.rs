@@ -16,7 +16,7 @@ const ANTHROPIC: &str = include_str!("../../../fixtures/streams/anthropic-text.s
 const OPENAI: &str = include_str!("../../../fixtures/streams/openai-text.sse");
 const KEY: &str = "sk-test-0123456789";
 
-fn settings(wire: Wire, base_url: &str) -> ProviderSettings {
+pub(super) fn settings(wire: Wire, base_url: &str) -> ProviderSettings {
     let anthropic = wire == Wire::Anthropic;
     ProviderSettings {
         id: "test".to_owned(),

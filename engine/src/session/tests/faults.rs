@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::{Lab, say, thread};
 use crate::clock::JumpingClock;
 use crate::engine::{Engine, EngineOptions, Providers};
-use crate::event::{AttemptFailed, Event, EventBody};
+use crate::event::{AttemptFailed, Event, EventBody, Settled};
 use crate::provider::http::TOLD;
 use crate::provider::settings::{KeyHeader, MaxTokensField, Timeouts};
 use crate::provider::wire::fake::{Fake, Move, chunk, chunked, head, last_chunk, send};
@@ -302,11 +302,49 @@ async fn each_failure_is_classed_recorded_and_tried_again_or_not() {
             assert_eq!((result.status, code), (Status::Error, Some(row.class)), "{what}");
             assert_eq!(result.result, None, "{what}: the text of a failed attempt is no answer");
         }
-        // Every attempt is settled; one that had been counted before it was cut costs what was counted.
-        let settled: Vec<_> =
-            events.iter().filter_map(|e| if let EventBody::Settled(s) = &e.body { Some(s) } else { None }).collect();
+        // Every attempt is settled: at its worst case once a stream had begun, else at nothing.
+        let settled = settlements(&events);
         assert_eq!(settled.len(), 1 + usize::from(retried), "{what}");
-        assert_eq!(settled[0].usage.input > 0, row.counted, "{what}: {:?}", settled[0]);
+        let began = row.counted || matches!(row.stage, FailedStage::Truncated | FailedStage::StreamError);
+        let reserved = events.iter().find_map(|e| if let EventBody::Reserved(r) = &e.body { Some(r) } else { None });
+        let expected = if began { reserved.unwrap().amount } else { 0 };
+        assert_eq!((settled[0].unknown_outcome, settled[0].amount), (began, expected), "{what}: {:?}", settled[0]);
+        assert_eq!(settled[0].usage.output > 0, began, "{what}: {:?}", settled[0]);
+        assert_eq!(first.error.usage.is_some(), row.counted, "{what}");
+    }
+}
+
+fn settlements(events: &[Event]) -> Vec<&Settled> {
+    events.iter().filter_map(|e| if let EventBody::Settled(s) = &e.body { Some(s) } else { None }).collect()
+}
+
+/// A stream that breaks off in the middle of its text.
+fn cut() -> Vec<Move> {
+    let at = STREAM.find("event: message_delta").unwrap();
+    vec![closing(), chunk(&STREAM.as_bytes()[..at]), last_chunk()]
+}
+
+#[tokio::test]
+async fn repeated_cut_streams_stop_at_the_spend_limit() {
+    for (setting, stops) in [("worst_case", true), ("estimate", false)] {
+        let field = Field::new(|lab| {
+            lab.directive("asks", "<limits spend=\"0.08\"/>", "");
+            let settings = format!("budget: {{ unknown_outcome: {setting} }}\nretry: {{ max_retries: 9 }}\n");
+            lab.write(".ai/config/agent/resilience.yaml", &settings);
+        });
+        let (result, events) = field.run(vec![cut()]).await;
+        let code = result.error.unwrap().code;
+        assert_eq!(code == "spend_exceeded", stops, "{setting}: {code}");
+        let settled = settlements(&events);
+        assert!(settled.iter().all(|s| s.unknown_outcome && s.usage.whole_input() >= 1625), "{settled:?}");
+        let spent: u64 = settled.iter().map(|s| s.amount).sum();
+        assert!(spent > 0 && spent <= 80_000_000, "{setting}: {spent}");
+        assert_eq!(settled.len() == 10, !stops, "{setting}: {} attempts", settled.len());
+        let row = field.engine.threads().list().unwrap().remove(0).row;
+        let account = field.engine.account(&row.id).unwrap().unwrap();
+        assert_eq!((row.cost.spend, account.spent().to_u64()), (spent, spent));
+        let output: u64 = settled.iter().map(|s| s.usage.output).sum();
+        assert_eq!((row.cost.output_tokens, result.cost.output_tokens), (output, output));
     }
 }
 

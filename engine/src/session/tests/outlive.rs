@@ -106,6 +106,11 @@ async fn async_child_that_outlives_its_root_and_hands_over_keeps_its_reservation
     assert_eq!(opened(&engine, &next.id).limits.spend, 500_000_000 - first.cost.spend);
     assert_eq!((next.parent.as_ref(), &next.root), (Some(&root), &root));
     assert_settled(&engine, &root);
+    drop(engine);
+    std::fs::remove_file(lab.path().join(".ai/state/threads/registry.redb")).unwrap();
+    let repaired = crate::threads::Threads::repair(&lab.path()).unwrap();
+    assert!(repaired.refused.is_empty(), "{repaired:?}");
+    assert_settled(&lab.engine(), &root);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -16,6 +16,7 @@ use crate::event::Event;
 use crate::store::disk::{Disk, temporary_beside};
 use crate::store::layout::{self, REGISTRY, THREADS};
 use crate::store::{Objects, StoreError, owner, transcript};
+use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
 mod fold;
@@ -70,6 +71,7 @@ pub fn repair(disk: &Arc<dyn Disk>) -> Result<Repaired, StoreError> {
         }
     }
     link(&mut folds);
+    hand_over(&mut folds);
     count(&mut folds);
     let (ledger, answers, refused) = replay(&folds);
     repaired.refused = refused;
@@ -119,6 +121,25 @@ fn link(folds: &mut BTreeMap<ThreadId, Folded>) {
     for (earlier, later) in links {
         if let Some(folded) = folds.get_mut(&earlier) {
             folded.row.continued_by = Some(later);
+        }
+    }
+}
+
+/// Lets children that handed over end with the account of their continuation.
+fn hand_over(folds: &mut BTreeMap<ThreadId, Folded>) {
+    let handed: Vec<(ThreadId, LedgerStep)> = folds
+        .values()
+        .filter_map(|next| {
+            let earlier = next.row.continues.as_ref()?;
+            Some((earlier.clone(), LedgerStep::hand_over(earlier, &next.row.id, next.handed_over?)))
+        })
+        .collect();
+    for (earlier, step) in handed {
+        let Some(folded) = folds.get_mut(&earlier).filter(|folded| folded.row.status == Status::Continued) else {
+            continue;
+        };
+        if let Some((_, end)) = folded.steps.iter_mut().find(|(_, asked)| asked.step == Step::End) {
+            *end = step;
         }
     }
 }

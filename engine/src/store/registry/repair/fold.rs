@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::{LedgerStep, ThreadRow};
-use crate::event::{Event, EventBody, HookAnswer, Letter};
+use crate::event::{Event, EventBody, HookAnswer, Letter, Origin};
 use crate::provider::Usage;
 use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
@@ -16,6 +16,8 @@ pub struct Folded {
     pub children: BTreeMap<u64, ThreadId>,
     /// Ledger steps of the thread, each with its time in milliseconds since 1970.
     pub steps: Vec<(i64, LedgerStep)>,
+    /// The spend of a child that continues another one, in nano-dollars.
+    pub handed_over: Option<u64>,
 }
 
 struct Fold {
@@ -57,7 +59,8 @@ pub fn fold(thread: &ThreadId, events: &[Event]) -> Option<Folded> {
     for event in events {
         fold.event(event);
     }
-    Some(fold.end())
+    let handed_over = (opened.parent.is_some() && opened.origin == Origin::Handoff).then_some(opened.limits.spend);
+    Some(Folded { handed_over, ..fold.end() })
 }
 
 impl Fold {
@@ -175,6 +178,6 @@ impl Fold {
         {
             self.steps.push((ts, LedgerStep::end(&self.row.id)));
         }
-        Folded { row: self.row, children: self.children, steps: self.steps }
+        Folded { row: self.row, children: self.children, steps: self.steps, handed_over: None }
     }
 }

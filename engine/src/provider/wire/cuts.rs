@@ -1,0 +1,112 @@
+//! Streams that break off after each of their events, wire by wire: the cost is known only once the final usage was reported.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use super::fake::{Fake, chunk, chunked, head, last_chunk, send};
+use super::tests::settings;
+use super::*;
+use crate::provider::fixture::small;
+use crate::provider::{Wire, body, connect};
+
+macro_rules! stream {
+    ($name:literal) => {
+        include_str!(concat!("../../../fixtures/streams/", $name, ".sse"))
+    };
+}
+
+/// A whole stream, a piece of the event with the final usage, and an error event.
+const STREAMS: [(Wire, &str, &str, &str); 4] = [
+    (
+        Wire::Anthropic,
+        stream!("anthropic-text"),
+        "\"message_delta\"",
+        r#"{"type":"error","error":{"type":"overloaded_error","message":"Later."}}"#,
+    ),
+    (Wire::OpenaiChat, stream!("openai-text"), "\"prompt_tokens\"", r#"{"error":{"message":"Later."}}"#),
+    (
+        Wire::OpenaiResponses,
+        stream!("responses-text"),
+        "\"response.completed\"",
+        r#"{"type":"error","code":"server_error","message":"Later."}"#,
+    ),
+    (Wire::Gemini, stream!("gemini-text"), "\"finishReason\"", r#"{"error":{"code":503,"message":"Later."}}"#),
+];
+
+async fn ask(wire: Wire, moves: Vec<super::fake::Move>) -> (u64, Result<Reply, CallError>) {
+    let server = Fake::start(moves);
+    let settings = settings(wire, &server.url);
+    let sent = length(body(&settings, &small()).unwrap().to_string().len());
+    (sent, connect(&settings).unwrap().call(&small(), &|_| {}).await)
+}
+
+#[tokio::test]
+async fn stream_cut_before_its_final_usage_has_an_unknown_cost_on_every_wire() {
+    for (wire, stream, last, told) in STREAMS {
+        let events: Vec<&str> = stream.split_inclusive("\n\n").collect();
+        let counted = events.iter().position(|event| event.contains(last)).unwrap();
+        let mut known = 0;
+        for at in 0..events.len() {
+            let front = events[..at].concat();
+            let told = format!("{front}data: {told}\n\n");
+            let of_length = |text: &str| vec![head("200 OK", "text/event-stream", ""), send(text)];
+            // The connection closes; the body ends; the server reports an error.
+            let cases = [
+                (&front, vec![chunked(), chunk(front.as_bytes())]),
+                (&front, of_length(&front)),
+                (&told, vec![chunked(), chunk(told.as_bytes()), last_chunk()]),
+            ];
+            for (streamed, moves) in cases {
+                // An empty chunk is the end of the body.
+                let (sent, replied) = ask(wire, moves).await;
+                if at > counted && replied.is_ok() {
+                    continue; // the wire's last event is behind the cut
+                }
+                let error = replied.unwrap_err();
+                if at > counted {
+                    assert_eq!(error.cut, None, "{wire:?} after {at} events: {error:?}");
+                    assert!(error.usage.is_some_and(|usage| usage.output > 1), "{wire:?}: {error:?}");
+                    known += 1;
+                } else {
+                    let received = length(streamed.len());
+                    assert_eq!(error.cut, Some(CutStream { sent, received }), "{wire:?} after {at} events: {error:?}");
+                }
+            }
+        }
+        assert_eq!(known > 0, matches!(wire, Wire::Anthropic | Wire::OpenaiChat), "{wire:?}");
+    }
+}
+
+#[tokio::test]
+async fn usage_reported_with_every_piece_is_not_final_until_the_reply_is() {
+    let piece = |text: &str, finish: &str, tokens: u64| {
+        format!(
+            "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":{finish}}}],\
+             \"usage\":{{\"prompt_tokens\":9,\"completion_tokens\":{tokens}}}}}\n\n"
+        )
+    };
+    let (first, last) = (piece("a", "null", 1), piece("b", "\"stop\"", 2));
+    let (_, replied) = ask(Wire::OpenaiChat, vec![chunked(), chunk(first.as_bytes())]).await;
+    let error = replied.unwrap_err();
+    assert!(error.cut.is_some() && error.usage.is_some_and(|usage| usage.output == 1), "{error:?}");
+    let both = first + &last;
+    let (_, replied) = ask(Wire::OpenaiChat, vec![chunked(), chunk(both.as_bytes())]).await;
+    let error = replied.unwrap_err();
+    assert!(error.cut.is_none() && error.usage.is_some_and(|usage| usage.output == 2), "{error:?}");
+}
+
+#[tokio::test]
+async fn failure_before_a_stream_costs_nothing_and_a_document_may_be_a_reply() {
+    let cases: [(&str, &str, &str, bool); 4] = [
+        ("529 Overloaded", "application/json", r#"{"error":{"message":"Later."}}"#, false),
+        ("200 OK", "application/json", r#"{"error":{"message":"Later."}}"#, false),
+        ("200 OK", "text/html", "<html>log in</html>", false),
+        ("200 OK", "application/json", r#"{"choices":[{"message":{"content":"Hello."}}]}"#, true),
+    ];
+    for (status, kind, text, unknown) in cases {
+        let (_, replied) = ask(Wire::OpenaiChat, vec![head(status, kind, ""), send(text)]).await;
+        let error = replied.unwrap_err();
+        assert_eq!((error.cut.is_some(), error.usage), (unknown, None), "{status} {text}: {error:?}");
+    }
+    let (_, replied) = ask(Wire::OpenaiChat, Vec::new()).await;
+    assert_eq!(replied.unwrap_err().cut, None, "no answer at all");
+}
