@@ -34,7 +34,7 @@ impl Decode for Decoder {
             return Vec::new();
         }
         if let Some((head, text)) = Piece::read(&event.data) {
-            self.head(head);
+            self.head(&head);
             let mut deltas = Vec::new();
             self.say(&text, &mut deltas);
             return deltas;
@@ -54,7 +54,7 @@ impl Decode for Decoder {
         let ends = value.pointer("/promptFeedback/blockReason").is_some_and(Value::is_string)
             || value.pointer("/candidates/0/finishReason").is_some_and(Value::is_string);
         self.usage_is_final |= usage.is_some() && ends;
-        self.head(Head { model: text("modelVersion"), answer: text("responseId"), usage });
+        self.head(&Head { model: text("modelVersion"), answer: text("responseId"), usage });
         if let Some(reason) = value.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
             self.stop = Some(StopReason::Refusal);
             let text = format!("The prompt was blocked: {reason}");
@@ -93,7 +93,7 @@ impl Decode for Decoder {
 }
 
 impl Decoder {
-    fn head(&mut self, head: Head<'_>) {
+    fn head(&mut self, head: &Head<'_>) {
         let set = |field: &mut String, told: Option<&str>| {
             if let Some(told) = told.filter(|told| !told.is_empty() && told != field) {
                 told.clone_into(field);

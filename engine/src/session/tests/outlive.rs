@@ -47,7 +47,7 @@ fn lab(above: &'static [&'static str]) -> (Lab, Sender<()>) {
         let who = request.cue.directive.as_str();
         let Some(at) = above.iter().position(|name| *name == who) else {
             if !gate.passed.swap(true, Ordering::Relaxed) {
-                let opened = gate.opened.lock().unwrap().recv_timeout(Duration::from_secs(60));
+                let opened = gate.opened.lock().unwrap().recv_timeout(Duration::from_mins(1));
                 opened.expect("the task of the child ends here");
             }
             return Ok(hands_over(request));
