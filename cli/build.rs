@@ -12,7 +12,7 @@ fn main() -> io::Result<()> {
     if to.exists() {
         fs::remove_dir_all(&to)?;
     }
-    for example in ["deploy", "hello", "review"] {
+    for example in ["classic-hooks", "deploy", "hello", "review"] {
         copy(&from.join(example), &to.join(example), Path::new(""))?;
     }
     println!("cargo:rerun-if-changed=build.rs");

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 /// `lead` works for long and may be followed by others, `work` below it for longer; `shell` runs what `script.yaml` says.
 fn place(script: &str) -> Place {
-    let place = Place::new();
+    let place = Place::own();
     for (name, spend) in [("lead", "3"), ("work", "1"), ("shell", "0.3")] {
         let text = format!(
             "```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata><description>d</description>\

@@ -14,7 +14,7 @@ use serde_json::json;
 
 /// A directive whose model runs a shell twice, and nobody has acknowledged that.
 fn place() -> Place {
-    let place = Place::new();
+    let place = Place::own();
     place.fine(&["init"]);
     place.write(
         ".ai/directives/shell.md",

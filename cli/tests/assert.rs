@@ -15,7 +15,7 @@ fn directive(name: &str, permissions: &str, body: &str) -> String {
 
 #[test]
 fn a_violation_prints_how_the_thread_comes_about() {
-    let place = Place::new();
+    let place = Place::own();
     let start = "<execute><directive>worker</directive><tool>rye.bash.*</tool></execute>";
     place.write(".ai/directives/lead.md", &directive("lead", start, "Run `directive_name=\"worker\"`."));
     place.write(

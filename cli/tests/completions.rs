@@ -39,14 +39,14 @@ fn ids_of_directives_items_threads_and_codes_are_offered() {
 
 #[test]
 fn threads_are_offered_and_another_project_is_looked_at_where_it_is_named() {
-    let place = Place::new();
+    let place = Place::own();
     place.fine(&["init"]);
     place.fine(&["run", "first", "--input", "topic=tea", "--quiet"]);
     let (_, listed) = place.json(&["threads", "list"]);
     let thread = listed["threads"][0]["thread_id"].as_str().unwrap();
     assert_eq!(offered(&place, &["threads", "show", "fir"]), [thread]);
     let project = place.project();
-    let away = Place::new();
+    let away = Place::own();
     assert!(offered(&away, &["plan", "fir"]).is_empty());
     assert_eq!(offered(&away, &["--project", project.to_str().unwrap(), "plan", "fir"]), ["first"]);
 }
@@ -72,7 +72,7 @@ fn the_script_asks_this_binary() {
 
 #[test]
 fn a_shell_that_there_is_no_script_for_is_told_so() {
-    let place = Place::new();
+    let place = Place::own();
     let done = rye::Done::from(place.command(&["check"]).env("RYE_COMPLETE", "nonsense").output().unwrap());
     assert_eq!(done.code, Some(2));
     assert!(!done.stderr.is_empty());

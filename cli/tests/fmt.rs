@@ -12,7 +12,7 @@ const TIGHT: &str = "# A\n\nSays  a.\n\n```xml\n<directive name=\"a\" version=\"
 
 #[test]
 fn a_directive_is_laid_out_once_and_means_the_same() {
-    let place = Place::new();
+    let place = Place::own();
     place.write(".ai/directives/a.md", LOOSE);
     place.write(".ai/directives/x/broken.md", "```xml\n<directive\n```\n");
     let (_, before) = place.json(&["plan", "a"]);
@@ -44,7 +44,7 @@ fn the_examples_and_the_starter_are_laid_out() {
         let done = place.rye(&["fmt", "--check"]);
         assert_eq!(done.code, Some(0), "{example}\n{}{}", done.stdout, done.stderr);
     }
-    let place = Place::new();
+    let place = Place::own();
     place.fine(&["init"]);
     let done = place.rye(&["fmt", "--check"]);
     assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
@@ -52,7 +52,7 @@ fn the_examples_and_the_starter_are_laid_out() {
 
 #[test]
 fn yaml_and_knowledge_keep_their_comments_and_lose_their_blanks() {
-    let place = Place::new();
+    let place = Place::own();
     let hooks = "# all of them  \nhooks:\n\n\n\n  - { id: a, event: thread_started, action: { primary: load, item_type: knowledge, item_id: n } }   \n";
     place.write(".ai/config/agent/hooks.yaml", hooks);
     place.write(".ai/knowledge/n.md", "---\nname: Note  \n---\n\nA line  \nof two.\n\n\n");

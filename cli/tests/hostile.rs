@@ -143,6 +143,7 @@ fn what_reverses_a_line_is_shown_nowhere() {
         "{\"mcpServers\": {\"x\": {\"command\": \"echo\", \"args\": [\"a\u{202e}b\u{2066}c\u{2028}d\\u001b[2Je\"]}}}",
     );
     place.write("script.yaml", "steps:\n  - text: \"over \u{202e}there\u{2069} \\u009b2J\\x1b[2J\"\n  - Done.\n");
+    place.fine(&["trust"]);
     let ran = place.rye(&["run", "first", "--input", "topic=tea\u{202e}"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let id = place.json(&["threads", "list"]).1["threads"][0]["thread_id"].as_str().map(str::to_owned);
@@ -176,7 +177,7 @@ fn what_reverses_a_line_is_shown_nowhere() {
 
 #[test]
 fn what_a_thread_goes_on_with_is_said_before_it_does() {
-    let place = Place::new();
+    let place = Place::own();
     place.fine(&["init"]);
     let directive = |permissions: &str| {
         format!(

@@ -19,7 +19,7 @@ fn png(width: u32, height: u32) -> Vec<u8> {
 const RUN: [&str; 3] = ["run", "look", "--image"];
 
 fn place() -> Place {
-    let place = Place::new();
+    let place = Place::own();
     place.fine(&["init"]);
     place.write(
         ".ai/directives/look.md",

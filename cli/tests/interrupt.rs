@@ -122,7 +122,7 @@ fn phases() -> Vec<Phase> {
 }
 
 fn place(phase: &Phase) -> Place {
-    let place = Place::new();
+    let place = Place::own();
     let directive = |name: &str, spend: &str| {
         let text = format!(
             "```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata><description>d</description>\

@@ -10,7 +10,7 @@ use serde_json::json;
 
 #[test]
 fn first_versions_check_clean_in_every_language() {
-    let place = Place::new();
+    let place = Place::own();
     place.fine(&["init"]);
     assert_eq!(place.fine(&["new", "directive", "team/report"]).trim(), ".ai/directives/team/report.md");
     assert_eq!(place.fine(&["new", "knowledge", "team/rules"]).trim(), ".ai/knowledge/team/rules.md");
@@ -39,7 +39,7 @@ fn first_versions_check_clean_in_every_language() {
 
 #[test]
 fn fetch_shows_finds_and_copies() {
-    let place = Place::new();
+    let place = Place::own();
     place.fine(&["init"]);
     place.write(".ai/knowledge/team/rules.md", "---\ntitle: House rules\ntags: [friday]\n---\n\nNever on Friday.\n");
     place.write(".ai/tools/team/count.py", "__tool_description__ = 'Counts.'\ndef main():\n    pass\n");

@@ -16,7 +16,7 @@ const DIRECTIVE: &str = "Talks.\n\n```xml\n<directive name=\"NAME\" version=\"1.
 
 /// A directive with an ancestor, knowledge, a hook file, a settings file and a tool.
 fn place() -> Place {
-    let place = Place::new();
+    let place = Place::own();
     let directive = |name: &str, extends: &str| DIRECTIVE.replace("NAME", name).replace("EXTENDS", extends);
     place.write(".ai/directives/talk.md", &directive("talk", " extends=\"base\""));
     place.write(".ai/directives/base.md", &directive("base", ""));

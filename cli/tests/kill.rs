@@ -44,7 +44,7 @@ const SCRIPT: &str = r"steps:
 const COST: u64 = (100 + 200 + 300 + 400 + 500 + 600) * 1_000 + (10 + 20 + 30 + 40 + 50 + 60) * 5_000;
 
 fn place() -> Place {
-    let place = Place::new();
+    let place = Place::own();
     place.write(".ai/directives/six.md", DIRECTIVE);
     place.write("script.yaml", SCRIPT);
     place.write("a.txt", "a\n");

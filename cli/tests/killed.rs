@@ -62,7 +62,7 @@ const APART: Run = Run {
 const READ: &str = "{ name: rye_execute, input: { item_type: tool, item_id: rye/file-system/read, parameters: { path: a.txt }, async: true } }";
 
 fn place(run: &Run) -> Place {
-    let place = Place::new();
+    let place = Place::own();
     for (name, spend) in [("root", "1"), ("child", "0.1")] {
         let text = format!(
             "```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata><description>d</description>\

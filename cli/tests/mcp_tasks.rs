@@ -72,7 +72,7 @@ impl Client {
 }
 
 fn place(delay_ms: u64) -> Place {
-    let place = Place::new();
+    let place = Place::own();
     place.write(
         ".ai/directives/count.md",
         "# Count\n\n```xml\n<directive name=\"count\" version=\"1.0.0\">\n<metadata>\n<description>Counts.</description>\

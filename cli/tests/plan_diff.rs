@@ -36,7 +36,7 @@ fn git(place: &Place, args: &[&str]) {
 
 /// A repository with the narrow directive in its first commit and the wide one in its second.
 fn repository() -> Place {
-    let place = Place::new();
+    let place = Place::own();
     place.write(".ai/directives/a.md", &directive(3, "rye.file-system.read"));
     git(&place, &["init", "-q"]);
     git(&place, &["add", "."]);

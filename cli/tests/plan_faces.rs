@@ -62,7 +62,7 @@ fn graphs_are_drawn_in_three_languages() {
 
 #[test]
 fn the_page_stands_alone_and_nothing_in_a_text_leaves_its_place() {
-    let place = Place::new();
+    let place = Place::own();
     let body = "</pre></body><script>alert(1)</script> & \"x\"";
     place.write(
         ".ai/directives/a.md",

@@ -207,7 +207,7 @@ fn a_chain_with_hooks_is_sent_as_it_is_planned() {
 /// Where nothing is left open, what a run expects of its first request is what the plan has said, to the token.
 #[test]
 fn the_first_request_weighs_what_the_plan_says() {
-    let place = Place::new();
+    let place = Place::own();
     place.fine(&["init"]);
     place.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ctx_environment, enabled: false }\n");
     for topic in ["tea", "Grüße, お茶 und \u{1F375}"] {
@@ -229,7 +229,7 @@ fn a_bare_directive_is_sent_as_it_is_planned() {
 
 #[test]
 fn holes_in_the_system_prompt_and_in_hooks_are_compared_around() {
-    let place = Place::new();
+    let place = Place::own();
     place.write(
         ".ai/directives/holes.md",
         "Holes.\n\n```xml\n<directive name=\"holes\" version=\"1.0.0\" extends=\"rye/agent/core/base\">\n<metadata>\

@@ -43,7 +43,7 @@ fn server(status: &'static str, kind: &'static str, body: &'static str) -> Strin
 
 /// A project with a provider of its own at this address.
 fn place(url: &str) -> Place {
-    let place = Place::new();
+    let place = Place::own();
     place.write(
         ".ai/config/agent/providers/local.yaml",
         &format!(

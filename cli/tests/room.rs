@@ -26,7 +26,7 @@ fn in_small_system(place: &Place, size: &str, script: &str) -> Option<Done> {
 
 #[test]
 fn a_full_disk_is_said_and_what_was_cut_off_goes_on_when_there_is_room() {
-    let place = Place::new();
+    let place = Place::own();
     // Less and less room, from none to enough; every thread that began is brought to its end afterwards.
     let script = r#"
 rye init --example hello >/dev/null 2>&1 || exit 1
@@ -59,7 +59,7 @@ echo "verify $?"
 
 #[test]
 fn in_a_folder_that_cannot_be_written_everything_is_read_and_nothing_runs() {
-    let place = Place::new();
+    let place = Place::own();
     let script = r#"
 rye init --example hello >/dev/null 2>&1 && rye run hello >/dev/null 2>&1 || exit 1
 mount -o remount,ro . || exit 77

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 /// A directive that only talks, with what is to stand in its metadata and its script.
 fn talker(metadata: &str, script: &str) -> Place {
-    let place = Place::new();
+    let place = Place::own();
     place.write(
         ".ai/directives/talk.md",
         &format!(
@@ -48,7 +48,7 @@ fn signal(child: &Child, name: &str) {
 
 #[test]
 fn a_newcomer_inits_checks_runs_and_lists() {
-    let place = Place::new();
+    let place = Place::own();
     place.fine(&["init"]);
     let checked = place.json(&["check"]);
     assert_eq!((checked.0, &checked.1["diagnostics"]), (Some(0), &json!([])));
@@ -145,7 +145,7 @@ fn what_is_wrong_with_a_call_is_said_before_anything_runs() {
 
 #[test]
 fn inputs_come_from_flags_files_and_stdin_in_their_types() {
-    let place = Place::new();
+    let place = Place::own();
     place.write(
         ".ai/directives/typed.md",
         "Typed.\n\n```xml\n<directive name=\"typed\" version=\"1.0.0\">\n<metadata><description>Typed.</description>\

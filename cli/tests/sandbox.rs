@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use rye::{Done, Place};
 
 fn place() -> Place {
-    let place = Place::new();
+    let place = Place::own();
     place.fine(&["init"]);
     place.write(
         ".ai/directives/shell.md",

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 #[test]
 fn every_json_output_fits_its_schema() {
-    let place = Place::new();
+    let place = Place::own();
     place.fine(&["init"]);
     place.fine(&["new", "tool", "team/count", "--language", "python"]);
     let (_, run) = place.json(&["run", "first", "--input", "topic=tea"]);
@@ -79,7 +79,7 @@ fn every_json_output_fits_its_schema() {
 
 #[test]
 fn what_is_not_there_is_told_and_a_path_is_no_id() {
-    let place = Place::new();
+    let place = Place::own();
     place.fine(&["init"]);
     for args in [["assert", "frist"], ["lock", "frist"]] {
         let done = place.rye(&args);

@@ -9,7 +9,7 @@ use rye::{Done, Place};
 
 #[test]
 fn a_key_that_a_tool_shows_is_masked_everywhere() {
-    let place = Place::new();
+    let place = Place::own();
     place.write(
         ".ai/directives/talk.md",
         "Talks.\n\n```xml\n<directive name=\"talk\" version=\"1.0.0\">\n<metadata><description>Talk.</description>\
@@ -43,7 +43,7 @@ fn a_key_that_a_tool_shows_is_masked_everywhere() {
 
 #[test]
 fn an_export_holds_no_key_whoever_wrote_it() {
-    let place = Place::new();
+    let place = Place::own();
     place.write(
         ".ai/directives/talk.md",
         "Talks.\n\n```xml\n<directive name=\"talk\" version=\"1.0.0\">\n<metadata><description>Talk.</description>\

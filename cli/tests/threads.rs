@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 /// A directive that works for so many turns, each of which takes a while.
 fn worker(metadata: &str, turns: usize, delay_ms: u64) -> Place {
-    let place = Place::new();
+    let place = Place::own();
     let grants = "<permissions><execute><tool>rye.file-system.ls</tool></execute></permissions>";
     place.write(
         ".ai/directives/work.md",

@@ -17,7 +17,7 @@ fn python() -> bool {
 
 /// A project whose directive `ask` calls the tool `team/tool` once.
 fn place(tool: &str, input: &str) -> Place {
-    let place = Place::new();
+    let place = Place::own();
     place.fine(&["init"]);
     place.write(".ai/tools/team/tool.py", tool);
     place.write(

@@ -33,7 +33,7 @@ const TURN: u64 = 100 * 1_000 + 10 * 5_000;
 
 #[test]
 fn a_tree_of_three_levels_runs_twice_in_one_project() {
-    let place = Place::new();
+    let place = Place::own();
     directive(&place, "top", "spend=\"1\"");
     directive(&place, "middle", "spend=\"0.4\"");
     directive(&place, "low", "spend=\"0.1\"");
@@ -68,7 +68,7 @@ fn a_tree_of_three_levels_runs_twice_in_one_project() {
 
 #[test]
 fn a_second_child_has_as_much_as_the_first() {
-    let place = Place::new();
+    let place = Place::own();
     // Each child needs four fifths of what one may have, and gives back what it did not need.
     directive(&place, "lead", "spend=\"0.25\"");
     directive(&place, "child", "spend=\"0.1\"");
@@ -97,7 +97,7 @@ fn a_second_child_has_as_much_as_the_first() {
 
 #[test]
 fn a_limit_names_the_line_that_sets_it_and_the_way_on() {
-    let place = Place::new();
+    let place = Place::own();
     directive(&place, "top", "turns=\"1\"");
     place.write(
         "script.yaml",
@@ -135,7 +135,7 @@ fn a_limit_names_the_line_that_sets_it_and_the_way_on() {
 
 #[test]
 fn a_child_is_raised_to_what_the_thread_above_it_has_and_no_further() {
-    let place = Place::new();
+    let place = Place::own();
     directive(&place, "top", "turns=\"3\"");
     directive(&place, "low", "turns=\"1\" spend=\"0.1\"");
     place.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ask, event: limit, action: { escalate: {} } }\n");

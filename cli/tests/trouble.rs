@@ -106,7 +106,7 @@ fn whatever_is_printed_and_lost_is_no_success() {
 
 #[test]
 fn a_wrong_command_line_is_json_for_who_asked_for_it() {
-    let place = Place::new();
+    let place = Place::own();
     for args in [&["nonsense", "--format", "json"][..], &["--format=json", "run"], &["plan", "--format", "json"]] {
         let done = place.rye(args);
         assert_eq!(done.code, Some(2), "{args:?}");
@@ -172,7 +172,7 @@ fn an_account_has_the_shape_that_the_standard_library_says() {
 
 #[test]
 fn an_input_that_only_a_routed_parent_declares_has_its_type() {
-    let place = Place::new();
+    let place = Place::own();
     place.write(
         ".ai/config/agent/hooks.yaml",
         "hooks:\n  - { id: to_base, event: resolve_extends, condition: 'directive == \"leaf\" && inputs.level >= 2', \
@@ -202,7 +202,7 @@ fn an_input_that_only_a_routed_parent_declares_has_its_type() {
 
 #[test]
 fn ctrl_c_reaches_a_long_tool() {
-    let place = Place::new();
+    let place = Place::own();
     place.write(
         ".ai/directives/wait.md",
         "```xml\n<directive name=\"wait\" version=\"1.0.0\">\n<metadata><description>d</description>\

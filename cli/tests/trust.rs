@@ -145,12 +145,14 @@ fn a_tool_of_the_project_asks_before_the_run_and_at_the_call() {
     // What no plan names, a child's tools or those of a palette that is switched off, is asked about at the call.
     place.write(".ai/config/agent/resilience.yaml", "tool_preload: { enabled: false }\n");
     let call = "{ name: rye_execute, input: { item_type: tool, item_id: mine, parameters: {} } }";
-    place.write("script.yaml", &format!("steps:\n  - tool_calls: [{call}]\n  - text: Done.\n"));
-    let ran = place.rye(&["run", "talk"]);
+    // The script is one that the user names, so that the tool alone has to be trusted.
+    place.write("../script.yaml", &format!("steps:\n  - tool_calls: [{call}]\n  - text: Done.\n"));
+    let run = ["run", "talk", "--script", "../script.yaml"];
+    let ran = place.rye(&run);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(ran.stderr.contains("permission denied: `mine` is a tool of this project"), "{}", ran.stderr);
     place.fine(&["trust"]);
-    let ran = place.rye(&["run", "talk"]);
+    let ran = place.rye(&run);
     assert!(ran.stderr.contains("ok    rye_execute"), "{}", ran.stderr);
 }
 

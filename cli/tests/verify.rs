@@ -16,7 +16,7 @@ fn ran(place: &Place) -> String {
 
 #[test]
 fn a_run_is_sound_until_somebody_changes_what_it_left() {
-    let place = Place::new();
+    let place = Place::own();
     let (_, made) = place.json(&["init", "--example", "hello"]);
     let key = made["key_id"].as_str().unwrap();
     let id = ran(&place);

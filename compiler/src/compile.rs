@@ -144,6 +144,7 @@ pub fn compile_showing(world: &dyn World, request: &Request, shown: &mut Sources
     plan.manifest = recording.manifest();
     let mut executes = trust::of_plan(&plan, &hooks);
     executes.extend(trust::of_tools(&items, &plan));
+    executes.extend(trust::of_user_space(&items, &plan, &hooks));
     let walls = wall::of_plan(&items, &plan);
     let asked = approvals::asked(&items, &plan);
     let sources = items.into_sources();
@@ -173,7 +174,7 @@ pub fn compile_showing(world: &dyn World, request: &Request, shown: &mut Sources
 
 /// Composes, checks and lowers one directive. `check` runs the same steps for every directive of a project, on every
 /// route.
-fn compile_in(shared: &Shared<'_, '_>, request: &Request, diagnostics: &mut Diagnostics) -> Option<Lowered> {
+pub(crate) fn compile_in(shared: &Shared<'_, '_>, request: &Request, diagnostics: &mut Diagnostics) -> Option<Lowered> {
     let model = |asked: Option<&crate::item::ModelRequest>| {
         shared.catalog().resolve(asked, &request.model).ok().map(|model| model.id)
     };

@@ -1,8 +1,9 @@
-//! What of a project would execute something on its own account, so that the user is asked first (`language.md` 7,
-//! `engine.md` 6): hooks that execute or sign, tools that start programs, providers that the project points elsewhere,
-//! a table of risks of its own. Says what there is and which files make it so; whether the user trusts those files is
-//! not known here.
+//! The trust requirements of a project (`language.md` 7 and 9, `engine.md` 6): hooks that execute or sign, tools that
+//! start programs, providers that the project points elsewhere, a risk table of its own, grants beyond `safe` and
+//! `write`, items of the user space, scripts that simulate the model. Lists them with the files they come from; whether
+//! the user trusts those files is recorded by the engine.
 
+mod reach;
 mod workspace;
 
 use std::collections::BTreeSet;
@@ -11,16 +12,17 @@ use rye_grammar::Sources;
 use serde::{Deserialize, Serialize};
 
 use crate::diagnostics::clean;
-use crate::hook::{Deed, HookAction, HookSource, PlannedHook};
+use crate::hook::{Deed, HookAction, PlannedHook};
 use crate::item::{Items, Tool};
 use crate::lower::HookTrace;
 use crate::model::PRICES;
-use crate::plan::{Place, Plan, PlannedModel};
+use crate::plan::{Grant, Place, Plan, PlannedModel};
 use crate::semantics::hook_point;
 use crate::tool_spec::{ServerWall, ToolKind, holes};
 use crate::wall::is_disguised;
 use crate::world::{ItemKind, Space};
 
+pub use reach::{of_user_space, script, script_of, user_space_of};
 pub use workspace::of_workspace;
 
 /// Where hooks of the project stand besides its directives.
@@ -65,6 +67,12 @@ pub enum ExecutesKind {
     Server,
     Provider,
     Risk,
+    /// Grants of a directive that an untrusted project may not use.
+    Grants,
+    /// Items of the user space that a file of the project reaches.
+    UserSpace,
+    /// A script that simulates the model.
+    Script,
 }
 
 impl ExecutesKind {
@@ -75,20 +83,23 @@ impl ExecutesKind {
             Self::Server => "server",
             Self::Provider => "provider",
             Self::Risk => "risk",
+            Self::Grants => "grants",
+            Self::UserSpace => "user_space",
+            Self::Script => "script",
         }
     }
 }
 
 /// What a plan holds by itself. The tools that it reaches are told by [`of_tools`]: a plan does not keep how a tool is run.
 pub fn of_plan(plan: &Plan, traces: &[HookTrace]) -> Vec<Executes> {
+    of_plan_granted(plan, &plan.capabilities.grants, traces)
+}
+
+/// [`of_plan`] for a thread that has these grants: a child can be started with more than its plan names.
+pub fn of_plan_granted(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -> Vec<Executes> {
     let mut found = Vec::new();
     for (index, hook) in plan.hooks.iter().enumerate().filter(|(_, hook)| needs_trust(hook)) {
-        let subjects = match &hook.source {
-            HookSource::Directive { id } => subjects(plan, ItemKind::Directive, &[id]),
-            HookSource::User | HookSource::Builtin | HookSource::Project | HookSource::Infrastructure => {
-                subjects(plan, ItemKind::Config, &HOOK_FILES)
-            }
-        };
+        let subjects = reach::of_hook(plan, hook);
         let what = starts(&hook.action, &hook.grants).unwrap_or_default();
         found.push(Executes {
             kind: ExecutesKind::Hook,
@@ -111,6 +122,8 @@ pub fn of_plan(plan: &Plan, traces: &[HookTrace]) -> Vec<Executes> {
     if !risk.is_empty() {
         found.push(own_risks(risk));
     }
+    found.extend(reach::of_grants(plan, grants));
+    found.extend(reach::of_scripts(plan));
     found
 }
 

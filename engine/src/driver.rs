@@ -77,8 +77,8 @@ pub enum DriveError {
     Lost(String),
     #[error("the plan cannot be used: {0}")]
     Plan(String),
-    /// `list` is what of the project would be executed, one line each.
-    #[error("`{directive}` would execute what you do not trust yet: {}", list.join("; "))]
+    /// `list` holds the untrusted requirements of the project, one line each.
+    #[error("`{directive}` requires what you do not trust yet: {}", list.join("; "))]
     Untrusted { directive: String, list: Vec<String> },
     /// A record was made from other files, or not here; `list` is what no file says now.
     #[error("the record of `{directive}` would execute what no file says now: {}", list.join("; "))]

@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rye_compiler::compile::{Compilation, Request, compile};
 use rye_compiler::diagnostics::{Checked, Diagnostics};
+use rye_compiler::hook::PlannedHook;
 use rye_compiler::item::Items;
 use rye_compiler::model;
-use rye_compiler::plan::{Asked, Plan, PlannedModel};
+use rye_compiler::plan::{Asked, Grant, Plan, PlannedModel};
 use rye_compiler::semantics::ledger::Account;
-use rye_compiler::trust::{Executes, of_plan};
+use rye_compiler::trust::{Executes, ExecutesKind, of_plan_granted, script_of, user_space_of};
 use rye_compiler::world::World;
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
@@ -64,6 +65,11 @@ pub trait Providers: Send + Sync {
     /// # Errors
     /// A call that fails before anything is sent.
     fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError>;
+
+    /// Whether a plan's provider file decides which script simulates its model. Only then the script has to be trusted.
+    fn reads_scripts(&self) -> bool {
+        false
+    }
 }
 
 /// Somebody who can be asked.
@@ -444,25 +450,50 @@ impl Inner {
         Threads::new(Arc::clone(&self.disk), Some(Arc::clone(self.writer.registry())))
     }
 
-    /// Whether a plan may begin: whatever of the project it executes by itself is trusted. Tools are asked about when they
-    /// are called. Reads files: call it where blocking is allowed.
-    pub fn admit(&self, plan: &Plan) -> Result<(), DriveError> {
-        self.admit_all(&plan.directive, &of_plan(plan, &[]))?;
+    /// Checks that a thread of this plan may start with these grants: all that it requires of the project is trusted. Tools
+    /// are checked when they are called. Reads files: call it where blocking is allowed.
+    pub fn admit(&self, plan: &Plan, grants: &[Grant]) -> Result<(), DriveError> {
+        self.admit_all(&plan.directive, of_plan_granted(plan, grants, &[]))?;
         self.plan_check.as_ref().map_or(Ok(()), |check| check(plan).map_err(|reason| DriveError::Refused { reason }))
     }
 
-    /// The same for what [`of_plan`] has found.
-    pub fn admit_all(&self, directive: &ItemId, all: &[Executes]) -> Result<(), DriveError> {
+    /// The same for requirements that were found already.
+    pub fn admit_all(&self, directive: &ItemId, mut all: Vec<Executes>) -> Result<(), DriveError> {
+        all.retain(|one| match one.kind {
+            ExecutesKind::Tool | ExecutesKind::Server => false,
+            ExecutesKind::Script => self.providers.reads_scripts(),
+            ExecutesKind::Hook
+            | ExecutesKind::Provider
+            | ExecutesKind::Risk
+            | ExecutesKind::Grants
+            | ExecutesKind::UserSpace => true,
+        });
         if all.is_empty() {
             return Ok(());
         }
         let trusted = self.trust.now()?;
-        let missing = trusted.missing(all)?;
+        let missing = trusted.missing(&all)?;
         if missing.is_empty() {
             return Ok(());
         }
         let list = missing.iter().map(|one| format!("{} `{}` {}", one.kind.word(), one.name, one.what)).collect();
         Err(DriveError::Untrusted { directive: directive.to_string(), list })
+    }
+
+    /// Checks whether a thread of this plan, or a hook of it, may be given an item of the user space.
+    ///
+    /// # Errors
+    /// A sentence for the model.
+    pub fn admit_user_space(&self, plan: &Plan, hook: Option<&PlannedHook>) -> Result<(), String> {
+        let Some(required) = user_space_of(plan, hook) else { return Ok(()) };
+        let now = self.trust.now().map_err(|error| error.to_string())?;
+        let missing = now.missing(std::slice::from_ref(&required)).map_err(|error| error.to_string())?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        Err("permission denied: it is in the user's own space, and the user does not trust this project yet; \
+             `rye trust --list` shows what it reaches"
+            .to_owned())
     }
 
     /// Works with the world where blocking is allowed.
@@ -507,9 +538,30 @@ impl Connections {
     }
 }
 
+impl Connections {
+    /// Checks that the script which a provider file names is trusted as it is now.
+    fn admit_script(&self, connection: &Value) -> Result<(), CallError> {
+        let Some(script) = script_of(connection) else { return Ok(()) };
+        let fail = |text: String| CallError::new(FailedStage::Setup, text);
+        let now = self.trust.now().map_err(|error| fail(error.to_string()))?;
+        let missing = now.missing(std::slice::from_ref(&script)).map_err(|error| fail(error.to_string()))?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        Err(fail(format!("the script `{}` is not trusted; `rye trust` allows it as it is now", script.name)))
+    }
+}
+
 impl Providers for Connections {
+    fn reads_scripts(&self) -> bool {
+        true
+    }
+
     fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
         let model::Provider { connection, from_project, .. } = self.present(model)?;
+        if model.wire == model::SCRIPTED {
+            self.admit_script(&connection)?;
+        }
         let mut settings = settings(&connection, &self.environment, &self.project)?;
         let trusted = || self.trust.now().is_ok_and(|trusted| trusted.knows_provider(&model.provider));
         if !from_project.is_empty() && settings.key.is_some() && !trusted() {

@@ -109,16 +109,24 @@ impl Inner {
             plan,
         };
         image::accept(&beginning.plan.model, &beginning.images())?;
+        self.admit_compiled(compilation).await?;
         let id = self.allocate(&beginning.plan).await?;
         let running = self.begin(id.clone(), beginning, Rows::Root).await?;
         Ok(Handle::new(id, events, running))
+    }
+
+    /// Checks all that a compilation has found to be required of the project.
+    pub(crate) async fn admit_compiled(self: &Arc<Self>, compilation: &Compilation) -> Result<(), DriveError> {
+        let (engine, directive) = (Arc::clone(self), compilation.plan.directive.clone());
+        let executes = compilation.executes.clone();
+        self.crew.wait(move || engine.admit_all(&directive, executes)).await?
     }
 
     /// A name for a new thread of this plan, if the plan may begin.
     pub(crate) async fn allocate(self: &Arc<Self>, plan: &Plan) -> Result<ThreadId, DriveError> {
         let (engine, directive, executes) = (Arc::clone(self), plan.directive.clone(), of_plan(plan, &[]));
         let name = move || {
-            engine.admit_all(&directive, &executes)?;
+            engine.admit_all(&directive, executes)?;
             Ok(engine.ids.allocate(&directive, engine.clock.now())?)
         };
         self.crew.wait(name).await?
@@ -164,8 +172,10 @@ impl Inner {
         let engine = Arc::clone(self);
         let (name, plan, plan_id) = (id.clone(), Arc::clone(&beginning.plan), beginning.plan_id.clone());
         let (images, shown) = (beginning.images(), beginning.shown);
+        // Its own set, with what the hook that starts it grants.
+        let granted = beginning.grants.first().cloned().unwrap_or_default();
         let prepare = move || -> Result<Transcript, DriveError> {
-            engine.admit(&plan)?;
+            engine.admit(&plan, &granted)?;
             image::keep(&shown, &engine.objects)?;
             if engine.plans.store(&plan_id, &plan, &engine.objects)? {
                 engine.keep_sources(&plan)?;

@@ -1,4 +1,4 @@
-//! Whether the user trusts what a project would execute (`language.md` 7): for each project one file in the user space
+//! Whether the user trusts what a project requires (`language.md` 7 and 9): for each project one file in the user space
 //! with the hashes of what was shown and allowed. Nothing that a project ships is ever read as trust.
 
 mod record;
@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use rye_compiler::plan::hex;
-use rye_compiler::trust::{Executes, Subject};
+use rye_compiler::trust::{Executes, ExecutesKind, Subject};
+use rye_compiler::world::ItemKind;
 use sha2::{Digest, Sha256};
 
 pub use record::{Entry, Record};
@@ -83,7 +84,11 @@ impl Trust {
         for one in all {
             let programs = file.programs(one)?;
             for subject in &one.subjects {
-                let known = record.trusted.iter().position(|entry| entry.is_of(subject));
+                // A directive's former text stays trusted: threads that it started can be resumed after an edit.
+                let replaces = |entry: &Entry| {
+                    entry.is_of(subject) && (subject.kind != ItemKind::Directive || entry.sha256 == subject.sha256)
+                };
+                let known = record.trusted.iter().position(replaces);
                 let mut entry = Entry::new(subject);
                 if let Some(at) = known {
                     let before = record.trusted.swap_remove(at);
@@ -169,26 +174,41 @@ impl Trusted<'_> {
             Trust::Recorded(file) => file,
         };
         let programs = file.programs(one)?;
+        if one.kind == ExecutesKind::Script && programs.is_empty() && !file.is_there(&one.name) {
+            // A script that does not exist simulates nothing.
+            return Ok(true);
+        }
+        let shipped = programs.iter().all(|(path, sha256)| file.shipped.contains(&shipped_file(path, sha256)));
         let holds = |subject: &Subject| {
-            let recorded = self.record.trusted.iter().find(|entry| entry.is_of(subject));
             let same = |entry: &Entry| {
-                entry.sha256 == subject.sha256
+                entry.is_of(subject)
+                    && entry.sha256 == subject.sha256
                     && programs.iter().all(|(path, sha256)| entry.programs.get(path) == Some(sha256))
             };
-            recorded.is_some_and(same) || (programs.is_empty() && file.shipped.contains(subject))
+            self.record.trusted.iter().any(same) || (shipped && file.shipped.contains(subject))
         };
         Ok(!one.subjects.is_empty() && one.subjects.iter().all(holds))
     }
 }
 
+/// A file compiled into this program that is no item, for the set of shipped subjects.
+pub fn shipped_file(path: &str, sha256: &str) -> Subject {
+    Subject { kind: ItemKind::Config, id: format!("file:{path}"), sha256: sha256.to_owned() }
+}
+
 impl TrustFile {
-    /// The files of the project that a command names, with their hashes.
+    fn is_there(&self, path: &str) -> bool {
+        fs::symlink_metadata(self.project.join(path)).is_ok()
+    }
+
+    /// The files of the project that a command names, with their hashes. A script counts wherever it lies.
     fn programs(&self, one: &Executes) -> Result<BTreeMap<String, String>, TrustError> {
         let mut found = BTreeMap::new();
         for part in &one.programs {
             let path = self.project.join(part);
             let Ok(real) = path.canonicalize() else { continue };
-            if !real.starts_with(&self.project) || !real.is_file() {
+            let counts = real.starts_with(&self.project) || one.kind == ExecutesKind::Script;
+            if !counts || !real.is_file() {
                 continue;
             }
             let fail = |source| TrustError::Io { path: path.clone(), source };

@@ -221,12 +221,11 @@ impl Findings {
         let missing = trust.now().and_then(|now| Ok(now.missing(&all)?.len()));
         match missing {
             Ok(0) => {
-                let text =
-                    format!("{} that this project executes by itself, all trusted", count_of(all.len(), "thing"));
+                let text = format!("{} of this project, all trusted", count_of(all.len(), "trust requirement"));
                 self.fine("trust", text);
             }
             Ok(count) => {
-                let text = format!("this project would execute {} that you do not trust yet", count_of(count, "thing"));
+                let text = format!("{} of this project not confirmed yet", count_of(count, "trust requirement"));
                 self.add("trust", State::Note, text, Some("`rye trust --list` shows them, `rye trust` allows them"));
             }
             Err(error) => self.wrong("trust", error.to_string(), None),

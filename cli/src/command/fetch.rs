@@ -155,7 +155,8 @@ pub fn run(args: &FetchArgs, global: &Global, report: &Report) -> Result<Exit, F
 
 fn answer(world: &dyn World, request: &FetchRequest) -> Result<Value, Failure> {
     let (objects, own_objects) = (NoObjects, BTreeSet::new());
-    let outcome = fetch(&Library { world, objects: &objects, own_objects: &own_objects }, request);
+    let outcome =
+        fetch(&Library { world, objects: &objects, own_objects: &own_objects, user_space: &|| Ok(()) }, request);
     if outcome.is_error {
         return Err(Failure::failed(outcome.content.as_str().unwrap_or_default()));
     }

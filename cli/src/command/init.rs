@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use include_dir::{Dir, DirEntry, include_dir};
 use rye_compiler::plan::hex;
-use rye_compiler::trust::Subject;
+use rye_compiler::trust::{Subject, script};
 use rye_compiler::world::ItemKind;
 use rye_engine::keys::Keys;
+use rye_engine::trust::shipped_file;
 use rye_engine::within::Within;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -161,16 +162,19 @@ fn example(name: &str) -> Files {
     files
 }
 
-/// Returns the items of the examples; they are part of this program, and so trusted.
+/// Returns the files of the examples and of a new project: they are compiled into this program, and so trusted.
 pub fn shipped() -> BTreeSet<Subject> {
     let mut found = BTreeSet::new();
-    for name in ["hello", "review", "deploy"] {
-        for (path, bytes) in example(name) {
-            if let Some((kind, id)) = ItemKind::of_path(&path) {
-                found.insert(Subject { kind, id: id.to_string(), sha256: hex(&Sha256::digest(&bytes)) });
-            }
+    for files in ["hello", "review", "deploy", "classic-hooks"].map(example).into_iter().chain([starter()]) {
+        for (path, bytes) in files {
+            let sha256 = hex(&Sha256::digest(&bytes));
+            found.insert(match ItemKind::of_path(&path) {
+                Some((kind, id)) => Subject { kind, id: id.to_string(), sha256 },
+                None => shipped_file(&path, &sha256),
+            });
         }
     }
+    found.extend(script("script.yaml").subjects);
     found
 }
 

@@ -87,7 +87,7 @@ pub fn run(args: &McpArgs, global: &Global, report: &Report) -> Result<Exit, Fai
             spaces.announce(report);
             let wanted = chosen(&configured()?, servers)?;
             let starts: Vec<Executes> = wanted.iter().filter_map(Server::executes).collect();
-            trust::ensure(&starts, &world, &spaces, report)?;
+            trust::ensure(&starts, false, &world, &spaces, report)?;
             sandbox::prepare(&world, &spaces)?;
             refresh(&spaces.project, &wanted, *dry_run, report)
         }

@@ -5,8 +5,10 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
+use rye_compiler::trust::{Executes, of_workspace};
 use rye_compiler::world::{ItemKind, World};
 use rye_engine::within::Within;
+use rye_grammar::ItemId;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -86,6 +88,7 @@ pub fn run(args: &NewArgs, global: &Global, report: &Report) -> Result<Exit, Fai
         }
         Err(e) => return Err(Failure::failed(format!("`{path}` cannot be written: {e}"))),
     }
+    trust(kind, &id, &spaces)?;
     if let Some(below) = found.first() {
         report.note(&format!("it now stands above the {} space's `{id}`", below.space.word()));
     }
@@ -95,4 +98,14 @@ pub fn run(args: &NewArgs, global: &Global, report: &Report) -> Result<Exit, Fai
         Format::Human | Format::Plain => report.line(&output.path)?,
     }
     Ok(Exit::Fine)
+}
+
+/// Records trust in a file that this program has just written, so that a new tool runs until it is changed.
+fn trust(kind: ItemKind, id: &ItemId, spaces: &Spaces) -> Result<(), Failure> {
+    if spaces.user.is_none() {
+        return Ok(());
+    }
+    let made = |one: &Executes| one.subjects.iter().all(|file| file.kind == kind && file.id == id.as_str());
+    let all: Vec<Executes> = of_workspace(&spaces.open()?).into_iter().filter(made).collect();
+    if all.is_empty() { Ok(()) } else { Ok(spaces.trust().allow(&all)?) }
 }

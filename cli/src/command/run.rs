@@ -122,7 +122,7 @@ pub fn run(args: &RunArgs, global: &Global, report: &Report) -> Result<Exit, Fai
                 return Err(Failure::usage("a plan from a file is run alone, and this is the tool of a thread"));
             }
             let file = args.plan.as_deref().unwrap_or_default();
-            match planned::compiled(file, asked.as_deref(), &spaces, report)? {
+            match planned::compiled(file, asked.as_deref(), args.script.is_some(), &spaces, report)? {
                 Ok(compilation) => Start::Fresh { compilation, parent: None },
                 Err(exit) => return Ok(exit),
             }
@@ -136,7 +136,7 @@ pub fn run(args: &RunArgs, global: &Global, report: &Report) -> Result<Exit, Fai
                     return Err(lockfile::refusal(&drifts));
                 }
             }
-            match compiled(id, &args.call, parent.as_deref(), &spaces, report)? {
+            match compiled(id, &args.call, parent.as_deref(), args.script.is_some(), &spaces, report)? {
                 Ok(compilation) => Start::Fresh { compilation, parent },
                 Err(exit) => return Ok(exit),
             }
@@ -152,11 +152,13 @@ pub fn run(args: &RunArgs, global: &Global, report: &Report) -> Result<Exit, Fai
     start::drive(start, how, &spaces, report)
 }
 
-/// The plan, with its warnings shown; or what is wrong, shown as `rye check` does, and the exit code for it.
+/// The plan, with its warnings shown; or what is wrong, shown as `rye check` does, and the exit code for it. `is_scripted`:
+/// a script of the user's stands for every model, so that none of the project's is played.
 pub fn compiled(
     id: &str,
     call: &CallArgs,
     parent: Option<&ParentThread>,
+    is_scripted: bool,
     spaces: &Spaces,
     report: &Report,
 ) -> Result<Result<Box<Compilation>, Exit>, Failure> {
@@ -170,7 +172,7 @@ pub fn compiled(
         Some(compilation) => {
             report.diagnostics(&checked.diagnostics, &compilation.sources);
             world.require().map_err(|error| Failure::failed(error.to_string()))?;
-            trust::ensure(&compilation.executes, &world, spaces, report)?;
+            trust::ensure(&compilation.executes, is_scripted, &world, spaces, report)?;
             Ok(Ok(Box::new(compilation)))
         }
         None => refused(&checked.diagnostics, &sources, report).map(Err),

@@ -1,10 +1,10 @@
-//! `rye trust`: what a project would execute by itself, and the user's word that it may, for the files as they are now.
+//! `rye trust`: the trust requirements of a project, and the user's confirmation of them, for the files as they are now.
 //! Also what `rye run` asks before the first run in a folder.
 
 use std::io::{self, IsTerminal, Write};
 
 use clap::Args;
-use rye_compiler::trust::{Executes, of_workspace};
+use rye_compiler::trust::{Executes, ExecutesKind, of_workspace};
 use rye_compiler::world::World;
 use rye_engine::trust::{TrustError, Trusted};
 use schemars::JsonSchema;
@@ -18,7 +18,7 @@ use crate::space::Spaces;
 
 #[derive(Debug, Args)]
 pub struct TrustArgs {
-    /// Only show what would be executed, and what of it is trusted
+    /// Only list the trust requirements of the project, and which of them are trusted
     #[arg(long, conflicts_with = "revoke")]
     list: bool,
     /// Forget what was allowed in this project
@@ -30,7 +30,7 @@ pub struct TrustArgs {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct TrustOutput {
     pub project: String,
-    /// Everything that the project would execute by itself.
+    /// The trust requirements of the project: what it executes by itself, and what its directives may use.
     pub executes: Vec<ExecutesOutput>,
     /// What threads of this project may use without being asked about it again, as answered at a terminal.
     pub capabilities: Vec<String>,
@@ -38,10 +38,10 @@ pub struct TrustOutput {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ExecutesOutput {
-    /// `hook`, `tool`, `server`, `provider` or `risk`.
+    /// `hook`, `tool`, `server`, `provider`, `risk`, `grants`, `user_space` or `script`.
     pub kind: &'static str,
     pub name: String,
-    /// What would happen.
+    /// What would happen, or what becomes possible.
     pub what: String,
     /// Relative to the project.
     pub file: Option<String>,
@@ -69,9 +69,11 @@ pub fn run(args: &TrustArgs, global: &Global, report: &Report) -> Result<Exit, F
     Ok(Exit::Fine)
 }
 
-/// What the project's items would execute, and the MCP servers that its settings name.
+/// The requirements of the project's items, of the scripts beside them, and of the MCP servers that its settings name.
 pub fn everything(world: &dyn World, spaces: &Spaces) -> Vec<Executes> {
     let mut all = of_workspace(world);
+    let is_there = |path: &str| spaces.project.join(path).symlink_metadata().is_ok();
+    all.retain(|one| one.kind != ExecutesKind::Script || is_there(&one.name));
     all.extend(servers(world, spaces));
     all
 }
@@ -109,7 +111,9 @@ fn show(all: &[Executes], now: &Trusted<'_>, spaces: &Spaces, report: &Report) -
                 capabilities: now.capabilities().to_vec(),
             });
         }
-        Format::Human if executes.is_empty() => report.line("nothing in this project executes anything by itself")?,
+        Format::Human if executes.is_empty() => {
+            report.line("nothing in this project executes anything by itself, and its directives stay within it")?
+        }
         Format::Human | Format::Plain => {}
     }
     for (one, shown) in all.iter().zip(&executes) {
@@ -139,9 +143,17 @@ fn told(one: &Executes) -> String {
     printable(&format!("{} {}  {}{place}", one.kind.word(), one.name, one.what))
 }
 
-/// Lets a run begin if everything that its plan executes by itself is trusted. Else everything in the folder that is not
-/// is shown and asked about; where nobody can be asked, the run is refused.
-pub fn ensure(planned: &[Executes], world: &dyn World, spaces: &Spaces, report: &Report) -> Result<(), Failure> {
+/// Lets a run start if all that its plan requires is trusted. Else every untrusted requirement of the folder is listed and
+/// asked about once; without a terminal, the run is refused.
+pub fn ensure(
+    planned: &[Executes],
+    is_scripted: bool,
+    world: &dyn World,
+    spaces: &Spaces,
+    report: &Report,
+) -> Result<(), Failure> {
+    let planned = planned.iter().filter(|one| !is_scripted || one.kind != ExecutesKind::Script);
+    let mut planned: Vec<Executes> = planned.cloned().collect();
     if planned.is_empty() {
         return Ok(());
     }
@@ -149,8 +161,8 @@ pub fn ensure(planned: &[Executes], world: &dyn World, spaces: &Spaces, report: 
     let now = trust.now()?;
     // A tool of a server is as much to be trusted as the server.
     let belongs = |server: &Executes| planned.iter().any(|one| one.name.starts_with(&format!("mcp/{}/", server.name)));
-    let mut planned = planned.to_vec();
-    planned.extend(servers(world, spaces).into_iter().filter(belongs));
+    let servers: Vec<Executes> = servers(world, spaces).into_iter().filter(belongs).collect();
+    planned.extend(servers);
     if now.missing(&planned)?.is_empty() {
         return Ok(());
     }
@@ -159,7 +171,7 @@ pub fn ensure(planned: &[Executes], world: &dyn World, spaces: &Spaces, report: 
     all.extend(planned.iter().filter(|one| !all.contains(one)).cloned().collect::<Vec<_>>());
     let missing: Vec<Executes> = now.missing(&all)?.into_iter().cloned().collect();
     let shown: Vec<String> = missing.iter().map(|one| format!("  {}", told(one))).collect();
-    let list = format!("this project would execute what you do not trust yet:\n{}", shown.join("\n"));
+    let list = format!("this project requires your trust for:\n{}", shown.join("\n"));
     if can_ask(report) && trust.path().is_some() {
         write!(anstream::stderr().lock(), "{list}\nTrust these files as they are now, and run? [y/N] ")?;
         let mut answer = String::new();

@@ -11,6 +11,7 @@ use serde_json::Value;
 /// A folder that is removed with this, holding `project/` and an empty user space.
 pub struct Place {
     folder: tempfile::TempDir,
+    is_own: bool,
 }
 
 /// A process that ended.
@@ -25,7 +26,12 @@ impl Place {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("user/.ai")).unwrap();
         std::fs::create_dir(folder.path().join("project")).unwrap();
-        Self { folder }
+        Self { folder, is_own: false }
+    }
+
+    /// The same for a project that its user wrote: what starts a thread is preceded by `rye trust`.
+    pub fn own() -> Self {
+        Self { is_own: true, ..Self::new() }
     }
 
     /// With what `rye init --example` writes.
@@ -56,6 +62,14 @@ impl Place {
 
     /// `rye` in the project, with nothing of this machine's user in it.
     pub fn command(&self, args: &[&str]) -> Command {
+        if self.is_own && matches!(args, ["run", ..] | ["threads", "approve", ..] | ["mcp", "serve", ..]) {
+            let trusted = Done::from(self.bare(&["trust"]).output().unwrap());
+            assert_eq!(trusted.code, Some(0), "{}", trusted.stderr);
+        }
+        self.bare(args)
+    }
+
+    fn bare(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rye"));
         command.args(args).current_dir(self.project()).stdin(Stdio::null());
         command.env("RYE_USER_SPACE", self.folder.path().join("user"));

@@ -21,8 +21,10 @@ fn world(hooks: &str) -> MapWorld<'static> {
     stdlib().project(".ai/directives/a.md", directive(model, hooks))
 }
 
+/// What is not of the directive above: its grants and its script.
 fn told(found: &[Executes]) -> Vec<(&'static str, &str, &str)> {
-    found.iter().map(|one| (one.kind.word(), one.name.as_str(), one.what.as_str())).collect()
+    let others = found.iter().filter(|one| !matches!(one.kind, ExecutesKind::Grants | ExecutesKind::Script));
+    others.map(|one| (one.kind.word(), one.name.as_str(), one.what.as_str())).collect()
 }
 
 const TOOL: &str = "description: d\nkind: command\ncommand: [bash, scripts/x.sh, \"{a}\"]\n\
@@ -33,7 +35,14 @@ fn a_project_that_only_reads_and_asks_executes_nothing() {
     let hooks = "hooks:\n  - { id: f, event: thread_started, action: { primary: fetch, item_type: knowledge, \
         item_id: rye/agent/core/Environment } }\n  - { id: b, event: tool_call, action: { block: { reason: no } } }\n";
     let tool = "description: d\nkind: builtin\nbuiltin: read\n";
-    let world = world("").project(".ai/config/agent/hooks.yaml", hooks).project(".ai/tools/t.yaml", tool);
+    let harmless = "<tool>rye.file-system.*</tool></execute><fetch>*</fetch></permissions>";
+    let text = directive("<model provider=\"anthropic\" tier=\"fast\"/>", "");
+    let (before, rest) = text.split_once("<tool>*</tool></execute>").unwrap();
+    let text = format!("{before}{harmless}{}", rest.split_once("</permissions>").unwrap().1);
+    let world = stdlib()
+        .project(".ai/directives/a.md", text)
+        .project(".ai/config/agent/hooks.yaml", hooks)
+        .project(".ai/tools/t.yaml", tool);
     assert!(plain(&world, "a").executes.is_empty());
     assert!(of_workspace(&world).is_empty());
 }
@@ -100,8 +109,8 @@ fn what_a_user_or_the_library_wrote_is_not_asked_about() {
         .with(Space::User, ".ai/config/agent/hooks.yaml", hooks)
         .with(Space::User, ".ai/tools/t.yaml", TOOL)
         .with(Space::User, ".ai/config/agent/providers/anthropic.yaml", "base_url: https://elsewhere.test\n");
-    assert!(plain(&world, "a").executes.is_empty());
-    assert!(of_workspace(&world).is_empty());
+    assert!(told(&plain(&world, "a").executes).is_empty());
+    assert!(told(&of_workspace(&world)).is_empty());
 }
 
 #[test]
@@ -174,7 +183,8 @@ fn a_long_command_says_how_long_it_is() {
     let tool = format!("description: d\nkind: command\ncommand: [sh, -c, \"{}rm -rf x\"]\n", ": ;".repeat(400));
     let world = world("").project(".ai/tools/t.yaml", tool);
     let plan = plain(&world, "a");
-    assert!(plan.executes[0].what.ends_with("bytes in all)"), "{}", plan.executes[0].what);
+    let tool = plan.executes.iter().find(|one| one.kind == ExecutesKind::Tool).unwrap();
+    assert!(tool.what.ends_with("bytes in all)"), "{}", tool.what);
 }
 
 #[test]
@@ -192,4 +202,72 @@ fn an_address_in_other_letters_is_spelt_out() {
         .project(".ai/directives/a.md", directive(model, ""))
         .project(".ai/config/agent/providers/anthropic.yaml", "base_url: https://api.anthropic.com@b.test/v1\n");
     assert!(plain(&world, "a").executes[0].what.ends_with("/v1\" (host b.test)"));
+}
+
+fn granting(permissions: &str) -> String {
+    format!(
+        "# A\n\n```xml\n<directive name=\"a\" version=\"1\"><metadata><description>d</description>\
+         <model provider=\"anthropic\" tier=\"fast\"/><permissions>{permissions}</permissions></metadata></directive>\n```\n\nGo.\n"
+    )
+}
+
+#[test]
+fn grants_beyond_safe_and_write_are_requirements() {
+    let tool = |pattern: &str, more: &str| format!("<execute><tool{more}>{pattern}</tool></execute>");
+    for (permissions, shown) in [
+        (tool("rye.file-system.read", ""), None),
+        (tool("rye.file-system.*", " write=\"out/\""), None),
+        ("<fetch>*</fetch>".into(), None),
+        (tool("rye.bash.*", ""), Some("`rye.execute.tool.rye.bash.*` (elevated)")),
+        (tool("rye.f*", ""), Some("`rye.execute.tool.rye.f*` (elevated)")),
+        (tool("rye.file-system.read", " net=\"a.test\""), Some("`rye.execute.tool.rye.file-system.read` (net a.test)")),
+        ("<sign><knowledge>x</knowledge></sign>".into(), Some("`rye.sign.knowledge.x` (signs with your key)")),
+        ("<execute><directive>b</directive></execute>".into(), Some("`rye.execute.directive.b` (elevated)")),
+    ] {
+        let acknowledged = format!("{permissions}<acknowledge risk=\"elevated\">y</acknowledge>");
+        for permissions in [permissions, acknowledged] {
+            let world = stdlib()
+                .project(".ai/directives/a.md", granting(&permissions))
+                .project(".ai/directives/b.md", granting("").replace("\"a\"", "\"b\""));
+            for found in [plain(&world, "a").executes, of_workspace(&world)] {
+                let what = found.iter().find(|one| one.kind == ExecutesKind::Grants).map(|one| one.what.as_str());
+                assert_eq!(what, shown.map(|shown| format!("may use {shown}")).as_deref(), "{permissions}");
+                assert_eq!(found.len(), usize::from(shown.is_some()), "{found:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_risk_table_of_the_project_makes_no_grant_harmless() {
+    let table = "classifications: [{ risk: safe, patterns: [\"rye.*\"] }]\n";
+    let world = stdlib()
+        .project(".ai/directives/a.md", granting("<execute><tool>rye.bash.*</tool></execute>"))
+        .project(".ai/config/agent/capability_risk.yaml", table);
+    assert!(plain(&world, "a").executes.iter().any(|one| one.kind == ExecutesKind::Grants));
+}
+
+#[test]
+fn a_directive_of_the_user_requires_nothing_unless_the_project_is_in_its_chain() {
+    use crate::world::Space;
+    let bash = granting("<execute><tool>rye.bash.*</tool></execute>");
+    let world = stdlib().with(Space::User, ".ai/directives/a.md", bash.as_str());
+    assert!(plain(&world, "a").executes.is_empty());
+    let extending = bash.replace("version=\"1\"", "version=\"1\" extends=\"b\"");
+    let world = stdlib()
+        .with(Space::User, ".ai/directives/a.md", extending)
+        .project(".ai/directives/b.md", granting("").replace("\"a\"", "\"b\""));
+    let found = plain(&world, "a").executes;
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].subjects.iter().map(|file| file.id.as_str()).collect::<Vec<_>>(), ["b"]);
+}
+
+#[test]
+fn a_directive_that_inherits_is_listed_where_something_could_be_handed_over() {
+    let heir = granting("").replace("<permissions></permissions>", "").replace("\"a\"", "\"heir\"");
+    let world = stdlib().project(".ai/directives/heir.md", heir);
+    assert!(of_workspace(&world).is_empty());
+    let world = world.project(".ai/directives/a.md", granting("<execute><tool>rye.bash.*</tool></execute>"));
+    let names: Vec<String> = of_workspace(&world).into_iter().map(|one| one.name).collect();
+    assert_eq!(names, ["a", "heir"]);
 }

@@ -2,11 +2,15 @@
 
 use rye_grammar::{ItemId, Span};
 
+use super::reach::{fetches_of_user, of_grants, of_heir, of_links, of_scripts, script_of};
 use super::{Executes, ExecutesKind, HOOK_FILES, PROVIDERS, RISK_FILE, Subject, is_redirected, of_tool, own_risks};
+use crate::compile::{Request, compile_in};
 use crate::diagnostics::Diagnostics;
 use crate::item::{HookDecl, Items};
 use crate::lower::origin::place;
-use crate::model;
+use crate::lower::shared::Shared;
+use crate::model::{self, ModelOverride};
+use crate::plan::Plan;
 use crate::semantics::hook_point;
 use crate::world::{ItemKind, Recording, Space, World};
 
@@ -24,6 +28,7 @@ pub fn of_workspace(world: &dyn World) -> Vec<Executes> {
     if !risk.is_empty() {
         found.push(own_risks(risk));
     }
+    found.extend(look.directives());
     found
 }
 
@@ -49,11 +54,14 @@ impl Look<'_, '_> {
     fn hook(&self, hook: &HookDecl, subjects: &[Subject]) -> Option<Executes> {
         let action = hook.action.as_ref().filter(|_| hook.enabled)?;
         let grants: Vec<String> = hook.grants.iter().map(|grant| grant.node.0.clone()).collect();
-        let what = super::starts(&action.node, &grants)?;
+        let (kind, what) = match super::starts(&action.node, &grants) {
+            Some(what) => (ExecutesKind::Hook, format!("at {}: {what}", hook_point::of(hook.event).name)),
+            None => (ExecutesKind::UserSpace, fetches_of_user(self.items, &action.node)?),
+        };
         Some(Executes {
-            kind: ExecutesKind::Hook,
+            kind,
             name: hook.id.node.clone(),
-            what: format!("at {}: {what}", hook_point::of(hook.event).name),
+            what,
             subjects: subjects.to_vec(),
             programs: Vec::new(),
             place: self.place(hook.span),
@@ -79,6 +87,42 @@ impl Look<'_, '_> {
             redirected.then(|| super::provider(&name, &read.connection, &read.from_project, subjects))
         };
         self.of_project(ItemKind::Config).into_iter().filter_map(of_one).collect()
+    }
+
+    /// What directives of the project may use, each compiled as a root without inputs. A directive that inherits its
+    /// permissions counts where another one could give it more than an untrusted project may use.
+    fn directives(&self) -> Vec<Executes> {
+        let shared = Shared::new(self.items);
+        let (mut found, mut heirs, mut scripts) = (Vec::new(), Vec::new(), Vec::new());
+        let default = shared.catalog().resolve(None, &ModelOverride::default());
+        scripts
+            .extend(default.ok().filter(|model| model.wire == model::SCRIPTED).and_then(|m| script_of(&m.connection)));
+        for id in self.of_project(ItemKind::Directive) {
+            let Some(plan) = self.plan(&shared, id) else { continue };
+            found.extend(of_grants(&plan, &plan.capabilities.grants));
+            found.extend(of_links(self.items, &plan));
+            scripts.extend(of_scripts(&plan));
+            heirs.extend(of_heir(&plan));
+        }
+        let by_user = self.items.list(ItemKind::Directive).iter().any(|entry| entry.space == Space::User);
+        if by_user || found.iter().any(|one| one.kind == ExecutesKind::Grants) {
+            found.extend(heirs);
+        }
+        for script in scripts {
+            if !found.contains(&script) {
+                found.push(script);
+            }
+        }
+        found
+    }
+
+    fn plan(&self, shared: &Shared<'_, '_>, directive: ItemId) -> Option<Plan> {
+        let mut plan = compile_in(shared, &Request::new(directive), &mut Diagnostics::new())?.plan;
+        plan.settings.clone_from(shared.frozen());
+        for link in &mut plan.chain {
+            link.sha256 = self.recording.sha256(ItemKind::Directive, &link.id, link.space).unwrap_or_default();
+        }
+        Some(plan)
     }
 
     fn of_project(&self, kind: ItemKind) -> Vec<ItemId> {

@@ -89,6 +89,7 @@ impl Inner {
             plan,
         };
         image::accept(&beginning.plan.model, &beginning.images())?;
+        self.admit_compiled(compilation).await?;
         let named = compilation.named_spend;
         let (id, running) = self.begin_below(&parent, beginning, named, None).await?;
         Ok(Handle::new(id, events, running))

@@ -410,7 +410,7 @@ impl Inner {
                 let checked = (engine.compile)(world, request);
                 let complaint = || complaint(&checked.diagnostics.iter().collect::<Vec<_>>());
                 let compiled = checked.value.map(Arc::new).ok_or_else(complaint)?;
-                match engine.admit(&compiled.plan) {
+                match engine.admit_all(&compiled.plan.directive, compiled.executes.clone()) {
                     Ok(()) => Ok(compiled),
                     Err(DriveError::Refused { reason }) => Err(reason),
                     Err(untrusted) => Err(format!("{untrusted}; the user can look at it with `rye trust --list`")),

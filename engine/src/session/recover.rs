@@ -102,7 +102,8 @@ impl Inner {
             // What streamed in when it was cut off counts no more.
             store::Live::new(Arc::clone(&engine.disk), &id).cut()?;
             if let Some((thread, _)) = &folded {
-                engine.admit(&thread.plan)?;
+                let launched = thread.state.launch.as_ref().and_then(|launch| launch.grants.first());
+                engine.admit(&thread.plan, launched.unwrap_or(&thread.plan.capabilities.grants))?;
             }
             Ok((folded, mailbox::list(&*engine.disk, &id)?))
         };

@@ -141,3 +141,33 @@ fn a_remembered_answer_is_one_capability_in_one_project() {
     place.trust().forget().unwrap();
     assert!(!place.trust().now().unwrap().allows(bash));
 }
+
+#[test]
+fn former_texts_of_a_directive_stay_trusted_until_trust_is_revoked() {
+    let place = Place::new();
+    let with = |sha256: &str| {
+        let subjects = vec![Subject { kind: ItemKind::Directive, id: "d".into(), sha256: sha256.into() }];
+        Executes { kind: ExecutesKind::Grants, subjects, ..executes("d", sha256, &[]) }
+    };
+    place.trust().allow(&[with("11")]).unwrap();
+    place.trust().allow(&[with("12")]).unwrap();
+    assert!(place.is_trusted(&with("11")) && place.is_trusted(&with("12")) && !place.is_trusted(&with("13")));
+    place.trust().forget().unwrap();
+    assert!(!place.is_trusted(&with("11")));
+}
+
+#[test]
+fn a_script_is_trusted_by_its_content_wherever_it_lies() {
+    use rye_compiler::trust::script;
+    let place = Place::new();
+    assert!(place.is_trusted(&script("script.yaml")), "a script that does not exist simulates nothing");
+    for path in ["script.yaml", "../other/script.yaml"] {
+        let file = place.project().join(path);
+        fs::write(&file, "steps: [one]").unwrap();
+        assert!(!place.is_trusted(&script(path)), "{path}");
+        place.trust().allow(&[script(path)]).unwrap();
+        assert!(place.is_trusted(&script(path)), "{path}");
+        fs::write(&file, "steps: [two]").unwrap();
+        assert!(!place.is_trusted(&script(path)), "{path}");
+    }
+}

@@ -45,7 +45,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Report) -> Result<Exit, F
         return Err(Failure::usage(format!("`{address}` is no address of this machine alone"))
             .help("write `127.0.0.1:PORT`; whoever reaches the port has the directive's permissions"));
     }
-    let compilation = match compiled(&args.directive, &args.call, None, spaces, report)? {
+    let compilation = match compiled(&args.directive, &args.call, None, false, spaces, report)? {
         Ok(compilation) => compilation,
         Err(exit) => return Ok(exit),
     };

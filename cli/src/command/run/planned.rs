@@ -10,6 +10,7 @@ use super::refused;
 use crate::Failure;
 use crate::call::directive;
 use crate::command::plan::file;
+use crate::command::trust;
 use crate::exit::Exit;
 use crate::report::Report;
 use crate::space::Spaces;
@@ -18,6 +19,7 @@ use crate::space::Spaces;
 pub fn compiled(
     path: &str,
     asked: Option<&str>,
+    is_scripted: bool,
     spaces: &Spaces,
     report: &Report,
 ) -> Result<Result<Box<Compilation>, Exit>, Failure> {
@@ -43,6 +45,7 @@ pub fn compiled(
         return Err(drift(path, &planned, &render(&compilation, Vec::new())));
     }
     report.diagnostics(&checked.diagnostics, &compilation.sources);
+    trust::ensure(&compilation.executes, is_scripted, &world, spaces, report)?;
     Ok(Ok(Box::new(compilation)))
 }
 

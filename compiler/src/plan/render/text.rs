@@ -194,7 +194,7 @@ fn hooks(out: &mut String, compilation: &Compilation) {
     table(out, &[Align::Left, Align::Left, Align::Left, Align::Left, Align::Left], &rows);
 }
 
-/// What the project would execute by itself; whether it is trusted is not the plan's to say.
+/// The trust requirements of the plan; whether they are trusted is not the plan's to say.
 fn trust(out: &mut String, compilation: &Compilation) {
     if compilation.executes.is_empty() {
         return;

@@ -8,13 +8,13 @@ use crate::hook::PlannedHook;
 use crate::trust::{Executes, needs_trust};
 use crate::wall::ToolWall;
 
-/// One thing that the project would execute by itself.
+/// One trust requirement of the plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExecutesReport {
-    /// `hook`, `tool`, `provider` or `risk`.
+    /// `hook`, `tool`, `provider`, `risk`, `grants`, `user_space` or `script`.
     pub kind: String,
     pub name: String,
-    /// What would happen.
+    /// What would happen, or what becomes possible.
     pub what: String,
     pub source: Option<SourceReport>,
 }

@@ -78,7 +78,8 @@ impl Act for Acts<'_> {
             {
                 return self.keep(parameters).map(Acted::from);
             }
-            let mut outcome = thread.dispatch(allowed, &self.halt).await.map_err(|error| error.to_string())?;
+            let mut outcome =
+                thread.dispatch(allowed, Some(&hook.hook), &self.halt).await.map_err(|error| error.to_string())?;
             // What a hook brings goes into prompts and records without the guard.
             mask_value(&mut outcome.content);
             Ok(Acted::from(outcome))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use rye_compiler::hook::PlannedHook;
 use rye_compiler::item::Items;
 use rye_compiler::plan::hex;
 use rye_compiler::primary::{FetchRequest, ItemType, SignRequest};
@@ -50,7 +51,7 @@ impl Embedded {
     ) -> Result<Fact, DriveError> {
         let began = self.engine.clock.now();
         let index = call.index;
-        let mut running = std::pin::pin!(self.dispatch(call, halt));
+        let mut running = std::pin::pin!(self.dispatch(call, None, halt));
         let outcome = tokio::select! {
             outcome = &mut running => outcome,
             () = tokio::time::sleep(LONG) => {
@@ -63,13 +64,19 @@ impl Embedded {
         Ok(Fact::ToolFinished(Box::new(ToolFinished { index, answer, duration_ms })))
     }
 
-    /// Does what was allowed, whoever asked for it, until it is done or `halt` is told.
-    pub(super) async fn dispatch(&self, call: Allowed<Dispatch>, halt: &Halt) -> Result<ToolOutcome, DriveError> {
+    /// Does what was allowed, whoever asked for it, until it is done or `halt` is told. `hook` makes the call; `None` for the
+    /// model.
+    pub(super) async fn dispatch(
+        &self,
+        call: Allowed<Dispatch>,
+        hook: Option<&PlannedHook>,
+        halt: &Halt,
+    ) -> Result<ToolOutcome, DriveError> {
         let dispatch = call.into_inner();
         match &dispatch.call {
             Call::Tool { item_id, parameters } => {
                 let (item_id, parameters) = (item_id.clone(), parameters.clone());
-                self.tool(&dispatch, item_id, parameters, halt).await
+                self.tool(&dispatch, (item_id, parameters), hook, halt).await
             }
             Call::Knowledge { item_id } => {
                 let request = FetchRequest::Item {
@@ -78,9 +85,9 @@ impl Embedded {
                     offset: 0,
                     limit: None,
                 };
-                self.fetch(request).await
+                self.fetch(request, hook).await
             }
-            Call::Fetch(request) => self.fetch(request.clone()).await,
+            Call::Fetch(request) => self.fetch(request.clone(), hook).await,
             Call::Sign(request) => self.sign(request.clone()).await,
             Call::Directive(_) => Ok(ToolOutcome::error("a directive is started as a child, not as a call")),
         }
@@ -89,11 +96,11 @@ impl Embedded {
     async fn tool(
         &self,
         dispatch: &Dispatch,
-        item_id: ItemId,
-        parameters: Value,
+        (item_id, parameters): (ItemId, Value),
+        hook: Option<&PlannedHook>,
         halt: &Halt,
     ) -> Result<ToolOutcome, DriveError> {
-        let tool = match self.fitting(&item_id, &parameters, (&dispatch.write, &dispatch.net)).await? {
+        let tool = match self.fitting(&item_id, &parameters, hook, (&dispatch.write, &dispatch.net)).await? {
             Ok(tool) => tool,
             Err(reason) => return Ok(ToolOutcome::error(reason)),
         };
@@ -142,7 +149,7 @@ impl Embedded {
         capability: &str,
     ) -> Result<Result<(), String>, DriveError> {
         let (write, net) = touches(&self.launch.grants, capability);
-        Ok(self.fitting(item_id, parameters, (&write, &net)).await?.map(drop))
+        Ok(self.fitting(item_id, parameters, None, (&write, &net)).await?.map(drop))
     }
 
     /// The tool of an id, if these parameters fit it and what it needs is granted.
@@ -150,20 +157,25 @@ impl Embedded {
         &self,
         item_id: &ItemId,
         parameters: &Value,
+        hook: Option<&PlannedHook>,
         (write, net): (&[String], &[String]),
     ) -> Result<Result<Arc<Prepared>, String>, DriveError> {
-        Ok(self.prepared(item_id).await?.and_then(|tool| {
+        Ok(self.prepared(item_id, hook).await?.and_then(|tool| {
             tool.check(parameters).map_err(|error| error.to_string())?;
             missing_need(&tool.spec, write, net).map_or(Ok(tool), Err)
         }))
     }
 
     /// The tool of an id, as it was when the plan was made.
-    async fn prepared(&self, id: &ItemId) -> Result<Result<Arc<Prepared>, String>, DriveError> {
+    async fn prepared(
+        &self,
+        id: &ItemId,
+        hook: Option<&PlannedHook>,
+    ) -> Result<Result<Arc<Prepared>, String>, DriveError> {
         if let Some(tool) = self.known_tool(id) {
             return Ok(Ok(tool));
         }
-        let (plan, wanted) = (Arc::clone(&self.plan), id.clone());
+        let (plan, wanted, hook) = (Arc::clone(&self.plan), id.clone(), hook.cloned());
         let engine = Arc::clone(&self.engine);
         #[cfg(feature = "mcp")]
         let project = self.engine.project.clone();
@@ -182,6 +194,9 @@ impl Embedded {
                     first.unwrap_or_else(|| format!("there is no tool `{wanted}`"))
                 };
                 let tool = tool.ok_or_else(complaint)?;
+                if tool.file.space == Space::User {
+                    engine.admit_user_space(&plan, hook.as_ref()).map_err(|why| format!("`{wanted}`: {why}"))?;
+                }
                 let sha256 = world.sha256(ItemKind::Tool, &wanted, tool.file.space).unwrap_or_default();
                 #[cfg(feature = "mcp")]
                 let server = match &tool.spec.kind {
@@ -213,7 +228,9 @@ impl Embedded {
                     path: Arc::clone(&tool.file.path),
                     text,
                     config,
-                    is_looked_at_again: executes.iter().any(|one| !one.programs.is_empty()),
+                    // Whether a tool of the user's is given depends on who asks for it.
+                    is_looked_at_again: tool.file.space == Space::User
+                        || executes.iter().any(|one| !one.programs.is_empty()),
                     #[cfg(feature = "mcp")]
                     server,
                 })
@@ -233,15 +250,21 @@ impl Embedded {
         Ok(prepared)
     }
 
-    pub(super) async fn fetch(&self, request: FetchRequest) -> Result<ToolOutcome, DriveError> {
+    pub(super) async fn fetch(
+        &self,
+        request: FetchRequest,
+        hook: Option<&PlannedHook>,
+    ) -> Result<ToolOutcome, DriveError> {
         let objects = Arc::clone(&self.engine.objects);
+        let (engine, plan, hook) = (Arc::clone(&self.engine), Arc::clone(&self.plan), hook.cloned());
         let answer = self.engine.with_world(move |world| {
             // The gate has seen that a page is of a result this thread was given.
             let own: BTreeSet<String> = match &request {
                 FetchRequest::Object { sha256, .. } => BTreeSet::from([sha256.clone()]),
                 FetchRequest::Item { .. } | FetchRequest::Query { .. } => BTreeSet::new(),
             };
-            let library = Library { world, objects: &*objects, own_objects: &own };
+            let user_space = || engine.admit_user_space(&plan, hook.as_ref());
+            let library = Library { world, objects: &*objects, own_objects: &own, user_space: &user_space };
             Ok(fetch(&library, &request))
         });
         Ok(answer.await?.unwrap_or_else(ToolOutcome::error))
@@ -288,7 +311,7 @@ struct Found {
     path: Arc<str>,
     text: Arc<str>,
     config: Option<Value>,
-    /// It names files of the project: whether those are still what was trusted is asked before every call.
+    /// Trust is checked before every call: it names files of the project, or is the user's own.
     is_looked_at_again: bool,
     #[cfg(feature = "mcp")]
     server: Option<mcp::Server>,

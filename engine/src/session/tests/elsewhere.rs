@@ -72,7 +72,7 @@ async fn a_record_of_elsewhere_redirects_nothing() {
     let lab = Lab::new(|_| Ok(say("done")));
     lab.directive("plain", "", "");
     lab.write("script.yaml", "steps:\n  - from the file\n");
-    let mut options = EngineOptions::trusting(&lab.path(), None, lab.system.clone(), Trust::Nothing).unwrap();
+    let mut options = EngineOptions::trusting(&lab.path(), None, lab.system.clone(), Trust::Everything).unwrap();
     options.clock = Arc::new(JumpingClock::starting_at(1_700_000_000_000));
     let engine = Engine::open(&lab.path(), options).unwrap();
     // The provider `scripted` speaks another wire there, and would send a key that is set everywhere.

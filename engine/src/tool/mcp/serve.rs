@@ -291,6 +291,10 @@ fn result_of(answered: Answered) -> CallToolResult {
 }
 
 impl Providers for Callers {
+    fn reads_scripts(&self) -> bool {
+        self.behind.reads_scripts()
+    }
+
     fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
         Ok(Arc::new(Either {
             directive: self.directive.clone(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use rye_compiler::primary::{FetchRequest, ItemType};
-use rye_compiler::world::World;
+use rye_compiler::world::{Space, World};
 use rye_grammar::ItemId;
 use serde_json::json;
 
@@ -22,32 +22,37 @@ pub struct Library<'l> {
     pub objects: &'l dyn ObjectStore,
     /// Objects that hold results of this thread; it can fetch no others.
     pub own_objects: &'l BTreeSet<String>,
+    /// Whether it may be given items of the user space, and a sentence for the model if not.
+    pub user_space: &'l dyn Fn() -> Result<(), String>,
 }
 
 /// Runs a request. Reads files, so call it where blocking is allowed.
 pub fn fetch(library: &Library<'_>, request: &FetchRequest) -> ToolOutcome {
     let answer = match request {
         FetchRequest::Item { item_type, item_id, offset, limit } => {
-            item(library.world, *item_type, item_id).and_then(|text| match (offset, limit) {
+            item(library, *item_type, item_id).and_then(|text| match (offset, limit) {
                 // Without a page request the whole item is returned; the guard bounds it.
                 (0, None) => Ok(ToolOutcome::ok(text)),
                 _ => page(text.as_bytes(), *offset, *limit),
             })
         }
         FetchRequest::Query { item_type, query, scope, limit } => {
-            search(library.world, *item_type, query, scope.as_deref(), *limit)
+            search(library, *item_type, query, scope.as_deref(), *limit)
         }
         FetchRequest::Object { sha256, offset, limit } => object(library, sha256, *offset, *limit),
     };
     answer.unwrap_or_else(ToolOutcome::error)
 }
 
-fn item(world: &dyn World, item_type: ItemType, id: &ItemId) -> Result<String, String> {
-    let found = world.candidates(item_type.into(), id).map_err(|e| e.to_string())?;
+fn item(library: &Library<'_>, item_type: ItemType, id: &ItemId) -> Result<String, String> {
+    let found = library.world.candidates(item_type.into(), id).map_err(|e| e.to_string())?;
     let first = found
         .into_iter()
         .next()
         .ok_or_else(|| format!("there is no {} `{id}`; look for it with `query`", item_type.word()))?;
+    if first.space == Space::User {
+        (library.user_space)().map_err(|why| format!("{} `{id}`: {why}", item_type.word()))?;
+    }
     item_text(&first).map(|t| t.body)
 }
 

@@ -2,10 +2,11 @@
 //! project has hundreds of items, and an index would have to be kept up to date.
 
 use rye_compiler::primary::ItemType;
-use rye_compiler::world::World;
+use rye_compiler::world::Space;
 use rye_grammar::ItemId;
 use serde_json::{Value, json};
 
+use super::fetch::Library;
 use super::item_text::{ItemText, item_text};
 use super::query::{Query, Texts};
 use crate::tool::{ToolOutcome, pattern_matches};
@@ -25,13 +26,14 @@ struct Hit {
 
 /// Finds items. More matching words rank above repetitions of one word; equal scores are ordered by id.
 pub fn search(
-    world: &dyn World,
+    library: &Library<'_>,
     item_type: ItemType,
     query: &str,
     scope: Option<&str>,
     limit: Option<u64>,
 ) -> Result<ToolOutcome, String> {
     let query = Query::read(query)?;
+    let (world, mut user_space) = (library.world, None);
     let scope = scope.map(scope_pattern);
     let mut hits = Vec::new();
     let mut unreadable = 0_u64;
@@ -42,6 +44,9 @@ pub fn search(
             continue;
         }
         last = Some(entry.id.clone());
+        if entry.space == Space::User && !*user_space.get_or_insert_with(|| (library.user_space)().is_ok()) {
+            continue;
+        }
         if scope.as_deref().is_some_and(|s| !in_scope(s, item_type, &entry.id)) {
             continue;
         }

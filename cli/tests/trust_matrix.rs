@@ -1,0 +1,366 @@
+//! The matrix of docs/security.md, cell by cell through the binary: what a directive of a project may do before and after
+//! its user trusts the project.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use rye::Place;
+
+/// One row: what a directive is granted, and the one call that its model makes.
+struct Row {
+    name: &'static str,
+    /// Elements of `<metadata>`.
+    metadata: &'static str,
+    /// Attributes of `<directive>`.
+    attributes: &'static str,
+    /// Files of the project; those of the user space begin with `user:`.
+    files: &'static [(&'static str, &'static str)],
+    call: &'static str,
+    /// Part of the refusal; `None` if nothing has to be trusted.
+    refused: Option<&'static str>,
+    proof: Proof,
+}
+
+/// What shows that the call was made.
+enum Proof {
+    /// The transcript holds this text, which no input holds.
+    Said(&'static str),
+    /// The project's file holds this text.
+    File(&'static str, &'static str),
+}
+
+const BASH: &str = "<permissions><execute><tool write=\"out/\">rye.bash.bash</tool></execute>\
+    <acknowledge risk=\"elevated\">trust me</acknowledge></permissions>";
+const RUN_BASH: &str = "{ name: rye_bash_bash, input: { command: 'echo ran > out/mark' } }";
+const RAN: Proof = Proof::File("out/mark", "ran\n");
+const KNOWLEDGE: &str = "```yaml\nname: notes\ntitle: Notes\n```\n\nkept-in-the-notes\n";
+const READ: &str = "<permissions><execute><tool>rye.file-system.read</tool></execute></permissions>";
+const FETCH: &str = "{ name: rye_fetch, input: { item_type: knowledge, item_id: project/notes } }";
+const MINE: &str = "description: Mine.\nkind: command\ncommand: [echo, from-the-users-tool]\n";
+const READ_NOTE: &str = "{ name: rye_file_system_read, input: { path: note.txt } }";
+const SAID: Proof = Proof::Said("kept-in-the-note");
+const BASE: &str = "# Base\n\n```xml\n<directive name=\"base\" version=\"1.0.0\"><metadata><description>Base.</description>\
+    <permissions><execute><tool write=\"out/\">rye.bash.bash</tool></execute></permissions></metadata></directive>\n```\n\nBase.\n";
+const STRICT: &str = "risk_levels: { write: { policy: acknowledge_required } }\n";
+const WRITE_ROW: &str = "<permissions><execute><tool write=\"out/\">rye.file-system.write</tool></execute>\
+    <acknowledge risk=\"write\">trust me</acknowledge></permissions>";
+const WRITE: &str = "{ name: rye_file_system_write, input: { path: out/mark, content: \"ran\\n\" } }";
+
+fn rows() -> Vec<Row> {
+    let row =
+        |name, metadata, call, refused, proof| Row { name, metadata, attributes: "", files: &[], call, refused, proof };
+    vec![
+        row("read in the project", READ, READ_NOTE, None, SAID),
+        Row {
+            files: &[(".ai/knowledge/project/notes.md", KNOWLEDGE)],
+            ..row(
+                "fetch of the project",
+                "<permissions><fetch><knowledge>project.*</knowledge></fetch></permissions>",
+                FETCH,
+                None,
+                Proof::Said("kept-in-the-notes"),
+            )
+        },
+        row(
+            "write in a granted folder",
+            "<permissions><execute><tool write=\"out/\">rye.file-system.write</tool></execute></permissions>",
+            WRITE,
+            None,
+            RAN,
+        ),
+        row("an elevated grant", BASH, RUN_BASH, Some("`rye.execute.tool.rye.bash.bash` (elevated)"), RAN),
+        row(
+            "an unrestricted grant",
+            "<permissions>*<acknowledge risk=\"unrestricted\">trust me</acknowledge></permissions>",
+            READ_NOTE,
+            Some("`rye.*` (unrestricted"),
+            SAID,
+        ),
+        row(
+            "net beside a safe grant",
+            "<permissions><execute><tool net=\"example.com\">rye.file-system.read</tool></execute></permissions>",
+            READ_NOTE,
+            Some("net example.com"),
+            SAID,
+        ),
+        Row {
+            files: &[(".ai/knowledge/project/notes.md", KNOWLEDGE)],
+            ..row(
+                "a sign grant",
+                "<permissions><sign><knowledge>project.*</knowledge></sign></permissions>",
+                "{ name: rye_sign, input: { item_type: knowledge, item_id: project/notes } }",
+                Some("signs with your key"),
+                Proof::File(".ai/knowledge/project/notes.md", "rye:signed:"),
+            )
+        },
+        Row {
+            files: &[("user:.ai/tools/mine.yaml", MINE)],
+            ..row(
+                "a tool of the user space",
+                "<permissions><execute><tool>mine</tool></execute>\
+                 <acknowledge risk=\"elevated\">trust me</acknowledge></permissions>",
+                "{ name: mine, input: {} }",
+                Some("reaches items of your user space: tool `mine`"),
+                Proof::Said("from-the-users-tool"),
+            )
+        },
+        Row {
+            files: &[("user:.ai/tools/rye/file-system/read.yaml", MINE)],
+            ..row(
+                "a tool of the user space behind a safe grant",
+                READ,
+                "{ name: rye_file_system_read, input: {} }",
+                Some("reaches items of your user space: tool `rye/file-system/read`"),
+                Proof::Said("from-the-users-tool"),
+            )
+        },
+        Row {
+            files: &[("user:.ai/knowledge/project/notes.md", KNOWLEDGE)],
+            ..row(
+                "knowledge of the user space",
+                "<permissions><fetch><knowledge>*</knowledge></fetch></permissions>",
+                FETCH,
+                Some("knowledge `project/notes`"),
+                Proof::Said("kept-in-the-notes"),
+            )
+        },
+        Row {
+            files: &[("user:.ai/knowledge/project/notes.md", KNOWLEDGE)],
+            ..row(
+                "knowledge of the user space in the context",
+                "<context><before>project/notes</before></context>\
+                 <permissions><execute><tool>rye.file-system.read</tool></execute></permissions>",
+                READ_NOTE,
+                Some("knowledge `project/notes`"),
+                Proof::Said("kept-in-the-notes"),
+            )
+        },
+        Row {
+            files: &[
+                ("user:.ai/knowledge/project/notes.md", KNOWLEDGE),
+                (
+                    ".ai/config/agent/hooks.yaml",
+                    "hooks:\n  - { id: peek, event: thread_started, action: { primary: fetch, item_type: knowledge, \
+                     item_id: project/notes } }\n",
+                ),
+            ],
+            ..row(
+                "knowledge of the user space by a hook of the project",
+                READ,
+                READ_NOTE,
+                Some("peek  fetches knowledge `project/notes` of your user space"),
+                SAID,
+            )
+        },
+        Row {
+            files: &[(
+                ".ai/config/agent/hooks.yaml",
+                "hooks:\n  - { id: sh, event: thread_started, action: { primary: execute, item_type: tool, \
+                 item_id: rye/file-system/ls, params: { path: . } } }\n",
+            )],
+            ..row("a hook that executes", READ, READ_NOTE, Some("hook sh  at thread_started: executes"), SAID)
+        },
+        Row {
+            attributes: " extends=\"base\"",
+            files: &[("user:.ai/directives/base.md", BASE)],
+            ..row(
+                "grants of a base of the user space",
+                "",
+                RUN_BASH,
+                Some("`rye.execute.tool.rye.bash.bash` (elevated)"),
+                RAN,
+            )
+        },
+        Row {
+            files: &[("user:.ai/config/agent/capability_risk.yaml", STRICT)],
+            ..row(
+                "an acknowledgement of the user's stricter table",
+                WRITE_ROW,
+                WRITE,
+                Some("acknowledged by itself"),
+                RAN,
+            )
+        },
+    ]
+}
+
+fn directive(attributes: &str, metadata: &str) -> String {
+    format!(
+        "# Act\n\n```xml\n<directive name=\"act\" version=\"1.0.0\"{attributes}>\n<metadata><description>Act.</description>\
+         <model tier=\"fast\" provider=\"scripted\"/>{metadata}</metadata>\n</directive>\n```\n\nAct.\n"
+    )
+}
+
+fn script(call: &str) -> String {
+    format!("steps:\n  - tool_calls: [{call}]\n  - text: Done.\n")
+}
+
+/// A project as it was cloned, and a script of its user's beside it.
+fn place(row: &Row) -> Place {
+    let place = Place::new();
+    place.write(".ai/directives/act.md", &directive(row.attributes, row.metadata));
+    place.write("note.txt", "kept-in-the-note");
+    place.write("out/.keep", "");
+    place.write("../script.yaml", &script(row.call));
+    for (path, text) in row.files {
+        match path.strip_prefix("user:") {
+            Some(path) => place.write(&format!("../user/{path}"), text),
+            None => place.write(path, text),
+        }
+    }
+    place
+}
+
+fn holds(place: &Place, proof: &Proof, thread: Option<&str>) -> bool {
+    match proof {
+        Proof::File(path, text) => {
+            std::fs::read_to_string(place.project().join(path)).is_ok_and(|file| file.contains(text))
+        }
+        Proof::Said(text) => {
+            thread.is_some_and(|thread| place.fine(&["threads", "transcript", thread, "--json"]).contains(text))
+        }
+    }
+}
+
+const RUN: [&str; 4] = ["run", "act", "--script", "../script.yaml"];
+
+#[test]
+fn every_cell_of_the_matrix_holds() {
+    for row in rows() {
+        let (place, name) = (place(&row), row.name);
+        let (_, listed) = place.json(&["trust", "--list"]);
+        let listed = listed["executes"].as_array().unwrap();
+        assert_eq!(listed.is_empty(), row.refused.is_none(), "{name}: {listed:?}");
+        if let Some(refused) = row.refused {
+            let done = place.rye(&RUN);
+            assert_eq!(done.code, Some(5), "{name}: {}\n{}", done.stdout, done.stderr);
+            assert!(done.stderr.contains(refused), "{name}: {}", done.stderr);
+            assert!(done.stderr.contains("`rye trust`"), "{name}: {}", done.stderr);
+            assert!(!holds(&place, &row.proof, None), "{name}: done all the same");
+            assert!(!place.project().join(".ai/state/threads/registry.redb").exists(), "{name}: a thread was started");
+            let served = place.rye(&["mcp", "serve", "--directive", "act"]);
+            assert_eq!(served.code, Some(5), "{name}: {}", served.stderr);
+            place.fine(&["trust"]);
+            let (_, after) = place.json(&["trust", "--list"]);
+            assert!(after["executes"].as_array().unwrap().iter().all(|one| one["trusted"] == true), "{name}: {after}");
+        }
+        let (code, ran) = place.json(&RUN);
+        assert_eq!(code, Some(0), "{name}: {ran}");
+        assert!(holds(&place, &row.proof, ran["thread_id"].as_str()), "{name}: {ran}");
+        if row.refused.is_some() {
+            place.fine(&["trust", "--revoke"]);
+            let thread = ran["thread_id"].as_str().unwrap();
+            let resumed = place.rye(&["run", "--resume", thread, "--message", "more", "--script", "../script.yaml"]);
+            let at_call = ["knowledge of the user space", "a tool of the user space behind a safe grant"];
+            if !at_call.iter().any(|start| name.starts_with(start)) {
+                assert_eq!(resumed.code, Some(5), "{name}: {}", resumed.stderr);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_changed_directive_asks_again_and_its_former_threads_go_on() {
+    let row = rows().into_iter().find(|row| row.name == "an elevated grant").unwrap();
+    let place = place(&row);
+    place.fine(&["trust"]);
+    let (_, ran) = place.json(&RUN);
+    let changed = directive(row.attributes, row.metadata).replace("Act.\n", "Act otherwise.\n");
+    place.write(".ai/directives/act.md", &changed);
+    assert_eq!(place.rye(&RUN).code, Some(5));
+    place.fine(&["trust"]);
+    place.fine(&RUN);
+    let thread = ran["thread_id"].as_str().unwrap();
+    let resumed = place.rye(&["run", "--resume", thread, "--message", "more", "--script", "../script.yaml"]);
+    assert_ne!(resumed.code, Some(5), "{}", resumed.stderr);
+}
+
+#[test]
+fn a_script_of_the_project_plays_the_model_only_where_it_is_trusted() {
+    let row = rows().into_iter().find(|row| row.name == "read in the project").unwrap();
+    for file in ["script.yaml", "steps/other.yaml"] {
+        let place = place(&row);
+        place.write(file, &script(READ_NOTE));
+        if file != "script.yaml" {
+            let named = format!("script: {file}\n");
+            place.write(".ai/config/agent/providers/scripted.yaml", &named);
+        }
+        let refused = place.rye(&["run", "act"]);
+        assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+        assert!(refused.stderr.contains(&format!("script {file}  simulates the model")), "{}", refused.stderr);
+        // One that the user names is the user's.
+        place.fine(&RUN);
+        place.fine(&["trust"]);
+        let (code, ran) = place.json(&["run", "act"]);
+        assert_eq!(code, Some(0), "{ran}");
+        place.write(file, &script(WRITE));
+        assert_eq!(place.rye(&["run", "act"]).code, Some(5), "a changed script asks again");
+        let thread = ran["thread_id"].as_str().unwrap();
+        assert_eq!(place.rye(&["run", "--resume", thread, "--message", "more"]).code, Some(5));
+    }
+    let place = place(&row);
+    place.write(".ai/config/agent/models.yaml", "default_provider: scripted\n");
+    place.write("script.yaml", &script(READ_NOTE));
+    place.write(
+        "../user/.ai/directives/mine.md",
+        &directive("", READ).replace("name=\"act\"", "name=\"mine\"").replace(" provider=\"scripted\"", ""),
+    );
+    assert_eq!(place.rye(&["run", "mine"]).code, Some(5), "also for a directive of the user's");
+    place.fine(&["trust"]);
+    place.fine(&["run", "mine"]);
+}
+
+#[test]
+fn a_child_of_the_project_inherits_nothing_untrusted() {
+    let row = rows().into_iter().find(|row| row.name == "an elevated grant").unwrap();
+    let place = place(&row);
+    place.write(".ai/directives/act.md", &directive("", ""));
+    let boss = "<permissions><execute><directive>act</directive><tool write=\"out/\">rye.bash.bash</tool></execute>\
+        <acknowledge risk=\"elevated\">mine</acknowledge></permissions>";
+    place.write("../user/.ai/directives/boss.md", &directive("", boss).replace("name=\"act\"", "name=\"boss\""));
+    let start = "{ name: rye_execute, input: { item_type: directive, item_id: act, parameters: {} } }";
+    let child = format!("threads:\n  act:\n    - tool_calls: [{RUN_BASH}]\n    - text: Done.\n");
+    place.write("../script.yaml", &format!("{}{child}", script(start)));
+    let run = ["run", "boss", "--script", "../script.yaml"];
+    let (code, ran) = place.json(&run);
+    assert_eq!(code, Some(0), "{ran}");
+    assert!(!holds(&place, &RAN, None));
+    let record = place.fine(&["threads", "transcript", ran["thread_id"].as_str().unwrap(), "--json"]);
+    assert!(record.contains("requires what you do not trust yet"), "{record}");
+    place.fine(&["trust"]);
+    place.fine(&run);
+    assert!(holds(&place, &RAN, None));
+}
+
+#[test]
+fn what_the_user_makes_with_this_program_asks_nothing() {
+    for args in [&["init"][..], &["init", "--example", "hello"], &["init", "--example", "deploy"]] {
+        let place = Place::new();
+        place.fine(args);
+        let (_, listed) = place.json(&["trust", "--list"]);
+        assert!(listed["executes"].as_array().unwrap().iter().all(|one| one["trusted"] == true), "{args:?}: {listed}");
+    }
+    let place = Place::new();
+    place.fine(&["init"]);
+    place.fine(&["run", "first", "--input", "topic=tea"]);
+    for language in ["command", "http", "python", "javascript", "typescript", "shell"] {
+        place.fine(&["new", "tool", &format!("made_{language}"), "--language", language]);
+    }
+    place.fine(&["new", "directive", "mine"]);
+    let (_, listed) = place.json(&["trust", "--list"]);
+    assert!(listed["executes"].as_array().unwrap().iter().all(|one| one["trusted"] == true), "{listed}");
+    assert!(listed["executes"].as_array().unwrap().len() > 5);
+}
+
+#[test]
+fn a_project_that_requires_nothing_is_told_so_truthfully() {
+    let row = rows().into_iter().find(|row| row.name == "read in the project").unwrap();
+    let place = place(&row);
+    assert_eq!(
+        place.fine(&["trust", "--list"]),
+        "nothing in this project executes anything by itself, and its directives stay within it\n"
+    );
+    place.fine(&RUN);
+}

@@ -1,0 +1,264 @@
+//! Trust requirements of directives (`language.md` 9): grants beyond what an untrusted project may use, items of the
+//! user space that the project's files reach, scripts that simulate the model.
+
+use std::path::{Component, Path};
+use std::sync::LazyLock;
+
+use rye_grammar::ItemId;
+use sha2::{Digest, Sha256};
+
+use super::{Executes, ExecutesKind, HOOK_FILES, SCRIPTED, Subject, line, subjects};
+use crate::hook::{Deed, HookAction, HookSource, PlannedHook};
+use crate::item::Items;
+use crate::lower::HookTrace;
+use crate::plan::{Grant, LayerKind, Place, Plan, hex};
+use crate::semantics::capability::CapabilitySet;
+use crate::semantics::risk::{Policy, RiskTable, Tier};
+use crate::world::{ItemKind, Space};
+
+/// The table that no file can loosen.
+static BUILT_IN: LazyLock<RiskTable> = LazyLock::new(RiskTable::default);
+const SIGN: &str = "rye.sign.";
+/// Capabilities whose use is authorized again where it takes effect: a child has its own trust requirements.
+const PASSED_ON: [&str; 2] = ["rye.execute.directive.", "rye.execute.knowledge."];
+/// The kinds of items that a thread can be given.
+const ITEMS: [ItemKind; 3] = [ItemKind::Tool, ItemKind::Directive, ItemKind::Knowledge];
+
+/// The requirement of the grants that a thread of this plan has, `None` if no file of the project is in its extends
+/// chain or if an untrusted project may use all of them.
+pub(super) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<Executes> {
+    let links = links(plan);
+    let table = plan.settings.get("capability_risk").map(RiskTable::from_value);
+    // An unreadable table classifies nothing as harmless.
+    let tier_of = |pattern: &str| match &table {
+        None => (BUILT_IN.classify_grant(pattern).tier, Policy::Allow),
+        Some(Ok(table)) => {
+            let risk = table.classify_grant(pattern);
+            (risk.tier.max(BUILT_IN.classify_grant(pattern).tier), risk.policy)
+        }
+        Some(Err(_)) => (Tier::Unrestricted, Policy::Block),
+    };
+    let beyond = |grant: &Grant| {
+        let pattern = grant.pattern.as_str();
+        if !plan.capabilities.declared && grant.net.is_empty() && PASSED_ON.iter().any(|on| pattern.starts_with(on)) {
+            return None;
+        }
+        let (tier, policy) = tier_of(pattern);
+        let mut why = Vec::new();
+        if tier > Tier::Write {
+            why.push(tier.as_str().to_owned());
+        } else if policy != Policy::Allow && plan.capabilities.acknowledged.contains_key(tier.as_str()) {
+            why.push(format!("{}, acknowledged by itself", tier.as_str()));
+        }
+        if overlaps(pattern, SIGN) {
+            why.push("signs with your key".to_owned());
+        }
+        if !grant.net.is_empty() {
+            why.push(format!("net {}", grant.net.join(", ")));
+        }
+        let outside: Vec<&str> = grant.write.iter().map(String::as_str).filter(|path| leaves(path)).collect();
+        if !outside.is_empty() {
+            why.push(format!("writes outside the project: {}", outside.join(", ")));
+        }
+        (!why.is_empty()).then(|| format!("`{pattern}` ({})", why.join("; ")))
+    };
+    if links.is_empty() {
+        return None;
+    }
+    let shown: Vec<String> = grants.iter().filter_map(beyond).collect();
+    (!shown.is_empty())
+        .then(|| requirement(plan, ExecutesKind::Grants, &format!("may use {}", shown.join(", ")), links))
+}
+
+/// The requirement of a directive without permissions of its own: what it may do depends on the thread that starts it.
+pub(super) fn of_heir(plan: &Plan) -> Option<Executes> {
+    let links = links(plan);
+    let inherits = !plan.capabilities.declared && !links.is_empty();
+    inherits.then(|| requirement(plan, ExecutesKind::Grants, "may use what the thread that starts it may use", links))
+}
+
+/// The scripts that simulate the models of a plan.
+pub(super) fn of_scripts(plan: &Plan) -> Vec<Executes> {
+    let models = std::iter::once(&plan.model).chain(plan.model.fallback.as_deref());
+    let mut found: Vec<Executes> = Vec::new();
+    for one in models.filter(|model| model.wire == SCRIPTED).filter_map(|model| script_of(&model.connection)) {
+        if found.iter().all(|known| known.name != one.name) {
+            found.push(one);
+        }
+    }
+    found
+}
+
+/// The requirement of the script that a provider file names; `None` if it names none.
+pub fn script_of(connection: &serde_json::Value) -> Option<Executes> {
+    connection.get("script").and_then(serde_json::Value::as_str).map(script)
+}
+
+/// The requirement of a script by its path, relative to the project. The file is no item: its content is hashed where
+/// trust is recorded, as that of a program.
+pub fn script(path: &str) -> Executes {
+    Executes {
+        kind: ExecutesKind::Script,
+        name: path.to_owned(),
+        what: "simulates the model: the calls that it names are made".to_owned(),
+        subjects: vec![Subject {
+            kind: ItemKind::Config,
+            id: format!("script:{path}"),
+            sha256: hex(&Sha256::digest(path.as_bytes())),
+        }],
+        programs: vec![path.to_owned()],
+        place: Some(Place { file: path.to_owned(), line: 1, column: 1 }),
+    }
+}
+
+/// The items of the user space that the project's files in a plan reach, by grants, by `<context>` or by hooks.
+pub fn of_user_space(items: &Items<'_>, plan: &Plan, traces: &[HookTrace]) -> Vec<Executes> {
+    let mut found: Vec<Executes> = of_links(items, plan).into_iter().collect();
+    for (index, hook) in plan.hooks.iter().enumerate() {
+        let live = hook.space == Space::Project && hook.is_live();
+        let Some(what) = live.then(|| fetches_of_user(items, &hook.action)).flatten() else { continue };
+        found.push(Executes {
+            kind: ExecutesKind::UserSpace,
+            name: hook.id.clone(),
+            what,
+            subjects: of_hook(plan, hook),
+            programs: Vec::new(),
+            place: traces.get(index).and_then(|trace| trace.place.clone()),
+        });
+    }
+    found
+}
+
+/// [`of_user_space`] for the extends chain alone.
+pub(super) fn of_links(items: &Items<'_>, plan: &Plan) -> Option<Executes> {
+    let links = links(plan);
+    if links.is_empty() {
+        return None;
+    }
+    let mut reached = granted(items, &plan.capabilities.grants);
+    let is_own = |link: &ItemId| plan.chain.iter().any(|own| own.id == *link && own.space == Space::Project);
+    let layers = plan.prompt.system.iter().chain(&plan.prompt.first_message).chain(&plan.prompt.continued);
+    for layer in layers.filter(|layer| layer.kind == LayerKind::Knowledge && layer.link.as_ref().is_some_and(is_own)) {
+        let Ok(id) = ItemId::parse(&layer.id) else { continue };
+        if is_of_user(items, ItemKind::Knowledge, &id) {
+            reached.push(format!("knowledge `{id}`"));
+        }
+    }
+    reached.sort();
+    reached.dedup();
+    let what = format!("reaches items of your user space: {}", reached.join(", "));
+    (!reached.is_empty()).then(|| requirement(plan, ExecutesKind::UserSpace, &what, links))
+}
+
+/// The item of the user space that a hook's line fetches.
+pub(super) fn fetches_of_user(items: &Items<'_>, action: &HookAction) -> Option<String> {
+    let (kind, id) = match action.deed()? {
+        Deed::Fetch { item_type, item_id } => (item_type, item_id),
+        Deed::Execute { item_type: ItemKind::Knowledge, item_id, .. } => (ItemKind::Knowledge, item_id),
+        // A hook that executes or signs is a requirement whatever it executes.
+        Deed::Execute { item_type: ItemKind::Tool | ItemKind::Directive | ItemKind::Config, .. }
+        | Deed::Sign { .. } => {
+            return None;
+        }
+    };
+    let id = ItemId::parse(id).ok()?;
+    is_of_user(items, kind, &id).then(|| line(&format!("fetches {} `{id}` of your user space", kind.word())))
+}
+
+/// What has to be trusted before an item of the user space is given to a thread of this plan: to its model, or to a hook
+/// of it. `None` if the user's own files ask for it.
+pub fn user_space_of(plan: &Plan, hook: Option<&PlannedHook>) -> Option<Executes> {
+    let what = "reaches items of your user space";
+    let Some(hook) = hook else {
+        let links = links(plan);
+        return (!links.is_empty()).then(|| requirement(plan, ExecutesKind::UserSpace, what, links));
+    };
+    (hook.space == Space::Project).then(|| Executes {
+        kind: ExecutesKind::UserSpace,
+        name: hook.id.clone(),
+        what: what.to_owned(),
+        subjects: of_hook(plan, hook),
+        programs: Vec::new(),
+        place: None,
+    })
+}
+
+/// The files of the project that a hook comes from.
+pub(super) fn of_hook(plan: &Plan, hook: &PlannedHook) -> Vec<Subject> {
+    match &hook.source {
+        HookSource::Directive { id } => subjects(plan, ItemKind::Directive, &[id]),
+        HookSource::User | HookSource::Builtin | HookSource::Project | HookSource::Infrastructure => {
+            subjects(plan, ItemKind::Config, &HOOK_FILES)
+        }
+    }
+}
+
+fn requirement(plan: &Plan, kind: ExecutesKind, what: &str, subjects: Vec<Subject>) -> Executes {
+    let own = plan.chain.iter().rev().find(|link| link.space == Space::Project);
+    let file = own.map(|link| format!("{}{}.md", ItemKind::Directive.folder(), link.id));
+    Executes {
+        kind,
+        name: plan.directive.to_string(),
+        what: line(what),
+        subjects,
+        programs: Vec::new(),
+        place: file.map(|file| Place { file, line: 1, column: 1 }),
+    }
+}
+
+/// The directives of the project in an extends chain.
+fn links(plan: &Plan) -> Vec<Subject> {
+    let own = plan.chain.iter().filter(|link| link.space == Space::Project);
+    let subject = |link: &crate::plan::Link| Subject {
+        kind: ItemKind::Directive,
+        id: link.id.to_string(),
+        sha256: link.sha256.clone(),
+    };
+    own.map(subject).collect()
+}
+
+/// Items of the user space that grants allow to execute or to fetch.
+fn granted(items: &Items<'_>, grants: &[Grant]) -> Vec<String> {
+    let set = CapabilitySet::new(grants.iter().map(|grant| grant.pattern.clone()));
+    let mut reached = Vec::new();
+    for kind in ITEMS {
+        let [execute, fetch] = ["execute", "fetch"].map(|primary| format!("rye.{primary}.{}", kind.word()));
+        if !grants.iter().any(|grant| overlaps(&grant.pattern, &execute) || overlaps(&grant.pattern, &fetch)) {
+            continue;
+        }
+        // A query shows every item of its kind.
+        let by_query = set.first_match(&fetch).is_some();
+        let allows = |capability: String| set.first_match(&capability).is_some();
+        for same in items.list(kind).chunk_by(|one, next| one.id == next.id) {
+            let Some(first) = same.first().filter(|first| first.space == Space::User) else { continue };
+            let id = first.id.dotted();
+            if by_query || allows(format!("{execute}.{id}")) || allows(format!("{fetch}.{id}")) {
+                reached.push(format!("{} `{}`", kind.word(), first.id));
+            }
+        }
+    }
+    reached
+}
+
+fn is_of_user(items: &Items<'_>, kind: ItemKind, id: &ItemId) -> bool {
+    let space = match kind {
+        ItemKind::Tool => items.tool(id).map(|tool| tool.file.space),
+        ItemKind::Directive => items.directive(id).map(|directive| directive.file.space),
+        ItemKind::Knowledge => items.knowledge(id).map(|knowledge| knowledge.file.space),
+        ItemKind::Config => None,
+    };
+    space == Some(Space::User)
+}
+
+/// Whether a pattern could match a capability that begins so. Says yes too often rather than too rarely.
+fn overlaps(pattern: &str, beginning: &str) -> bool {
+    let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
+    beginning.starts_with(literal) || literal.starts_with(beginning)
+}
+
+/// Whether a path leads out of the project.
+fn leaves(path: &str) -> bool {
+    let mut parts = Path::new(path).components();
+    path.starts_with('~')
+        || parts.any(|part| matches!(part, Component::ParentDir | Component::RootDir | Component::Prefix(_)))
+}
