@@ -76,6 +76,7 @@ fn what_is_remembered_has_a_scope() {
     assert_eq!(place.rye(&RUN).code, Some(0));
     assert_eq!(log(&place), "one\ntwo\n".repeat(3));
     place.fine(&["trust", "--revoke"]);
+    place.fine(&["trust"]);
     assert_eq!(place.rye(&RUN).code, Some(5));
 }
 
@@ -139,7 +140,7 @@ fn plan_and_doctor_say_what_happens_where_nobody_is() {
 
 #[test]
 fn children_and_trusted_tools_need_nobodys_further_word() {
-    let place = place();
+    let place = place().cloned();
     let directive = |name: &str, grants: &str| {
         format!(
             "# D\n\n```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata>\n<model provider=\"scripted\" tier=\"fast\"/>\n<permissions><execute>{grants}</execute>\
@@ -184,6 +185,7 @@ fn question(place: &Place) -> serde_json::Value {
 #[test]
 fn a_question_at_a_terminal_is_seen_and_answered_from_another_process() {
     let place = place();
+    place.fine(&["trust"]);
     // A terminal of its own, at which nobody types.
     let run = format!("{} run shell --model scripted/fast", env!("CARGO_BIN_EXE_rye"));
     let mut terminal = Command::new("script");

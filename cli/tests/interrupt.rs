@@ -280,6 +280,7 @@ struct Terminal {
 
 impl Terminal {
     fn start(place: &Place) -> Option<Self> {
+        place.fine(&["trust"]);
         let rye = env!("CARGO_BIN_EXE_rye");
         // The terminal is the run's own: `script` passes on what it is given to read.
         let mut command = Command::new("script");

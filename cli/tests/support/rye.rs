@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
@@ -12,6 +13,8 @@ use serde_json::Value;
 pub struct Place {
     folder: tempfile::TempDir,
     is_own: bool,
+    /// Files were written since `rye trust` was run.
+    is_changed: AtomicBool,
 }
 
 /// A process that ended.
@@ -26,12 +29,17 @@ impl Place {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("user/.ai")).unwrap();
         std::fs::create_dir(folder.path().join("project")).unwrap();
-        Self { folder, is_own: false }
+        Self { folder, is_own: false, is_changed: AtomicBool::new(true) }
     }
 
     /// The same for a project that its user wrote: what starts a thread is preceded by `rye trust`.
     pub fn own() -> Self {
         Self { is_own: true, ..Self::new() }
+    }
+
+    /// The same project as a clone, which is trusted only where a test says so.
+    pub fn cloned(self) -> Self {
+        Self { is_own: false, ..self }
     }
 
     /// With what `rye init --example` writes.
@@ -54,6 +62,7 @@ impl Place {
         let path = self.project().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
+        self.is_changed.store(true, Ordering::SeqCst);
     }
 
     pub fn read(&self, path: &str) -> String {
@@ -62,7 +71,8 @@ impl Place {
 
     /// `rye` in the project, with nothing of this machine's user in it.
     pub fn command(&self, args: &[&str]) -> Command {
-        if self.is_own && matches!(args, ["run", ..] | ["threads", "approve", ..] | ["mcp", "serve", ..]) {
+        let starts = matches!(args, ["run", ..] | ["threads", "approve", ..] | ["mcp", "serve", ..]);
+        if self.is_own && starts && self.is_changed.swap(false, Ordering::SeqCst) {
             let trusted = Done::from(self.bare(&["trust"]).output().unwrap());
             assert_eq!(trusted.code, Some(0), "{}", trusted.stderr);
         }
