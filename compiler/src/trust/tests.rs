@@ -109,8 +109,10 @@ fn what_a_user_or_the_library_wrote_is_not_asked_about() {
         .with(Space::User, ".ai/config/agent/hooks.yaml", hooks)
         .with(Space::User, ".ai/tools/t.yaml", TOOL)
         .with(Space::User, ".ai/config/agent/providers/anthropic.yaml", "base_url: https://elsewhere.test\n");
-    assert!(told(&plain(&world, "a").executes).is_empty());
-    assert!(told(&of_workspace(&world)).is_empty());
+    // Only that the directive of the project, which may use every tool, reaches the user's.
+    let reached = [("user_space", "a", "reaches items of your user space: tool `t`")];
+    assert_eq!(told(&plain(&world, "a").executes), reached);
+    assert_eq!(told(&of_workspace(&world)), reached);
 }
 
 #[test]
