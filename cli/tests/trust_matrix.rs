@@ -48,9 +48,24 @@ const WRITE_ROW: &str = "<permissions><execute><tool write=\"out/\">rye.file-sys
     <acknowledge risk=\"write\">trust me</acknowledge></permissions>";
 const WRITE: &str = "{ name: rye_file_system_write, input: { path: out/mark, content: \"ran\\n\" } }";
 
+fn row(
+    name: &'static str,
+    metadata: &'static str,
+    call: &'static str,
+    refused: Option<&'static str>,
+    proof: Proof,
+) -> Row {
+    Row { name, metadata, attributes: "", files: &[], call, refused, proof }
+}
+
 fn rows() -> Vec<Row> {
-    let row =
-        |name, metadata, call, refused, proof| Row { name, metadata, attributes: "", files: &[], call, refused, proof };
+    let mut rows = rows_of_grants();
+    rows.extend(rows_of_spaces());
+    rows
+}
+
+/// What a directive is granted by its own line.
+fn rows_of_grants() -> Vec<Row> {
     vec![
         row("read in the project", READ, READ_NOTE, None, SAID),
         Row {
@@ -95,6 +110,12 @@ fn rows() -> Vec<Row> {
                 Proof::File(".ai/knowledge/project/notes.md", "rye:signed:"),
             )
         },
+    ]
+}
+
+/// What comes from the user space, and what a hook does.
+fn rows_of_spaces() -> Vec<Row> {
+    vec![
         Row {
             files: &[("user:.ai/tools/mine.yaml", MINE)],
             ..row(
