@@ -57,7 +57,7 @@ async fn attempt<D: Decode>(
     let sent = body.len();
     let mut stream = endpoint.post(body).await?;
     let mut parser = Parser::default();
-    let mut received = 0;
+    let (mut received, mut event_count) = (0, 0);
     let failure = loop {
         let chunk = match stream.next().await {
             Ok(Some(chunk)) => chunk,
@@ -76,6 +76,7 @@ async fn attempt<D: Decode>(
             }
         };
         for event in &events {
+            event_count += usize::from(!decoder.is_done());
             decoder.push(event).into_iter().for_each(live);
         }
         if decoder.is_done() {
@@ -96,6 +97,10 @@ async fn attempt<D: Decode>(
                 reply.usage = streamed.estimate();
             }
             Ok(reply)
+        }
+        // An error as the only event refuses the request before any reply, as an error status does.
+        Err(error) if error.stage == FailedStage::StreamError && event_count == 1 => {
+            Err(CallError { usage: reported, ..error })
         }
         Err(error) => Err(CallError { usage: reported, cut, ..error }),
     }
