@@ -1,5 +1,5 @@
-//! The record's vocabulary (`engine.md` 4): one closed, versioned table of events. A transcript is a list of these and
-//! nothing else; resume, handoff, viewers, replay and tests are all readers of it. An event is a fact, never a command.
+//! The event vocabulary (`engine.md` 4): one closed, versioned table. A transcript is a list of events and nothing
+//! else; resume, handoff, viewers, replay and tests read it. An event is a fact, never a command.
 
 mod body;
 mod table;
@@ -9,20 +9,20 @@ use serde::{Deserialize, Serialize};
 pub use body::*;
 pub use table::{Criticality, Durability, EventKind, Reader, Row, TABLE, row};
 
-/// The format this version writes; older ones are read, newer ones refused.
+/// The event format of this version. Older formats are read, newer ones are rejected.
 pub const EVENT_FORMAT: u32 = 1;
 
-/// One line of a transcript, read back. How it is chained and stored is the store's matter.
+/// One event of a transcript. The store chains and stores its lines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// From 0, without gaps.
+    /// Position in the transcript, from 0, without gaps.
     pub seq: u64,
-    /// Milliseconds since 1970 by the clock of the process that wrote it.
+    /// Milliseconds since 1970, by the clock of the process that wrote the event.
     pub ts: i64,
     pub body: EventBody,
 }
 
-/// Every kind of event there is. Serialized with its name under `type`.
+/// An event's kind and fields, serialized with the kind's name under `type`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EventBody {
@@ -55,7 +55,7 @@ pub enum EventBody {
     Ended(Box<Ended>),
 }
 
-/// How a thread begins, from the head of its record.
+/// The start of a thread, from the first events of its transcript.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Head<'e> {
     pub opened: Option<&'e Opened>,
@@ -64,7 +64,7 @@ pub struct Head<'e> {
 }
 
 impl<'e> Head<'e> {
-    /// Looks at the first events alone: what a thread begins with stands nowhere else.
+    /// Reads the first three events; later events never contain this data.
     pub fn of(events: &'e [Event]) -> Self {
         let mut head = Self::default();
         for event in events.iter().take(3) {
@@ -113,7 +113,7 @@ impl EventBody {
         }
     }
 
-    /// The objects it names: what must not be removed while its record is there.
+    /// Returns the objects that the event references. They must be kept as long as the transcript.
     pub fn objects(&self) -> Vec<&str> {
         if let Self::PlanBound(bound) = self {
             vec![&bound.plan_id]
@@ -128,18 +128,18 @@ impl EventBody {
         }
     }
 
-    /// The intent of this spawn.
+    /// Returns the intent of this spawn, if the event is that intent.
     pub fn intended(&self, spawn: u64) -> Option<&ChildIntended> {
         if let Self::ChildIntended(child) = self { Some(child).filter(|child| child.spawn == spawn) } else { None }
     }
 
-    /// What the guard left of a call's result, and the object that holds the whole of it.
+    /// Returns a shortened result and the object that holds the whole result.
     pub fn kept_result(&self) -> Option<(&str, &str)> {
         let Self::ToolCallResult(result) = self else { return None };
         Some((&result.content, result.object.as_deref()?))
     }
 
-    /// The name hooks and readers know it by: `thread_started`, `thread_completed`, `tool_call_result`…
+    /// Returns the name for hooks and readers: `thread_started`, `thread_completed`, `tool_call_result`…
     pub fn reader_name(&self) -> &'static str {
         if let Self::Ended(ended) = self { ended.reader_name() } else { row(self.kind()).reader_name }
     }

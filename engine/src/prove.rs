@@ -1,6 +1,5 @@
-//! Whether a thread began as its plan says: the record is folded up to where the conversation opens, the plan's own
-//! functions render the opening again, and the two are held against each other byte for byte. Reads a record; changes
-//! and starts nothing.
+//! Proof that a thread opened as its plan says: the events before the opening are folded, the plan's own functions
+//! render the opening again, and both are compared byte by byte. Writes and starts nothing.
 
 use rye_compiler::plan::Plan;
 
@@ -8,18 +7,18 @@ use crate::event::{Event, EventBody};
 use crate::machine::{State, apply, opening};
 use crate::message::{Block, Message, text_of};
 
-/// What the record and the plan say of the first request.
+/// The result of comparing a recorded opening with the plan's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Beginning {
-    /// The same: so many bytes of system prompt and message.
+    /// Equal: `bytes` is the size of system prompt and message.
     AsPlanned { bytes: usize },
-    /// `what` is `system prompt`, `contributors` or `message`; `at` the first byte that differs.
+    /// Different: `what` is `system prompt`, `contributors` or `message`; `at` is the first byte that differs.
     Differs { what: &'static str, at: usize },
-    /// The thread has sent nothing yet.
+    /// The transcript does not contain the whole opening yet.
     NotYet,
 }
 
-/// Compares the opening of a record with that of a plan.
+/// Compares the opening in a transcript with that of a plan.
 pub fn beginning(plan: &Plan, events: &[Event]) -> Beginning {
     let mut state = State::new();
     let opens = |event: &Event| matches!(event.body, EventBody::SystemPrompt(_));
@@ -53,7 +52,8 @@ pub fn beginning(plan: &Plan, events: &[Event]) -> Beginning {
     Beginning::AsPlanned { bytes }
 }
 
-/// The text of a user's message, behind what names its images; of any other all of it, so that nothing is passed over.
+/// Returns the text to compare: of a user message its text after references to its images, of any other message its
+/// JSON.
 fn said(message: &Message) -> String {
     if let Message::User { content } = message {
         let shown = content.iter().filter_map(|block| match block {

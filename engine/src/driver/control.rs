@@ -1,5 +1,5 @@
-//! What reaches a running thread: letters from this process or, through the inbox on disk, from others, and the ends of
-//! children that no call of it waits for.
+//! Input of a running thread: control messages from this process or from the mailbox on disk, and the ends of children
+//! that no call waits for.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,71 +9,71 @@ use tokio::sync::mpsc;
 use crate::event::Letter;
 use crate::thread::{Cost, Status};
 
-/// Something on its way to the thread.
+/// An item for the thread: a control message or the end of a child.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Post {
     Letter {
-        /// Taken once by this id, however often it is delivered.
+        /// The message takes effect once per id, even if it is delivered again.
         id: String,
         letter: Letter,
-        /// It lies in the inbox until it is recorded.
+        /// The message's file stays in the mailbox until the message is recorded.
         on_disk: bool,
     },
-    /// A child is over.
+    /// A child ended.
     ChildEnded { spawn: u64, thread_id: String, status: Status, cost: Cost },
 }
 
-/// The thread's end.
+/// The receiving end of the channel, held by the thread.
 #[derive(Debug)]
 pub struct Control {
     receiver: mpsc::UnboundedReceiver<Post>,
-    /// Taken and put back.
+    /// Items that were received early and put back.
     again: VecDeque<Post>,
 }
 
-/// The other end; any number of them.
+/// The sending end of the channel. Clones send to the same thread.
 #[derive(Debug, Clone)]
 pub struct Sender {
     sender: mpsc::UnboundedSender<Post>,
-    /// Makes ids of this process unlike those of others.
+    /// Distinguishes the message ids of this process from those of others.
     owner: String,
 }
 
 static SENT: AtomicU64 = AtomicU64::new(0);
 
-/// Both ends; `owner` names this process.
+/// Creates a channel; `owner` names this process.
 pub fn channel(owner: impl Into<String>) -> (Sender, Control) {
     let (sender, receiver) = mpsc::unbounded_channel();
     (Sender { sender, owner: owner.into() }, Control { receiver, again: VecDeque::new() })
 }
 
 impl Post {
-    /// Whether it ends the thread.
+    /// Returns true if the item ends the thread.
     pub fn stops(&self) -> bool {
         matches!(self, Self::Letter { letter: Letter::Cancel | Letter::Kill, .. })
     }
 }
 
 impl Sender {
-    /// Sends a letter from within this process; false if the thread is over.
+    /// Sends a control message from this process; returns false if the thread has ended.
     pub fn send(&self, letter: Letter) -> bool {
         let id = format!("{}.{}", self.owner, SENT.fetch_add(1, Ordering::Relaxed));
         self.sender.send(Post::Letter { id, letter, on_disk: false }).is_ok()
     }
 
-    /// Delivers a letter found in the inbox.
+    /// Delivers a control message found in the mailbox; returns false if the thread has ended.
     pub fn deliver(&self, id: String, letter: Letter) -> bool {
         self.sender.send(Post::Letter { id, letter, on_disk: true }).is_ok()
     }
 
-    /// Tells the thread that a child is over; false if it is over itself.
+    /// Reports the end of a child; returns false if the thread itself has ended.
     pub fn child_ended(&self, spawn: u64, thread_id: String, status: Status, cost: Cost) -> bool {
         self.sender.send(Post::ChildEnded { spawn, thread_id, status, cost }).is_ok()
     }
 }
 
 impl Control {
-    /// What comes next; `None` when nobody can write any more.
+    /// Waits for the next item; returns `None` once every sender is dropped.
     pub async fn next(&mut self) -> Option<Post> {
         match self.again.pop_front() {
             Some(post) => Some(post),
@@ -81,12 +81,12 @@ impl Control {
         }
     }
 
-    /// What is there already.
+    /// Returns the next item if one is available now.
     pub fn try_next(&mut self) -> Option<Post> {
         self.again.pop_front().or_else(|| self.receiver.try_recv().ok())
     }
 
-    /// Waits until something comes that ends the thread; all that came is there to be taken afterwards.
+    /// Waits for an item that ends the thread. Every item received on the way can still be taken afterwards.
     pub async fn stopped(&mut self) {
         while let Some(post) = self.receiver.recv().await {
             let stops = post.stops();

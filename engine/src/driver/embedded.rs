@@ -1,4 +1,4 @@
-//! The driver of this process: effects carried out by the store, the providers and the tools it has.
+//! The in-process driver: performs effects with the engine's store, providers and tools.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -27,32 +27,32 @@ mod cascade;
 mod ledger;
 mod tools;
 
-/// Children at the same time, where no setting says otherwise.
+/// Default maximum of children that run at the same time.
 const CHILDREN: usize = 8;
-/// A connection, made when it is first needed.
+/// A provider connection, or the error of connecting.
 type Connected = Result<Arc<dyn Provider>, CallError>;
 
-/// Carries out the effects of one thread.
+/// The in-process driver of one thread.
 pub struct Embedded {
     pub(crate) engine: Arc<Inner>,
     pub(crate) id: ThreadId,
     pub(crate) plan: Arc<Plan>,
     pub(crate) launch: Arc<Opened>,
     pub(crate) outlet: Arc<Outlet>,
-    /// Children that may run at the same time; the others wait for their turn.
+    /// Permits for children that run at the same time; further children wait.
     pub(crate) running: Arc<Semaphore>,
     hooks: Arc<HookTable>,
     provider: OnceLock<Connected>,
     fallback: OnceLock<Connected>,
-    /// Tools as they were when this thread first called them.
+    /// Prepared tools by id, as they were at the first call by this thread.
     tools: Mutex<BTreeMap<ItemId, Arc<Prepared>>>,
-    /// Tells calls under way that the thread was cancelled.
+    /// Cancels the calls under way.
     halting: Halting,
-    /// Directives that hooks are running.
+    /// Running children of hooks.
     hook_children: Mutex<BTreeSet<ThreadId>>,
 }
 
-/// While it is there, the child of a hook gets the letters that children get.
+/// A guard: while it is alive, control messages for children are forwarded to this child of a hook.
 pub(crate) struct Living<'e> {
     embedded: &'e Embedded,
     child: ThreadId,
@@ -65,7 +65,7 @@ impl Drop for Living<'_> {
 }
 
 impl Embedded {
-    /// For a thread that begins or goes on.
+    /// Creates the driver of a thread that starts or resumes.
     pub(crate) fn new(
         engine: Arc<Inner>,
         id: ThreadId,
@@ -82,7 +82,7 @@ impl Embedded {
         Ok(Self { engine, id, plan, launch, outlet, running, hooks, provider, fallback, tools, halting, hook_children })
     }
 
-    /// A hook waits for this child.
+    /// Registers a child of a hook until the guard is dropped.
     pub(crate) fn living(&self, child: &ThreadId) -> Living<'_> {
         self.hook_children.lock().unwrap_or_else(PoisonError::into_inner).insert(child.clone());
         Living { embedded: self, child: child.clone() }
@@ -126,7 +126,7 @@ impl Embedded {
         }
     }
 
-    /// A request with the bytes of its images.
+    /// Returns the request with the bytes of its images.
     async fn filled(&self, mut request: Request) -> Result<Request, CallError> {
         let objects = Arc::clone(&self.engine.objects);
         let filled = tokio::task::spawn_blocking(move || image::fill(&mut request, &objects).map(|()| request)).await;
@@ -217,7 +217,7 @@ impl Driver for Embedded {
         let (disk, thread, mail) = (Arc::clone(&self.engine.disk), self.id.clone(), mail.to_owned());
         Box::pin(async move {
             let gone = tokio::task::spawn_blocking(move || mailbox::consume(&*disk, &thread, &mail)).await;
-            // The event says that it was taken; a file that stays is found again and recognised.
+            // The event records the message, so a file that stays is recognized as taken.
             if let Ok(Err(error)) = gone {
                 tracing::warn!(%error, "a letter that was taken stays in the inbox");
             }

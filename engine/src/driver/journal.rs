@@ -1,5 +1,5 @@
-//! The writing end of a thread's record as the driver uses it: events gather in memory while nothing is done, and are
-//! written together before anything is; synced before anything that has side effects.
+//! The driver's writer of a transcript: events are buffered while nothing is performed, written together before an
+//! effect is performed, and synced before an effect with side effects.
 
 use std::sync::Arc;
 
@@ -14,24 +14,24 @@ use crate::store::transcript::{Hash, LineSigner};
 use crate::store::{ObjectId, Objects, Record, StoreError, Transcript};
 use crate::thread_id::ThreadId;
 
-/// The key of a line that names the fields which were too large for it.
+/// The key under which a line lists the fields that were stored as objects because of their size.
 const SPILLED: &str = "spilled";
 
 #[derive(Debug)]
 pub struct Journal {
     thread: ThreadId,
-    /// `None` only while a blocking thread has it.
+    /// `None` only while a blocking task uses the transcript.
     transcript: Option<Transcript>,
     objects: Arc<Objects>,
     sealer: Arc<Sealer>,
     outlet: Arc<Outlet>,
     crew: Crew,
-    /// Folded, and not written yet.
+    /// Events that are folded and not written yet.
     pending: Vec<Event>,
     /// The number of the next event.
     next: u64,
     synced: u64,
-    /// Whether something was written that has to be synced before the next side effect.
+    /// True if an event has to be synced before the next side effect.
     dirty: bool,
 }
 
@@ -55,7 +55,7 @@ impl Journal {
             pending: Vec::new(),
             next,
             synced,
-            // Lines found on disk are made durable before anything is done in their name.
+            // Lines found on disk are synced before the first effect that depends on them.
             dirty: synced < next,
         }
     }
@@ -69,27 +69,27 @@ impl Journal {
         event
     }
 
-    /// The time of the events that wait to be written: what is decided meanwhile happens at the same moment.
+    /// Returns the time of the buffered events. Decisions made before they are written get the same time.
     pub fn same_moment(&self) -> Option<i64> {
         self.pending.last().map(|event| event.ts)
     }
 
-    /// How many events are written, and the hash of the last.
+    /// Returns the number of written events and the hash of the last one.
     pub fn head(&self) -> Option<(u64, Hash)> {
         self.transcript.as_ref().map(|transcript| (transcript.count(), transcript.head()))
     }
 
-    /// Events known to be on the disk.
+    /// Returns the number of events known to be on disk.
     pub fn synced(&self) -> u64 {
         self.synced
     }
 
-    /// Whether everything pushed so far is on the disk, or can be told again without it.
+    /// Returns true if every event so far is on disk or can be derived again.
     pub fn is_durable(&self) -> bool {
         !self.dirty
     }
 
-    /// Writes what waits. With a barrier, also waits until everything that matters would survive a power failure.
+    /// Writes the buffered events. With `barrier`, also syncs, if any event so far must survive a power failure.
     pub async fn flush(&mut self, barrier: bool) -> Result<(), DriveError> {
         let sync = barrier && self.dirty;
         if self.pending.is_empty() && !sync {
@@ -101,7 +101,7 @@ impl Journal {
         let (mut events, objects) = (std::mem::take(&mut self.pending), Arc::clone(&self.objects));
         let (thread, sealer) = (self.thread.clone(), Arc::clone(&self.sealer));
         if !sync {
-            // Nothing is waited for: the bytes go to the system's memory, which is quicker than to another thread.
+            // Without a sync the write only copies to the page cache, which is faster than a switch to another thread.
             let written = write(&mut transcript, &objects, (&thread, &sealer), &mut events);
             return self.written(transcript, events, written);
         }
@@ -116,7 +116,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Takes the transcript back, and tells those who watch.
+    /// Takes the transcript back and notifies the watchers.
     fn written(
         &mut self,
         transcript: Transcript,
@@ -133,8 +133,8 @@ impl Journal {
     }
 }
 
-/// Appends events, those of one moment at a time; a checkpoint is signed when the lines before it have their hashes. The last
-/// line has a seal: what recovery reads behind the last seal was never acknowledged.
+/// Appends events, grouped by time. A checkpoint is signed once the lines before it have their hashes. The last line
+/// gets a seal: recovery treats lines behind the last seal as never acknowledged.
 fn write(
     transcript: &mut Transcript,
     objects: &Objects,
@@ -167,10 +167,10 @@ fn write(
     Ok(())
 }
 
-/// What the store adds to a line at most.
+/// Maximum bytes that the store adds to a line.
 const ENVELOPE: usize = 512;
 
-/// The event's fields, the largest of them as objects until the line fits.
+/// Returns the event's fields. The largest are stored as objects until the line fits.
 fn fitting(event: &Event, limit: usize, objects: &Objects) -> Result<Map<String, Value>, StoreError> {
     let too_long = |bytes| StoreError::LineTooLong { bytes, limit };
     let Ok(Value::Object(mut fields)) = serde_json::to_value(&event.body) else { return Err(too_long(0)) };
@@ -192,7 +192,7 @@ fn fitting(event: &Event, limit: usize, objects: &Objects) -> Result<Map<String,
     Ok(fields)
 }
 
-/// A line read back, with the fields that lie in objects.
+/// Returns the event of a line, including the fields that are stored as objects.
 pub fn whole(record: &Record, thread: &ThreadId, objects: &Objects) -> Result<Event, StoreError> {
     if !record.body.contains_key(SPILLED) {
         return record.event(thread);

@@ -1,5 +1,5 @@
-//! What watchers see while a thread runs: recorded events, all of them, and deltas, as many as they can follow. Watching
-//! never holds a thread up.
+//! The live stream of a running thread: every recorded event, and as many deltas as the watcher can follow. A watcher
+//! never delays a thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,16 +10,16 @@ use crate::event::Event;
 use crate::provider::Delta;
 use crate::thread_id::ThreadId;
 
-/// Something a watcher may want to show.
+/// An item of the live stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Live {
-    /// An event that is in the transcript.
+    /// An event of the transcript.
     Event { thread: ThreadId, event: Arc<Event> },
-    /// A piece of a reply that is streaming in; not recorded, and dropped when the watcher is slow.
+    /// A piece of a streaming reply; not recorded, and dropped if the watcher is slow.
     Delta { thread: ThreadId, delta: Delta },
 }
 
-/// Where a thread and its children put what happens.
+/// The sending end of the live stream, shared by a thread and its children.
 #[derive(Debug)]
 pub struct Outlet {
     sender: mpsc::UnboundedSender<Live>,
@@ -27,7 +27,7 @@ pub struct Outlet {
     dropped: Arc<AtomicU64>,
 }
 
-/// The watcher's end. Dropping it is fine.
+/// The receiving end of the live stream. Dropping it does not affect the threads.
 #[derive(Debug)]
 pub struct LiveEvents {
     receiver: mpsc::UnboundedReceiver<Live>,
@@ -35,10 +35,10 @@ pub struct LiveEvents {
     dropped: Arc<AtomicU64>,
 }
 
-/// Deltas are dropped while more than this waits.
+/// Maximum number of items in the queue; beyond it, deltas are dropped.
 const BACKLOG: usize = 1024;
 
-/// Both ends.
+/// Creates a live stream.
 pub fn channel() -> (Outlet, LiveEvents) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let (waiting, dropped) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
@@ -57,32 +57,32 @@ impl Outlet {
         }
     }
 
-    /// Whether nobody watches any more.
+    /// Returns true if the receiving end was dropped.
     pub fn is_closed(&self) -> bool {
         self.sender.is_closed()
     }
 }
 
 impl LiveEvents {
-    /// Hands the watching over to somebody else; here nothing is seen any more.
+    /// Moves the stream into the returned value; this value yields nothing more.
     #[must_use]
     pub fn take(&mut self) -> Self {
         std::mem::replace(self, channel().1)
     }
 
-    /// What happens next; `None` once the thread and everything it started are over.
+    /// Waits for the next item; returns `None` once the thread and everything it started have ended.
     pub async fn next(&mut self) -> Option<Live> {
         let live = self.receiver.recv().await?;
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         Some(live)
     }
 
-    /// Whether nothing waits to be taken, and something may still come.
+    /// Returns true if the queue is empty and more items may come.
     pub fn is_idle(&self) -> bool {
         self.receiver.is_empty() && !self.receiver.is_closed()
     }
 
-    /// Deltas that were dropped because nobody took them in time.
+    /// Returns the number of dropped deltas.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! The pieces of a reply on their way to `live.jsonl`, for those who watch from another process: gathered for a moment,
-//! written together, gone when the attempt ends. Whoever is too slow loses pieces, and is told how many.
+//! The writer of `live.jsonl`, which shows a streaming reply to other processes. Pieces are buffered briefly, written
+//! together, and removed when the attempt ends. Pieces beyond the buffer's size are dropped and counted.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl From<&Delta> for Piece {
     }
 }
 
-/// Bytes that a piece counts for.
+/// Returns the bytes that a delta counts for.
 fn size(delta: &Delta) -> usize {
     match delta {
         Delta::Text(text) | Delta::Thinking(text) => text.len(),
@@ -58,19 +58,19 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl Streamed {
-    /// What the model says, as far as it says anything.
+    /// Returns the text of the line, if it has any.
     pub fn text(&self) -> Option<&str> {
         if let Piece::Text { text } = &self.piece { Some(text) } else { None }
     }
 }
 
-/// How long pieces gather.
+/// Time between two writes.
 const MOMENT: Duration = Duration::from_millis(60);
-/// Pieces that wait to be written, and bytes of them.
+/// Maximum number of buffered pieces; `BYTES` is the maximum of their bytes.
 const BACKLOG: usize = 4096;
 const BYTES: usize = 512 * 1024;
 
-/// One attempt's pieces.
+/// The streamed pieces of one attempt.
 pub(crate) struct Stream {
     shared: Arc<Shared>,
     writer: Mutex<Option<JoinHandle<()>>>,
@@ -84,10 +84,10 @@ struct Shared {
     file: Mutex<File>,
 }
 
-/// The file, while somebody writes to it.
+/// The output file, locked during a write.
 struct File {
     live: Live,
-    /// The attempt has ended: nothing more is written.
+    /// True once the attempt has ended; nothing more is written.
     is_over: bool,
 }
 
@@ -96,7 +96,7 @@ struct Gathered {
     pieces: Vec<Piece>,
     bytes: usize,
     dropped: u64,
-    /// Something was taken to be written.
+    /// True once a piece was taken for writing.
     begun: bool,
 }
 
@@ -105,7 +105,7 @@ impl Stream {
         Self { shared: Arc::new(Shared::new(disk, thread, turn, attempt)), writer: Mutex::default() }
     }
 
-    /// Takes a piece. Never waits.
+    /// Buffers a delta. Does not wait for I/O.
     pub fn push(&self, delta: &Delta) {
         self.shared.gather(delta);
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,7 +114,7 @@ impl Stream {
         }
     }
 
-    /// The attempt is over: what counts of it goes into the transcript.
+    /// Ends the attempt and removes the file; the transcript has the result.
     pub async fn end(self) {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(writer) = writer else { return };
@@ -123,7 +123,7 @@ impl Stream {
             return;
         }
         let shared = Arc::clone(&self.shared);
-        // Waits for the one that is writing.
+        // The lock waits for a write in progress.
         let cut = tokio::task::spawn_blocking(move || {
             let mut file = shared.file();
             file.is_over = true;
@@ -145,7 +145,7 @@ impl Shared {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing more is taken; answers whether anything was.
+    /// Discards the buffered pieces; returns true if any piece was taken for writing before.
     fn close(&self) -> bool {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         gathered.pieces.clear();
@@ -184,7 +184,7 @@ impl Shared {
     }
 }
 
-/// Writes what has gathered, again and again, until it is told that the attempt is over.
+/// Writes the buffered pieces repeatedly until the task is aborted.
 async fn write(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(MOMENT).await;

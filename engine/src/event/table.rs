@@ -35,7 +35,7 @@ pub enum EventKind {
     Ended,
 }
 
-/// How loudly an event matters to those who watch. What is droppable (the deltas of a reply) never enters a transcript.
+/// The importance of an event to watchers. Droppable data (the deltas of a reply) never enters a transcript.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Criticality {
@@ -43,38 +43,37 @@ pub enum Criticality {
     Normal,
 }
 
-/// When an event must have reached the disk.
+/// The time by which an event must be on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
-    /// Before the next side effect: it is the intent of one, or a fact that nothing else could tell again.
+    /// Before the next side effect: the event is the intent of one, or a fact that cannot be derived again.
     Barrier,
-    /// Together with the next barrier: what it says can be asked again (of the registry) or decided again (from the
-    /// state) with the same answer.
+    /// Together with the next barrier: the registry or the state gives the same event again.
     Lazy,
 }
 
-/// Who folds or shows an event.
+/// A consumer that folds or shows an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reader {
-    /// `apply`: resume and recovery depend on it.
+    /// `apply`; resume and recovery depend on the event.
     Machine,
     /// The conversation that a continuation, a handoff or an export takes over.
     Conversation,
-    /// Repairs the registry and the ledger from transcripts.
+    /// The repair of the registry and the ledger from transcripts.
     Repair,
-    /// Printed by `run --events`, `threads transcript` and the viewer alone.
+    /// `run --events`, `threads transcript` and the viewer, which print the event.
     View,
 }
 
-/// One line of the table.
+/// One row of the event table.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
     pub kind: EventKind,
     /// The value of `type` in a transcript line.
     pub name: &'static str,
-    /// What hooks and readers call it.
+    /// The name for hooks and readers.
     pub reader_name: &'static str,
     pub criticality: Criticality,
     pub durability: Durability,
@@ -101,7 +100,7 @@ const STATE: &[Reader] = &[Reader::Machine, Reader::View];
 const TALK: &[Reader] = &[Reader::Machine, Reader::Conversation, Reader::View];
 const LEDGER: &[Reader] = &[Reader::Machine, Reader::Repair, Reader::View];
 
-/// Every event there is, in the order a thread first meets them.
+/// All events, in the order in which a thread first meets them.
 pub static TABLE: [Row; 27] = [
     line(
         EventKind::Opened,
@@ -256,9 +255,9 @@ pub static TABLE: [Row; 27] = [
     ),
 ];
 
-/// The table's line for a kind.
+/// Returns the row of a kind.
 pub fn row(kind: EventKind) -> &'static Row {
-    // The table is in the order of the enum; a test holds them together.
+    // A test checks that the table has the order of the enum.
     TABLE.get(kind as usize).unwrap_or(&TABLE[0])
 }
 
@@ -272,7 +271,7 @@ mod tests {
     use super::*;
     use crate::event::EventBody;
 
-    /// One smallest line of each kind, in the table's order.
+    /// Returns a minimal line of each kind, in the table's order.
     fn samples() -> Vec<Value> {
         let limits = json!({"turns":1,"tokens":1,"spend":1,"spawns":1,"depth":1,"duration_seconds":1,"output":1});
         let usage = json!({"input":1,"output":1,"cache_read":0,"cache_write":0});
@@ -351,7 +350,7 @@ mod tests {
         let mut known: BTreeMap<String, String> = BTreeMap::new();
         for (row, mut sample) in TABLE.iter().zip(samples()) {
             let criticality = serde_json::to_value(row.criticality).unwrap().as_str().unwrap().to_owned();
-            // An end is known by how the thread ended.
+            // The name of the last event depends on the end status.
             let ends = ["completed", "error", "cancelled", "killed", "continued", "suspended"];
             let statuses = if row.kind == EventKind::Ended { ends.as_slice() } else { &[""] };
             for status in statuses.iter().copied() {
@@ -362,11 +361,11 @@ mod tests {
                 known.insert(body.reader_name().to_owned(), criticality.clone());
             }
         }
-        // Not lines of their own: a point whose hooks are one, and what never enters a transcript.
+        // Names without a row: a point of hooks, and the deltas, which never enter a transcript.
         known.insert("context_limit_reached".into(), "critical".into());
         known.insert("token_delta".into(), "droppable".into());
         assert_eq!(told, known);
-        // The levels that the system this one grew out of gave its events.
+        // The criticality of these names is fixed.
         let critical =
             "thread_started thread_completed thread_error thread_cancelled thread_resumed context_limit_reached";
         let normal = "cognition_in cognition_out tool_call_result limit";

@@ -1,5 +1,5 @@
-//! The end of a thread, handed on to threads below it that its own record does not know: those that were started from outside
-//! (`rye run --parent`), in whatever process they run.
+//! Propagation of a thread's end to descendants that its transcript does not know: threads that were started from
+//! outside (`rye run --parent`), in any process.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
 impl Embedded {
-    /// Tells them before the end is committed: who dies in between tells them again when it is taken up.
+    /// Sends the control message before the end is committed. If the process dies in between, recovery sends it again.
     pub(super) async fn cascade(&self, status: Status) -> Result<(), DriveError> {
         let letter = if status == Status::Killed { Letter::Kill } else { Letter::Cancel };
         let id = self.id.clone();
@@ -26,7 +26,7 @@ impl Embedded {
             let (disk, now) = (Arc::clone(&self.engine.disk), self.engine.clock.now());
             let body = serde_json::to_value(&letter).map_err(|error| DriveError::Lost(error.to_string()))?;
             let send = move || match mailbox::send(&*disk, &thread, &body, now) {
-                // It died before its first line: there is nothing to end.
+                // The thread died before its first line; there is nothing to end.
                 Err(StoreError::UnknownThread { .. }) => Ok(()),
                 sent => Ok(sent.map(drop)?),
             };
@@ -36,7 +36,8 @@ impl Embedded {
     }
 }
 
-/// The threads started from outside below this one, or below those that it goes on from, that are not over.
+/// Returns the unfinished threads that were started from outside below this thread, or below the threads that it
+/// continues.
 fn outside(registry: &Registry, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
     let (mut living, mut seen, mut next) = (Vec::new(), Vec::new(), Some(thread.clone()));
     while let Some(id) = next.take().filter(|id| !seen.contains(id)) {
@@ -47,7 +48,7 @@ fn outside(registry: &Registry, thread: &ThreadId) -> Result<Vec<ThreadId>, Stor
                 living.push(last);
             }
         }
-        // One that was over, and not handed over, had its own end.
+        // A predecessor that ended without a handoff has already ended its descendants.
         let before = registry.thread(&id)?.and_then(|row| row.continues).map(|before| registry.thread(&before));
         next = before.transpose()?.flatten().filter(|row| row.status == Status::Continued).map(|row| row.id);
         seen.push(id);
@@ -55,7 +56,7 @@ fn outside(registry: &Registry, thread: &ThreadId) -> Result<Vec<ThreadId>, Stor
     Ok(living)
 }
 
-/// The thread that a chain has come to, if that is not over.
+/// Returns the last thread of a continuation chain, if it has not ended.
 fn last(registry: &Registry, first: ThreadId) -> Result<Option<ThreadId>, StoreError> {
     let (mut seen, mut next) = (Vec::new(), first);
     while !seen.contains(&next) {
