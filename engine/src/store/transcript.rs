@@ -1,4 +1,4 @@
-//! The transcript: the one record of a thread, append-only, chained, synced at barriers (`engine.md` 4).
+//! The transcript of a thread: append-only, chained, synced at barriers (`engine.md` 4).
 //!
 //! One event is one line of at most 256 KiB (`line.rs`):
 //!
@@ -7,20 +7,20 @@
 //! ```
 //!
 //! - `seq` counts from 0 without gaps; in an undamaged file it is the number of lines before.
-//! - `ts` is in milliseconds since 1970, as the driver's clock said.
-//! - `h` is SHA-256 over the `h` before (for the first line, over the thread's id) and this line without its own `h`,
-//!   so that a line vouches for itself and for everything before it.
-//! - `b` is the barrier: how many events were known to be on the disk when the line was written. A barrier is thus not
-//!   a line of its own but what every later line says about the earlier ones, and it survives a crash with any of them.
+//! - `ts` is in milliseconds since 1970, by the driver's clock.
+//! - `h` is SHA-256 over the `h` before (for the first line, over the thread's id) and this line without its own `h`.
+//!   It covers the line and everything before it.
+//! - `b` is the barrier: the number of events known to be on disk when the line was written. Every later line repeats
+//!   the barrier, so that it survives a crash with any of them.
 //! - `s` (optional) is the seal: a key's name and its signature of the chain hash that the line has without `s`. It
 //!   covers this line and every line before it. The writer seals the last line of each write.
 //! - A field of the event that has one of these names gets `_` before it in the line.
 //!
-//! Reading stops at the first line that is not what it should be. If no line behind it claims a barrier that covers
-//! it, nothing of the rest was ever acknowledged: it is a torn tail, and opening the transcript cuts it. If one does,
-//! a line that was acknowledged is gone: that is damage, reported with its line number, and nothing is changed.
-//! The very last synced lines have nothing behind them to speak for them; whoever knows how far the transcript was
-//! synced (the registry's row) says so to [`Transcript::open`], which then calls a shorter one damaged.
+//! Reading stops at the first invalid line. If no later line has a barrier that covers it, the rest was never
+//! acknowledged: it is a torn tail, and opening the transcript cuts it. If a later line has such a barrier, an
+//! acknowledged line is missing: that is damage, reported with its line number, and nothing is changed. No line follows
+//! the last synced lines, so a caller that knows the synced count (the registry's row) passes it to
+//! [`Transcript::open`], which then reports a shorter transcript as damaged.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,14 +44,14 @@ pub use line::{Hash, LINE_LIMIT, LineSigner, Seal};
 pub use live::Live;
 pub use scan::{Reading, Torn, read, read_after, read_head};
 
-/// One event with its place in the record.
+/// One event with its position in the transcript.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
     /// From 0.
     pub seq: u64,
     /// Milliseconds since 1970.
     pub ts: i64,
-    /// How many events were known to be on the disk when this was written.
+    /// Number of events known to be on disk when this line was written.
     pub barrier: u64,
     pub hash: Hash,
     pub seal: Option<Seal>,
@@ -59,7 +59,7 @@ pub struct Record {
     pub body: Map<String, Value>,
 }
 
-/// The writing end. There is one in the process that owns the thread, and no other.
+/// The writer of a transcript. Only the process that owns the thread has one.
 #[derive(Debug)]
 pub struct Transcript {
     disk: Arc<dyn Disk>,
@@ -69,15 +69,15 @@ pub struct Transcript {
     /// Events so far.
     count: u64,
     head: Hash,
-    /// How many of them are known to be on the disk.
+    /// Number of events known to be on disk.
     barrier: u64,
     folder_synced: bool,
-    /// Why nothing more is written.
+    /// The reason why nothing more can be written.
     poisoned: Option<String>,
 }
 
 impl Record {
-    /// The event, if this program knows its type and fields. `thread` is for the message.
+    /// Returns the event, if this program knows its type and fields. `thread` is for the error message.
     pub fn event(&self, thread: &ThreadId) -> Result<Event, StoreError> {
         let body = serde_json::from_value(Value::Object(self.body.clone())).map_err(|error| StoreError::Damaged {
             path: layout::transcript(thread),
@@ -89,7 +89,7 @@ impl Record {
 }
 
 impl Transcript {
-    /// The transcript of a new thread, whose folder exists and holds none. Touches the disk at the first event.
+    /// Creates the transcript of a new thread, whose folder exists and has none. The first append creates the file.
     pub fn create(disk: Arc<dyn Disk>, thread: &ThreadId) -> Result<Self, StoreError> {
         let path = layout::transcript(thread);
         if disk.exists(&path).map_err(StoreError::io("look for", &path))? {
@@ -108,16 +108,16 @@ impl Transcript {
         })
     }
 
-    /// Reads the transcript of a thread that this process owns and cuts a torn tail. `synced` is how many
-    /// events somebody else knows to be on the disk (0: nobody does).
+    /// Reads the transcript of a thread that this process owns and cuts a torn tail. `synced` is the number of events
+    /// that the caller knows to be on disk (0 if unknown).
     pub fn open(disk: Arc<dyn Disk>, thread: &ThreadId, synced: u64) -> Result<(Self, Reading), StoreError> {
         let reading = read(&*disk, thread, synced)?;
         let transcript = Self::open_read(disk, thread, &reading, synced)?;
         Ok((transcript, reading))
     }
 
-    /// Opens the transcript of a thread that this process owns from what was read of it just now, and cuts what is
-    /// behind that. `synced` as in [`Self::open`].
+    /// Opens the transcript of a thread that this process owns from its current contents and cuts everything behind
+    /// them. `synced` as in [`Self::open`].
     pub fn open_read(
         disk: Arc<dyn Disk>,
         thread: &ThreadId,
@@ -138,21 +138,21 @@ impl Transcript {
             count: reading.records.len() as u64,
             head: last.map_or_else(|| Hash::start(thread), |record| record.hash),
             barrier,
-            // Without a barrier, who created the file may have died before its name was synced.
+            // Without a barrier, the folder entry may be unsynced: the creator may have died before.
             folder_synced: barrier > 0,
             poisoned: None,
         })
     }
 
-    /// Writes events, all or none, and answers them with their places. They are not durable before [`Self::sync`].
+    /// Writes events, all or none, and returns their records. They are not durable before [`Self::sync`].
     ///
-    /// After [`StoreError::Io`] (a full disk) the transcript is as before and can be used; after
-    /// [`StoreError::Poisoned`] it takes nothing more.
+    /// After [`StoreError::Io`] (a full disk) the transcript is unchanged and usable; after [`StoreError::Poisoned`] it
+    /// accepts nothing more.
     pub fn append<T: Serialize>(&mut self, events: &[T], ts: i64) -> Result<Vec<Record>, StoreError> {
         self.append_sealed(events, ts, None)
     }
 
-    /// The same with a seal on the last of the lines, if there is a signer.
+    /// Appends like [`Self::append`] and seals the last line if there is a signer.
     pub fn append_sealed<T: Serialize>(
         &mut self,
         events: &[T],
@@ -180,10 +180,10 @@ impl Transcript {
         Ok(records)
     }
 
-    /// The barrier: when it returns, every event so far survives a power failure. Costs nothing if that is known.
+    /// Syncs: every event so far then survives a power failure. Does nothing if all events are known to be on disk.
     ///
-    /// A failure is final, because nobody can know what reached the disk: the transcript takes nothing more, in this
-    /// process, and the next that opens it sees what there is.
+    /// A failure is final, because the state on disk is then unknown: the transcript accepts nothing more in this
+    /// process. The next process that opens it reads the lines that are there.
     pub fn sync(&mut self) -> Result<(), StoreError> {
         self.usable()?;
         if self.barrier == self.count {
@@ -201,17 +201,17 @@ impl Transcript {
         Ok(())
     }
 
-    /// How many events there are: the next one's `seq`.
+    /// Returns the number of events, which is the next event's `seq`.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The last event's `h`; what the first one chains to if there is none.
+    /// Returns the last event's `h`; without events, the hash that the first one chains to.
     pub fn head(&self) -> Hash {
         self.head
     }
 
-    /// How many events are known to be on the disk.
+    /// Returns the number of events known to be on disk.
     pub fn barrier(&self) -> u64 {
         self.barrier
     }
@@ -228,7 +228,7 @@ impl Transcript {
         StoreError::Poisoned { path: self.path.clone(), reason }
     }
 
-    /// Removes what a failed append may have left.
+    /// Removes a partial write of a failed append.
     fn take_back(&mut self, error: std::io::Error) -> StoreError {
         if error.kind() == std::io::ErrorKind::InvalidData {
             return self.poison(format!("somebody else writes to it: {error}"));
@@ -247,8 +247,8 @@ impl Transcript {
     }
 }
 
-/// Writes the lines behind the barrier once more, in place. They are in the file as the system shows it, but a sync that
-/// failed in the process before may have dropped them on the way to the device, and a later sync would not say so.
+/// Writes the lines behind the barrier again, in place. A failed sync of an earlier process may have dropped them on
+/// the way to the device although the file still shows them, and a later sync would not report that.
 fn rewrite_tail(disk: &dyn Disk, path: &Path, reading: &Reading, barrier: u64) -> Result<(), StoreError> {
     let synced = usize::try_from(barrier).unwrap_or(usize::MAX).checked_sub(1);
     let from = synced.and_then(|index| reading.ends.get(index)).copied().unwrap_or(0);

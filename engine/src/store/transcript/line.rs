@@ -1,4 +1,4 @@
-//! One line of a transcript: how it is written and how it is held against its hash. No I/O.
+//! One line of a transcript: writing, reading and hash verification. No I/O.
 
 use std::fmt;
 
@@ -11,19 +11,19 @@ use super::super::StoreError;
 use super::Record;
 use crate::thread_id::ThreadId;
 
-/// Bytes of a line, its newline included.
+/// Maximum bytes of a line, including its newline.
 pub const LINE_LIMIT: usize = 256 * 1024;
 
-/// The format this program writes, and the newest it reads.
+/// The line format that this program writes, and the newest it reads.
 pub const VERSION: u64 = 1;
 
-/// How every line begins.
+/// The start of every line.
 pub const START: &str = "{\"v\":";
 
-/// Names that belong to the line and not to the event.
+/// Field names reserved for the line itself.
 const RESERVED: [&str; 6] = ["v", "seq", "ts", "b", "h", "s"];
 
-/// How the seal of a line begins, behind its hash.
+/// The text between the hash and the seal.
 const SEAL: &str = "\",\"s\":\"";
 
 /// A signature of a line, and so of every line before it.
@@ -43,7 +43,8 @@ pub type LineSigner<'a> = &'a dyn Fn(u64, Hash) -> String;
 pub struct Hash([u8; 32]);
 
 impl Hash {
-    /// What the first line chains to: a transcript cannot pass for another thread's.
+    /// Returns the hash that the first line chains to. It depends on the thread, so that a transcript is not valid for
+    /// another one.
     pub fn start(thread: &ThreadId) -> Self {
         let mut hasher = Sha256::new();
         hasher.update(b"rye transcript\n");
@@ -51,7 +52,7 @@ impl Hash {
         Self(hasher.finalize().into())
     }
 
-    /// Reads 64 lower-case hex digits.
+    /// Parses 64 lower-case hex digits.
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
         let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
@@ -64,7 +65,7 @@ impl Hash {
         Some(Self(bytes))
     }
 
-    /// The link for a line whose text is `front`, then the hash, then `back`.
+    /// Returns the link for a line that consists of `front`, the hash, and `back`.
     fn next(self, front: &str, back: &str) -> Self {
         let mut hasher = Sha256::new();
         hasher.update(self.0);
@@ -100,7 +101,7 @@ fn digit(byte: u8) -> Option<u8> {
     }
 }
 
-/// Where a line stands.
+/// The position of a line in its transcript.
 pub struct Head {
     pub seq: u64,
     pub ts: i64,
@@ -109,7 +110,7 @@ pub struct Head {
     pub before: Hash,
 }
 
-/// The line of an event, newline included, and the record that reading it would give. A signer seals the line.
+/// Returns the line of an event, including its newline, and the record that reading it gives. A signer seals the line.
 pub fn write<T: Serialize>(
     head: &Head,
     event: &T,
@@ -142,7 +143,7 @@ pub fn write<T: Serialize>(
     Ok((text, Record { seq, ts, barrier, hash, seal, body }))
 }
 
-/// An event's fields as they stand in a line: one with a name of the line's own gets `_` before it (`_seq`).
+/// An event's fields as written in a line: a reserved name gets `_` before it (`_seq`).
 struct Escaped<'a>(&'a Map<String, Value>);
 
 impl Serialize for Escaped<'_> {
@@ -166,14 +167,14 @@ fn unescape((key, value): (String, Value)) -> (String, Value) {
     }
 }
 
-/// Why a line is not taken.
+/// The reason why a line is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
     Newer(u64),
     Broken(String),
 }
 
-/// Reads a line (without its newline) that must be `seq` and chain to `before`.
+/// Reads a line without its newline. Its number must be `seq`, and it must chain to `before`.
 pub fn read(text: &[u8], seq: u64, before: Hash) -> Result<Record, Refused> {
     let broken = |reason: &str| Refused::Broken(reason.to_string());
     let text = std::str::from_utf8(text).map_err(|_| broken("it is not UTF-8"))?;
@@ -199,12 +200,12 @@ pub fn read(text: &[u8], seq: u64, before: Hash) -> Result<Record, Refused> {
     Ok(Record { seq, ts: front.ts, barrier: front.barrier, hash, seal, body })
 }
 
-/// The barrier that a line claims, if it begins as a line does, whatever else is wrong with it.
+/// Returns the barrier in the front of a line. The rest of the line may be invalid.
 pub fn claimed_barrier(text: &[u8]) -> Option<u64> {
     let start = text.get(..text.len().min(160))?;
     let start = match std::str::from_utf8(start) {
         Ok(start) => start,
-        // A character cut in the middle by the limit above is no reason to miss the claim.
+        // The limit above may cut a character; the text before it is enough.
         Err(error) => std::str::from_utf8(start.get(..error.valid_up_to())?).ok()?,
     };
     front(start).map(|front| front.barrier)
@@ -219,7 +220,7 @@ struct Front {
     length: usize,
 }
 
-/// Reads `{"v":1,"seq":7,"ts":…,"b":5,"h":"`, exactly as [`write()`] spells it.
+/// Parses `{"v":1,"seq":7,"ts":…,"b":5,"h":"`, exactly as [`write()`] writes it.
 fn front(text: &str) -> Option<Front> {
     let rest = text.strip_prefix(START)?;
     let (version, rest) = rest.split_once(",\"seq\":")?;

@@ -1,4 +1,4 @@
-//! Reading transcripts: by their owner, who may cut a torn tail, and by anybody else while they are being written.
+//! Readers of transcripts: for the owner, who may cut a torn tail, and for other processes while the transcript grows.
 
 use std::path::Path;
 
@@ -8,26 +8,26 @@ use super::Record;
 use super::line::{self, Hash, LINE_LIMIT, Refused};
 use crate::thread_id::ThreadId;
 
-/// What a transcript holds.
+/// The contents of a transcript.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
     pub records: Vec<Record>,
-    /// For each record the byte of the file at which its line, newline included, ends.
+    /// For each record, the file offset at which its line ends, including the newline.
     pub ends: Vec<u64>,
     /// Bytes from the start of the file to the end of the last record.
     pub length: u64,
-    /// What stands behind it, if anything does. While the thread runs it may be a line being written.
+    /// The invalid rest of the file, if any. While the thread runs, it may be a line being written.
     pub torn: Option<Torn>,
 }
 
 impl Reading {
-    /// How many records the last seal covers; 0 where no line has a seal.
+    /// Returns the number of records that the last seal covers; 0 if no line has a seal.
     pub fn sealed(&self) -> usize {
         self.records.iter().rposition(|record| record.seal.is_some()).map_or(0, |last| last + 1)
     }
 
-    /// Counts the lines behind the last seal as a torn tail: a write that a crash cut off before its last line, which has
-    /// the seal. False where one of them was acknowledged, so that the seal is missing for another reason.
+    /// Treats the lines behind the last seal as a torn tail: a crash cut their write off before its last line, which
+    /// has the seal. Returns false if one of them was acknowledged, so that the seal is missing for another reason.
     pub fn cut_unsealed(&mut self, synced: u64) -> bool {
         let sealed = self.sealed();
         let unsealed = self.records.get(sealed..).unwrap_or_default();
@@ -49,17 +49,19 @@ impl Reading {
     }
 }
 
-/// A tail that nobody was promised.
+/// A torn tail: bytes that were never acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Torn {
-    /// The line it begins with, from 1.
+    /// Number of its first line, from 1.
     pub line: u64,
     pub bytes: u64,
     pub reason: String,
 }
 
-/// Reads a whole transcript and changes nothing. `synced` as in [`super::Transcript::open`]. A thread without a
-/// transcript is [`StoreError::UnknownThread`].
+/// Reads a whole transcript and changes nothing. `synced` as in [`super::Transcript::open`].
+///
+/// # Errors
+/// Returns [`StoreError::UnknownThread`] if the thread has no transcript.
 pub fn read(disk: &dyn Disk, thread: &ThreadId, synced: u64) -> Result<Reading, StoreError> {
     let path = layout::transcript(thread);
     let bytes = match disk.read(&path) {
@@ -72,7 +74,7 @@ pub fn read(disk: &dyn Disk, thread: &ThreadId, synced: u64) -> Result<Reading, 
     scan(&path, &bytes, Start { count: 0, hash: Hash::start(thread), length: 0 }, synced)
 }
 
-/// Reads the first lines of a transcript: those that say how its thread begins.
+/// Reads the first lines of a transcript, which contain the start of the thread.
 pub fn read_head(disk: &dyn Disk, thread: &ThreadId) -> Result<Reading, StoreError> {
     let path = layout::transcript(thread);
     let length = match disk.length(&path) {
@@ -83,17 +85,16 @@ pub fn read_head(disk: &dyn Disk, thread: &ThreadId) -> Result<Reading, StoreErr
         Err(error) => return Err(StoreError::io("read", &path)(error)),
     };
     let bytes = disk.read_range(&path, 0, length).map_err(StoreError::io("read", &path))?;
-    // Lines are read up to the last whole one; the rest is left alone.
+    // A partial last line is skipped.
     let whole = memchr::memrchr(b'\n', &bytes).map_or(0, |end| end + 1);
     let head = bytes.get(..whole).unwrap_or_default();
     scan(&path, head, Start { count: 0, hash: Hash::start(thread), length: 0 }, 0)
 }
 
-/// Bytes that hold the head of any transcript: three lines.
+/// Maximum bytes of the head of a transcript: three lines.
 const HEAD_BYTES: usize = 3 * LINE_LIMIT;
 
-/// Reads what was added behind `last`, whose line ended at byte `length` (as [`Reading`] says): for those who follow
-/// a thread.
+/// Reads the lines behind `last`, whose line ended at offset `length` (see [`Reading`]), for followers of a thread.
 pub fn read_after(disk: &dyn Disk, thread: &ThreadId, last: &Record, length: u64) -> Result<Reading, StoreError> {
     let path = layout::transcript(thread);
     let end = disk.length(&path).map_err(StoreError::io("read", &path))?;
@@ -102,7 +103,7 @@ pub fn read_after(disk: &dyn Disk, thread: &ThreadId, last: &Record, length: u64
     scan(&path, &bytes, Start { count: last.seq + 1, hash: last.hash, length }, 0)
 }
 
-/// What the bytes of a scan follow: so many events, the hash of the last, and the end of its line.
+/// The point where a scan starts: the number of events before it, the hash of the last one, and the end of its line.
 #[derive(Clone, Copy)]
 struct Start {
     count: u64,
@@ -150,8 +151,8 @@ fn scan(path: &Path, bytes: &[u8], start: Start, synced: u64) -> Result<Reading,
     Ok(Reading { records, ends, length, torn })
 }
 
-/// The barriers that lines in these bytes claim. A line also counts if the newline before it is what is damaged; text
-/// within an event cannot pass for one, because what looks like a line there has `,`, `:`, `[` or `\` before it.
+/// Returns the barriers of lines in these bytes. A line counts even if the newline before it is damaged. Text inside an
+/// event does not count, because `,`, `:`, `[` or `\` precedes it.
 fn claimed_barriers(bytes: &[u8]) -> impl Iterator<Item = u64> {
     memchr::memmem::find_iter(bytes, line::START).filter_map(|at| {
         let (before, text) = bytes.split_at_checked(at)?;
