@@ -1,5 +1,5 @@
-//! How fast the events of a stream become a reply, JSON included, on one core. The budget: 0.7 million events a second
-//! on every wire.
+//! Decoding speed, from the events of a stream to a reply, JSON included, on one core. The budget: 0.7 million events
+//! per second for every API format.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a benchmark stops at the first fault")]
 
@@ -9,16 +9,16 @@ use rye_engine::provider::sse::Parser;
 use rye_engine::provider::wire::Decode;
 use rye_engine::provider::{anthropic, gemini, openai_chat, openai_responses};
 
-/// Pieces of text in a stream.
+/// Text deltas in a stream.
 const PIECES: u64 = 20_000;
-/// Bytes that come at once.
+/// Bytes of one chunk of the stream.
 const CHUNK: usize = 16 * 1024;
 
 fn main() {
     divan::main();
 }
 
-/// A stream of many small pieces, as a model sends them.
+/// Returns a stream of many small text deltas, as models send them.
 fn stream(front: &[&str], piece: impl Fn(u64) -> String, back: &[&str]) -> Vec<u8> {
     let mut text = String::new();
     for event in front.iter().map(|event| (*event).to_owned()).chain((0..PIECES).map(piece)) {

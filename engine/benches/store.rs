@@ -1,5 +1,5 @@
-//! What durability costs, beside the least it could cost: a bare append with `fdatasync`, a bare commit of the
-//! database, a bare round trip over loopback. `cargo bench -p rye-engine` prints them; `docs/explanation/performance.md` quotes
+//! Cost of durability next to its lower bounds: a bare append with `fdatasync`, a bare commit of the database, a bare
+//! round trip over loopback. `cargo bench -p rye-engine` prints both; `docs/explanation/performance.md` quotes the
 //! ratios.
 
 #![expect(clippy::print_stderr, reason = "a bench that cannot go on says why")]
@@ -15,7 +15,7 @@ use rye_engine::store::{Change, Disk, RealDisk, Registry, ThreadRow, Transcript}
 use rye_engine::thread_id::ThreadId;
 use serde_json::json;
 
-/// About the size of an event of a tool turn.
+/// Approximate bytes of an event of a tool turn.
 const LINE: usize = 600;
 const BYTES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("bytes");
 
@@ -95,7 +95,7 @@ fn floor_loopback_round_trip(bencher: Bencher<'_, '_>) {
         for stream in listener.incoming() {
             let mut stream = need(stream);
             let mut request = [0; 1024];
-            // A peer that has gone is the end of this exchange, not of the bench.
+            // A closed connection ends this exchange, not the benchmark.
             if stream.read(&mut request).is_ok_and(|read| read > 0) {
                 stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok").ok();
             }

@@ -1,6 +1,6 @@
-//! Many threads in one process: 20 children that nobody waits for, 1,000 children of one root, 10,000 roots at once, and one
-//! thread of 1,000 turns. `cargo bench -p rye-engine --bench threads -- [children|roots|turns]` prints what each took;
-//! `docs/explanation/performance.md` quotes it.
+//! Many threads in one process: 20 detached children, 1,000 children of one root, 10,000 roots at once, and one thread
+//! of 1,000 turns. `cargo bench -p rye-engine --bench threads -- [children|roots|turns]` prints the measurements;
+//! `docs/explanation/performance.md` quotes them.
 
 #![expect(clippy::print_stderr, clippy::print_stdout, reason = "a bench prints what it measured")]
 
@@ -28,7 +28,7 @@ fn need<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| fail(&error))
 }
 
-/// A model that knows what to say by directive and turn.
+/// A model with fixed replies by directive and turn.
 struct Model {
     children: usize,
     turns: u32,
@@ -72,7 +72,7 @@ impl Providers for Always {
     }
 }
 
-/// A project with three directives, and an engine for it.
+/// A temporary project with three directives, and engines for it.
 struct Place {
     folder: tempfile::TempDir,
 }
@@ -140,7 +140,7 @@ impl Place {
     }
 }
 
-/// Peak resident memory of this process in MiB.
+/// Returns the peak resident memory of this process in MiB.
 fn peak() -> f64 {
     let status = need(std::fs::read_to_string("/proc/self/status"));
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0 kB");
@@ -179,7 +179,7 @@ async fn children(count: usize, pause: Duration) {
     let took = began.elapsed();
     let rows = need(engine.threads().list());
     let done = rows.iter().filter(|listed| listed.row.status == Status::Completed).count();
-    // The lead's first call, then its second beside the children's.
+    // Two model calls in sequence: the lead's first, then its second in parallel with the children's.
     let beyond = took.saturating_sub(pause * 2);
     println!(
         "{count} children: {done} of {} threads completed ({}), {} commits, {} ms beyond the model's time, peak {:.0} MiB",
@@ -205,7 +205,7 @@ async fn turns(count: u32) {
         }
     }
     let result = handle.join().await;
-    // Over a hundred turns, because the system counts in hundredths of a second.
+    // Averaged over 100 turns, because the system counts CPU time in hundredths of a second.
     let each = |from: usize| {
         let (first, last) = (marks.get(from).copied(), marks.get(from + 100).copied());
         last.unwrap_or_default().saturating_sub(first.unwrap_or_default()) * 10_000 / 100
@@ -220,7 +220,7 @@ async fn turns(count: u32) {
     );
 }
 
-/// CPU time of this process in hundredths of a second.
+/// Returns the CPU time of this process in hundredths of a second.
 fn cpu() -> u64 {
     let stat = need(std::fs::read_to_string("/proc/self/stat"));
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
@@ -229,7 +229,7 @@ fn cpu() -> u64 {
 
 async fn roots(count: usize) {
     let place = Place::new();
-    // All of them are in their model call at the same time.
+    // The pause keeps all threads in their model call at the same time.
     let engine = place.engine(Model { children: 0, turns: 0, pause: Duration::from_mins(1) });
     let compilation = Arc::new(place.compile("talk"));
     let (before, began) = (peak(), Instant::now());

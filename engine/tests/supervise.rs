@@ -1,4 +1,4 @@
-//! Programs under the helper: this test's own binary is started again as one.
+//! Tests of supervised programs: this binary starts itself again as the supervisor.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 #[path = "supervise/attacks.rs"]
@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Arguments, Failed, Trial};
 use rye_engine::tool::process::{Exit, Finished, Program, Streams, run, supervise_if_asked};
 
-/// Makes this binary run one command as an owner and nothing else: `__own FILE COMMAND`.
+/// Makes this binary run one command as an owner and exit: `__own COMMAND`.
 const OWN: &str = "__own";
 
-/// Makes this binary start one command by itself, as it starts git: `__direct COMMAND`.
+/// Makes this binary start one command without the supervisor, as the engine starts git: `__direct COMMAND`.
 const DIRECT: &str = "__direct";
 
 fn main() -> ExitCode {
@@ -95,7 +95,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// For what reads and writes in tasks of its own.
+/// Returns a runtime for programs that read and write in tasks of their own.
 #[cfg(feature = "mcp")]
 fn many() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
@@ -146,7 +146,7 @@ fn hands_the_input_on() {
     };
     let finished = runtime().block_on(run(&program)).unwrap();
     assert_eq!((finished.output.text.trim(), finished.errors.text.trim()), ("300000", "log"));
-    // Who never reads is not waited for.
+    // A program that never reads its input does not block the run.
     program.arguments = vec!["-c".into(), "exit 4".into()];
     assert_eq!(runtime().block_on(run(&program)).unwrap().exit, Exit::Code(4));
 }

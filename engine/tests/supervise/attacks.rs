@@ -1,4 +1,5 @@
-//! Attacks on the sandbox and on the helper, as root and as an ordinary user, and the language runtimes that still work.
+//! Attacks on the sandbox and on the supervisor, as root and as an ordinary user, and the language runtimes that still
+//! work.
 #![allow(clippy::print_stderr, reason = "a test that is skipped says why")]
 
 use std::fs;
@@ -24,11 +25,11 @@ pub const TESTS: [(&str, fn()); 10] = [
 
 const SCRIPT: &str = include_str!("attacks.py");
 const PYTHON: &str = "/usr/bin/python3";
-/// An ordinary user without a name.
+/// Id of an ordinary user that is not in the user database.
 const USER: u32 = 54_321;
 const MIN_ATTEMPTS: usize = 150;
 
-/// Python functions for daemons.
+/// Python functions that start daemons.
 const DAEMON: &str = r"
 import ctypes, os, signal, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -72,7 +73,7 @@ impl Victim {
         Self(Command::new("sleep").arg("600").uid(uid).stdin(Stdio::null()).spawn().unwrap())
     }
 
-    /// Everything about the process that a system call of another process can change.
+    /// Returns everything about the process that a system call of another process can change.
     fn state(&self) -> String {
         let file = |name: &str| fs::read_to_string(format!("/proc/{}/{name}", self.0.id())).unwrap_or_default();
         let status = file("status");
@@ -192,7 +193,7 @@ else:
     );
 }
 
-/// The helper used to end itself with the group of a program that has too many processes.
+/// Regression test: the supervisor ended itself with the process group of a program that has too many processes.
 fn too_many_processes() {
     daemon_ends(
         r"
@@ -241,7 +242,7 @@ else:
     );
 }
 
-/// Between the list and the signal such a daemon is another process.
+/// Tests a daemon that forks all the time: between the listing and the signal its process ID changes.
 fn a_hopping_daemon() {
     if !is_offered(3, true) || !has_python() {
         return;
@@ -303,7 +304,7 @@ else:
     assert!(ends(&pid), "{pid} lives");
 }
 
-/// Descriptor 9 of the shell that starts this binary stays open across `exec`.
+/// Tests inherited descriptors: descriptor 9 of the shell that starts this binary stays open across `exec`.
 fn inherited_descriptors() {
     let machine = machine();
     let own = std::env::current_exe().unwrap();

@@ -1,5 +1,5 @@
-//! Tools in each language behind the wall: what they try and what they get, and what becomes of those that are slow, that
-//! crash, that flood, and that are not what their schema says. A language that is not installed is said and skipped.
+//! Sandboxed tools in each language: their attempts and results, and slow, crashing, flooding and invalid tools. A
+//! language that is not installed is reported and skipped.
 #![allow(clippy::print_stderr, reason = "a test that is skipped says why")]
 
 use std::fs;
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use super::walls::{Machine, PATH, is_offered};
 
-/// Makes this binary call one tool: `__tool PROJECT WRITE NET FILE PARAMETERS`; a list is parted by commas.
+/// Makes this binary call one tool: `__tool PROJECT WRITE NET FILE PARAMETERS`; lists are separated by commas.
 pub const TOOL: &str = "__tool";
 
 pub const TESTS: [(&str, fn()); 6] = [
@@ -121,7 +121,7 @@ const SHELL: &str = r"#!/bin/bash
 # rye: {description: Tries things., parameters: {properties: {port: {type: integer}, do: {type: string}, n: {type: integer}}}}
 ";
 
-/// What a shell does; `$port`, `$what` and `$n` are set before it.
+/// The shell form of the tool's attempts; `$port`, `$what` and `$n` are set before it.
 const TRIES: &str = r#"
 attempt() {
   if said=$( (eval "$1") 2>&1 > /dev/null); then echo done
@@ -141,7 +141,7 @@ echo "{\"ssh\": \"$(attempt 'cat ~/.ssh/id_ed25519')\", \"outside\": \"$(attempt
   "\"socket\": \"$(attempt "exec 3<>/dev/tcp/127.0.0.1/$port")\", \"secret\": \"${SECRET_API_KEY:-none}\"}"
 "#;
 
-/// The tool of [`PYTHON`] behind the protocol.
+/// The tool of [`PYTHON`] as an MCP server.
 const SERVED: &str = r#"
 import json, sys
 import tries
@@ -168,7 +168,7 @@ for line in sys.stdin:
             send(id, {"content": [{"type": "text", "text": str(error)}], "isError": True})
 "#;
 
-/// A language: what it is called, the file of its tool, and what has to be installed.
+/// A language: its name, the file of its tool, and the program that must be installed.
 const LANGUAGES: [(&str, &str, &str); 6] = [
     ("Python", "tries.py", "python3"),
     ("JavaScript", "tries.mjs", "node"),
@@ -178,7 +178,7 @@ const LANGUAGES: [(&str, &str, &str); 6] = [
     ("MCP", "served.py", "python3"),
 ];
 
-/// What the process that was started with [`TOOL`] does.
+/// Runs the process that was started with [`TOOL`].
 pub fn call(project: &str, write: &str, net: &str, file: &str, parameters: &str) {
     let list = |text: &str| text.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect::<Vec<_>>();
     let (write, net) = (list(write), list(net));
@@ -239,7 +239,7 @@ fn server(project: &Path, wall: Option<Openings>) -> Server {
     }
 }
 
-/// A machine with every tool in its project.
+/// Returns a machine with every tool in its project.
 fn machine() -> Machine {
     let machine = Machine::new();
     let folder = machine.at("project/.ai/tools/project");
@@ -273,9 +273,9 @@ fn has(program: &str, whose: &str) -> bool {
     found
 }
 
-/// What a tool answers; its content, and whether it is an error.
+/// Calls a tool; returns the content of the result, and true if it is an error.
 fn answer(machine: &Machine, write: &str, net: &str, file: &str, parameters: &Value) -> (Value, bool) {
-    // An argument of a command whose parameter is missing is left out.
+    // A command drops the arguments of missing parameters, so every parameter gets a value.
     let mut all = json!({"port": 0, "do": "", "n": 0});
     for (name, value) in parameters.as_object().into_iter().flatten().filter(|_| !file.starts_with("asks")) {
         all[name] = value.clone();
@@ -287,7 +287,7 @@ fn answer(machine: &Machine, write: &str, net: &str, file: &str, parameters: &Va
     (told["content"].clone(), told["is_error"] == true)
 }
 
-/// TypeScript where this node knows it.
+/// Returns false if the tool is TypeScript and the installed node is too old for it.
 fn is_known(file: &str, content: &Value) -> bool {
     let unknown = file == "tries.ts" && content.as_str().is_some_and(|s| s.contains("need node 22.13 or newer"));
     if unknown {
@@ -296,7 +296,7 @@ fn is_known(file: &str, content: &Value) -> bool {
     !unknown
 }
 
-/// A command's answer is text, and its last line says how it ended.
+/// Returns the first line of a command's output as JSON; its last line is the exit status.
 fn first_line(content: &Value) -> Value {
     let parsed = |text: &str| serde_json::from_str(text.lines().next().unwrap_or_default()).unwrap_or_default();
     content.as_str().map_or_else(|| content.clone(), parsed)
@@ -360,7 +360,7 @@ fn good_and_bad() {
         }
         let (flood, _) = ask("flood");
         assert!(flood.to_string().len() < 1_200_000, "{name}: {} bytes", flood.to_string().len());
-        // What the schema does not allow never reaches the tool.
+        // Parameters that violate the schema never reach the tool.
         let (refused, failed) = answer(machine, "", "", file, &json!({"n": "41"}));
         assert!(failed && refused.as_str().is_some_and(|s| s.contains("`n` must be integer")), "{name}: {refused}");
     });
@@ -374,7 +374,7 @@ fn requests_go_where_granted() {
         for stream in listener.incoming().take(2) {
             let mut stream = stream.unwrap();
             let _ = stream.read(&mut [0_u8; 4096]);
-            // To the machine's own metadata, as a cloud has them.
+            // A redirect to the metadata address of a cloud machine.
             let to =
                 "HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/latest/meta-data\r\nContent-Length: 0\r\n\r\n";
             stream.write_all(to.as_bytes()).unwrap();
@@ -423,7 +423,7 @@ fn a_server_ends_with_its_owner() {
     }
 }
 
-/// What `wall: none` means, so that whoever reads "NO WALL" can believe it.
+/// Checks that a server with `wall: none` really runs outside the sandbox, as "NO WALL" claims.
 fn without_a_wall() {
     if !has("python3", "MCP") {
         return;

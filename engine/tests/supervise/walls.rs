@@ -1,4 +1,4 @@
-//! Programs behind the wall, on this machine's kernel: what they try and what they get.
+//! Sandboxed programs on this machine's kernel: their attempts and results.
 #![allow(clippy::print_stderr, reason = "a test that is skipped says why")]
 
 use std::fs;
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use rye_engine::tool::process::{Program, Wall, offers, run};
 
-/// Makes this binary run one command behind a wall: `__walled PROJECT WRITE NET COMMAND`; `WRITE` parted by commas.
+/// Makes this binary run one sandboxed command: `__walled PROJECT WRITE NET COMMAND`; lists are separated by commas.
 pub const WALLED: &str = "__walled";
 
-/// Programs of the system alone: those of a home folder are not in the home that is made here.
+/// System programs only: the home folder of the tests contains no programs.
 pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 pub const TESTS: [(&str, fn()); 15] = [
@@ -35,7 +35,7 @@ pub const TESTS: [(&str, fn()); 15] = [
     ("wall: in bubblewrap modes and times stay, and what is granted is there", in_bubblewrap_modes_stay),
 ];
 
-/// What the process that was started with [`WALLED`] does.
+/// Runs the process that was started with [`WALLED`].
 pub fn walled(project: &str, write: &str, net: &str, command: &str) {
     let write = write.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect();
     let net: Vec<String> = net.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect();
@@ -58,7 +58,7 @@ pub fn walled(project: &str, write: &str, net: &str, command: &str) {
     std::io::stdout().write_all(finished.output.text.as_bytes()).unwrap();
 }
 
-/// A machine in a folder: a home with secrets, a user space, a project with its law.
+/// A simulated machine in a folder: a home with secrets, a user space, a project with protected paths.
 pub struct Machine {
     folder: tempfile::TempDir,
 }
@@ -98,13 +98,13 @@ impl Machine {
         self.folder.path().canonicalize().unwrap().join(path)
     }
 
-    /// The output of a command behind a wall with these grants.
+    /// Returns the output of a sandboxed command with these grants.
     fn run(&self, write: &str, net: &str, command: &str) -> String {
         let project = self.at("project");
         self.own(&[WALLED, project.to_str().unwrap(), write, net, command])
     }
 
-    /// What this binary says when it is started in this machine with these arguments.
+    /// Starts this binary in this machine with these arguments; returns its output.
     pub fn own(&self, arguments: &[&str]) -> String {
         let own = std::env::current_exe().unwrap();
         let done = Command::new(own)
@@ -124,7 +124,7 @@ impl Machine {
     }
 }
 
-/// Whether this kernel has what a test is about; says so where it has not.
+/// Returns true if this kernel has the features a test needs; reports a skip otherwise.
 pub fn is_offered(landlock: u8, sockets: bool) -> bool {
     let offers = offers();
     let enough = offers.landlock >= landlock && (offers.sockets || !sockets);
@@ -134,7 +134,7 @@ pub fn is_offered(landlock: u8, sockets: bool) -> bool {
     enough
 }
 
-/// Names bubblewrap's binary to the process that is started with [`WALLED`].
+/// Environment variable with the path of bubblewrap, for the process that is started with [`WALLED`].
 const BUBBLEWRAP: &str = "TEST_BUBBLEWRAP";
 
 fn in_bubblewrap_modes_stay() {
@@ -166,7 +166,7 @@ fn in_bubblewrap_modes_stay() {
     assert_eq!(fs::read_to_string(machine.at("project/out/new")).unwrap_or_default(), "made\n", "{said}");
     assert_eq!(fs::read_to_string(machine.at("project/src/main.txt")).unwrap(), "sourcemore\n", "{said}");
     assert!(!machine.at("project/top2").exists());
-    // Of all processes it sees its own.
+    // The program sees only its own processes.
     let seen: usize = said.lines().last().unwrap_or_default().trim().parse().unwrap_or(usize::MAX);
     assert!(said.contains("\nx\n") && seen < 10, "{said}");
 }
@@ -202,7 +202,8 @@ fn nothing_outside_is_read() {
     assert_eq!(machine.bare("echo $SECRET_API_KEY"), "\n");
 }
 
-/// The keys of the user space, of a user space elsewhere, and of the project, with the project in every relation to them.
+/// Tests the keys of a user space inside and outside the home folder and of the project, with the project in every
+/// position relative to them.
 fn keys_are_out_of_reach() {
     if !is_offered(3, false) {
         return;
@@ -388,7 +389,7 @@ fn links_lead_nowhere_new() {
             == 2
     );
     assert!(machine.run("src/", "", "echo x > src/git/config").contains("Permission denied"));
-    // A hard link into a writable folder would make the law writable.
+    // A hard link into a writable folder would make a protected path writable.
     let said = machine.run("src/", "", "ln .git/config src/config; ln .env src/env; echo x > src/config");
     assert_eq!(fs::read_to_string(machine.at("project/.git/config")).unwrap(), "[core]", "{said}");
 }
@@ -414,7 +415,7 @@ fn no_socket_unless_granted() {
             let said = machine.bare(&format!("{python} -c 'import socket; socket.socket(socket.{family})'"));
             assert!(said.contains("PermissionError"), "{family}: {said}");
         }
-        // A grant of hosts is none of what else runs here: containers, session buses, agents that hold keys.
+        // A grant of hosts does not open local services: containers, session buses, key agents.
         let probe =
             |family: &str| format!("{python} -c 'import socket; socket.socket(socket.{family}); print(\"open\")'");
         for (family, opens) in
@@ -481,7 +482,7 @@ fn usual_programs_run() {
     assert!(machine.bare("ulimit -c; ulimit -n").starts_with("0\n"));
 }
 
-/// It ends by itself too, after 4,095 processes, for the sake of whoever else uses this machine.
+/// Tests a fork bomb. Without supervision it ends at 4,095 processes, for the sake of other users of this machine.
 fn a_fork_bomb_ends() {
     let machine = Machine::new();
     let start = Instant::now();
@@ -494,7 +495,7 @@ fn a_fork_bomb_ends() {
     assert!(!said.contains("all of it"), "{told}");
 }
 
-/// What other programs of the machine do is no fault of this one.
+/// Tests that the processes of other programs do not count against this program's limit.
 fn a_crowd_of_others_ends_nobody() {
     let machine = Machine::new();
     let said = std::thread::scope(|scope| {
