@@ -1,8 +1,8 @@
-//! The machine decides (`engine.md` 1): three pure functions over a plan and a state. No async, no clock, no randomness,
-//! no store, no provider; even the time arrives in a signal.
+//! The machine (`engine.md` 1): pure functions over a plan and a state that decide what a thread does next. They use no
+//! async code, clock, randomness, store or provider; the time arrives in a signal.
 //!
-//! The effect is always derived again from the state, so a crash between deciding and doing loses nothing: recovery
-//! folds the transcript and asks [`next`].
+//! The next effect is derived from the state on every call. A crash between decision and action loses nothing: recovery
+//! folds the transcript and calls [`next`].
 
 mod absorb;
 mod apply;
@@ -30,18 +30,18 @@ use rye_compiler::plan::Plan;
 
 use crate::event::EventBody;
 
-/// What is to be done now. The same state gives the same answer.
+/// Returns the next effect. Equal states give equal effects.
 pub fn next(plan: &Plan, state: &State) -> Effect {
     walk::next(plan, state)
 }
 
-/// What is to be written of a signal, in order. A signal that comes too late or twice is worth no event.
+/// Returns the events that record a signal, in order. A late or repeated signal gives no events.
 pub fn absorb(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBody> {
     absorb::absorb(plan, state, signal)
 }
 
-/// The events that open the conversation, rendered by the plan's own functions. A record that the plan gave rise to holds
-/// exactly these.
+/// Returns the events that open the conversation, rendered from the plan. The transcript of a thread with this plan
+/// contains exactly these events.
 pub fn opening(plan: &Plan, state: &State) -> Vec<EventBody> {
     prompt::opening(plan, state)
 }

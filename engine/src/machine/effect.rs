@@ -1,4 +1,4 @@
-//! What the machine asks for: closed data, derived from the state whenever it is asked.
+//! Effects: requests of the machine to the driver, as closed data derived from the state.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,24 +14,24 @@ use crate::provider::Request;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Nothing to do: the machine has decided something and wants it written. Answer with the time.
+    /// No action: the machine has events to write. The driver answers with the time.
     Record,
     Reserve(Reservation),
     CallModel {
         turn: u64,
         attempt: u32,
-        /// The plan's fallback is asked.
+        /// The call goes to the plan's fallback model.
         fallback: bool,
         request: Box<Request>,
     },
-    /// Calls of one group; each is answered by a signal of its own.
+    /// Calls of one group. The driver answers each call with its own signal.
     RunTools(Vec<Allowed<Dispatch>>),
     RunHooks(Box<HookRun>),
-    /// Make the child threads of a group, or find those that these spawns made before; answered by one signal.
+    /// Children of one group to create. A repeated spawn returns the existing child. One signal answers the group.
     Spawn(Vec<Allowed<Box<SpawnChild>>>),
-    /// Wait for children; each is answered by a signal of its own.
+    /// Children to wait for. The driver answers each child with its own signal.
     Await(Vec<AwaitedChild>),
-    /// Until this time, in milliseconds since 1970.
+    /// A wait until this time, in milliseconds since 1970.
     Sleep {
         until: i64,
     },
@@ -39,8 +39,9 @@ pub enum Effect {
         asked: Asked,
         what: String,
     },
-    /// The thread is over: book what is open and give up the reservation. Those below it end with it where there is
-    /// `cancel`, which names the children that its record knows; another thread goes on with what it `leaves`.
+    /// The thread has ended: the driver settles open attempts and releases the reservation. If `cancel` is given, the
+    /// descendants end too; it names the children that the transcript knows. `leaves` holds the limits for the
+    /// continuation, if there is one.
     Done {
         settle: Vec<Settled>,
         ended: Box<Ended>,
@@ -49,7 +50,7 @@ pub enum Effect {
     },
 }
 
-/// The worst case of an attempt, and what earlier attempts came to: one commit.
+/// A reservation of an attempt's worst case together with the settlements of earlier attempts; one commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
     pub turn: u64,
@@ -57,49 +58,49 @@ pub struct Reservation {
     /// Nano-dollars.
     pub amount: u64,
     pub settle: Vec<Settled>,
-    /// The limits, where some were raised since the thread began: the ledger and the registry are told first.
+    /// The current limits if any was raised since the start. The ledger and the registry apply them first.
     pub raised: Option<PlanLimits>,
 }
 
-/// The hooks of one point are to be considered with these facts.
+/// A request to evaluate the hooks of one point with these facts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HookRun {
     pub point: HookPoint,
-    /// A call id, or an event's number.
+    /// The index of a call, or the number of an event.
     pub subject: Option<String>,
     pub facts: Map<String, Value>,
-    /// The turn, and what the thread has left of its duration in milliseconds.
+    /// The current turn; `left_ms` is the thread's remaining duration in milliseconds.
     pub turn: u64,
     pub left_ms: u64,
-    /// The thread's own values.
+    /// The values of the thread's store.
     pub store: Arc<BTreeMap<String, Value>>,
-    /// Hook points that were considered before this one: the same run of the same hook is known by it.
+    /// Number of hook points evaluated before this one. Identifies a hook run that a crash repeats.
     pub nth: u64,
-    /// What bounds the directives that the hooks start.
+    /// Bounds of the directives that the hooks start.
     pub bounds: HookBounds,
-    /// What the thread came to, at the points of its end.
+    /// The thread's result, at the points of its end.
     pub ended: Option<Box<Ended>>,
 }
 
-/// What a hook that starts a directive has to keep to: a child of a hook is a child of the thread.
+/// Bounds of a directive that a hook starts as a child of the thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookBounds {
     pub limits: PlanLimits,
-    /// Children so far, those of hooks included.
+    /// Children so far, including children of hooks.
     pub spawned: u64,
-    /// Nano-dollars of one more turn of the thread; none where it is over.
+    /// Worst-case nano-dollars of one more turn of the thread, reserved for the thread; 0 at its end.
     pub keep_back: u64,
-    /// What the ledger has not been told yet.
+    /// Settlements that are not in the ledger yet.
     pub unsettled: Vec<Settled>,
 }
 
-/// A child to be made, and what its parent needs for itself.
+/// A child to create, and the bounds of its reservation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpawnChild {
     pub child: ChildIntended,
-    /// Children of the same group that are still to be made, this one included: they share what is left.
+    /// Number of children of the same group still to be created, including this one. They share the available spend.
     pub sharing: u64,
-    /// Nano-dollars of one more turn of the parent: no child gets them.
+    /// Worst-case nano-dollars of one more turn of the parent. No child gets them.
     pub keep_back: u64,
 }
 
@@ -109,7 +110,8 @@ pub struct AwaitedChild {
     pub thread_id: String,
 }
 
-/// The stable name of a step: the same in every run of the same thread, so that a journal can tell what it has done.
+/// The stable name of a step. Every run of the same thread gives the same name, so that a driver with a journal
+/// recognizes the steps it has performed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StepKey(pub String);
 
@@ -120,8 +122,8 @@ impl fmt::Display for StepKey {
 }
 
 impl Effect {
-    /// The key of this effect; of a group, that of its first member. `events` counts the events folded so far and
-    /// tells apart what has no number of its own.
+    /// Returns the key of this effect; for a group, the key of its first member. `events` is the number of events
+    /// folded so far and distinguishes effects that have no number of their own.
     pub fn key(&self, events: u64) -> StepKey {
         StepKey(match self {
             Self::Record => format!("record.{events}"),
@@ -143,7 +145,7 @@ impl Effect {
         })
     }
 
-    /// Whether performing it changes or tells anything outside the thread, so that its intent must be durable first.
+    /// Returns true if the effect acts outside the thread, so that its intent must be durable first.
     pub fn has_side_effects(&self) -> bool {
         match self {
             Self::Record | Self::Sleep { .. } | Self::Await(_) => false,

@@ -1,4 +1,4 @@
-//! What the hooks of a point can read at run time (`language.md` 7).
+//! Facts that the hooks of a point can read at run time (`language.md` 7).
 
 use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::Plan;
@@ -10,7 +10,7 @@ use super::{prompt, request};
 use crate::message::{Block, Message, text_of};
 use crate::thread::dollars;
 
-/// The facts of a point. `subject` is the index of the call that the point is about.
+/// Returns the facts of a point. `subject` is the index of the call that the point is about.
 pub(super) fn of(plan: &Plan, state: &State, point: HookPoint, subject: Option<&str>) -> Map<String, Value> {
     let mut facts = common(plan, state);
     let mut put = |name: &str, value: Value| {
@@ -66,7 +66,7 @@ pub(super) fn of(plan: &Plan, state: &State, point: HookPoint, subject: Option<&
             put("outputs", outputs.unwrap_or(Value::Null));
         }
         HookPoint::AfterComplete => put("project_path", project(state)),
-        // The fields of the written event come with it.
+        // Observing points get the fields of their event, and the points of the end get the result, from their callers.
         HookPoint::ToolExecutionStart
         | HookPoint::ToolExecutionEnd
         | HookPoint::CognitionIn
@@ -80,7 +80,7 @@ pub(super) fn of(plan: &Plan, state: &State, point: HookPoint, subject: Option<&
     facts
 }
 
-/// What every point has, `cost` included.
+/// Returns the facts that every point has, including `cost`.
 pub(super) fn common(plan: &Plan, state: &State) -> Map<String, Value> {
     let thread = state.launch.as_ref().map(|l| l.thread_id.clone()).unwrap_or_default();
     let mut facts = Map::new();
@@ -93,7 +93,7 @@ pub(super) fn common(plan: &Plan, state: &State) -> Map<String, Value> {
     facts
 }
 
-/// The value at a dotted path.
+/// Returns the value at a dotted path.
 pub(super) fn lookup<'a>(facts: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
     let mut segments = path.split('.');
     let mut value = facts.get(segments.next()?)?;
@@ -148,7 +148,7 @@ fn usage_ratio(plan: &Plan, state: &State) -> Value {
     crate::thread::thousandths(thousandths)
 }
 
-/// What the last user message shows, by reference.
+/// Returns references to the images of the last user message.
 fn images(state: &State) -> Value {
     let last = state.talk.messages.iter().rev().find_map(|message| match message {
         Message::User { content } => Some(content),
@@ -174,7 +174,7 @@ fn indexed(subject: Option<&str>) -> usize {
     subject.and_then(|s| s.parse().ok()).unwrap_or(usize::MAX)
 }
 
-/// The call with the item it stands for.
+/// Returns the call with the item that the call acts on.
 fn call(plan: &Plan, state: &State, subject: Option<&str>) -> Value {
     let Some(call) = state.calls.list.get(indexed(subject)) else { return Value::Null };
     call_fact(&call.call, item_of(plan, &call.call.name, &call.call.input))
@@ -185,7 +185,7 @@ pub(super) fn call_fact(call: &crate::message::ToolCall, item_id: Option<ItemId>
     json!({"id": call.id, "name": call.name, "item_id": item, "input": call.input})
 }
 
-/// The item a call would act on: what its palette name stands for, or what its arguments validly name.
+/// Returns the item that a call acts on: the item of the palette entry, or a valid `item_id` in the arguments.
 fn item_of(plan: &Plan, name: &str, input: &Value) -> Option<ItemId> {
     let tool = plan.palette.iter().find(|tool| *tool.name == *name)?;
     let named = || input.get("item_id").and_then(Value::as_str).and_then(|id| ItemId::parse(id).ok());

@@ -1,6 +1,6 @@
-//! The gate: the only place that makes an [`Allowed`] call. What is checked is exactly what is dispatched
-//! (`language.md` 9): for a native tool the item its palette name stands for, for a primary its validated `item_type`
-//! and `item_id`; nothing else in the arguments counts.
+//! The gate: the only place that creates an [`Allowed`] call. The gate checks exactly what is dispatched (`language.md`
+//! 9): for a native tool the item of its palette name, for a primary its validated `item_type` and `item_id`. No other
+//! argument counts.
 
 use std::ops::{Deref, Range};
 use std::sync::LazyLock;
@@ -24,7 +24,7 @@ mod start;
 pub(crate) use needs::{is_folder_inside, is_host_inside};
 pub(super) use start::THREAD_DIRECTIVE;
 
-/// Something the gate has let through. There is no other way to make one.
+/// A value that the gate has authorized. Only the gate creates one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Allowed<T> {
     inner: T,
@@ -32,7 +32,7 @@ pub struct Allowed<T> {
 }
 
 impl<T> Allowed<T> {
-    /// What was checked: `rye.execute.tool.rye.bash.bash`.
+    /// Returns the capability that was checked, such as `rye.execute.tool.rye.bash.bash`.
     pub fn capability(&self) -> &str {
         &self.capability
     }
@@ -41,7 +41,7 @@ impl<T> Allowed<T> {
         self.inner
     }
 
-    /// The same permission for what the machine makes of it.
+    /// Converts the value and keeps the authorization.
     pub(super) fn map<U>(self, make: impl FnOnce(T) -> U) -> Allowed<U> {
         Allowed { inner: make(self.inner), capability: self.capability }
     }
@@ -54,7 +54,7 @@ impl<T> Deref for Allowed<T> {
     }
 }
 
-/// A call with its place in the reply and everything its run may do.
+/// An authorized call with its place in the reply and everything that its run may touch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dispatch {
     pub turn: u64,
@@ -64,12 +64,13 @@ pub struct Dispatch {
     pub name: String,
     pub call: Call,
     pub idempotent: bool,
-    /// Folders a process may write, hosts it may reach: what every link of the spawn chain grants.
+    /// Folders that a process may write; `net` holds the hosts it may reach. Every thread of the spawn chain grants
+    /// them.
     pub write: Vec<String>,
     pub net: Vec<String>,
-    /// Patterns of every link, own first: what writing an item is checked against.
+    /// Grant patterns of every thread of the spawn chain, own first. Writes to items are checked against them.
     pub patterns: Vec<Vec<String>>,
-    /// What the thread has left of its duration, in milliseconds.
+    /// Remaining duration of the thread, in milliseconds.
     pub left_ms: u64,
 }
 
@@ -79,51 +80,51 @@ pub enum Call {
         item_id: ItemId,
         parameters: Value,
     },
-    /// `rye_execute` on knowledge: its body.
+    /// `rye_execute` on knowledge, which returns the body of the item.
     Knowledge {
         item_id: ItemId,
     },
     Fetch(FetchRequest),
     Sign(SignRequest),
-    /// A directive that a hook starts; one that the model starts is a spawn.
+    /// A directive that a hook starts. If the model starts a directive, the call is a spawn.
     Directive(ChildStart),
 }
 
-/// A child to be made.
+/// A request to start a child.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChildStart {
-    /// What it runs: a directive, or a tool where `tool` says so.
+    /// Id of the directive, or of the tool if `tool` is set.
     pub directive: ItemId,
     pub inputs: Map<String, Value>,
     pub model: Option<String>,
     pub limit_overrides: Map<String, Value>,
-    /// Its caller does not wait for it.
+    /// The caller does not wait for the child.
     pub detached: bool,
-    /// It is one call of a tool, with `inputs` as its parameters.
+    /// The child runs one call of a tool, with `inputs` as its parameters.
     pub tool: bool,
 }
 
-/// What the gate says of one call.
+/// The gate's decision on one call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ruling {
     Run(Allowed<Dispatch>),
     Spawn(Allowed<ChildStart>),
-    /// The thread's own store answers.
+    /// An operation on the thread's store, which the machine performs itself.
     Keep(Allowed<Keep>),
     /// `rye_directive_return`.
     Return,
-    /// A person decides.
+    /// The call needs approval.
     Asks {
         capability: String,
     },
-    /// It does not run, and this is why, for the model.
+    /// The call does not run; `text` is the reason for the model.
     Answer {
         why: ResultKind,
         text: String,
     },
 }
 
-/// The ruling on a call of the last reply.
+/// Returns the decision on a call of the last reply.
 pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
     let Some(call) = state.calls.list.get(index) else {
         return refused("there is no such call".into());
@@ -156,7 +157,7 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
         Err(text) => return refused(text),
     };
     let checked = match &action {
-        // The thread has seen the beginning of its own results already; paging them needs no grant.
+        // Paging needs no grant, because the thread already has the first part of its own results.
         Wanted::Fetch(FetchRequest::Object { sha256, .. }) if state.objects.contains(sha256) => {
             Ok(format!("object.{sha256}"))
         }
@@ -170,7 +171,7 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
         | Wanted::Fetch(_)
         | Wanted::Sign(_) => {
             let grants = chain(launch_grants(state));
-            // A tool that starts a directive needs both.
+            // A tool that starts a directive needs a grant for the tool and one for the directive.
             let by_tool = action.tool().map(|tool| check(plan, &grants, &tool_request(Some(tool))));
             by_tool.transpose().and_then(|_| check(plan, &grants, &action.request()))
         }
@@ -214,8 +215,11 @@ pub(super) fn rule(plan: &Plan, state: &State, index: usize) -> Ruling {
     Ruling::Run(Allowed { inner: dispatch, capability })
 }
 
-/// The ruling on what a hook's own line starts: allowed by the line itself where its id was static, by the hook's grants,
-/// or by the thread's sets. `id_is_static` is what the plan says, never what was filled in.
+/// Authorizes the action of a hook: by its declaration if the item id is static, by the hook's grants, or by the grants
+/// of the thread and its ancestors. `id_is_static` describes the id in the plan, before placeholders are filled.
+///
+/// # Errors
+/// Returns the reason of a denial.
 pub fn admit_hook(
     plan: &Plan,
     launch: &Opened,
@@ -248,8 +252,8 @@ pub fn admit_hook(
     let request = Request { primary, item_type: semantic(item_type), item_id, space: None };
     let capability = request.capability();
     let (write, net) = touches(&launch.grants, &capability);
-    // A static fetch needs nothing; a static execute or sign is granted by its line, unless a directive wrote the line:
-    // then it belongs to the directive's set and its ancestors' like any call of the thread.
+    // A static fetch needs no grant. A declaration grants its static execute or sign, unless a directive declares the
+    // hook: then the grants of the thread and its ancestors decide, as for any call of the thread.
     let by_line = id_is_static && (!own || primary == Primary::Fetch);
     let by_grants = !own && CapabilitySet::new(hook.grants.iter().cloned()).first_match(&capability).is_some();
     let capability = if by_line || by_grants {
@@ -257,12 +261,13 @@ pub fn admit_hook(
     } else {
         check(plan, &chain(&launch.grants), &request).map_err(|denied| denied.text)?
     };
-    // What the hook's line allows is the item; what a program of it may touch is what the thread's grants name.
+    // The declaration of a hook grants the item only; the thread's grants determine the folders and hosts.
     (dispatch.write, dispatch.net) = (write, net);
     Ok(Allowed { inner: dispatch, capability })
 }
 
-/// The folders and hosts that a call of this capability may touch: what every link of the spawn chain grants.
+/// Returns the folders and hosts that a call with this capability may touch: those that every thread of the spawn chain
+/// grants.
 pub(crate) fn touches(grants: &[Vec<Grant>], capability: &str) -> (Vec<String>, Vec<String>) {
     (
         needs::granted(grants, capability, |grant| &grant.write, needs::is_folder_inside),
@@ -270,7 +275,7 @@ pub(crate) fn touches(grants: &[Vec<Grant>], capability: &str) -> (Vec<String>, 
     )
 }
 
-/// What a hook wants done.
+/// A call that a hook requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HookCall {
     pub call: Call,
@@ -278,14 +283,14 @@ pub struct HookCall {
     pub left_ms: u64,
 }
 
-/// The calls that run together, from the first waiting one at or after `from`: itself, and the adjacent ones behind it
-/// where all of them may run beside their neighbours.
+/// Returns the calls that run together: the first waiting call at or after `from`, and the adjacent calls behind it
+/// that may run in parallel with it.
 pub(super) fn group(plan: &Plan, state: &State, from: usize) -> Range<usize> {
     let list = &state.calls.list;
     let start = (from..list.len())
         .find(|i| list.get(*i).is_some_and(|c| c.phase == super::state::Phase::Waiting))
         .unwrap_or(list.len());
-    // Whoever has to ask first waits alone.
+    // A call that needs approval is a group of its own.
     let waits = |index: usize| matches!(rule(plan, state, index), Ruling::Asks { .. });
     let kind = |index: usize| {
         let call = list.get(index).filter(|_| !waits(index))?;
@@ -306,7 +311,7 @@ enum Together {
     Children,
 }
 
-/// Which kind of group a call may be part of. Only looked at to order calls; whether it may run is another question.
+/// Returns the kind of group that a call may join. The kind only orders calls; it authorizes nothing.
 fn together(plan: &Plan, name: &str, input: &Value) -> Option<Together> {
     let tool = plan.palette.iter().find(|tool| *tool.name == *name)?;
     let tools = |yes: bool| yes.then_some(Together::Tools);
@@ -333,7 +338,7 @@ fn together(plan: &Plan, name: &str, input: &Value) -> Option<Together> {
     }
 }
 
-/// A call, read into what would be dispatched.
+/// A parsed call: the action that would be dispatched.
 enum Wanted {
     Tool {
         item_id: ItemId,
@@ -343,7 +348,7 @@ enum Wanted {
     Knowledge {
         item_id: ItemId,
     },
-    /// By `rye_execute`, or by a tool.
+    /// The start of a child, by `rye_execute` or by a tool (`by_tool`).
     Start {
         start: ChildStart,
         by_tool: bool,
@@ -360,7 +365,7 @@ fn tool_request(item_id: Option<&ItemId>) -> Request<'_> {
 }
 
 impl Wanted {
-    /// The tool that is needed beside what it does.
+    /// Returns the tool that needs a grant in addition to the started directive.
     fn tool(&self) -> Option<&'static ItemId> {
         STARTER_ID.as_ref().filter(|_| matches!(self, Self::Start { by_tool: true, .. }))
     }
@@ -376,7 +381,7 @@ impl Wanted {
             }
             Self::Fetch(FetchRequest::Item { item_type, item_id, .. }) => (Primary::Fetch, *item_type, Some(item_id)),
             Self::Fetch(FetchRequest::Query { item_type, .. }) => (Primary::Fetch, *item_type, None),
-            // Answered before any grant is looked at.
+            // Not reached: stored results are handled before any grant is checked.
             Self::Fetch(FetchRequest::Object { .. }) => (Primary::Fetch, ItemType::Knowledge, None),
             Self::Sign(request) => (Primary::Sign, request.item_type, Some(&request.item_id)),
         };
@@ -412,7 +417,7 @@ fn read(plan: &Plan, tool: &PaletteTool, input: &Value) -> Result<Wanted, String
     }
 }
 
-/// A tool by its id; two of the standard library's are the engine's own doing.
+/// Parses a tool call. The engine itself runs two tools of the standard library.
 fn read_tool(plan: &Plan, item_id: ItemId, parameters: Value) -> Result<Wanted, String> {
     if is_system(plan, &item_id, THREAD_DIRECTIVE) {
         return start::read(&parameters).map(|start| Wanted::Start { start, by_tool: true });
@@ -423,7 +428,7 @@ fn read_tool(plan: &Plan, item_id: ItemId, parameters: Value) -> Result<Wanted, 
     Ok(Wanted::Tool { item_id, parameters })
 }
 
-/// A tool that its caller does not wait for.
+/// Parses a tool call whose caller does not wait for the result.
 fn start_tool(plan: &Plan, directive: ItemId, inputs: Map<String, Value>) -> Result<Wanted, String> {
     if is_system(plan, &directive, THREAD_DIRECTIVE) {
         let start = start::read(&Value::Object(inputs))?;
@@ -437,12 +442,12 @@ fn start_tool(plan: &Plan, directive: ItemId, inputs: Map<String, Value>) -> Res
     Ok(Wanted::Start { start, by_tool: false })
 }
 
-/// Whether an id is this tool of the standard library, and no file of the project or the user stands in its place.
+/// Returns true if `id` is this tool of the standard library and no file of the project or the user shadows it.
 pub(crate) fn is_system(plan: &Plan, id: &ItemId, tool: &str) -> bool {
     id.as_str() == tool && resolved(plan, ItemKind::Tool, id).is_none_or(|space| space == Space::System)
 }
 
-/// A denied capability, and the words for the model.
+/// A denied capability, and the message for the model.
 struct Denied {
     capability: String,
     text: String,
@@ -464,14 +469,14 @@ fn check(plan: &Plan, chain: &[CapabilitySet], request: &Request<'_>) -> Result<
     Err(Denied { capability, text })
 }
 
-/// The space an item was found in when the plan was made.
+/// Returns the space in which the item was found when the plan was compiled.
 fn resolved(plan: &Plan, kind: ItemKind, id: &ItemId) -> Option<Space> {
     let read = plan.manifest.iter().find(|r| r.kind == kind && r.id == id.as_str() && r.sha256.is_some())?;
     read.space
 }
 
-/// Whether the table of risks wants a person's word for this capability, and nobody gave it in the file. Where nobody can
-/// be asked, check's warning has to do (`language.md` 9).
+/// Returns true if the risk table requires approval for this capability and the directive does not acknowledge the
+/// risk. A thread without an approver gets only the warning of the check (`language.md` 9).
 fn asks(plan: &Plan, capability: &str) -> bool {
     if !plan.graph.has(Node::Ask(Asked::Call)) {
         return false;
@@ -497,7 +502,7 @@ fn chain(grants: &[Vec<Grant>]) -> Vec<CapabilitySet> {
     patterns(grants).into_iter().map(CapabilitySet::new).collect()
 }
 
-/// Milliseconds of owned time that the thread has left.
+/// Returns the thread's remaining owned time in milliseconds.
 pub(super) fn left_ms(state: &State) -> u64 {
     state.limits.duration_seconds.saturating_mul(1000).saturating_sub(state.clock.elapsed_ms())
 }

@@ -1,5 +1,5 @@
-//! `rye/agent/threads/state`: values that a thread keeps for its hooks and tools. Reading them changes nothing; writing one
-//! is an event of the thread, so the machine itself answers and nothing else holds them.
+//! The tool `rye/agent/threads/state`: values that a thread stores for its hooks and tools. A write is an event of the
+//! thread, so the machine answers these calls itself.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +10,23 @@ use crate::event::StateSet;
 /// The id of the tool.
 pub(crate) const STATE_TOOL: &str = "rye/agent/threads/state";
 
-/// Characters of a key.
+/// Maximum characters of a key.
 const KEY: usize = 200;
-/// Bytes of a value as JSON.
+/// Maximum bytes of a value as JSON.
 const VALUE: usize = 64 * 1024;
-/// Keys of one thread.
+/// Maximum keys of one thread.
 const KEYS: usize = 1_000;
 
-/// What is asked of the store.
+/// An operation on the thread's store.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Keep {
-    /// One value, or all of them.
+    /// Reads one value, or all values if no key is given.
     Get(Option<String>),
-    /// A null removes the key.
+    /// Writes a value; null removes the key.
     Set(StateSet),
 }
 
-/// Reads the arguments, or says what is wrong with them, for the model.
+/// Parses the arguments; an error is a message for the model.
 pub(crate) fn read(parameters: &Value) -> Result<Keep, String> {
     let wrong = |what: &str| Err(format!("state: {what}"));
     let Value::Object(given) = parameters else { return wrong("its parameters must be an object") };
@@ -53,7 +53,7 @@ pub(crate) fn read(parameters: &Value) -> Result<Keep, String> {
     }
 }
 
-/// What the store answers, and what is to be written.
+/// Returns the result of an operation and the event to write, if any.
 pub(crate) fn answer(store: &BTreeMap<String, Value>, asked: Keep) -> Result<(Value, Option<StateSet>), String> {
     match asked {
         Keep::Get(Some(key)) => Ok((store.get(&key).cloned().unwrap_or(Value::Null), None)),
@@ -68,7 +68,7 @@ pub(crate) fn answer(store: &BTreeMap<String, Value>, asked: Keep) -> Result<(Va
     }
 }
 
-/// Writes one value.
+/// Applies a write to the store.
 pub(crate) fn write(store: &mut BTreeMap<String, Value>, set: &StateSet) {
     if set.value.is_null() {
         store.remove(&set.key);

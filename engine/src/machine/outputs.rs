@@ -1,4 +1,5 @@
-//! The structured return: what the model handed back against what the directive declares (`language.md` 12).
+//! Structured returns: validation of the model's outputs against the outputs that the directive declares (`language.md`
+//! 12).
 
 use indexmap::IndexMap;
 use rye_compiler::plan::{Field, FieldType};
@@ -6,8 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::event::ResultKind;
 
-/// Accepts a return or says what is wrong with it, for the model. Presence counts, not truth: `false`, `0` and `""` are
-/// values, null is not.
+/// Validates a return; the text is for the model. Null counts as missing; `false`, `0` and `""` are values.
 pub(super) fn check(declared: &IndexMap<String, Field>, input: &Value) -> (ResultKind, String) {
     let empty = Map::new();
     let given = input.as_object().unwrap_or(&empty);
@@ -53,12 +53,12 @@ pub(super) fn check(declared: &IndexMap<String, Field>, input: &Value) -> (Resul
     (ResultKind::Incomplete { missing }, text)
 }
 
-/// The names of the required outputs, for an answer that returned none.
+/// Returns the names of the required outputs, for a thread that ends without a return.
 pub(super) fn required(declared: &IndexMap<String, Field>) -> Vec<String> {
     declared.iter().filter(|(_, field)| field.required).map(|(name, _)| name.clone()).collect()
 }
 
-/// The declared ones, in the order of the declaration.
+/// Returns the declared outputs that were given, in declaration order.
 fn accepted(declared: &IndexMap<String, Field>, given: &Map<String, Value>) -> Map<String, Value> {
     declared
         .keys()

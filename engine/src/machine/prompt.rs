@@ -1,5 +1,5 @@
-//! How a thread begins: the system prompt and the first user message, rendered from the plan's own layers by the functions
-//! that `plan` prints them with.
+//! The opening of a thread: the system prompt and the first user message. The functions that render them also serve
+//! `plan`.
 
 use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::prompt::Known;
@@ -12,7 +12,7 @@ use super::state::State;
 use crate::event::{CognitionIn, ContextInjected, EventBody, Source, SystemPrompt};
 use crate::message::Message;
 
-/// The events that open the conversation.
+/// Returns the events that open the conversation.
 pub(super) fn opening(plan: &Plan, state: &State) -> Vec<EventBody> {
     let shown = state.launch.as_ref().map(|launch| launch.images.as_slice()).unwrap_or_default();
     let (source, opening) = if let Some(continues) = &state.continues {
@@ -30,12 +30,12 @@ pub(super) fn opening(plan: &Plan, state: &State) -> Vec<EventBody> {
     ]
 }
 
-/// The directive's own text, as far as it is known.
+/// Returns the directive's own text, with markers for values that are not known yet.
 pub(crate) fn body(plan: &Plan) -> String {
     plan.prompt.directive_body(&mut Pending::marker)
 }
 
-/// What this run knows.
+/// The values known at run time, for placeholders of the prompt.
 struct Run<'a> {
     state: &'a State,
     facts: Map<String, Value>,

@@ -1,4 +1,4 @@
-//! The request of a model call: the conversation as the provider gets it, and what it will weigh.
+//! Model requests: the conversation in the form that providers receive, and the estimate of its tokens.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::event::ContextOperation;
 use crate::message::{Block, Message, ToolCall, Turn};
 use crate::provider::{Cue, Request, ToolDefinition};
 
-/// The request of the attempt under way.
+/// Builds the request of the current attempt.
 pub(super) fn build(plan: &Plan, state: &State, max_output: u64) -> Request {
     let messages = thinned(state);
     let untouched = state.talk.operations.is_empty();
@@ -41,12 +41,12 @@ pub(super) fn build(plan: &Plan, state: &State, max_output: u64) -> Request {
     }
 }
 
-/// What a summary of the conversation is asked with.
+/// The prompt that requests a summary of the conversation.
 const SUMMARISE: &str = "The conversation is about to be shortened. Write a summary that stands for everything above, so \
 that the work can go on from it alone: the task, what was done and found (with names, paths and values), what was decided \
 and why, what is open and what comes next. Call no tool; answer with the summary only.";
 
-/// The request of a summary: the same conversation, and the wish at its end.
+/// Builds the request for a summary: the same conversation, followed by the summary prompt.
 pub(super) fn summarise(plan: &Plan, state: &State, max_output: u64) -> Request {
     let mut request = build(plan, state, max_output);
     request.turns.push(Turn::User { content: vec![Block::Text { text: SUMMARISE.to_owned() }] });
@@ -58,7 +58,7 @@ fn system(state: &State) -> Arc<str> {
     state.talk.system_now.as_ref().or(state.talk.system.as_ref()).map_or_else(|| Arc::from(""), Arc::clone)
 }
 
-/// The copy of the messages that `context` hooks have worked on.
+/// Returns the messages with the operations of `context` hooks applied.
 fn thinned(state: &State) -> Cow<'_, [Message]> {
     if state.talk.operations.is_empty() {
         return Cow::Borrowed(&state.talk.messages);
@@ -83,7 +83,7 @@ fn apply(operation: &ContextOperation, messages: &mut Vec<Message>) {
         ContextOperation::KeepLast { n } => {
             let keep = usize::try_from(*n).unwrap_or(usize::MAX);
             let mut start = messages.len().saturating_sub(keep);
-            // A result never stands without its call.
+            // The first message kept must not be a result without its call.
             while messages.get(start).is_some_and(|m| m.kind() == "tool_result") && start > 0 {
                 start -= 1;
             }
@@ -95,8 +95,8 @@ fn apply(operation: &ContextOperation, messages: &mut Vec<Message>) {
     }
 }
 
-/// Messages as turns: every call has exactly one result behind it, and no result stands without its call, whatever hooks,
-/// crashes or an early end have left.
+/// Converts messages to turns. Every call gets exactly one result and every result has its call, even if a hook, a
+/// crash or an early end removed one of them.
 fn turns(messages: &[Message]) -> Vec<Turn> {
     let mut turns: Vec<Turn> = Vec::with_capacity(messages.len());
     let mut open: Vec<ToolCall> = Vec::new();
@@ -133,7 +133,7 @@ fn close(open: &mut Vec<ToolCall>, turns: &mut Vec<Turn>) {
     }
 }
 
-/// The tool calls of a reply, in order.
+/// Returns the tool calls of a reply, in order.
 pub(super) fn calls(content: &[Block]) -> Vec<ToolCall> {
     content
         .iter()
@@ -144,8 +144,8 @@ pub(super) fn calls(content: &[Block]) -> Vec<ToolCall> {
         .collect()
 }
 
-/// Tokens the next request will hold, as far as can be told: the provider's own count of the last one, and of what came
-/// after it what the plan's tokenizer counts, as it has counted the plan's own parts.
+/// Estimates the tokens of the next request. If the provider counted the last request, the plan's tokenizer counts only
+/// the messages after it; otherwise it counts everything.
 pub(super) fn estimate(plan: &Plan, state: &State) -> u64 {
     let by = plan.model.counted_by;
     let sum = |messages: &[Message]| messages.iter().fold(0u64, |sum, m| sum.saturating_add(weigh(by, m)));
@@ -153,7 +153,7 @@ pub(super) fn estimate(plan: &Plan, state: &State) -> u64 {
         && let Some(measured) = state.talk.measured
     {
         let fresh = state.talk.messages.get(measured.messages..).unwrap_or_default();
-        // The reply itself has been counted, as output.
+        // The provider has counted the reply as output.
         let fresh = fresh.get(1..).unwrap_or_default();
         return measured.input.saturating_add(measured.output).saturating_add(sum(fresh));
     }
@@ -161,7 +161,7 @@ pub(super) fn estimate(plan: &Plan, state: &State) -> u64 {
     by.count(&system(state)).saturating_add(tools).saturating_add(sum(&thinned(state)))
 }
 
-/// Tokens of the context window in use.
+/// Returns the tokens of the context window in use.
 pub(super) fn tokens_used(plan: &Plan, state: &State) -> u64 {
     estimate(plan, state)
 }

@@ -1,4 +1,4 @@
-//! What the world answers: one fact at a time, with the time it was known.
+//! Signals: facts from outside the machine, each with its time.
 
 use rye_compiler::hook::HookPoint;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::event::{Approval, Considered, Continues, HookAnswer, Letter, LimitHit
 use crate::provider::{CallError, Reply};
 use crate::thread::{Cost, Status};
 
-/// A fact and when it was known, in milliseconds since 1970.
+/// A fact and the time at which it became known, in milliseconds since 1970.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Signal {
     pub at: i64,
@@ -16,9 +16,9 @@ pub struct Signal {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fact {
-    /// Nothing but the time: what was decided is written, a wait is over.
+    /// The time alone: pending events are written, and expired waits end.
     Tick,
-    /// The thread begins.
+    /// The thread starts.
     Opened {
         launch: Box<Opened>,
         plan_id: String,
@@ -30,16 +30,16 @@ pub enum Fact {
         cut_bytes: u64,
     },
     Reserved,
-    /// The ledger has no more than this left, in nano-dollars.
+    /// The ledger refused the reservation: only `remaining` nano-dollars are left.
     NotReserved {
         remaining: u64,
     },
     ModelReplied(Box<Reply>),
     ModelFailed(Box<CallError>),
     ToolFinished(Box<ToolFinished>),
-    /// What became of the children of a group.
+    /// The results of spawning the children of a group.
     Spawned(Vec<Spawned>),
-    /// A child is over; `answer` is what its caller gets, if it waited.
+    /// A child ended; `answer` is the result for a call that waited for the child.
     ChildEnded {
         spawn: u64,
         thread_id: String,
@@ -51,10 +51,10 @@ pub enum Fact {
         point: HookPoint,
         subject: Option<String>,
         considered: Vec<Considered>,
-        /// Directives that the hooks ran to their end.
+        /// Child threads of directives that the hooks ran; all have ended.
         children: Vec<HookChild>,
         answer: Box<HookAnswer>,
-        /// What hooks wrote into the thread's store.
+        /// Values that hooks wrote into the thread's store.
         kept: Vec<StateSet>,
     },
     Answered(Approval),
@@ -64,27 +64,27 @@ pub enum Fact {
     },
 }
 
-/// A spawn that was asked for.
+/// The result of one requested spawn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Spawned {
-    /// The child exists; `spend` nano-dollars are set aside for it, and this process runs it.
+    /// The child exists: `spend` nano-dollars are reserved for it, and this process runs it as `pid`.
     Made { spawn: u64, thread_id: String, spend: u64, pid: u32 },
-    /// There is none; the reason is for the model, `hit` the limit that forbade it.
+    /// No child exists: `reason` is for the model, `hit` the limit that forbade the spawn.
     Refused { spawn: u64, reason: String, hit: Option<LimitHit> },
 }
 
-/// A directive that a hook has run.
+/// A child thread that ran a directive for a hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookChild {
     pub spawn: u64,
     pub thread_id: String,
-    /// Nano-dollars that were set aside for it.
+    /// Nano-dollars reserved for the child.
     pub spend: u64,
     pub status: Status,
     pub cost: Cost,
 }
 
-/// A call of the reply has its answer, already guarded.
+/// The guarded answer to a call of the reply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolFinished {
     pub index: usize,
@@ -92,20 +92,20 @@ pub struct ToolFinished {
     pub duration_ms: u64,
 }
 
-/// What a call came to, as the model gets it.
+/// The answer to a call as the model receives it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     pub content: String,
     pub is_error: bool,
     pub details: Value,
-    /// Bytes of the whole answer.
+    /// Bytes of the whole answer, before the guard.
     pub bytes: u64,
-    /// Where the whole answer lies, when the guard shortened it.
+    /// The object that holds the whole answer, if the guard shortened it.
     pub object: Option<String>,
 }
 
 impl Answer {
-    /// A short plain text.
+    /// Returns an answer of plain text.
     pub fn text(content: impl Into<String>, is_error: bool) -> Self {
         let content = content.into();
         let bytes = content.len() as u64;

@@ -1,4 +1,4 @@
-//! What each step of the plan needs, given the state: something done, something written, or its outcome.
+//! Evaluation of the plan's steps: each step needs an effect, needs a write, or has an outcome.
 
 use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::{Asked, Node, NudgePolicy, Outcome, Plan, Primary};
@@ -22,7 +22,7 @@ pub(super) use calls::answer_event;
 pub(super) use end::{end_with_it, finish};
 pub(super) use model::settlement;
 
-/// What a step needs.
+/// Evaluates a step.
 pub(super) fn decide(walk: &Walk<'_>, node: Node) -> Decision {
     match node {
         Node::Start => Decision::Gives(Outcome::Ready),
@@ -43,7 +43,8 @@ pub(super) fn decide(walk: &Walk<'_>, node: Node) -> Decision {
     }
 }
 
-/// A recorded outcome, in the light of what came in since: a text with mail waiting is no end.
+/// Returns the current outcome of a recorded step: a reply without calls does not end the turns if a message is
+/// waiting.
 pub(super) fn outcome_now(state: &State, node: Node, outcome: Outcome) -> Outcome {
     if (node, outcome) == (Node::Model, Outcome::Text) && state.waiting_message().is_some() {
         return Outcome::Queued;
@@ -51,7 +52,7 @@ pub(super) fn outcome_now(state: &State, node: Node, outcome: Outcome) -> Outcom
     outcome
 }
 
-/// What a cancellation or a kill leaves to be written before the thread can end.
+/// Returns the events that close open attempts and calls before a cancelled or killed thread can end.
 pub(super) fn interrupted(state: &State) -> Option<Vec<EventBody>> {
     let killed = state.mail.killed;
     if !killed && !state.mail.cancelled {
@@ -59,7 +60,7 @@ pub(super) fn interrupted(state: &State) -> Option<Vec<EventBody>> {
     }
     let mut events = Vec::new();
     if let Some(attempt) = &state.attempt {
-        // A cancellation is looked at between steps only, so the call was not made; a kill cuts it off in the middle.
+        // A cancellation takes effect between steps, so the call was not made. A kill interrupts the call.
         events.push(EventBody::Settled(Settled {
             turn: attempt.turn,
             attempt: attempt.number,
@@ -95,15 +96,15 @@ pub(super) fn interrupted(state: &State) -> Option<Vec<EventBody>> {
     (!events.is_empty()).then_some(events)
 }
 
-/// What the model is told of a call whose outcome nobody knows.
+/// The result of a call whose outcome is unknown, for the model.
 pub(super) const INTERRUPTED: &str = "interrupted: outcome unknown";
 
-/// Whether nothing more may be begun.
+/// Returns true if the thread must end and may start nothing more.
 pub(super) fn must_leave(state: &State) -> bool {
     state.mail.killed || state.mail.cancelled || state.stop.is_some()
 }
 
-/// Whether some hook of this point has to be looked at.
+/// Returns true if the plan has a live hook at this point.
 pub(super) fn has_hooks(plan: &Plan, point: HookPoint) -> bool {
     plan.hooks.iter().any(|hook| hook.event == point && hook.is_live())
 }
@@ -113,7 +114,7 @@ pub(super) fn run_hooks(walk: &Walk<'_>, point: HookPoint, subject: Option<Strin
     Decision::Do(hook_run(walk.plan, walk.state, point, subject, facts))
 }
 
-/// The effect that runs the hooks of a point.
+/// Returns the effect that runs the hooks of a point.
 pub(super) fn hook_run(
     plan: &Plan,
     state: &State,
@@ -219,12 +220,12 @@ fn ask(walk: &Walk<'_>, asked: Asked) -> Decision {
     };
     match &walk.state.question {
         Some(open) if open.asked == asked && open.what == what => Decision::Do(Effect::Ask { asked, what }),
-        // Others have to find the question while it is asked, and whoever takes the thread up asks it again.
+        // The request is recorded before it is asked: other processes have to find it, and recovery repeats it.
         Some(_) | None => Decision::Write(vec![EventBody::ApprovalAsked(ApprovalAsked { asked, what })]),
     }
 }
 
-/// What the hooks of a point came to, as an outcome of their step.
+/// Converts the answer of a point's hooks to the outcome of the step.
 pub(super) fn outcome_of(answer: &HookAnswer) -> Outcome {
     match answer {
         HookAnswer::None

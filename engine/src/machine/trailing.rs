@@ -1,28 +1,29 @@
-//! The end of a conversation that another one, or a summary, begins with: within a number of tokens, and never a call
-//! without its result.
+//! Trailing messages that a continuation or a compaction keeps: at most a number of tokens, and no call without its
+//! result.
 
 use rye_compiler::plan::Plan;
 use serde_json::Value;
 
 use crate::message::{Block, Message};
 
-/// Tokens of trailing messages that a continuation begins with.
+/// Returns the maximum tokens of trailing messages that a continuation starts with.
 pub(crate) fn ceiling(plan: &Plan) -> u64 {
     let setting = plan.settings.get("coordination").and_then(|v| v.pointer("/continuation/resume_ceiling_tokens"));
     setting.and_then(Value::as_u64).unwrap_or(16_000)
 }
 
-/// The last messages within a number of tokens, from a user message on.
+/// Returns the last messages within a number of tokens, starting at a user message.
 pub(crate) fn trailing(messages: &[Message], tokens: u64) -> Vec<Message> {
     let start = start(messages, tokens, |message| message.kind() == "user");
     messages.get(start..).unwrap_or_default().to_vec()
 }
 
-/// How many messages stay beside a summary: also from a reply on, because the summary is a user message itself.
+/// Returns the number of last messages that stay next to a summary. They may also start at a reply, because the summary
+/// is itself a user message.
 pub(super) fn kept(plan: &Plan, messages: &[Message]) -> usize {
     let tokens = ceiling(plan).min(plan.model.context_window / 4);
     let start = start(messages, tokens, |message| matches!(message.kind(), "user" | "assistant"));
-    // The first message is the prompt, which stays anyway.
+    // The first message is the prompt; compaction always keeps the prompt.
     messages.len() - start.max(1).min(messages.len())
 }
 

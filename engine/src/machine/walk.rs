@@ -1,5 +1,5 @@
-//! Where the run stands: from the last recorded position along the plan's edges, through every step whose outcome the
-//! state already tells, to the first that needs something done or written. No successor is named here: the graph is asked.
+//! The walk along the plan's edges: from the last recorded position, through every step whose outcome the state
+//! determines, to the first step that needs an effect or a write. Successors come from the graph alone.
 
 use rye_compiler::plan::{Node, Outcome, Plan};
 
@@ -10,24 +10,24 @@ use super::step;
 use crate::event::{Ended, EventBody};
 use crate::thread::{RunError, Status};
 
-/// What a step needs.
+/// The result of evaluating a step.
 #[derive(Debug)]
 pub(super) enum Decision {
-    /// Something is to be done.
+    /// The driver has to perform an effect.
     Do(Effect),
-    /// Something is to be written; nothing is to be done.
+    /// Events have to be written; no effect is needed.
     Write(Vec<EventBody>),
-    /// The state tells the outcome.
+    /// The state determines the outcome.
     Gives(Outcome),
 }
 
-/// What the step that the run stands at needs.
+/// The decision at the step that the run has reached.
 #[derive(Debug)]
 pub(super) struct Standing {
     pub decision: Decision,
 }
 
-/// What the steps look at.
+/// The input of a step's evaluation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Walk<'a> {
     pub plan: &'a Plan,
@@ -35,11 +35,11 @@ pub(super) struct Walk<'a> {
     pub now: i64,
     /// The last edge that was taken.
     pub from: (Node, Outcome),
-    /// The first call of the group that comes next or is under way.
+    /// Index of the first call of the current or next group.
     pub group_start: usize,
 }
 
-/// More steps than any sound plan takes without doing or writing something.
+/// Maximum number of steps without an effect or a write. No valid plan reaches it.
 const MOST_STEPS: usize = 256;
 
 pub(super) fn next(plan: &Plan, state: &State) -> Effect {
@@ -49,7 +49,8 @@ pub(super) fn next(plan: &Plan, state: &State) -> Effect {
     }
 }
 
-/// `now` may be later than the last event: a wait ends by the time alone.
+/// Walks to the first step that needs an effect or a write. `now` may be later than the last event, because a wait ends
+/// by time alone.
 pub(super) fn standing(plan: &Plan, state: &State, now: i64) -> Standing {
     if let Some(ended) = &state.ended {
         let (settle, cancel) = (state.unsettled.clone(), step::end_with_it(plan, state, ended.status));
@@ -97,11 +98,11 @@ pub(super) fn standing(plan: &Plan, state: &State, now: i64) -> Standing {
     lost(walk)
 }
 
-/// Along the edge of a cancellation, wherever the run stands.
+/// Follows the edge of a cancellation, from any position.
 fn leave(mut walk: Walk<'_>) -> Standing {
     walk.from = (Node::Inbox, Outcome::Cancelled);
     let Some(mut node) = walk.plan.graph.next(Node::Inbox, Outcome::Cancelled) else { return lost(walk) };
-    // A plan may put steps between the cancellation and the finish; none of them may begin anything new.
+    // The graph may have steps between the cancellation and the finish.
     for _ in 0..MOST_STEPS {
         if node == Node::Finish {
             return Standing { decision: step::finish(&walk) };
@@ -120,7 +121,7 @@ fn leave(mut walk: Walk<'_>) -> Standing {
     lost(walk)
 }
 
-/// A graph that breaks its laws: the thread ends and says where.
+/// Ends the thread with an error that names the missing edge. A valid graph has an edge for every outcome.
 fn lost(walk: Walk<'_>) -> Standing {
     let (node, outcome) = walk.from;
     let ended = Ended {

@@ -1,4 +1,4 @@
-//! What the hooks of a point change in the state.
+//! State changes by the hooks of a point.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::thread::Status;
 pub(super) fn ran(state: &mut State, run: &HookPointRun, ts: i64) {
     let point = run.point;
     state.hook_points += 1;
-    // What runs at the end has no say in how it ends.
+    // A hook that fails at the end does not change the end status.
     let at_the_end = matches!(
         point,
         HookPoint::AfterComplete | HookPoint::ThreadCompleted | HookPoint::ThreadError | HookPoint::ThreadCancelled
@@ -75,7 +75,7 @@ fn call<'a>(state: &'a mut State, run: &HookPointRun) -> Option<&'a mut CallStat
     state.calls.list.get_mut(index)
 }
 
-/// A point that has a step of its own.
+/// Applies the answer of a point that is a node of the graph; returns the outcome of the step.
 fn step(state: &mut State, run: &HookPointRun, ts: i64) -> Outcome {
     match &run.answer {
         HookAnswer::Collected { fired, texts } => {
@@ -121,7 +121,8 @@ fn step(state: &mut State, run: &HookPointRun, ts: i64) -> Outcome {
     outcome_of(&run.answer)
 }
 
-/// `terminate` at a limit or an error without words of its own keeps the limit's or the error's.
+/// Stops the thread. If a `terminate` at a limit or an error has neither status nor message, the limit or the error
+/// determines the end.
 fn stop_at_point(state: &mut State, run: &HookPointRun) {
     let HookAnswer::Terminate { status, error } = &run.answer else { return };
     let silent = status.is_none() && error.is_none();
@@ -142,7 +143,7 @@ fn stop(state: &mut State, answer: &HookAnswer) {
     });
 }
 
-/// A `tool_result` hook changes what the model gets.
+/// Applies a `tool_result` hook's changes to the result that the model receives.
 fn modified(state: &mut State, run: &HookPointRun) {
     let Some(call) = call(state, run) else { return };
     let id = call.call.id.clone();

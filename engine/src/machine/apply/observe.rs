@@ -1,4 +1,4 @@
-//! Events that observing hooks want to see are kept until the hooks have run.
+//! The queue of events for observing hooks: each event stays queued until its hooks have run.
 
 use rye_compiler::hook::HookPoint;
 use serde_json::{Map, Value, json};
@@ -49,7 +49,7 @@ pub(super) fn observe(state: &mut State, event: &Event) {
     }
 }
 
-/// The event's own fields; for the points around a tool, the call and the size of its result.
+/// Returns the event's own fields; for the points around a tool, the call and the size of its result.
 fn fields(state: &State, point: HookPoint, body: &EventBody) -> Map<String, Value> {
     let mut facts = match serde_json::to_value(body) {
         Ok(Value::Object(map)) => map,

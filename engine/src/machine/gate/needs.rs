@@ -1,11 +1,12 @@
-//! What a call's run may touch: the `write` and `net` attributes of the grants that allow it, attenuated over the spawn
-//! chain like the grants themselves.
+//! Folders and hosts that a call may touch: the `write` and `net` attributes of the grants that allow it, attenuated
+//! over the spawn chain like the grants themselves.
 
 use rye_compiler::plan::Grant;
 use rye_compiler::semantics::capability::CapabilitySet;
 pub(crate) use rye_compiler::semantics::needs::{is_folder_inside, is_host_inside};
 
-/// What the thread's own matching grants name, as far as every other link's matching grants name it too.
+/// Returns the items of `field` in the thread's own matching grants that the matching grants of every ancestor also
+/// cover.
 pub(super) fn granted(
     chain: &[Vec<Grant>],
     capability: &str,

@@ -1,5 +1,5 @@
-//! `rye/agent/threads/thread_directive`: the tool that starts a child as `rye_execute` on a directive does, with a model and
-//! limits of its own. Its arguments are read here; what it may start is the gate's to say.
+//! Arguments of `rye/agent/threads/thread_directive`, the tool that starts a child like `rye_execute` on a directive,
+//! with a model and limits of its own. This module parses the arguments; the gate authorizes the start.
 
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ pub(in crate::machine) const THREAD_DIRECTIVE: &str = "rye/agent/threads/thread_
 const KEYS: [&str; 5] = ["directive_name", "async", "inputs", "model", "limit_overrides"];
 const LIMITS: [&str; 6] = ["turns", "tokens", "spend", "spawns", "duration_seconds", "depth"];
 
-/// Reads the arguments, or says what is wrong with them, for the model.
+/// Parses the arguments; an error is a message for the model.
 pub(super) fn read(parameters: &Value) -> Result<ChildStart, String> {
     let Value::Object(given) = parameters else { return Err(wrong("its parameters must be an object")) };
     if let Some(key) = given.keys().find(|key| !KEYS.contains(&key.as_str())) {

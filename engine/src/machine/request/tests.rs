@@ -1,4 +1,4 @@
-//! Whatever a conversation has become, what is sent of it is what the providers published.
+//! Property test: requests built from arbitrary conversations match the schemas that the providers publish.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,5 +1,5 @@
-//! The steps of a reply's tool calls: hooks, gate, tools, guard, structured return. Calls go in source order; adjacent
-//! ones that may run together are one group.
+//! Steps for the tool calls of a reply: hooks, gate, tools, guard, structured return. Calls run in source order;
+//! adjacent calls that may run in parallel form a group.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use super::super::walk::{Decision, Walk};
 use super::{has_hooks, model, run_hooks};
 use crate::event::{ChildIntended, EventBody, ResultKind, ToolCallResult, ToolStarted};
 
-/// The group that the run stands at or comes to.
+/// Returns the current group, or the next one.
 fn group(walk: &Walk<'_>) -> Range<usize> {
     if walk.state.position == Position::At(Node::Tools) {
         return walk.state.calls.start..walk.state.calls.end;
@@ -33,7 +33,7 @@ fn in_group<'a>(state: &'a State, group: &Range<usize>) -> impl Iterator<Item = 
     state.calls.list.iter().enumerate().filter(move |(index, _)| group.contains(index))
 }
 
-/// The `tool_call` hooks of every call in the group.
+/// Runs the `tool_call` hooks of every call in the group.
 pub(super) fn before_gate(walk: &Walk<'_>) -> Decision {
     if !walk.state.mail.steering.is_empty() {
         return Decision::Gives(Outcome::Pass);
@@ -72,7 +72,7 @@ pub(super) fn gate(walk: &Walk<'_>) -> Decision {
     Decision::Write(answers)
 }
 
-/// What a person is asked about the call at the gate.
+/// Returns the text of the approval request for the call at the gate.
 pub(super) fn asked(walk: &Walk<'_>) -> String {
     let group = group(walk);
     waiting(walk.state, &group)
@@ -90,12 +90,12 @@ pub(super) fn tools(walk: &Walk<'_>) -> Decision {
     if !begun.is_empty() {
         return Decision::Write(begun);
     }
-    // A child that is made and not waited for has only its call to be answered, which asks for it once more.
+    // The call of a detached child that exists still lacks an answer; repeating the spawn gives the answer.
     let unmade = |call: &CallState| match call.phase {
         Phase::Spawning(spawn) => state.children.get(&spawn).is_some_and(|c| c.thread_id.is_none() || c.detached),
         Phase::Waiting | Phase::Started | Phase::Answered => false,
     };
-    // A tool needs no money of its own.
+    // A tool call needs no reservation.
     let is_tool = |call: &CallState| match call.phase {
         Phase::Spawning(spawn) => state.children.get(&spawn).is_some_and(|child| child.tool),
         Phase::Waiting | Phase::Started | Phase::Answered => false,
@@ -132,7 +132,7 @@ pub(super) fn tools(walk: &Walk<'_>) -> Decision {
     Decision::Gives(Outcome::Finished)
 }
 
-/// What is written before any call of the group runs: starts, intended children, and the answers of refused ones.
+/// Returns the events that precede the run of a group: starts, intended children, and answers to calls that do not run.
 fn begin(walk: &Walk<'_>, group: &Range<usize>) -> Vec<EventBody> {
     let state = walk.state;
     let mut events = Vec::new();
@@ -196,7 +196,7 @@ fn intended(
     }
 }
 
-/// What the thread's store answers, and the value it is given.
+/// Returns the answer of the thread's store, and the event of a write.
 fn kept(state: &State, index: usize, group_end: usize, call: &CallState, asked: Keep) -> Vec<EventBody> {
     match keep::answer(&state.store, asked) {
         Ok((said, set)) => {
@@ -208,7 +208,7 @@ fn kept(state: &State, index: usize, group_end: usize, call: &CallState, asked: 
     }
 }
 
-/// Hooks on the results of the group, then the next group or the end of the calls.
+/// Runs the hooks on the results of the group, then goes to the next group or to the end of the calls.
 pub(super) fn guard(walk: &Walk<'_>) -> Decision {
     let (plan, state) = (walk.plan, walk.state);
     let fresh = group(walk);
@@ -218,7 +218,7 @@ pub(super) fn guard(walk: &Walk<'_>) -> Decision {
         _ => false,
     };
     if unrun && waiting(state, &fresh).next().is_some() {
-        // The plan has no way to run what the gate let through, or to ask about it.
+        // The plan has no step that runs these calls or requests their approval.
         return Decision::Write(refuse_all(walk, &fresh));
     }
     let done = state.calls.start..state.calls.end;
@@ -252,7 +252,7 @@ fn refuse_all(walk: &Walk<'_>, group: &Range<usize>) -> Vec<EventBody> {
     waiting(walk.state, group).map(refuse).collect()
 }
 
-/// `rye_directive_return`: checked against what the directive declares.
+/// Validates a `rye_directive_return` against the declared outputs.
 pub(super) fn returned(walk: &Walk<'_>) -> Decision {
     let state = walk.state;
     let group = group(walk);
@@ -261,7 +261,7 @@ pub(super) fn returned(walk: &Walk<'_>) -> Decision {
     Decision::Write(vec![answer_event(state, index, group.end, call, why, text)])
 }
 
-/// An answer that no tool gave.
+/// Builds the result event of a call that no tool answered.
 pub(in crate::machine) fn answer_event(
     state: &State,
     index: usize,

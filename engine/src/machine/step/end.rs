@@ -1,4 +1,4 @@
-//! The finish: what the thread came to, the hooks that see it, the last event.
+//! The finish: the end status, the hooks of the end, and the last event.
 
 use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::{Node, Outcome, Plan};
@@ -14,7 +14,7 @@ use crate::machine::facts;
 use crate::machine::state::State;
 use crate::thread::{RunError, Status};
 
-/// `after_complete`, then the hooks of the end itself, then the last event.
+/// Runs the `after_complete` hooks, then the hooks of the end status, then writes the last event.
 pub(in crate::machine) fn finish(walk: &Walk<'_>) -> Decision {
     let (plan, state) = (walk.plan, walk.state);
     let ended = verdict(walk);
@@ -44,8 +44,9 @@ pub(in crate::machine) fn finish(walk: &Walk<'_>) -> Decision {
     Decision::Write(vec![EventBody::Ended(Box::new(ended))])
 }
 
-/// The living children that end with the thread, if those below it do: when it fails or is told to, otherwise as the policy
-/// says (`child_policy.on_end` of `agent/resilience`).
+/// Returns the living children to cancel with the thread, or `None` if descendants live on. After an error, a
+/// cancellation or a kill they always end; after completion the setting `child_policy.on_end` of `agent/resilience`
+/// decides.
 pub(in crate::machine) fn end_with_it(plan: &Plan, state: &State, status: Status) -> Option<Vec<String>> {
     let policy =
         plan.settings.get("resilience").and_then(|v| v.pointer("/child_policy/on_end")).and_then(Value::as_str);
@@ -57,10 +58,10 @@ pub(in crate::machine) fn end_with_it(plan: &Plan, state: &State, status: Status
     cancels.then(|| state.living().filter_map(|(_, child)| child.thread_id.clone()).collect())
 }
 
-/// Characters of a tool's failure that stand in the error.
+/// Maximum characters of a tool's failure in the error message.
 const TOLD: usize = 500;
 
-/// What the thread came to.
+/// Determines the end status, result and error of the thread.
 fn verdict(walk: &Walk<'_>) -> Ended {
     let (plan, state) = (walk.plan, walk.state);
     let called = state.launch.as_ref().filter(|launch| launch.call.is_some()).and(state.calls.list.first());
@@ -99,7 +100,7 @@ fn verdict(walk: &Walk<'_>) -> Ended {
         _ => {}
     }
     if let Some(answer) = answer.filter(|answer| answer.is_error) {
-        // Short: the whole of it is the result.
+        // The result holds the full text.
         let message: String = answer.content.chars().take(TOLD).collect();
         let code = match (answer.ran, answer.content.as_str()) {
             (true, _) => "tool_error",

@@ -1,4 +1,4 @@
-//! Calls of tools that nobody waits for: what the thread that makes one writes, and what its own run comes to.
+//! Detached tool calls: the events of the calling thread, and the thread that runs the call.
 
 use rye_compiler::hook::{HookAction, HookPoint};
 use rye_compiler::plan::Outcome;
@@ -22,7 +22,7 @@ fn intents(play: &Play) -> Vec<(u64, String, bool)> {
     play.events.iter().filter_map(|event| intent(&event.body)).collect()
 }
 
-/// The run of one call, as the thread that made it would have it opened.
+/// Runs one call in a thread of its own, opened as the calling thread opens it.
 fn run_of(item: &str, change: impl FnOnce(&mut Play)) -> Play {
     let input = json!({"item_type": "tool", "item_id": item, "parameters": {"x": 1}});
     let mut play = Play::new(plan().of_call(), Vec::new());
@@ -41,7 +41,7 @@ fn a_call_that_does_not_wait_is_a_spawn_and_answered_at_once() {
     play.run();
     assert_eq!(play.ended().status, Status::Completed);
     assert_eq!(intents(&play), [(1, "a/write".to_owned(), true), (2, "a/read".to_owned(), true)]);
-    // What is asked for is recorded before it is asked of the driver, and the answers come from its ids.
+    // The intent is recorded before the driver spawns, and the answers contain the driver's ids.
     let names = play.names();
     let at = |name: &str| names.iter().position(|n| *n == name).unwrap();
     assert!(at("child_intended") < at("child_spawned") && at("child_spawned") < at("tool_call_result"), "{names:?}");
@@ -51,7 +51,7 @@ fn a_call_that_does_not_wait_is_a_spawn_and_answered_at_once() {
         assert_eq!(*why, ResultKind::Ran);
         assert_eq!(said, json!({"thread_id": format!("child-{}", n + 1), "status": "running", "pid": 1}));
     }
-    // The one that is waited for is dispatched here, the others are not.
+    // This thread dispatches only the call that it waits for.
     assert_eq!(play.dispatched, [vec!["rye.execute.tool.a.read".to_owned()]]);
 }
 

@@ -1,4 +1,4 @@
-//! Questions to a person: on record before they are asked, answered once, asked again by whoever takes the thread up.
+//! Approval requests: recorded before they are asked, answered once, repeated after recovery.
 
 use rye_compiler::plan::graph::{Needs, Part, build};
 use rye_compiler::plan::{Asked, Plan};
@@ -10,7 +10,7 @@ use crate::event::{Approval, EventBody, Letter, ResultKind};
 use crate::thread::Status;
 use crate::threads::open_question;
 
-/// A plan whose risks want a word before `a/look`.
+/// Returns a plan whose risk table requires approval for `a/look`.
 fn careful() -> Plan {
     let mut plan = plan();
     let table = json!({"risk_levels": {"elevated": {"policy": "acknowledge_required"}, "safe": {"policy": "allow"}},
@@ -21,7 +21,7 @@ fn careful() -> Plan {
     plan
 }
 
-/// A thread that stands before its question, which is on record; with its number.
+/// Returns a thread with a recorded, open approval request, and the number of its event.
 fn asking(inputs: &[i64]) -> (Play, u64) {
     let turns = inputs.iter().map(|n| calls(&[call("a_look", json!({"x": n}))]));
     let mut play = Play::new(careful(), turns.chain([text("done")]).collect());
@@ -117,7 +117,7 @@ fn a_message_that_comes_first_takes_the_question_back() {
     let (mut play, seq) = asking(&[1, 1]);
     play.signal(Fact::Mail { id: "m".into(), letter: Letter::Steer { text: "rather not".into() } });
     assert!(!matches!(next(&play.plan, &play.state), Effect::Ask { .. }));
-    // The same call again is another question.
+    // A repeated call gets a new approval request.
     let second = to_the_question(&mut play);
     assert_eq!(play.results()[0].0, ResultKind::Skipped);
     assert_ne!(seq, second);
