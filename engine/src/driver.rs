@@ -1,5 +1,5 @@
-//! The driver acts (`engine.md` 1): it asks the machine what is to be done, writes what was decided before doing it, does
-//! it, and hands what came of it back. Nothing is decided here.
+//! The driver (`engine.md` 1): asks the machine for the next effect, writes the decision before performing it, performs
+//! it, and passes the result back as a signal. The driver decides nothing.
 
 pub mod control;
 pub mod embedded;
@@ -25,48 +25,48 @@ pub use journal::Journal;
 pub use live::{Live, LiveEvents, Outlet};
 pub use stream::{Piece, Streamed};
 
-/// Something that carries out effects. Object-safe: the embedded one does it in this process, others may journal it as
-/// durable operations of their own, by the key.
+/// A performer of effects. Object-safe: the embedded driver performs them in this process; another one may journal them
+/// as durable operations by their keys.
 pub trait Driver: Send + Sync {
-    /// Does it, and answers what came of it.
+    /// Performs an effect and returns its result.
     fn perform(&self, step: Step) -> BoxFuture<'_, Result<Signal, DriveError>>;
-    /// Milliseconds since 1970.
+    /// Returns the time in milliseconds since 1970.
     fn now(&self) -> i64;
-    /// Hears of every cancellation and kill that is passed on from now on.
+    /// Returns a handle that receives every cancellation and kill from now on.
     fn halt(&self) -> Halt;
-    /// Hands a cancellation or a kill on to children, and to calls under way.
+    /// Forwards a cancellation or a kill to children and to calls under way.
     fn pass_on(&self, children: &[String], letter: &Letter);
-    /// Writes what readers find of a thread that is over. Outputs: that they cannot be written stops nothing.
+    /// Writes the artifacts of a thread that has ended. A failure to write them does not fail the thread.
     fn publish<'a>(&'a self, thread: &'a Thread, ended: &'a Ended, paper: Paper) -> BoxFuture<'a, ()>;
-    /// Mail from disk was recorded durably: it can go.
+    /// Removes a control message from the mailbox on disk, after it was recorded durably.
     fn consumed<'a>(&'a self, mail: &'a str) -> BoxFuture<'a, ()>;
 }
 
-/// What is published of a thread that is over.
+/// The artifacts to write for a thread that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Paper {
-    /// The knowledge that `rye fetch` finds: before the hooks of the end.
+    /// The knowledge item for `rye fetch`, written before the hooks of the end.
     Export,
-    /// `thread.json` with the result, after the last event.
+    /// `thread.json` with the result, written after the last event.
     Snapshot,
     Both,
 }
 
-/// One effect with its stable name, and what the store keeps of the thread beside it.
+/// An effect with its stable key, and the thread data that the store keeps.
 #[derive(Debug)]
 pub struct Step {
     pub key: StepKey,
     pub effect: Effect,
     pub cost: Cost,
-    /// Events known to be on the disk.
+    /// Number of events known to be on disk.
     pub synced: u64,
-    /// What the ledger has not been told yet, so that a long step can tell it.
+    /// Settlements that are not in the ledger yet; a long step books them on the way.
     pub unsettled: Vec<Settled>,
-    /// Told when the thread is cancelled after this was decided, be it before anything of it has begun.
+    /// Signals a cancellation of the thread after this decision, even before the effect has started.
     pub halt: Halt,
 }
 
-/// Why a thread cannot be driven on. It is not over: it can be recovered.
+/// The reason why a thread cannot go on in this process. The thread has not ended; it can be recovered.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
     #[error(transparent)]
@@ -80,10 +80,11 @@ pub enum DriveError {
     /// `list` holds the untrusted requirements of the project, one line each.
     #[error("`{directive}` requires what you do not trust yet: {}", list.join("; "))]
     Untrusted { directive: String, list: Vec<String> },
-    /// A record was made from other files, or not here; `list` is what no file says now.
+    /// The transcript was made from other files or on another machine; `list` holds the executables that no current
+    /// file declares.
     #[error("the record of `{directive}` would execute what no file says now: {}", list.join("; "))]
     Changed { directive: String, list: Vec<String> },
-    /// No key of the user signed the record of a thread, and the user did not accept the record.
+    /// No key of the user signed the transcript, and the user did not accept it.
     #[error("the record of `{thread}` cannot be verified: {reason}")]
     Unverified { thread: String, reason: String },
     /// The plan check of the engine's options does not let the plan start.
@@ -94,8 +95,8 @@ pub enum DriveError {
 }
 
 impl DriveError {
-    /// Whether it lies in what a record says, or in what belongs to it: trying again comes to the same until somebody has
-    /// mended that, while everything else may go on.
+    /// Returns true if the cause is the transcript or a file that belongs to it. A retry then fails again until the
+    /// cause is repaired, while other threads can go on.
     pub fn is_of_the_record(&self) -> bool {
         match self {
             Self::Store(error) => match error {
@@ -130,7 +131,7 @@ impl From<JoinError> for DriveError {
     }
 }
 
-/// A thread in the hands of a driver.
+/// A thread while it is driven.
 #[derive(Debug)]
 pub struct Thread {
     pub id: ThreadId,
@@ -140,7 +141,7 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Records a signal and folds it; answers how many events that were.
+    /// Records a signal and folds its events; returns the number of events.
     pub fn take(&mut self, signal: Signal) -> usize {
         let at = signal.at;
         let bodies = machine::absorb(&self.plan, &self.state, signal);
@@ -185,7 +186,7 @@ pub async fn drive(thread: &mut Thread, driver: &Arc<dyn Driver>, control: &mut 
                 let both = !exported && end.status != Status::Suspended;
                 let paper = if both { Paper::Both } else { Paper::Snapshot };
                 let step = thread.step(Effect::Done { settle, ended, cancel, leaves }, driver.halt());
-                // The commit waits for others that end now, and not for what readers are given.
+                // The commit joins a group commit; the artifacts are written meanwhile.
                 let ((), done) = tokio::join!(driver.publish(thread, &end, paper), driver.perform(step));
                 done?;
                 discard(driver, &mut settled).await;
@@ -215,18 +216,18 @@ pub async fn drive(thread: &mut Thread, driver: &Arc<dyn Driver>, control: &mut 
     }
 }
 
-/// How long an effect is under way, whatever comes meanwhile.
+/// The control messages that interrupt an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Until {
-    /// A wait ends with any letter.
+    /// Any control message ends a wait.
     AnyLetter,
-    /// A call ends with a kill alone.
+    /// Only a kill ends a call.
     Killed,
-    /// Children that are being made are all made or none is: who is killed ends them afterwards.
+    /// None: children of a group are created all or none. A kill ends them afterwards.
     Done,
 }
 
-/// Performs an effect, and records mail that comes meanwhile.
+/// Performs an effect, and records control messages that arrive meanwhile.
 async fn perform(
     thread: &mut Thread,
     driver: &Arc<dyn Driver>,
@@ -250,7 +251,7 @@ async fn perform(
     if parts.len() == 1
         && let Some(part) = parts.pop()
     {
-        // One alone needs no task of its own.
+        // A single part needs no task of its own.
         let performed = driver.perform(thread.step(part, halt));
         return alone(thread, driver, control, performed, until, settled).await;
     }
@@ -279,7 +280,7 @@ async fn perform(
     Ok(())
 }
 
-/// The same for an effect that is no group: dropping it ends it.
+/// Performs an effect that is not a group; dropping the future ends it.
 async fn alone(
     thread: &mut Thread,
     driver: &Arc<dyn Driver>,
@@ -303,7 +304,7 @@ async fn alone(
     }
 }
 
-/// Records what came while an effect is under way; answers whether that ends it.
+/// Records an item that arrived during an effect; returns true if the item ends the effect.
 async fn interrupts(
     thread: &mut Thread,
     driver: &Arc<dyn Driver>,
@@ -322,7 +323,8 @@ async fn interrupts(
     })
 }
 
-/// Records a letter and hands it on to living children; answers the id of a file that can go once this is durable.
+/// Records a control message and forwards it to living children; returns the id of a mailbox file that can be removed
+/// once the record is durable.
 fn receive(thread: &mut Thread, driver: &Arc<dyn Driver>, post: Post) -> Option<String> {
     let (id, letter, on_disk) = match post {
         Post::Letter { id, letter, on_disk } => (id, letter, on_disk),
@@ -347,7 +349,7 @@ async fn discard(driver: &Arc<dyn Driver>, mail: &mut Vec<String>) {
     }
 }
 
-/// The members of a group, each of which is performed and recorded by itself.
+/// Splits a group into effects that are performed and recorded one by one.
 fn split(effect: Effect) -> Vec<Effect> {
     match effect {
         Effect::RunTools(calls) => calls.into_iter().map(|call| Effect::RunTools(vec![call])).collect(),
