@@ -1,5 +1,5 @@
-//! A recorded thread as a script (`docs/reference/scripted.md`): every reply and every failed attempt of its transcript, and what
-//! the request of each held, so that playing it tells the first difference. Pure: events in, steps out.
+//! Conversion of a transcript to a script (`docs/reference/scripted.md`): every reply and every failed attempt, with
+//! the contents of its request, so that a replay reports the first difference. Pure: events in, steps out.
 
 use rye_compiler::plan::Plan;
 
@@ -11,11 +11,11 @@ use crate::provider::scripted::{
 };
 use crate::provider::{FailedStage, StopReason, Usage};
 
-/// The attempts of a thread in order. With `exact`, every step expects the request that was recorded.
+/// Returns the attempts of a thread in order. With `exact`, every step expects the recorded request.
 pub fn steps(plan: &Plan, events: &[Event], exact: bool) -> Vec<Step> {
     let mut state = State::new();
     let mut steps = Vec::new();
-    // What the attempt under way was sent, and what the last reply answered.
+    // The request of the current attempt, and the request of the last reply.
     let (mut asked, mut answered): (Option<Recorded>, Option<Recorded>) = (None, None);
     for event in events {
         let expect = || {
@@ -149,7 +149,7 @@ mod tests {
     use crate::provider::scripted::{Script, Scripted};
     use crate::provider::{Provider, Reply};
 
-    /// A thread with a call, a failure and an answer.
+    /// Returns a thread with a call, a failure and an answer.
     fn played() -> Play {
         let replies =
             vec![calls(&[call("a_read", json!({"path": "x"}))]), status(529, &[("retry-after", "1")]), text("done")];
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(first.expect.recorded.system.as_deref(), Some("You are you."));
         assert_eq!((failed.fault.status, failed.fault.headers["retry-after"].as_str()), (Some(529), "1"));
         assert_eq!(last.text, "done");
-        // What was said once is not said again.
+        // Unchanged parts of a request are not repeated.
         assert_eq!((&last.expect.recorded.system, &last.expect.recorded.user), (&None, &None));
         assert_eq!(last.expect.recorded.results.as_ref().unwrap().len(), 1);
     }

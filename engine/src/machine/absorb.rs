@@ -1,4 +1,4 @@
-//! From a signal to the events that record it.
+//! Conversion of signals to the events that record them.
 
 use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::Plan;
@@ -24,8 +24,8 @@ pub(super) fn absorb(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBod
     events
 }
 
-/// A turn is sealed when it is over: before the intent of what follows it, or before the end. Who writes the record puts
-/// the signature in.
+/// Inserts a checkpoint at the end of a turn: before the next attempt or before the last event. The journal adds the
+/// signature.
 fn seal(state: &State, events: &mut Vec<EventBody>) {
     let turn = state.cost.turns;
     if turn <= state.sealed {
@@ -40,7 +40,7 @@ fn seal(state: &State, events: &mut Vec<EventBody>) {
 fn told(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBody> {
     let at = signal.at;
     if let Some(ended) = &state.ended {
-        // Only one that is suspended can go on.
+        // Only a suspended thread can be resumed.
         if ended.status != Status::Suspended || !matches!(signal.fact, Fact::Recovered { .. }) {
             return Vec::new();
         }
@@ -69,7 +69,7 @@ fn told(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBody> {
             if child.ended.is_none() {
                 events.push(EventBody::ChildEnded(ChildEnded { spawn, thread_id, status, cost }));
             }
-            // A call that does not wait had its answer long ago.
+            // The call of a detached child was answered at the spawn.
             if let Some(answer) = answer.filter(|_| !child.detached) {
                 let duration_ms = since(state, child.index, at);
                 events.extend(tool_finished(state, ToolFinished { index: child.index, answer: *answer, duration_ms }));
@@ -89,8 +89,8 @@ fn told(plan: &Plan, state: &State, signal: Signal) -> Vec<EventBody> {
     }
 }
 
-/// The answer to what the thread asks, if it asks anything; to this question, where its number is known. Of several that come
-/// the first is the answer: after it nothing is asked, or something else.
+/// Records an answer to the open approval request. With a `question` number, the answer applies to that request only.
+/// The first answer counts; later ones are ignored.
 fn answered(plan: &Plan, state: &State, answer: Approval, question: Option<u64>, at: i64) -> Vec<EventBody> {
     let open = state.question.as_ref().map(|question| question.seq);
     if question.is_some() && question != open {
@@ -104,7 +104,7 @@ fn answered(plan: &Plan, state: &State, answer: Approval, question: Option<u64>,
     }
 }
 
-/// What hooks have run is told once, however often a crash makes them run again.
+/// Records the children of hooks once, even if a crash repeats the hooks.
 fn hook_children(state: &State, children: Vec<HookChild>) -> Vec<EventBody> {
     let fresh = children.into_iter().filter(|child| !state.hook_children.contains(&child.spawn));
     fresh
@@ -116,7 +116,7 @@ fn hook_children(state: &State, children: Vec<HookChild>) -> Vec<EventBody> {
         .collect()
 }
 
-/// An `error` hook may ask for as many more attempts of a turn as the table allows: then the failure stands.
+/// Bounds the retries by `error` hooks to the maximum of the retry table; beyond it the failure is final.
 fn bound_retries(plan: &Plan, state: &State, run: &mut HookPointRun) {
     let retries = matches!(run.answer, HookAnswer::Retry { .. });
     let (HookPoint::Error, None, true) = (run.point, &run.subject, retries) else { return };
@@ -132,7 +132,7 @@ fn bound_retries(plan: &Plan, state: &State, run: &mut HookPointRun) {
     }
 }
 
-/// The observing points that a live hook of the plan stands at.
+/// Returns the observing points at which the plan has a live hook.
 fn observed(plan: &Plan) -> Vec<HookPoint> {
     use HookPoint as P;
     let points = [
@@ -151,7 +151,8 @@ fn reserved(state: &State) -> Vec<EventBody> {
     vec![EventBody::Reserved(Reserved { turn: attempt.turn, attempt: attempt.number, amount: attempt.worst_case })]
 }
 
-/// The ledger has less than the thread believed: a sibling, or an ancestor, spent it. The attempt is not made.
+/// Records that the ledger refused a reservation, because siblings or ancestors spent the money. The attempt is not
+/// made.
 fn not_reserved(state: &State, remaining: u64) -> Vec<EventBody> {
     let Some(attempt) = state.attempt.as_ref().filter(|attempt| !attempt.reserved) else { return Vec::new() };
     let given_up = Settled {
@@ -189,7 +190,7 @@ fn replied(plan: &Plan, state: &State, reply: Reply) -> Vec<EventBody> {
     vec![EventBody::CognitionOut(Box::new(out)), settled]
 }
 
-/// What stands for the conversation from here on, or that the model wrote nothing that could.
+/// Records the summary that replaces the conversation, or a failure if the model wrote none.
 fn summarised(plan: &Plan, state: &State, attempt: &Attempt, reply: &Reply, settled: EventBody) -> Vec<EventBody> {
     let summary = text_of(&reply.content).trim().to_owned();
     if summary.is_empty() {
@@ -213,14 +214,14 @@ fn failed(plan: &Plan, state: &State, error: CallError, at: i64) -> Vec<EventBod
     let failures = state.failures.saturating_sub(state.forgiven);
     let (classification, retry_delay_ms) = retry::judge(plan, &error, failures, draw, at, left_ms);
     let fallback = plan.model.fallback.as_ref().filter(|_| {
-        // Another model is no help against a request that is wrong.
+        // Another model cannot help if the request is invalid.
         retry_delay_ms.is_none()
             && !attempt.compacts
             && !state.on_fallback
             && retry::is_unavailable(&error, &classification)
     });
     let fallback = fallback.map(|model| format!("{}/{}", model.provider, model.id));
-    // A summary is asked for once: without it the thread is handed over.
+    // A summary is requested once; without one the thread is handed off.
     let retry_delay_ms = retry_delay_ms.filter(|_| !attempt.compacts);
     let usage = error.usage.unwrap_or_default();
     let settled = settlement(plan, &owed(state, attempt, usage, attempt.unknown_after(&error)));
@@ -255,10 +256,10 @@ fn tool_finished(state: &State, finished: ToolFinished) -> Vec<EventBody> {
     }))]
 }
 
-/// Results shorter than this are not worth a reference.
+/// Minimum bytes of a result that is replaced by a reference.
 const WORTH_A_REFERENCE: usize = 512;
 
-/// A reference to an earlier result with the same content.
+/// Returns a reference to an earlier result with the same content, if there is one.
 fn repeated(state: &State, call: &CallState, answer: &Answer) -> Option<String> {
     if answer.content.len() < WORTH_A_REFERENCE {
         return None;
@@ -279,7 +280,7 @@ fn repeated(state: &State, call: &CallState, answer: &Answer) -> Option<String> 
     })
 }
 
-/// A child that was made, or was not. Where its call does not wait, that is the answer.
+/// Records the result of a spawn. For a detached child this also answers the call.
 fn spawned(state: &State, child: Spawned, at: i64) -> Vec<EventBody> {
     match child {
         Spawned::Made { spawn, thread_id, spend, pid } => {
@@ -306,7 +307,7 @@ fn spawned(state: &State, child: Spawned, at: i64) -> Vec<EventBody> {
     }
 }
 
-/// Milliseconds since a call began.
+/// Returns the milliseconds since a call started.
 fn since(state: &State, index: usize, at: i64) -> u64 {
     let began = state.calls.list.get(index).and_then(|call| call.started_at).unwrap_or(at);
     u64::try_from(at.saturating_sub(began)).unwrap_or(0)
@@ -331,7 +332,7 @@ fn mail(plan: &Plan, state: &State, id: String, letter: Letter, at: i64) -> Vec<
     [EventBody::Mail(Mail { id, letter })].into_iter().chain(answer).collect()
 }
 
-/// A new owner: what was cut off is settled and answered, and the rest is asked again.
+/// Records a new owner: interrupted attempts are settled, and interrupted calls are answered unless they may run again.
 fn recovered(plan: &Plan, state: &State, owner: String, cut_bytes: u64) -> Vec<EventBody> {
     let mut events = vec![EventBody::Recovered(Recovered { owner, cut_bytes })];
     if let Some(attempt) = &state.attempt {

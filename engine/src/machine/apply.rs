@@ -1,4 +1,4 @@
-//! The fold: how each event changes the state. Nothing else changes it, and no event is looked at twice.
+//! The fold: applies each event to the state, once. Nothing else changes the state.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use crate::thread::Status;
 mod hooks;
 mod observe;
 
-/// Folds one event.
+/// Folds one event into the state.
 pub fn apply(state: &mut State, event: &Event) {
     if state.events == 0 {
         state.clock.since = event.ts;
         state.clock.began = event.ts;
     }
-    // A clock that went back does not make time owned twice.
+    // A clock that was set back must not count owned time twice.
     let before = state.clock.now;
     state.clock.now = if matches!(event.body, EventBody::Recovered(_)) { event.ts } else { event.ts.max(before) };
     observe::observe(state, event);
@@ -41,7 +41,7 @@ pub fn apply(state: &mut State, event: &Event) {
         EventBody::CognitionIn(said) => heard(state, said),
         EventBody::AttemptIntended(intended) => attempt(state, intended),
         EventBody::Reserved(reserved) => {
-            // The commit of a reservation books what was settled before.
+            // The commit of a reservation also books the earlier settlements.
             state.unsettled.clear();
             if let Some(attempt) = state.attempt.as_mut().filter(|a| a.number == reserved.attempt) {
                 attempt.reserved = true;
@@ -84,7 +84,7 @@ pub fn apply(state: &mut State, event: &Event) {
                     state.hook_children.insert(ended.spawn);
                 }
             }
-            // A child's tokens bound the child; its money is its parent's too.
+            // Child tokens count only for the child; spend counts for both.
             state.cost.spend = state.cost.spend.saturating_add(ended.cost.spend);
         }
         EventBody::Mail(mail) => {
@@ -115,13 +115,13 @@ pub fn apply(state: &mut State, event: &Event) {
     state.events += 1;
 }
 
-/// The code of an end that the model chose itself by refusing.
+/// The error code of a thread whose model refused to answer.
 const REFUSED: &str = "refused";
 
 fn open(state: &mut State, opened: &Opened) {
     state.limits = opened.limits;
     if let Some(call) = &opened.call {
-        // Nobody is spoken to: what there is to do is this call.
+        // The thread runs one call and has no conversation.
         state.talk.prompted = true;
         state.calls.list = vec![CallState::new((**call).clone())];
     }
@@ -170,7 +170,7 @@ fn replied(state: &mut State, reply: &CognitionOut) {
     state.hook_retries = 0;
     state.failed = None;
     let refused = reply.stop == StopReason::Refusal;
-    // Calls of a reply that was refused on the way are not the model's word.
+    // Calls in a refused reply are not executed.
     let calls = if refused { Vec::new() } else { request::calls(&reply.content) };
     let outcome = if calls.is_empty() { Outcome::Text } else { Outcome::Calls };
     state.calls = Calls { list: calls.into_iter().map(CallState::new).collect(), start: 0, end: 0 };
@@ -212,7 +212,7 @@ fn attempt_failed(state: &mut State, failed: &AttemptFailed, ts: i64) {
         if compacts { Position::After(Node::Compact, Outcome::Full) } else { Position::After(Node::Model, outcome) };
 }
 
-/// The summary stands for what was said; the thread's own prompt and the last messages stay as they are.
+/// Replaces the conversation by the summary, except for the thread's own prompt and the last messages.
 fn summarised(state: &mut State, compacted: &Compacted) {
     let messages = std::mem::take(&mut state.talk.messages);
     let tail = messages.len().saturating_sub(compacted.keep);
@@ -226,7 +226,7 @@ fn summarised(state: &mut State, compacted: &Compacted) {
     state.position = Position::After(Node::Compact, Outcome::Finished);
 }
 
-/// A thread that was suspended asks again; whoever woke it has brought the answer.
+/// Resumes a suspended thread, which repeats its approval request.
 fn wake(state: &mut State) {
     if state.ended.as_ref().is_none_or(|ended| ended.status != Status::Suspended) {
         return;
@@ -244,7 +244,7 @@ fn settle(state: &mut State, settled: &Settled) {
     cost.output_tokens += usage.output;
     cost.cached_tokens += usage.cache_read;
     cost.spend = cost.spend.saturating_add(settled.amount);
-    // Of an attempt that is still open this is the end: it was cut off, or never made.
+    // The settlement ends an attempt that is still open: it was interrupted or never made.
     if state.attempt.as_ref().is_some_and(|a| a.turn == settled.turn && a.number == settled.attempt) {
         state.attempt = None;
     }
@@ -285,7 +285,7 @@ fn approved(state: &mut State, given: &ApprovalGiven) {
     }
 }
 
-/// A call of a group starts, or its child is about to.
+/// Starts a call of a group, or the spawn of its child.
 fn begin(state: &mut State, index: usize, group_end: usize, phase: Phase, ts: i64) {
     enter_group(state, index, group_end);
     state.position = Position::At(Node::Tools);
@@ -295,7 +295,7 @@ fn begin(state: &mut State, index: usize, group_end: usize, phase: Phase, ts: i6
     }
 }
 
-/// The first event of a group makes it the one under way.
+/// Makes the group current at its first event.
 fn enter_group(state: &mut State, index: usize, group_end: usize) {
     let calls = &mut state.calls;
     if index >= calls.end {
@@ -305,7 +305,7 @@ fn enter_group(state: &mut State, index: usize, group_end: usize) {
 }
 
 fn answered(state: &mut State, result: &ToolCallResult) {
-    // A call that is answered is not asked about any more.
+    // An answered call needs no approval any more.
     state.question.take_if(|question| question.asked == Asked::Call);
     enter_group(state, result.index, result.group_end);
     let Some(call) = state.calls.list.get_mut(result.index) else { return };
@@ -351,7 +351,7 @@ fn answered(state: &mut State, result: &ToolCallResult) {
             }
         }
     };
-    // The model gets the results of a group in source order, whichever came first.
+    // The model gets the results of a group in source order, even if they arrived in another order.
     let results: Vec<Message> = members()
         .filter_map(|call| {
             call.result.as_ref().map(|result| Message::ToolResult {
@@ -383,7 +383,7 @@ fn letter(state: &mut State, letter: &Letter) {
 }
 
 fn limit(state: &mut State, hit: &LimitHit) {
-    // A spawn that is refused is the model's to handle; the others stand in the thread's way.
+    // A refused spawn is the model's to handle; other limits stop the run.
     if hit.at == Node::Limits {
         state.position = Position::After(Node::Limits, Outcome::Exceeded);
     } else if hit.at == Node::Model {
@@ -394,7 +394,7 @@ fn limit(state: &mut State, hit: &LimitHit) {
     state.limit = Some(hit.clone());
 }
 
-/// Lifts a limit, never above the parent's; one that would be lowered stays. Answers whether it now stands higher.
+/// Raises a limit, at most to the parent's, and never lowers it. Returns true if the limit is higher now.
 fn raise(state: &mut State, name: &str, value: u64) -> bool {
     let ceiling = state.launch.as_ref().and_then(|launch| launch.ceiling);
     let most = ceiling.and_then(|mut ceiling| slot(&mut ceiling, name).map(|limit| *limit)).unwrap_or(u64::MAX);
@@ -413,7 +413,7 @@ pub(crate) fn slot<'a>(limits: &'a mut PlanLimits, name: &str) -> Option<&'a mut
         "spend" => Some(&mut limits.spend),
         "spawns" => Some(&mut limits.spawns),
         "duration_seconds" => Some(&mut limits.duration_seconds),
-        // Depth is the tree's, and output is a wish.
+        // `depth` belongs to the tree of threads, and `output` is only a request to the model.
         _ => None,
     }
 }

@@ -1,4 +1,4 @@
-//! A small plan, and a world that answers from lists: the machine is played through without any runtime.
+//! A small plan and a simulated thread with listed answers: tests run the machine without an async runtime.
 
 #![allow(
     clippy::unwrap_used,
@@ -51,7 +51,7 @@ fn palette(name: &str, primary: Primary, item_id: Option<ItemId>, parallel: bool
     }
 }
 
-/// One dollar is 1,000,000,000 nanos; a token costs 1,000 nanos in and 2,000 out.
+/// Returns a plan. One dollar is 1,000,000,000 nano-dollars; a token costs 1,000 nano-dollars in and 2,000 out.
 pub(crate) fn plan() -> Plan {
     let text = |text: &str| vec![Segment::Text { text: text.into() }];
     let layer = |id: &str, kind, position, segments| Layer {
@@ -139,7 +139,7 @@ pub(crate) fn plan() -> Plan {
     plan
 }
 
-/// The graph that the plan's parts ask for.
+/// Rebuilds the graph from the plan's parts.
 pub(crate) fn rebuild(plan: &mut Plan) {
     let points: BTreeSet<HookPoint> = plan.hooks.iter().filter(|h| h.is_live()).map(|h| h.event).collect();
     let mut parts = BTreeSet::from([Part::Tools]);
@@ -203,7 +203,7 @@ pub(crate) fn calls(list: &[(String, Value)]) -> Result<Reply, CallError> {
     reply(list.iter().enumerate().map(call).collect())
 }
 
-/// 100 tokens in, 10 out: 120,000 nanos.
+/// Returns a reply that uses 100 tokens in and 10 out: 120,000 nano-dollars.
 #[expect(clippy::unnecessary_wraps, reason = "it stands in lists beside failures")]
 pub(crate) fn reply(content: Vec<Block>) -> Result<Reply, CallError> {
     let usage = Usage { input: 100, output: 10, cache_read: 0, cache_write: 0 };
@@ -223,24 +223,24 @@ pub(crate) fn status(code: u16, headers: &[(&str, &str)]) -> Result<Reply, CallE
     })
 }
 
-/// A world that answers from lists.
+/// A simulated thread: the effects are answered from lists.
 pub(crate) struct Play {
     pub plan: Plan,
     pub state: State,
     pub events: Vec<Event>,
     pub now: i64,
     pub replies: VecDeque<Result<Reply, CallError>>,
-    /// Answers of hooks, by point, in order; nothing else is `None`.
+    /// Answers of hooks, by point, in order; `None` when the list is empty.
     pub hooks: BTreeMap<HookPoint, VecDeque<HookAnswer>>,
     pub requests: Vec<Request>,
     pub dispatched: Vec<Vec<String>>,
     pub sleeps: Vec<i64>,
     pub reservations: Vec<(u64, usize)>,
-    /// Letters to deliver before the n-th effect.
+    /// Control messages to deliver before the n-th effect.
     pub letters: Vec<(usize, Letter)>,
     pub steps: usize,
     pub asked: Vec<String>,
-    /// What the person who is asked says.
+    /// The answer to every approval request.
     pub says: Approval,
 }
 
@@ -288,12 +288,12 @@ impl Play {
         self.signal(Fact::Opened { launch, plan_id: "plan".into(), continues: None });
     }
 
-    /// Absorbs and folds; answers how many events that were.
+    /// Records a signal and folds its events; returns the number of events.
     pub fn signal(&mut self, fact: Fact) -> usize {
         let bodies = absorb(&self.plan, &self.state, Signal { at: self.now, fact });
         let count = bodies.len();
         for body in bodies {
-            // What is folded is what was written.
+            // The event passes through JSON, as in a transcript.
             let line = serde_json::to_string(&body).unwrap();
             let body: EventBody = serde_json::from_str(&line).unwrap();
             let event = Event { seq: self.events.len() as u64, ts: self.now, body };
@@ -303,7 +303,7 @@ impl Play {
         count
     }
 
-    /// One effect; false when the thread is over.
+    /// Performs one effect; returns false once the thread has ended.
     pub fn step(&mut self) -> bool {
         let step = self.steps;
         self.steps += 1;
@@ -336,7 +336,7 @@ impl Play {
             }
             Effect::RunTools(group) => {
                 self.dispatched.push(group.iter().map(|c| c.capability().to_owned()).collect());
-                // Last first: results must come out in source order all the same.
+                // Results arrive in reverse order, but must be recorded in source order.
                 let mut written = 0;
                 for call in group.iter().rev() {
                     let answer = Answer::text(format!("ran {}", call.name), false);

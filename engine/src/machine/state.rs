@@ -1,4 +1,4 @@
-//! What a thread has come to: the fold of its events, and of nothing else.
+//! The state of a thread: the fold of its events, and of nothing else.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -18,77 +18,77 @@ pub struct State {
     /// `None` until `opened`.
     pub launch: Option<Box<Opened>>,
     pub plan_id: String,
-    /// Observing points that some live hook stands at.
+    /// Observing points with a live hook.
     pub observes: BTreeSet<HookPoint>,
     pub continues: Option<Continues>,
     pub position: Position,
     pub clock: Clock,
-    /// As launched, and raised since.
+    /// The limits at launch, including later raises.
     pub limits: PlanLimits,
     pub cost: Cost,
     pub talk: Talk,
     /// The model call under way.
     pub attempt: Option<Attempt>,
-    /// Attempts of this turn that were made, whatever came of them: the number of the next one.
+    /// Attempts of this turn so far, with any outcome; also the number of the next attempt.
     pub attempts: u32,
-    /// Those of them that failed and may be tried again.
+    /// Attempts of this turn that failed and may be retried.
     pub failures: u32,
-    /// The plan's fallback answers from here on.
+    /// True once the plan's fallback model has taken over.
     pub on_fallback: bool,
-    /// Those of this turn's failures that are not the present model's.
+    /// Failures of this turn from before the fallback model took over.
     pub forgiven: u32,
     /// The last failure of this turn.
     pub failed: Option<Box<AttemptFailed>>,
-    /// Milliseconds since 1970 before which no other attempt is made.
+    /// Earliest time of the next attempt, in milliseconds since 1970.
     pub wait_until: Option<i64>,
-    /// An attempt that came to an end and whose price is not written yet.
+    /// An attempt that has ended and has no recorded settlement yet.
     pub owed: Option<Owed>,
-    /// What the ledger has not been told yet.
+    /// Settlements that are not in the ledger yet.
     pub unsettled: Vec<Settled>,
     pub calls: Calls,
     /// Children by spawn number, from 1.
     pub children: BTreeMap<u64, Child>,
-    /// Directives that hooks have run, by spawn number.
+    /// Spawn numbers of the children of hooks.
     pub hook_children: BTreeSet<u64>,
-    /// Hook points considered.
+    /// Number of evaluated hook points.
     pub hook_points: u64,
-    /// Attempts of this turn that an `error` hook has asked for.
+    /// Retries that `error` hooks requested in this turn.
     pub hook_retries: u32,
     pub mail: Mailbox,
-    /// What a person is asked and has not answered; a thread that is suspended waits with it.
+    /// The open approval request. A suspended thread keeps it.
     pub question: Option<Question>,
-    /// The limit that stands in the way.
+    /// The limit that was reached.
     pub limit: Option<LimitHit>,
     pub stop: Option<Stop>,
     pub returned: Option<Returned>,
     /// Stored results that this thread may page.
     pub objects: BTreeSet<String>,
     pub nudges: u64,
-    /// Turns there were when the conversation was last summarised.
+    /// Number of turns at the last compaction.
     pub compacted: Option<u64>,
-    /// Points that run once a thread and have run.
+    /// Points that run once per thread and have run.
     pub ran: BTreeSet<HookPoint>,
-    /// Events that observing hooks have yet to see.
+    /// Events that observing hooks have not seen yet.
     pub observations: VecDeque<Observation>,
-    /// The thread's own values.
+    /// The values of the thread's store.
     pub store: Arc<BTreeMap<String, Value>>,
     pub ended: Option<Box<Ended>>,
-    /// Turns that the last checkpoint vouches for.
+    /// Turns that the last checkpoint signs.
     pub sealed: u64,
-    /// Events folded.
+    /// Number of folded events.
     pub events: u64,
 }
 
-/// Where the run stands in the plan's graph.
+/// The position of the run in the plan's graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Position {
-    /// In the middle of a step.
+    /// Inside a step.
     At(Node),
-    /// A step came to this; the graph says what follows.
+    /// Behind a step with this outcome; the graph determines the successor.
     After(Node, Outcome),
 }
 
-/// Owned time: what lies between two owners does not count.
+/// Owned time of a thread: the time between two owners does not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Clock {
     /// The time of the first event.
@@ -101,7 +101,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Milliseconds of owned time at `now`; a clock that went back counts nothing.
+    /// Returns the owned time at `now` in milliseconds. A clock that was set back adds nothing.
     pub fn elapsed_ms(&self) -> u64 {
         u64::try_from(self.before.saturating_add(self.now.saturating_sub(self.since).max(0))).unwrap_or(0)
     }
@@ -110,20 +110,20 @@ impl Clock {
 /// The conversation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Talk {
-    /// `None` until the prompt was made.
+    /// The system prompt; `None` until it is recorded.
     pub system: Option<Arc<str>>,
-    /// Another system prompt, for the user message under way.
+    /// A replacement of the system prompt for the current user message.
     pub system_now: Option<Arc<str>>,
     pub messages: Vec<Message>,
-    /// Whether `messages[0]` is the thread's own first prompt, constant from then on.
+    /// True if `messages[0]` is the thread's own first prompt, which stays constant.
     pub prompted: bool,
-    /// Layers of depending hooks that are in, by hook id.
+    /// Ids of hooks whose dependent layers are part of the prompt.
     pub fired: BTreeSet<String>,
     /// Texts of execute hooks, by hook id.
     pub texts: BTreeMap<String, String>,
-    /// What `context` hooks do to the copy of the next call.
+    /// Operations of `context` hooks on the copy of the messages for the next call.
     pub operations: Vec<ContextOperation>,
-    /// Tokens the provider counted for the last request and its reply, and how many messages that covers.
+    /// The provider's token count of the last request and its reply.
     pub measured: Option<Measured>,
 }
 
@@ -132,11 +132,11 @@ pub struct Measured {
     /// Tokens of the whole request.
     pub input: u64,
     pub output: u64,
-    /// Messages that were in the request.
+    /// Number of messages in the request.
     pub messages: usize,
 }
 
-/// A model call that was intended and has not come to an end.
+/// A model call that was intended and has not ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
     pub turn: u64,
@@ -147,7 +147,7 @@ pub struct Attempt {
     /// Nano-dollars.
     pub worst_case: u64,
     pub reserved: bool,
-    /// It asks for a summary.
+    /// The attempt requests a summary.
     pub compacts: bool,
 }
 
@@ -156,7 +156,7 @@ pub struct Owed {
     pub turn: u64,
     pub attempt: u32,
     pub usage: Usage,
-    /// It was the plan's fallback that was asked.
+    /// The attempt called the plan's fallback model.
     pub of_fallback: bool,
     /// Set when `usage` is not final, because the stream broke off.
     pub unknown: Option<UnknownOutcome>,
@@ -185,7 +185,7 @@ impl Attempt {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Calls {
     pub list: Vec<CallState>,
-    /// The group under way or last done: `start..end`.
+    /// The current or last group: `start..end`.
     pub start: usize,
     pub end: usize,
 }
@@ -194,16 +194,16 @@ pub struct Calls {
 pub struct CallState {
     pub call: ToolCall,
     pub phase: Phase,
-    /// `tool_call` hooks have looked at it.
+    /// The `tool_call` hooks have run for the call.
     pub hooked: bool,
-    /// Why a `tool_call` hook blocked it.
+    /// The reason if a `tool_call` hook blocked the call.
     pub blocked: Option<String>,
-    /// A person allowed it.
+    /// The call was approved.
     pub approved: bool,
-    /// The reply reached its output limit inside it: who knows what it was meant to say.
+    /// The reply reached its output limit inside the call, so its arguments may be incomplete.
     pub cut: bool,
     pub started_at: Option<i64>,
-    /// What the `tool_result` and `error` hooks have yet to see, or have seen.
+    /// The result, with the hook points that have seen it.
     pub result: Option<CallResult>,
 }
 
@@ -211,21 +211,21 @@ pub struct CallState {
 pub enum Phase {
     Waiting,
     Started,
-    /// A child is to be made for it: spawn number.
+    /// A child is created for the call: its spawn number.
     Spawning(u64),
     Answered,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallResult {
-    /// It ran, so its failure is the tool's.
+    /// The call ran, so that an error comes from the tool.
     pub ran: bool,
     pub is_error: bool,
     pub content: String,
     pub details: Value,
     pub bytes: u64,
     pub duration_ms: u64,
-    /// Hook points that have looked at it.
+    /// Hook points that have run for the result.
     pub seen: BTreeSet<HookPoint>,
 }
 
@@ -236,19 +236,19 @@ pub struct Child {
     pub thread_id: Option<String>,
     /// Nano-dollars reserved.
     pub spend: u64,
-    /// The call that started it did not wait for it.
+    /// The call that started the child did not wait for it.
     pub detached: bool,
-    /// It is a tool.
+    /// The child runs a tool.
     pub tool: bool,
-    /// Its call was answered without it: there is no such thread.
+    /// The spawn was refused; no child thread exists.
     pub refused: bool,
     pub ended: Option<Status>,
 }
 
-/// What was written to the thread from outside.
+/// Control messages received by the thread.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Mailbox {
-    /// Ids already taken.
+    /// Ids of received messages.
     pub taken: BTreeSet<String>,
     pub steering: VecDeque<String>,
     pub following: VecDeque<String>,
@@ -257,7 +257,7 @@ pub struct Mailbox {
     pub handoff: bool,
 }
 
-/// A question that is open.
+/// An open approval request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     /// The number of its event.
@@ -266,7 +266,7 @@ pub struct Question {
     pub what: String,
 }
 
-/// Why the thread ends before its model says so.
+/// A reason to end the thread before its model does.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stop {
     pub status: Status,
@@ -281,7 +281,7 @@ pub struct Returned {
     pub error: Option<String>,
 }
 
-/// An event that a hook may want to see.
+/// An event queued for observing hooks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observation {
     pub point: HookPoint,
@@ -291,7 +291,7 @@ pub struct Observation {
 }
 
 impl State {
-    /// Before the first event.
+    /// Returns the state before the first event.
     pub fn new() -> Self {
         Self {
             launch: None,
@@ -334,34 +334,34 @@ impl State {
         }
     }
 
-    /// The model that is asked now.
+    /// Returns the current model: the plan's model or its fallback.
     pub fn model<'p>(&self, plan: &'p Plan) -> &'p PlannedModel {
         plan.model.fallback.as_deref().filter(|_| self.on_fallback).unwrap_or(&plan.model)
     }
 
-    /// The turn under way, or the next one, from 1.
+    /// Returns the number of the current turn, or of the next one, from 1.
     pub fn turn(&self) -> u64 {
         self.attempt.as_ref().map_or(self.cost.turns + 1, |a| a.turn)
     }
 
-    /// The number of the next child.
+    /// Returns the spawn number of the next child.
     pub fn next_spawn(&self) -> u64 {
         self.children.keys().next_back().map_or(1, |n| n + 1)
     }
 
-    /// Children there are and were, or are about to be, those of hooks included; what was refused is none.
+    /// Returns the number of children, past and intended ones and those of hooks included. Refused spawns do not count.
     pub fn spawned(&self) -> u64 {
         let made = self.children.values().filter(|child| !child.refused).count();
         u64::try_from(made + self.hook_children.len()).unwrap_or(u64::MAX)
     }
 
-    /// Nano-dollars that this thread has neither spent nor set aside for a living child.
+    /// Returns the nano-dollars that are neither spent nor reserved for a living child.
     pub fn affordable(&self) -> u64 {
         let held: u64 = self.children.values().filter(|c| c.ended.is_none()).map(|c| c.spend).sum();
         self.limits.spend.saturating_sub(self.cost.spend).saturating_sub(held)
     }
 
-    /// What it leaves to a thread that goes on for it. What its children hold stays with them.
+    /// Returns the limits for a continuation. Reservations of living children are not included.
     pub fn left(&self) -> PlanLimits {
         let (limits, cost) = (&self.limits, &self.cost);
         PlanLimits {
@@ -373,17 +373,17 @@ impl State {
         }
     }
 
-    /// Children that no call waits for and that are not over, as far as the thread knows.
+    /// Returns the children that have not ended, as far as the thread knows.
     pub fn living(&self) -> impl Iterator<Item = (u64, &Child)> {
         self.children.iter().filter(|(_, child)| child.ended.is_none()).map(|(spawn, child)| (*spawn, child))
     }
 
-    /// Whether the last message is the model's, so that it would stop here.
+    /// Returns true if the last message is the model's, so that the run would stop here.
     pub fn would_stop(&self) -> bool {
         matches!(self.talk.messages.last(), Some(Message::Assistant { .. }))
     }
 
-    /// A user message that may be taken now: steering first, follow-ups only where the model would stop.
+    /// Returns the next user message: steering first, then a follow-up if the model would stop.
     pub fn waiting_message(&self) -> Option<(Source, &str)> {
         if let Some(text) = self.mail.steering.front() {
             return Some((Source::Steer, text));
@@ -392,7 +392,7 @@ impl State {
         Some((Source::FollowUp, text))
     }
 
-    /// The text of the last reply.
+    /// Returns the text of the last reply.
     pub fn last_text(&self) -> Option<String> {
         self.talk.messages.iter().rev().find_map(|m| match m {
             Message::Assistant { content } => {

@@ -1,4 +1,4 @@
-//! The machine, played through: replies in, effects and events out.
+//! Runs of the machine: replies in, effects and events out.
 
 #![allow(
     clippy::unwrap_used,
@@ -258,7 +258,7 @@ fn retryable_failures_are_tried_again_and_others_not() {
 fn a_fallback_answers_where_the_model_cannot_be_had() {
     let mut plan = plan();
     let mut other = plan.model.clone();
-    // Twice the price.
+    // Twice the price of the model.
     other.id = "other".into();
     other.prices = Some(Prices { input: 2_000_000_000, output: 4_000_000_000, ..other.prices.unwrap() });
     plan.model.fallback = Some(Box::new(other));
@@ -268,7 +268,7 @@ fn a_fallback_answers_where_the_model_cannot_be_had() {
         let of = |e: &Event| if let EventBody::AttemptFailed(f) = &e.body { f.fallback.clone() } else { None };
         play.events.iter().filter_map(of).collect::<Vec<_>>()
     };
-    // Its attempts are used up; the other one has its own, and stays for the turns that follow.
+    // The model has used its attempts. The fallback has its own, and stays for later turns.
     let mut replies: Vec<_> = (0..4).map(|_| status(529, &[])).collect();
     replies.extend([status(503, &[]), calls(&[call("a_read", json!({}))]), text("done")]);
     let mut play = Play::new(plan.clone(), replies);
@@ -279,13 +279,13 @@ fn a_fallback_answers_where_the_model_cannot_be_had() {
     assert_eq!(play.requests.iter().map(|r| r.cue.attempt).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 0]);
     assert_eq!(play.ended().cost.spend, 2 * 2 * 120_000, "two turns at the price of the other");
     assert!(!play.names().contains(&"hook_point"), "nothing has failed for good");
-    // It is gone, or may not be asked.
+    // The model was removed, or access is denied.
     for code in [401, 402, 404, 410] {
         let mut play = Play::new(plan.clone(), vec![status(code, &[]), text("done")]);
         play.run();
         assert_eq!((play.ended().status, models(&play).len()), (Status::Completed, 2), "{code}");
     }
-    // The request is wrong: another model is no help. And where the other fails too, that is the end.
+    // The request is invalid, so another model cannot help. If the fallback fails too, the thread ends.
     for replies in [vec![status(400, &[])], vec![status(404, &[]), status(404, &[])]] {
         let (all, mut play) = (replies.len(), Play::new(plan.clone(), replies));
         play.run();
@@ -310,7 +310,7 @@ fn a_retry_that_a_hook_asks_for_is_bounded_by_the_attempts() {
         });
         assert_eq!(last, Some(HookAnswer::None), "the record says that the last retry was not made");
     }
-    // A turn that came through gives the next one its own attempts.
+    // A successful turn resets the attempts of the next one.
     let replies = [vec![status(401, &[]), calls(&[call("a_read", json!({}))])], vec![status(401, &[]), text("done")]];
     let mut play = Play::new(plan, replies.concat());
     play.hooks.insert(HookPoint::Error, retry());
@@ -364,7 +364,7 @@ fn what_hooks_run_is_paid_once() {
         answer: Box::default(),
         kept: Vec::new(),
     };
-    // A crash between its lines makes the hooks run again, and the same child is found.
+    // A crash between the events of a hook point repeats the hooks, which find the same child.
     let mut cut = play.state.clone();
     let bodies = absorb(&play.plan, &play.state, Signal { at: play.now, fact: ran.clone() });
     for body in bodies.into_iter().take(2) {
@@ -395,7 +395,8 @@ fn children_are_spawned_once_and_bounded() {
 fn steering_skips_what_has_not_started() {
     let list = [call("a_write", json!({})), call("a_write", json!({}))];
     let mut play = Play::new(plan(), vec![calls(&list), text("done")]);
-    // record (prompt), record (intent), reserve, model, record (start), tools: the letter comes before what follows.
+    // record (prompt), record (intent), reserve, model, record (start), tools: the message arrives before the next
+    // effect.
     play.letters.push((6, Letter::Steer { text: "stop that".into() }));
     play.run();
     assert_eq!(play.dispatched.len(), 1);
@@ -466,7 +467,7 @@ fn context_hooks_change_one_call_only() {
     play.hooks.insert(HookPoint::Context, [HookAnswer::None, keep, HookAnswer::None].into());
     play.run();
     let sizes: Vec<usize> = play.requests.iter().map(|r| r.turns.len()).collect();
-    // The kept result brings its call along.
+    // The call of the kept result is kept too.
     assert_eq!(sizes, [1, 2, 5]);
 }
 
@@ -494,7 +495,7 @@ fn a_person_decides_where_the_table_of_risks_says_so() {
     assert_eq!(attended(Approval::Suspended).ended().status, Status::Suspended);
 }
 
-/// Law: the machine names no successor. Rewire an edge, and the run follows it.
+/// Law: the graph determines every successor. If an edge is rewired, the run follows it.
 #[test]
 fn rewired_edges_are_followed() {
     let list = || vec![calls(&[call("a_write", json!({})), call("a_write", json!({}))]), text("done")];
@@ -539,7 +540,7 @@ fn an_unsound_graph_ends_the_thread() {
     assert_eq!(play.ended().error.as_ref().unwrap().code, "plan_unsound");
 }
 
-/// Every prefix of a run folds to a state that goes on to the same end.
+/// Every prefix of a run folds to a state that continues to the same end.
 #[test]
 fn recovery_from_every_prefix() {
     let replies = || {

@@ -1,4 +1,4 @@
-//! The steps around a model call: the look at the limits, the call itself, the look at the context window.
+//! The steps around a model call: the check of the limits, the call itself, the check of the context window.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::event::{AttemptIntended, EventBody, LimitHit, Settled};
 use crate::provider::Usage;
 use crate::provider::cost::cost;
 
-/// Fewer output tokens than this are not worth a call (`language.md` 11).
+/// Minimum output tokens of a call (`language.md` 11).
 const LEAST_OUTPUT: u64 = 1024;
 
 pub(super) fn limits(walk: &Walk<'_>) -> Decision {
@@ -34,7 +34,7 @@ pub(super) fn model(walk: &Walk<'_>) -> Decision {
     }
     let intended = intend(walk, false);
     if matches!(intended, EventBody::Limit(_)) {
-        // What living children hold comes back with their ends: that is worth waiting for.
+        // The end of a living child returns the rest of its reservation, so waiting can make the call affordable.
         let living = walk.state.living().filter(|(_, child)| child.spend > 0);
         let waited: Vec<AwaitedChild> = living
             .filter_map(|(spawn, child)| child.thread_id.clone().map(|thread_id| AwaitedChild { spawn, thread_id }))
@@ -46,23 +46,23 @@ pub(super) fn model(walk: &Walk<'_>) -> Decision {
     Decision::Write(vec![intended])
 }
 
-/// A summary of the conversation in place of most of it. Where it would not help, the thread is handed over.
+/// Replaces most of the conversation by a summary. If a summary cannot help, the thread is handed off.
 pub(super) fn compact(walk: &Walk<'_>) -> Decision {
     let state = walk.state;
     if let Some(under_way) = attempt(walk) {
         return under_way;
     }
-    // It was tried for this turn: once is enough.
+    // One compaction per turn is enough.
     if state.compacted == Some(state.cost.turns) || state.failed.is_some() || state.mail.handoff {
         return Decision::Gives(Outcome::Full);
     }
     let intended = intend(walk, true);
-    // One that cannot be paid is not made.
+    // A summary that exceeds the budget is not requested.
     let paid = matches!(intended, EventBody::AttemptIntended(_));
     if paid { Decision::Write(vec![intended]) } else { Decision::Gives(Outcome::Full) }
 }
 
-/// What the attempt under way needs next, if there is one.
+/// Returns the next effect of the current attempt, if there is one.
 fn attempt(walk: &Walk<'_>) -> Option<Decision> {
     let (plan, state) = (walk.plan, walk.state);
     let attempt = state.attempt.as_ref()?;
@@ -86,7 +86,7 @@ fn attempt(walk: &Walk<'_>) -> Option<Decision> {
     }))
 }
 
-/// The intent of the next attempt, or the limit that forbids it.
+/// Returns the intent of the next attempt, or the limit that forbids it.
 fn intend(walk: &Walk<'_>, compacts: bool) -> EventBody {
     let (plan, state) = (walk.plan, walk.state);
     let input = request::estimate(plan, state);
@@ -115,13 +115,13 @@ fn intend(walk: &Walk<'_>, compacts: bool) -> EventBody {
     })
 }
 
-/// What one more turn costs at worst, in nano-dollars.
+/// Returns the worst-case cost of one more turn, in nano-dollars.
 pub(super) fn one_turn(plan: &Plan, state: &State) -> u64 {
     let output = state.model(plan).output(state.limits.output);
     state.model(plan).worst_case(request::estimate(plan, state), output).to_u64()
 }
 
-/// The most output that `left` nano-dollars pay for, and what the call then costs at worst.
+/// Returns the maximum output tokens that `left` nano-dollars pay for, and the worst-case cost of the call.
 fn affordable(model: &PlannedModel, input: u64, wanted: u64, left: u64) -> Option<(u64, u64)> {
     if model.prices.is_none() {
         return Some((wanted, 0));
@@ -130,7 +130,7 @@ fn affordable(model: &PlannedModel, input: u64, wanted: u64, left: u64) -> Optio
     if worst(wanted) <= left {
         return Some((wanted, worst(wanted)));
     }
-    // The largest output that fits, by halving: the price of a number of tokens only grows with it.
+    // Bisection for the largest affordable output; the cost never falls with more tokens.
     let (mut fits, mut too_much) = (0, wanted);
     while too_much - fits > 1 {
         let middle = fits + (too_much - fits) / 2;
@@ -143,8 +143,9 @@ fn affordable(model: &PlannedModel, input: u64, wanted: u64, left: u64) -> Optio
     (fits >= LEAST_OUTPUT.min(wanted)).then(|| (fits, worst(fits)))
 }
 
-/// The settlement of an attempt that ended. An attempt whose stream broke off before the final usage costs its worst case, or
-/// with `budget.unknown_outcome: estimate` what the bytes sent and received amount to; never less than was reported.
+/// Returns the settlement of an attempt that ended. If the stream broke off before the final usage, the amount is the
+/// worst case, or with `budget.unknown_outcome: estimate` the cost of the bytes sent and received; at least the
+/// reported usage.
 pub(in crate::machine) fn settlement(plan: &Plan, owed: &Owed) -> EventBody {
     let model = plan.model.fallback.as_deref().filter(|_| owed.of_fallback).unwrap_or(&plan.model);
     let reported = price(model, &owed.usage);
@@ -164,7 +165,7 @@ pub(in crate::machine) fn settlement(plan: &Plan, owed: &Owed) -> EventBody {
     EventBody::Settled(Settled { turn, attempt, amount, usage, unknown_outcome })
 }
 
-/// Whether the settings ask for an estimate where the worst case is the default.
+/// Returns true if the settings select an estimate instead of the worst case.
 fn estimates_unknown_outcome(settings: &BTreeMap<String, Value>) -> bool {
     let written = settings.get("resilience").and_then(|v| v.pointer("/budget/unknown_outcome"));
     written.and_then(Value::as_str) == Some("estimate")
@@ -186,15 +187,15 @@ pub(super) fn context(walk: &Walk<'_>) -> Decision {
     let used = request::tokens_used(plan, state);
     let window = state.model(plan).context_window;
     let full = u128::from(used) * u128::from(WHOLE) >= u128::from(window) * u128::from(threshold(&plan.settings));
-    // What has reached a limit does not go on in another thread either: the look at the limits says so.
+    // A handoff does not help a thread that has reached a limit; the check of the limits reports it.
     let spent = limits::check(&state.limits.into(), &semantic_cost(state)).is_some();
     Decision::Gives(if full && window > 0 && !spent { Outcome::Full } else { Outcome::Fits })
 }
 
-/// One, as [`threshold`] counts.
+/// The value 1 in the unit of [`threshold`].
 const WHOLE: u64 = 1_000_000_000;
 
-/// The part of the context window that may be used, in billionths.
+/// Returns the usable part of the context window, in billionths.
 fn threshold(settings: &BTreeMap<String, Value>) -> u64 {
     let written = settings.get("coordination").and_then(|v| v.pointer("/continuation/trigger_threshold"));
     let read = written.and_then(|value| Nanos::from_json(value).ok()).map(Nanos::to_u64);
@@ -222,8 +223,8 @@ fn semantic_cost(state: &State) -> limits::Cost {
     }
 }
 
-/// The limit that forbids another child beside those there are and `more` others, if any. A tool starts nothing below it,
-/// so depth does not bound it.
+/// Returns the limit that forbids another child besides the existing ones and `more` others, if any. A tool starts no
+/// threads, so depth does not bound it.
 pub(super) fn no_more_children(state: &State, more: u64, is_tool: bool) -> Option<(EventBody, String)> {
     let depth = if is_tool { 1 } else { state.limits.depth };
     let limits = PlanLimits { depth, ..state.limits };

@@ -9,7 +9,7 @@ use crate::provider::{CallError, CutStream, FailedStage, Reply, Usage};
 
 const INTERIM: Usage = Usage { input: 40, output: 1, cache_read: 0, cache_write: 0 };
 
-/// A stream that broke off after `received` bytes.
+/// Returns an error of a stream that broke off after `received` bytes.
 fn cut(usage: Option<Usage>, received: u64) -> Result<Reply, CallError> {
     let cut = Some(CutStream { sent: 400, received });
     Err(CallError { usage, cut, ..CallError::new(FailedStage::Truncated, "cut") })
@@ -19,7 +19,7 @@ fn settlements(play: &Play) -> Vec<&Settled> {
     play.events.iter().filter_map(|e| if let EventBody::Settled(s) = &e.body { Some(s) } else { None }).collect()
 }
 
-/// The first settlement, and what had been reserved for its attempt.
+/// Returns the first settlement, and the reservation of its attempt.
 fn first(play: &Play) -> (&Settled, u64) {
     (settlements(play)[0], play.reservations[0].0)
 }
