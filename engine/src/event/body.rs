@@ -1,4 +1,4 @@
-//! The fields of the events. Everything here is read back years later: a field is only ever added, with a default.
+//! The fields of the events. Old transcripts must stay readable: fields are only added, with a default.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::message::{Block, Message, ToolCall};
 use crate::provider::{CallError, StopReason, Usage};
 use crate::thread::{Cost, RunError, Status};
 
-/// The thread begins. What the engine knows of it and no argument can change.
+/// The start of a thread: data that the engine knows and no argument can change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Opened {
     pub thread_id: String,
@@ -26,29 +26,29 @@ pub struct Opened {
     pub root: String,
     #[serde(default)]
     pub inputs: Map<String, Value>,
-    /// Effective: the plan's, at most the parent's, depth one less.
+    /// Effective limits: the plan's, bounded by the parent's, with depth one less.
     pub limits: PlanLimits,
-    /// The parent's: no raise goes above them.
+    /// The parent's limits, which bound every raise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<PlanLimits>,
-    /// Sets that must all allow an action: the thread's own first, then its parent's, up the spawn chain.
+    /// Grant sets that must all allow an action: the thread's own first, then its ancestors'.
     pub grants: Vec<Vec<Grant>>,
-    /// What jitter is drawn from, so that a replay waits as long.
+    /// Seed of the backoff jitter, so that a replay waits equally long.
     pub seed: u64,
     pub project_path: String,
-    /// Somebody can be asked.
+    /// An approver is available.
     #[serde(default)]
     pub attended: bool,
-    /// What its first message shows.
+    /// Images of the first message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Image>,
-    /// It is no directive that runs, but this call of the thread above, which did not wait for it.
+    /// The tool call that the thread runs instead of a directive. The parent's call did not wait for its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<Box<ToolCall>>,
 }
 
 impl Opened {
-    /// The tool that runs, where it is no directive.
+    /// Returns the id of the tool, if the thread runs a tool call.
     pub fn tool(&self) -> Option<&str> {
         self.call.as_ref()?.item_id()
     }
@@ -57,11 +57,12 @@ impl Opened {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParentLink {
     pub thread_id: String,
-    /// The parent's n-th child, from 1: with the parent's id the key that makes a repeated spawn the same thread.
+    /// Number of the child among the parent's children, from 1. With the parent's id it identifies the spawn, so that a
+    /// repeated spawn gives the same thread.
     pub spawn: u64,
 }
 
-/// Why a thread exists.
+/// The origin of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
@@ -72,23 +73,23 @@ pub enum Origin {
     Fork,
 }
 
-/// The plan this thread keeps through recovery: an object of this hash.
+/// The plan of the thread: the object with this hash, also after recovery.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanBound {
     pub plan_id: String,
-    /// The observing hook points that a live hook of the plan stands at.
+    /// The observing hook points at which the plan has a live hook.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observes: Vec<HookPoint>,
 }
 
-/// The thread goes on from a place in another one; a reference, not a copy.
+/// The thread continues another thread from one of its events; a reference, not a copy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Continues {
     pub thread: String,
-    /// The last event of the other thread that counts here, and its chain hash.
+    /// The last event of the other thread that is part of this one, and its chain hash in `at_h`.
     pub at_seq: u64,
     pub at_h: String,
-    /// What the user said to make it go on.
+    /// The user's message for the continuation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -100,7 +101,7 @@ pub struct SystemPrompt {
     pub layers: Vec<String>,
 }
 
-/// Who contributed to the first user message, before and after the body.
+/// Contributors to the first user message, before and after the body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextInjected {
     pub before: Vec<String>,
@@ -139,7 +140,7 @@ pub struct AttemptIntended {
     pub max_output: u64,
     /// Nano-dollars.
     pub worst_case: u64,
-    /// It asks for a summary of the conversation, and is no turn.
+    /// The attempt requests a summary of the conversation and is no turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compacts: bool,
 }
@@ -152,7 +153,7 @@ pub struct Reserved {
     pub amount: u64,
 }
 
-/// The model's reply, whole.
+/// The complete reply of the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CognitionOut {
     pub turn: u64,
@@ -163,16 +164,16 @@ pub struct CognitionOut {
     pub model: Option<String>,
 }
 
-/// The attempt came to nothing. Its text is not kept; what it cost is in `settled`.
+/// An attempt failed. Its text is not kept; its cost is in `settled`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AttemptFailed {
     pub turn: u64,
     pub attempt: u32,
     pub error: CallError,
     pub classification: Classification,
-    /// When another attempt follows, how long from now; `None` = no further attempt by the table.
+    /// Delay before the next attempt; `None` if the table allows no further attempt.
     pub retry_delay_ms: Option<u64>,
-    /// The model that takes over from here on, as `provider/id`.
+    /// The fallback model that takes over, as `provider/id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
 }
@@ -184,7 +185,7 @@ pub struct Classification {
     pub retryable: bool,
 }
 
-/// What an attempt cost in the end; the ledger books it with the next commit.
+/// The final cost of an attempt; the ledger books it with the next commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settled {
     pub turn: u64,
@@ -192,15 +193,15 @@ pub struct Settled {
     /// Nano-dollars.
     pub amount: u64,
     pub usage: Usage,
-    /// The call was cut off before its final usage was known: a bound or an estimate is booked.
+    /// The call was interrupted before its final usage was known; a bound or an estimate is booked.
     pub unknown_outcome: bool,
 }
 
-/// The hooks of a point were considered: every verdict with its operands, and what came of it.
+/// The hooks of a point were evaluated: every verdict with its operands, and the resulting answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HookPointRun {
     pub point: HookPoint,
-    /// The call id where the point is about one call; the event's number for an observing point.
+    /// The index of the call that the point is about; the event's number for an observing point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     pub considered: Vec<Considered>,
@@ -211,10 +212,10 @@ pub struct HookPointRun {
 pub struct Considered {
     pub hook: String,
     pub verdict: HookVerdict,
-    /// The facts its condition read, by path.
+    /// The facts that the condition read, by path.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub operands: Map<String, Value>,
-    /// Why it failed or was passed over.
+    /// The reason for a failure or a skip.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
 }
@@ -224,34 +225,34 @@ pub struct Considered {
 pub enum HookVerdict {
     Fired,
     False,
-    /// An earlier hook had answered.
+    /// Skipped, because an earlier hook answered.
     Passed,
     Failed,
 }
 
-/// What a point's hooks came to, in one value.
+/// The combined answer of a point's hooks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum HookAnswer {
     /// Nothing changes.
     #[default]
     None,
-    /// Collecting points: which layers are in, and the texts of execute hooks by hook id.
+    /// At collecting points: hooks whose layers are included, and the texts of execute hooks by hook id.
     Collected {
         fired: Vec<String>,
         texts: BTreeMap<String, String>,
     },
-    /// The user's text became this.
+    /// The new text of the user's message.
     Transformed {
         text: String,
     },
     Handled,
-    /// For this prompt: messages to add, and another system prompt.
+    /// For the current prompt: messages to add, and a replacement of the system prompt.
     Prepared {
         messages: Vec<Message>,
         system: Option<String>,
     },
-    /// For this call: what is done to the copy of the messages, in order.
+    /// For the next call: operations on the copy of the messages, in order.
     Context {
         operations: Vec<ContextOperation>,
     },
@@ -272,7 +273,7 @@ pub enum HookAnswer {
         error: Option<String>,
     },
     Escalate,
-    /// In the limit's own unit; nano-dollars for spend.
+    /// A higher limit in its own unit; nano-dollars for spend.
     Raise {
         limit: String,
         value: u64,
@@ -289,7 +290,7 @@ pub enum HookAnswer {
     },
 }
 
-/// One step of a `context` hook on the messages of one call.
+/// An operation of a `context` hook on the messages of one call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "operation", rename_all = "snake_case")]
 pub enum ContextOperation {
@@ -300,23 +301,23 @@ pub enum ContextOperation {
     Replace { messages: Vec<Message> },
 }
 
-/// A call is about to run.
+/// A call starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolStarted {
     pub turn: u64,
-    /// Place among the calls of the reply, from 0.
+    /// Index among the calls of the reply, from 0.
     pub index: usize,
-    /// One past the last call of its group: the calls that run together.
+    /// End of the call's group (exclusive). The calls of a group run together.
     pub group_end: usize,
     pub call_id: String,
     pub name: String,
-    /// What was checked: `rye.execute.tool.rye.bash.bash`.
+    /// The authorized capability, such as `rye.execute.tool.rye.bash.bash`.
     pub capability: String,
-    /// Whether it may run again when its outcome is lost.
+    /// True if the call may run again when its outcome is lost.
     pub idempotent: bool,
 }
 
-/// The answer to a call, as the model gets it.
+/// The result of a call as the model receives it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCallResult {
     pub turn: u64,
@@ -329,37 +330,37 @@ pub struct ToolCallResult {
     pub is_error: bool,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub details: Value,
-    /// Of the whole result, before the guard.
+    /// Bytes of the whole result, before the guard.
     pub bytes: u64,
-    /// Where the whole result lies, when the guard shortened it.
+    /// The object that holds the whole result, if the guard shortened it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
     pub duration_ms: u64,
 }
 
-/// How a call came by its result.
+/// The kind of a call's result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ResultKind {
-    /// It ran.
+    /// The call ran.
     Ran,
-    /// No grant allows it.
+    /// No grant allows the call.
     Denied { capability: String },
-    /// A hook blocked it.
+    /// A hook blocked the call.
     Blocked,
-    /// Its arguments or its name mean nothing.
+    /// The name or the arguments of the call are invalid.
     Refused,
-    /// A user message or a cancellation came first.
+    /// A user message or a cancellation preceded the call.
     Skipped,
-    /// It had started and its outcome is unknown.
+    /// The call had started, and its outcome is unknown.
     Interrupted,
-    /// `rye_directive_return`, accepted.
+    /// An accepted `rye_directive_return`.
     Returned { outputs: Map<String, Value>, error: Option<String> },
-    /// `rye_directive_return` without what the directive promises.
+    /// A `rye_directive_return` with missing or invalid outputs.
     Incomplete { missing: Vec<String> },
 }
 
-/// A child thread is about to be made.
+/// The intent to create a child thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChildIntended {
     pub spawn: u64,
@@ -374,16 +375,16 @@ pub struct ChildIntended {
     pub model: Option<String>,
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub limit_overrides: Map<String, Value>,
-    /// Its caller does not wait for it.
+    /// The caller does not wait for the child.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub detached: bool,
-    /// It is a tool that `directive` names, and `inputs` are its parameters.
+    /// `directive` names a tool, and `inputs` are its parameters.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tool: bool,
 }
 
 impl ChildIntended {
-    /// The call that the child makes, where it is a tool: that of its parent, which it does not wait for.
+    /// Returns the tool call that the child runs, if it runs one.
     pub fn call(&self) -> Option<ToolCall> {
         let input = || json!({"item_type": "tool", "item_id": self.directive, "parameters": self.inputs});
         let name = Primary::Execute.tool_name().to_owned();
@@ -395,7 +396,7 @@ impl ChildIntended {
 pub struct ChildSpawned {
     pub spawn: u64,
     pub thread_id: String,
-    /// What was reserved for it, nano-dollars.
+    /// Nano-dollars reserved for the child.
     pub spend: u64,
 }
 
@@ -407,41 +408,41 @@ pub struct ChildEnded {
     pub cost: Cost,
 }
 
-/// A message from outside the thread was taken, once.
+/// A control message was received; recorded once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Mail {
     pub id: String,
     pub letter: Letter,
 }
 
-/// What can be written to a thread.
+/// A control message to a thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Letter {
-    /// Finish the step and stop.
+    /// Stops the thread after the current step.
     Cancel,
-    /// Stop now.
+    /// Stops the thread at once.
     Kill,
-    /// Before anything else is done.
+    /// A user message that precedes further calls.
     Steer { text: String },
-    /// When the model would stop.
+    /// A user message for the time when the model would stop.
     FollowUp { text: String },
-    /// The answer to what the thread asks; with the number of its `approval_asked`, to that question and to no other.
+    /// The answer to an approval request. With the number of an `approval_asked` event, it answers that request only.
     Approve {
         yes: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         question: Option<u64>,
     },
-    /// Go on in another thread, as if the context were full.
+    /// Hands the thread off, as if the context were full.
     Handoff,
-    /// A higher limit, in its own unit (nano-dollars for spend).
+    /// A higher limit in its own unit (nano-dollars for spend).
     Raise { limit: String, value: u64 },
 }
 
-/// A limit was reached. Values as hooks see them: dollars for spend.
+/// A limit was reached. Values have the form that hooks see: dollars for spend.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LimitHit {
-    /// The step that met it: the look at the limits, a model call that cannot be paid, a spawn.
+    /// The step that reached the limit: the check of the limits, a model call that is not affordable, a spawn.
     pub at: Node,
     pub limit_code: String,
     pub current_value: Value,
@@ -465,7 +466,7 @@ pub struct ApprovalGiven {
 pub enum Approval {
     Approved,
     Refused,
-    /// Nobody is there to ask: the thread waits for an answer by mail, ended as suspended.
+    /// No approver is available. The thread ends as suspended and waits for an `approve` message.
     Suspended,
 }
 
@@ -476,7 +477,7 @@ pub struct StateSet {
     pub value: Value,
 }
 
-/// Messages up to this event number are stood for by the summary, but for the thread's own prompt and the last `keep`.
+/// A summary replaces the messages up to this event number, except the thread's own prompt and the last `keep`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compacted {
     pub through: u64,
@@ -497,11 +498,11 @@ pub struct ArtifactStored {
     pub call_id: String,
 }
 
-/// Another process took the thread over. What lies between this and the event before it is not owned time.
+/// Another process took the thread over. The time between the previous event and this one is not owned time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recovered {
     pub owner: String,
-    /// Bytes of a torn tail that were cut.
+    /// Bytes of a torn tail that were removed.
     pub cut_bytes: u64,
 }
 
@@ -518,7 +519,7 @@ pub struct Ended {
     pub status: Status,
     pub result: Option<String>,
     pub outputs: Option<Map<String, Value>>,
-    /// Declared and required outputs that a text-only answer left out.
+    /// Required outputs that are missing because the thread ended without a return.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
     pub error: Option<RunError>,

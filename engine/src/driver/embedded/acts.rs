@@ -1,4 +1,4 @@
-//! What hooks start: through the same gate and the same path as the thread's own calls.
+//! The actions of hooks: they pass the same gate and the same code as the thread's own calls.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -21,13 +21,13 @@ use crate::tool::ToolOutcome;
 use crate::tool::secrets::mask_value;
 use crate::tool::stop::Halt;
 
-/// What the hooks of one point start, for one thread.
+/// The runner of the hook actions of one point, for one thread.
 pub(super) struct Acts<'a> {
     thread: &'a Embedded,
-    /// The thread's own values, with what earlier hooks of the point have written.
+    /// The values of the thread's store, including writes by earlier hooks of the point.
     store: Mutex<BTreeMap<String, Value>>,
     kept: Mutex<Vec<StateSet>>,
-    /// Whether the thread was cancelled since the point was reached.
+    /// Signals a cancellation of the thread since the point was reached.
     halt: Halt,
 }
 
@@ -36,7 +36,7 @@ impl<'a> Acts<'a> {
         Self { thread, store: Mutex::new((*run.store).clone()), kept: Mutex::default(), halt }
     }
 
-    /// What was written into the store.
+    /// Takes the writes to the store.
     pub fn kept(&self) -> Vec<StateSet> {
         std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -80,14 +80,14 @@ impl Act for Acts<'_> {
             }
             let mut outcome =
                 thread.dispatch(allowed, Some(&hook.hook), &self.halt).await.map_err(|error| error.to_string())?;
-            // What a hook brings goes into prompts and records without the guard.
+            // Results of hooks enter prompts and transcripts without the guard.
             mask_value(&mut outcome.content);
             Ok(Acted::from(outcome))
         })
     }
 }
 
-/// What the hook's line asks for, its id validated after its holes were filled.
+/// Converts a hook's action to a call. The item id is validated after its placeholders are filled.
 fn call(action: HookAction) -> Result<Call, String> {
     let id = |text: &str| ItemId::parse(text).map_err(|invalid| invalid.reason);
     if let HookAction::Execute { item_type, item_id, params } = action {

@@ -1,4 +1,5 @@
-//! Money and the thread's row: one registry commit a step, each operation under the key its fold gives it.
+//! Ledger operations and updates of the thread's row: one registry commit per step, each operation with the key from
+//! the fold.
 
 use rye_compiler::plan::PlanLimits;
 use rye_compiler::semantics::ledger::{Answer, Refusal};
@@ -12,14 +13,14 @@ use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
 
 impl Embedded {
-    /// Books what earlier attempts came to and sets the worst case of the next aside, in one commit.
+    /// Books the settlements of earlier attempts and reserves the worst case of the next, in one commit.
     pub(super) async fn reserve(&self, reservation: &Reservation, cost: Cost, synced: u64) -> Result<Fact, DriveError> {
         let mut changes = self.settlements(&reservation.settle);
         let Reservation { turn, attempt, amount, raised, .. } = *reservation;
         let status = Some(Status::Running);
         let (cost, synced, spawns) = (Some(cost), Some(synced), raised.map(|limits| limits.spawns));
         changes.push(self.update(RowUpdate { status, cost, synced, spawns, ..RowUpdate::default() }));
-        // Told once: asking again gets the old answer.
+        // The raise is applied once; a repeated one returns the first answer.
         changes.extend(raised.map(|limits| Change::Ledger(LedgerStep::raise(&self.id, limits.spend))));
         changes.push(Change::Ledger(LedgerStep::issue(&self.id, turn, attempt, amount)));
         match self.engine.writer.commit(changes).await?.pop() {
@@ -31,7 +32,7 @@ impl Embedded {
         }
     }
 
-    /// Books what is open while a step takes long; booking it again later changes nothing.
+    /// Books open settlements during a long step. Booking them again later changes nothing.
     pub(super) async fn settle_alone(&self, unsettled: &[Settled]) -> Result<(), DriveError> {
         let changes = self.settlements(unsettled);
         if !changes.is_empty() {
@@ -40,9 +41,9 @@ impl Embedded {
         Ok(())
     }
 
-    /// The end: what is open is booked, the row says how it ended, survivors move up, the account is closed. One that is
-    /// suspended keeps its account: it goes on when it is approved. Where another one goes on with what it leaves, that one
-    /// has its row and its money in the same commit: whenever this process dies, there is one of the two to go on with.
+    /// Commits the end: open settlements are booked, the row gets the end status, surviving children move up, the
+    /// account is closed. A suspended thread keeps its account. A continuation gets its row and account in the same
+    /// commit, so that after a crash one of the two threads can be resumed.
     pub(super) async fn finish(
         &self,
         settle: &[Settled],
@@ -66,7 +67,7 @@ impl Embedded {
         }));
         let mut lists = vec![changes];
         if ended.status != Status::Suspended {
-            // A child may end in this very moment; that its move is refused then holds nothing else up.
+            // A child may end at this moment; the refusal of its move must not affect the rest.
             lists.extend(self.survivors().await?.into_iter().map(|moved| vec![moved]));
             match &next {
                 Some((next, limits)) => lists.extend(self.continuation(next, limits).await?),
@@ -77,8 +78,9 @@ impl Embedded {
         Ok(Fact::Tick)
     }
 
-    /// The end of this thread's account, and the row and account of its continuation. A child's continuation takes over what is
-    /// left of the child's reservation, so that a parent that is over already does not have to reserve it again.
+    /// Returns the changes that close this thread's account and create the row and account of its continuation. The
+    /// continuation of a child takes over the rest of the child's reservation, so that an ended parent need not reserve
+    /// it again.
     async fn continuation(&self, next: &ThreadId, limits: &PlanLimits) -> Result<Vec<Vec<Change>>, DriveError> {
         let id = self.id.clone();
         let (row, account) =
@@ -107,8 +109,8 @@ impl Embedded {
         })
     }
 
-    /// Children that live on go with their reservations to the nearest ancestor that does, or to the root, whose account
-    /// stays open for them.
+    /// Returns the moves of surviving children, with their reservations, to the nearest living ancestor or to the root,
+    /// whose account stays open for them.
     async fn survivors(&self) -> Result<Vec<Change>, DriveError> {
         let Some(link) = &self.launch.parent else { return Ok(Vec::new()) };
         let (id, mut above) = (self.id.clone(), ThreadId::parse(&link.thread_id).ok());

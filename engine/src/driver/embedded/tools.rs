@@ -1,4 +1,4 @@
-//! Calls that the gate has let through: tools, knowledge, fetches, signatures. One path: find, run, guard.
+//! Execution of authorized calls: tools, knowledge, fetches, signatures. All take one path: find, run, guard.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ use crate::tool::stop::{Halt, PATIENCE};
 use crate::tool::{Invocation, ToolOutcome};
 use crate::trust::Trusted;
 
-/// A call that takes longer tells the ledger meanwhile what it owes.
+/// Duration after which a running call books the open settlements.
 const LONG: Duration = Duration::from_secs(1);
 
 impl Embedded {
@@ -64,7 +64,7 @@ impl Embedded {
         Ok(Fact::ToolFinished(Box::new(ToolFinished { index, answer, duration_ms })))
     }
 
-    /// Does what was allowed, whoever asked for it, until it is done or `halt` is told. `hook` makes the call; `None` for the
+    /// Performs an authorized call until it ends or is cancelled by `halt`. `hook` makes the call; `None` for the
     /// model.
     pub(super) async fn dispatch(
         &self,
@@ -135,13 +135,13 @@ impl Embedded {
         })
     }
 
-    /// The thread in whose name tools act: of a run of a tool, the one that made the call.
+    /// Returns the thread on whose behalf tools act. For a run of a tool, this is the calling thread.
     fn acts_for(&self) -> String {
         let caller = self.launch.call.as_ref().and(self.launch.parent.as_ref());
         caller.map_or_else(|| self.id.to_string(), |parent| parent.thread_id.clone())
     }
 
-    /// Whether a tool could be run with these parameters by a thread of these grants, or what is in the way.
+    /// Checks that a thread with these grants can run a tool with these parameters; returns the obstacle otherwise.
     pub(crate) async fn ready(
         &self,
         item_id: &ItemId,
@@ -152,7 +152,7 @@ impl Embedded {
         Ok(self.fitting(item_id, parameters, None, (&write, &net)).await?.map(drop))
     }
 
-    /// The tool of an id, if these parameters fit it and what it needs is granted.
+    /// Returns the tool if the parameters match its schema and the grants cover its needs.
     async fn fitting(
         &self,
         item_id: &ItemId,
@@ -166,7 +166,7 @@ impl Embedded {
         }))
     }
 
-    /// The tool of an id, as it was when the plan was made.
+    /// Returns the tool as it was when the plan was made.
     async fn prepared(
         &self,
         id: &ItemId,
@@ -258,7 +258,7 @@ impl Embedded {
         let objects = Arc::clone(&self.engine.objects);
         let (engine, plan, hook) = (Arc::clone(&self.engine), Arc::clone(&self.plan), hook.cloned());
         let answer = self.engine.with_world(move |world| {
-            // The gate has seen that a page is of a result this thread was given.
+            // The gate has checked that the object is a result of this thread.
             let own: BTreeSet<String> = match &request {
                 FetchRequest::Object { sha256, .. } => BTreeSet::from([sha256.clone()]),
                 FetchRequest::Item { .. } | FetchRequest::Query { .. } => BTreeSet::new(),
@@ -283,12 +283,12 @@ impl Embedded {
         Ok(signed.await?)
     }
 
-    /// A result as it enters the conversation.
+    /// Returns a result as it enters the conversation, shortened by the guard.
     pub(crate) async fn guarded(&self, outcome: ToolOutcome) -> Result<Answer, DriveError> {
         let setting = self.plan.settings.get("resilience").and_then(|v| v.pointer("/tool_result/max_bytes"));
         let most = setting.and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok()).unwrap_or(DEFAULT_MAX_BYTES);
         let objects = Arc::clone(&self.engine.objects);
-        // A small result is looked at where it is; one that might have to be stored goes where blocking is allowed.
+        // A small result is guarded inline; one that may have to be stored is guarded on a blocking thread.
         let guarded = if is_kept_whole(&outcome, most) {
             guard(&outcome, most, &BTreeMap::new(), &*objects)?
         } else {
@@ -304,20 +304,20 @@ impl Embedded {
     }
 }
 
-/// A tool that was found: what it declares and the file it was read from.
+/// A tool as found: its declaration, and the file it was read from.
 struct Found {
     spec: Arc<ToolSpec>,
     space: Space,
     path: Arc<str>,
     text: Arc<str>,
     config: Option<Value>,
-    /// Trust is checked before every call: it names files of the project, or is the user's own.
+    /// Trust is checked before every call, because the tool names files of the project or belongs to the user space.
     is_looked_at_again: bool,
     #[cfg(feature = "mcp")]
     server: Option<mcp::Server>,
 }
 
-/// The settings a tool asks for (`CONFIG_RESOLVE`); an empty mapping where no space has them.
+/// Returns the settings that a tool requests (`CONFIG_RESOLVE`); an empty mapping if no space has them.
 fn settings(items: &Items<'_>, spec: &ToolSpec) -> Option<Value> {
     let source = spec.config.as_ref()?;
     let node = match source.mode {
@@ -327,7 +327,7 @@ fn settings(items: &Items<'_>, spec: &ToolSpec) -> Option<Value> {
     Some(node.unwrap_or_else(|| Value::Object(serde_json::Map::new())))
 }
 
-/// The key of a provider is no variable for tools, whoever asks.
+/// Checks that a tool does not request a variable that holds a provider's key.
 fn no_provider_keys(items: &Items<'_>, spec: &ToolSpec) -> Result<(), String> {
     if spec.environment.is_empty() {
         return Ok(());
@@ -339,7 +339,7 @@ fn no_provider_keys(items: &Items<'_>, spec: &ToolSpec) -> Result<(), String> {
     }
 }
 
-/// What a thread reads while it runs is what its plan was made from.
+/// Checks that an item is the one that the plan was made from.
 pub(crate) fn unchanged(
     world: &dyn World,
     manifest: &[rye_compiler::plan::Read],
@@ -356,7 +356,7 @@ pub(crate) fn unchanged(
     Err(format!("`{id}` is not what it was when this thread's plan was made"))
 }
 
-/// A host or folder that the tool needs and no grant names.
+/// Returns the error for a host or folder that the tool needs and no grant names.
 fn missing_need(spec: &ToolSpec, write: &[String], net: &[String]) -> Option<String> {
     use crate::machine::gate::{is_folder_inside, is_host_inside};
     let unmet = |needs: &[String], granted: &[String], inside: fn(&str, &str) -> bool| {
