@@ -1,5 +1,5 @@
-//! The ledger as rows: an operation reads the accounts it can touch, the pure ledger decides, what changed is written,
-//! and the answer is kept beside it in the same transaction (`engine.md` 4, Money).
+//! The ledger in the registry: an operation reads the accounts it can touch, the pure ledger decides, and changed
+//! accounts and the answer are written in one transaction (`engine.md` 4, Money).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,21 +22,21 @@ mod tests;
 
 const DOING: &str = "writing the ledger";
 
-/// Which operation of a thread this is, as the fold of its transcript knows it: with the thread's id the key under which
-/// the answer is kept.
+/// The name of a ledger operation of a thread, derived from the fold of its transcript. With the thread's id it is the
+/// key of the stored answer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// The thread's own account is opened.
+    /// Opens the thread's own account.
     Register,
-    /// The worst case of an attempt is set aside.
+    /// Reserves the worst case of an attempt.
     Issue { turn: u64, attempt: u32 },
-    /// An attempt is booked.
+    /// Settles an attempt.
     Settle { turn: u64, attempt: u32 },
-    /// Money is set aside for the n-th child.
+    /// Reserves spend for the n-th child.
     Child(u64),
-    /// Anything else that happens once: `raise.2`, `move.hello-1739820456`.
+    /// Any other operation that is applied once, such as `raise.2` or `move.hello-1739820456`.
     Other(String),
-    /// The account is closed.
+    /// Closes the account.
     End,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Register => f.write_str("register"),
-            // What one commit writes of attempts that follow one another lies on one page.
+            // Keys of consecutive attempts are adjacent, so that one commit writes few pages.
             Self::Issue { turn, attempt } => write!(f, "{turn:06}.{attempt:02}.issue"),
             Self::Settle { turn, attempt } => write!(f, "{turn:06}.{attempt:02}.settle"),
             Self::Child(spawn) => write!(f, "child.{spawn}"),
@@ -70,7 +70,7 @@ impl LedgerStep {
         Self { thread: thread.clone(), step: Step::Register, operation }
     }
 
-    /// Sets the worst case of an attempt aside.
+    /// Reserves the worst case of an attempt.
     pub fn issue(thread: &ThreadId, turn: u64, attempt: u32, worst_case: u64) -> Self {
         let operation = Operation::Issue {
             thread: thread.to_string(),
@@ -80,7 +80,7 @@ impl LedgerStep {
         Self { thread: thread.clone(), step: Step::Issue { turn, attempt }, operation }
     }
 
-    /// Books what an attempt cost, in place of its worst case.
+    /// Replaces the reservation of an attempt by its cost.
     pub fn settle(thread: &ThreadId, turn: u64, attempt: u32, spent: u64) -> Self {
         let operation = Operation::Settle {
             thread: thread.to_string(),
@@ -90,7 +90,7 @@ impl LedgerStep {
         Self { thread: thread.clone(), step: Step::Settle { turn, attempt }, operation }
     }
 
-    /// Sets money aside for a thread's n-th child: `amount`, or the smaller of `default` and what is left.
+    /// Reserves spend for a thread's n-th child: `amount`, or the smaller of `default` and the remaining spend.
     pub fn child(parent: &ThreadId, spawn: u64, child: &ThreadId, amount: Option<u64>, default: u64) -> Self {
         let operation = Operation::Reserve {
             thread: child.to_string(),
@@ -108,7 +108,7 @@ impl LedgerStep {
         Self { thread: thread.clone(), step: Step::End, operation }
     }
 
-    /// Lifts what a thread may spend in all; more is taken from its parent.
+    /// Raises the spend limit of a thread; the difference is reserved from its parent.
     pub fn raise(thread: &ThreadId, spend: u64) -> Self {
         let operation = Operation::Raise { thread: thread.to_string(), spend: Nanos::from_u64(spend) };
         Self { thread: thread.clone(), step: Step::Other(format!("raise.{spend}")), operation }
@@ -120,21 +120,21 @@ impl LedgerStep {
         Self { thread: parent.clone(), step: Step::Other(format!("move.{child}")), operation }
     }
 
-    /// Closes a thread's account, or lets it wait for its last living child and close then.
+    /// Drains a thread's account: closes it now, or after its last living child.
     pub fn end(thread: &ThreadId) -> Self {
         let operation = Operation::Drain { thread: thread.to_string() };
         Self { thread: thread.clone(), step: Step::End, operation }
     }
 }
 
-/// What is kept of an operation.
+/// A stored operation with its answer.
 #[derive(Serialize, Deserialize)]
 pub struct Taken {
     pub operation: Operation,
     pub answer: Answer,
 }
 
-/// Takes a step of a thread, or answers what it was answered before.
+/// Applies a step of a thread once; a repeated step returns the stored answer.
 pub fn take(transaction: &WriteTransaction, asked: &LedgerStep) -> Result<Answer, StoreError> {
     let LedgerStep { thread, step, operation } = asked;
     let name = step.to_string();
@@ -147,7 +147,7 @@ pub fn take(transaction: &WriteTransaction, asked: &LedgerStep) -> Result<Answer
     let answer = apply(transaction, operation)?;
     let lasting = match (&answer, operation) {
         (Answer::Refused { .. }, _) | (_, Operation::Remaining { .. }) => return Ok(answer),
-        // An account that is closed has only its end to be asked for again.
+        // Of a closed account, only the end can be repeated.
         (
             _,
             Operation::Release { thread: ended }
@@ -176,12 +176,12 @@ pub fn take(transaction: &WriteTransaction, asked: &LedgerStep) -> Result<Answer
     Ok(taken.answer)
 }
 
-/// Applies an operation to the rows.
+/// Applies an operation to the stored accounts.
 fn apply(transaction: &WriteTransaction, operation: &Operation) -> Result<Answer, StoreError> {
     let mut table = transaction.open_table(tables::ACCOUNTS).map_err(failed(DOING))?;
     let mut before = BTreeMap::new();
     for thread in named(operation) {
-        // Up to the root, whose account has no parent, or to what is read already.
+        // Read up to the root, or to an account that is already read.
         let mut next = Some(thread.to_string());
         while let Some(id) = next.take_if(|id| !before.contains_key(id)) {
             let Some(bytes) = table.get(id.as_str()).map_err(failed(DOING))? else { break };
@@ -200,7 +200,7 @@ fn apply(transaction: &WriteTransaction, operation: &Operation) -> Result<Answer
     Ok(answer)
 }
 
-/// The threads that an operation names; with their ancestors they are all it can read or change.
+/// Returns the threads that an operation names. The operation reads and changes only them and their ancestors.
 fn named(operation: &Operation) -> Vec<&str> {
     match operation {
         Operation::Register { thread, .. }

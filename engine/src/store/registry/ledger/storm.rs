@@ -1,5 +1,5 @@
-//! Random operations on trees of random shape: a million on the pure ledger, ten thousand on the store by several threads of
-//! two openings at once. Whatever comes, nobody has more than was set aside, and every nano-dollar is somewhere.
+//! Stress tests: random operations on random trees, a million on the pure ledger and ten thousand on the store by several
+//! threads with two registries at once. No account exceeds its reservation, and every nano-dollar is accounted for.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -16,15 +16,15 @@ fn amount(dice: &mut Dice, most: u64) -> Nanos {
     Nanos::from_u64(dice.next(most))
 }
 
-/// What is known of a forest by those who ask for more of it.
+/// The expected state of a forest, from the answers so far.
 #[derive(Default)]
 struct Known {
     threads: Vec<String>,
-    /// Attempts that are under way, with their worst cases.
+    /// Open attempts, with their worst cases.
     under_way: Vec<(String, String, u64)>,
     /// The worst cases of all attempts that were never settled.
     open: BTreeMap<String, (String, u64)>,
-    /// Nano-dollars of settlements that were taken.
+    /// Nano-dollars of accepted settlements.
     settled: u64,
     next: u64,
 }
@@ -35,7 +35,7 @@ impl Known {
         format!("t-{}", self.next)
     }
 
-    /// Something to ask for: mostly sensible, sometimes not; what is spent is at most what was issued.
+    /// Returns a random operation, mostly a valid one. A settlement is at most the reservation.
     fn operation(&mut self, dice: &mut Dice) -> Operation {
         if self.threads.is_empty() || dice.next(60) == 0 {
             return Operation::Register { thread: self.name(), spend: amount(dice, 2_000_000) };
@@ -67,7 +67,7 @@ impl Known {
         }
     }
 
-    /// What came of it. A settlement that was refused leaves its attempt to the release, which books the worst case.
+    /// Records the answer. If a settlement was refused, the release of the thread books the attempt's worst case.
     fn learn(&mut self, operation: &Operation, answer: &Answer) {
         if matches!(answer, Answer::Refused { .. } | Answer::Remaining { .. }) {
             if let Operation::Settle { thread, attempt: Some(attempt), .. } = operation {
@@ -99,7 +99,7 @@ impl Known {
     }
 }
 
-/// What must hold of an account and those around it.
+/// Checks the invariants of an account and its children.
 fn check<'a>(account: &Account, of: impl Fn(&str) -> Option<&'a Account>) {
     assert!(account.remaining() >= Nanos::ZERO, "{account:?}");
     assert_eq!(account.overspend(), Nanos::ZERO);
@@ -108,7 +108,7 @@ fn check<'a>(account: &Account, of: impl Fn(&str) -> Option<&'a Account>) {
     assert!(account.children().all(|child| of(child).is_some_and(|child| child.standing() != Standing::Released)));
 }
 
-/// The threads that an operation can have changed.
+/// Returns the accounts that an operation can have changed.
 fn touched<'l>(ledger: &'l Ledger, operation: &Operation) -> Vec<&'l Account> {
     let mut touched = Vec::new();
     for thread in named(operation) {
@@ -143,7 +143,7 @@ fn a_million_operations_lose_nothing_and_give_nothing_twice() {
     }
 }
 
-/// Ends every thread: what was spent is what was settled, and the worst case of what never came back.
+/// Ends every thread and checks that the spend equals the settlements plus the worst cases of open attempts.
 fn ended(known: &Known, ledger: &mut Ledger) {
     let released = |thread: &str| ledger.account(thread).is_some_and(|a| a.standing() == Standing::Released);
     let (mut booked, mut under_way) = (0, 0);
@@ -162,7 +162,7 @@ fn ended(known: &Known, ledger: &mut Ledger) {
     }
 }
 
-/// Over all trees: what each account has spent itself, its released children left out.
+/// Returns the spend of all trees, without counting released children twice.
 fn spent_in_all(ledger: &Ledger) -> u64 {
     let live = ledger.accounts().filter(|(_, account)| account.standing() != Standing::Released);
     let roots =
@@ -174,7 +174,7 @@ fn spent_in_all(ledger: &Ledger) -> u64 {
 fn ten_thousand_operations_of_many_threads_get_each_one_answer() {
     let folder = tempfile::TempDir::new().unwrap();
     let disk = Arc::new(RealDisk::open(folder.path()).unwrap());
-    // Two openings stand for two processes: they know of each other only by the file's locks.
+    // Two registries simulate two processes, which share only the file's locks.
     let registries: Vec<Registry> = (0..2).map(|_| Registry::open(Arc::clone(&disk) as _).unwrap()).collect();
     let known = Mutex::new(Known::default());
     let taken = Mutex::new(BTreeMap::new());
@@ -193,7 +193,7 @@ fn ten_thousand_operations_of_many_threads_get_each_one_answer() {
     for (_, account) in ledger.accounts() {
         check(account, |name| ledger.account(name));
     }
-    // Whatever is asked once more, by whomever, was done once.
+    // Retries are idempotent.
     for (step, answer) in taken.into_inner().unwrap().into_values().take(500) {
         let again = registries[1].commit(&[Change::Ledger(step)]).unwrap();
         assert_eq!(again, [Answered::Ledger(answer)]);
@@ -206,11 +206,11 @@ fn ten_thousand_operations_of_many_threads_get_each_one_answer() {
 
 type Taken = Mutex<BTreeMap<String, (LedgerStep, Answer)>>;
 
-/// One of several that ask at the same time: groups of operations in one commit, old ones among them.
+/// Runs one of several concurrent workers: groups of operations in one commit, repeated ones among them.
 fn work(worker: u64, registries: &[Registry], known: &Mutex<Known>, taken: &Taken) {
     let registry = &registries[usize::from(worker % 2 == 1)];
     let mut dice = Dice::new(worker + 1_000);
-    // A thread that never ends, so that no answer is forgotten.
+    // The thread never ends, so that no answer is removed.
     let steps = ThreadId::parse(&format!("steps-{worker}")).unwrap();
     for group in 0..50 {
         let mut asked = Vec::new();

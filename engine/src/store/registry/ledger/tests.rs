@@ -1,4 +1,5 @@
-//! The ledger in rows: each step once, rows equal to the pure ledger, nobody over the limit however many ask at once.
+//! The stored ledger: each step is applied once, the accounts equal those of the pure ledger, and concurrent operations
+//! never exceed the limit.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -42,7 +43,7 @@ fn a_step_is_taken_once() {
         assert_eq!(ask(&registry, LedgerStep::settle(&root, 1, 0, 120)), Answer::Done);
         assert_eq!(spent(&registry, "a-1"), 120);
     }
-    // Booked at the worst case by a process that did not know: the first booking stands.
+    // Another process booked the worst case first; the first settlement counts.
     assert_eq!(ask(&registry, LedgerStep::settle(&root, 1, 0, 300)), Answer::Done);
     assert_eq!(spent(&registry, "a-1"), 120);
     let child = |child: &str| LedgerStep::child(&root, 1, &id(child), None, 500);
@@ -118,7 +119,7 @@ fn three_levels_twice() {
         ask(&registry, LedgerStep::child(&top, 1, &middle, Some(600), 0));
         ask(&registry, LedgerStep::child(&middle, 1, &low, Some(400), 0));
         ask(&registry, LedgerStep::issue(&low, 1, 0, 400));
-        // More than was set aside: booked in full, and seen all the way up.
+        // A cost above the reservation is booked in full, and visible up to the root.
         ask(&registry, LedgerStep::settle(&low, 1, 0, 650));
         for thread in [&low, &middle] {
             assert_eq!(ask(&registry, LedgerStep::end(thread)), Answer::Done);
@@ -206,7 +207,7 @@ fn nobody_gets_what_another_has() {
     assert_eq!(registries[1].account(&root).unwrap().unwrap().remaining(), Nanos(20));
 }
 
-/// Operations on a few threads, sensible and not.
+/// Returns operations on a few threads, valid and invalid.
 fn operation() -> impl Strategy<Value = Operation> {
     let thread = || prop::sample::select(vec!["a", "b", "c", "d", "e", "f"]).prop_map(|name| format!("{name}-1"));
     let amount = || (-5_i64..400).prop_map(Nanos);
@@ -238,7 +239,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Reading only the accounts that an operation can touch comes to the same as having them all.
+    /// Property test: reading only the accounts that an operation can touch gives the same result as reading all.
     #[test]
     fn rows_are_the_pure_ledger(operations in prop::collection::vec(operation(), 1..80)) {
         let registry = registry();
@@ -247,7 +248,7 @@ proptest! {
         let mut lists = Vec::new();
         for (index, operation) in operations.into_iter().enumerate() {
             expected.push(vec![Answered::Ledger(ledger.apply(&operation))]);
-            // Steps of a thread that never ends, so that no answer is forgotten.
+            // The steps belong to a thread that never ends, so that no answer is removed.
             let step = Step::Other(index.to_string());
             lists.push([Change::Ledger(LedgerStep { thread: id("steps"), step, operation })]);
         }
