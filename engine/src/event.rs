@@ -12,7 +12,7 @@ pub use table::{Criticality, Durability, EventKind, Reader, Row, TABLE, row};
 /// The event format of this version. Older formats are read, newer ones are rejected.
 pub const EVENT_FORMAT: u32 = 1;
 
-/// One event of a transcript. The store chains and stores its lines.
+/// An event of a transcript. The store chains and stores its lines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
     /// Position in the transcript, from 0, without gaps.

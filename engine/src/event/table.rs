@@ -67,7 +67,7 @@ pub enum Reader {
     View,
 }
 
-/// One row of the event table.
+/// A row of the event table.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
     pub kind: EventKind,

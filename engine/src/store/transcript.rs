@@ -1,6 +1,6 @@
 //! The transcript of a thread: append-only, chained, synced at barriers (`engine.md` 4).
 //!
-//! One event is one line of at most 256 KiB (`line.rs`):
+//! An event is one line of at most 256 KiB (`line.rs`):
 //!
 //! ```text
 //! {"v":1,"seq":6,"ts":1739820456123,"b":5,"h":"<64 hex digits>","type":"…", …}
@@ -9,7 +9,7 @@
 //! - `seq` counts from 0 without gaps; in an undamaged file it is the number of lines before.
 //! - `ts` is in milliseconds since 1970, by the driver's clock.
 //! - `h` is SHA-256 over the `h` before (for the first line, over the thread's id) and this line without its own `h`.
-//!   It covers the line and everything before it.
+//!   The hash covers the line and everything before it.
 //! - `b` is the barrier: the number of events known to be on disk when the line was written. Every later line repeats
 //!   the barrier, so that it survives a crash with any of them.
 //! - `s` (optional) is the seal: a key's name and its signature of the chain hash that the line has without `s`. It
@@ -44,7 +44,7 @@ pub use line::{Hash, LINE_LIMIT, LineSigner, Seal};
 pub use live::Live;
 pub use scan::{Reading, Torn, read, read_after, read_head};
 
-/// One event with its position in the transcript.
+/// An event with its position in the transcript.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
     /// From 0.

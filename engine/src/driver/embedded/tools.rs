@@ -228,7 +228,7 @@ impl Embedded {
                     path: Arc::clone(&tool.file.path),
                     text,
                     config,
-                    // Whether a tool of the user's is given depends on who asks for it.
+                    // The caller determines access to tools of the user space.
                     is_looked_at_again: tool.file.space == Space::User
                         || executes.iter().any(|one| !one.programs.is_empty()),
                     #[cfg(feature = "mcp")]

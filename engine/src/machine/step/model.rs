@@ -52,7 +52,7 @@ pub(super) fn compact(walk: &Walk<'_>) -> Decision {
     if let Some(under_way) = attempt(walk) {
         return under_way;
     }
-    // One compaction per turn is enough.
+    // A turn is compacted at most once.
     if state.compacted == Some(state.cost.turns) || state.failed.is_some() || state.mail.handoff {
         return Decision::Gives(Outcome::Full);
     }
@@ -171,7 +171,8 @@ fn estimates_unknown_outcome(settings: &BTreeMap<String, Value>) -> bool {
     written.and_then(Value::as_str) == Some("estimate")
 }
 
-/// What a call with this usage cost, in nano-dollars; the largest amount a ledger holds where it cannot be counted.
+/// Returns the cost of a call with this usage, in nano-dollars; the largest amount that a ledger holds if the cost
+/// overflows.
 fn price(model: &PlannedModel, usage: &Usage) -> u64 {
     if model.prices.is_none() {
         return 0;

@@ -1,4 +1,4 @@
-//! One line of a transcript: writing, reading and hash verification. No I/O.
+//! A line of a transcript: writing, reading and hash verification. No I/O.
 
 use std::fmt;
 
