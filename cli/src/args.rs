@@ -1,5 +1,4 @@
-//! The command line, as clap reads it. One variant a command, one struct for its flags; no command is listed before it
-//! works.
+//! The command line, parsed by clap: a variant for each command, a struct for its arguments.
 
 use std::path::PathBuf;
 
@@ -7,7 +6,7 @@ use clap::{ArgAction, Args as ArgGroup, Parser, Subcommand, ValueEnum};
 
 use crate::command;
 
-/// Declarative pipelines for language-model agents: check them, see what they will send, run them.
+/// Declarative pipelines for language-model agents: check, plan and run them
 #[derive(Debug, Parser)]
 #[command(name = "rye", version, arg_required_else_help = true, max_term_width = 100)]
 pub struct Args {
@@ -17,53 +16,53 @@ pub struct Args {
     pub command: Command,
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Debug, Clone, ArgGroup)]
 pub struct Global {
-    /// The project: a folder that holds `.ai/` (default: the nearest one upwards)
+    /// The project: a folder that contains `.ai/` (default: the nearest one, from the working directory upwards)
     #[arg(long, global = true, value_name = "DIR")]
     pub project: Option<PathBuf>,
-    /// How results are printed; JSON goes to stdout alone, prose to stderr
+    /// Output format; `json` prints the result alone to stdout and messages to stderr
     #[arg(long, global = true, value_enum, default_value_t = Asked::Human)]
     pub format: Asked,
-    /// When to colour; `NO_COLOR` and a pipe switch colours off too
+    /// When to use colors; `NO_COLOR` and output to a pipe disable them too
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     pub color: Color,
     /// Print results and errors only
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Say more (repeatable)
+    /// Print more details (repeatable)
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
 }
 
-/// What `--format` may say.
+/// Values of `--format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Asked {
-    /// For a reader at a terminal
+    /// For a terminal
     Human,
-    /// One fact a line, no colours, no drawing
+    /// A fact per line, without colors or drawings
     Plain,
-    /// For programs
+    /// One JSON document
     Json,
-    /// `check`: SARIF 2.1.0, for code scanning
+    /// `rye check` only: SARIF 2.1.0, for code scanning
     Sarif,
-    /// `check`: annotations of a GitHub workflow
+    /// `rye check` only: annotations of a GitHub workflow
     Github,
-    /// `plan --diff`: for a pull request
+    /// `rye plan --diff` only: Markdown for a pull request
     Markdown,
-    /// `plan`: one page for a browser
+    /// `rye plan` only: a standalone HTML page
     Html,
 }
 
-/// Who reads what is printed.
+/// The kind of output that a command prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// A reader at a terminal.
+    /// Text for a terminal.
     Human,
-    /// One fact a line, no colours, no drawing.
+    /// A fact per line, without colors or drawings.
     Plain,
-    /// Programs; stdout holds the result alone.
+    /// JSON; stdout holds only the result.
     Json,
 }
 
@@ -76,7 +75,7 @@ impl Asked {
         }
     }
 
-    /// Whether a command prints so.
+    /// Returns true if the command supports this format.
     pub fn fits(self, command: &Command) -> bool {
         match self {
             Self::Human | Self::Plain | Self::Json => true,
@@ -95,51 +94,51 @@ pub enum Color {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Find everything that is wrong in the project
+    /// Check the project for errors and warnings
     Check(command::check::CheckArgs),
-    /// Hold every thread that the directives can lead to against the project's assertions
+    /// Check assertions for every reachable thread
     Assert(command::assert::AssertArgs),
-    /// Lay out the metadata of directives; prose, comments and bodies stay as they are
+    /// Format the metadata of directives and knowledge, and YAML files
     Fmt(command::fmt::FmtArgs),
-    /// Show what a run of a directive would send and do, and where each part comes from
+    /// Show the model requests and actions of a run, with the origin of each part
     Plan(command::plan::PlanArgs),
-    /// Say which line put something into a plan, or why it is not there
+    /// Show the origin of a part of a plan, or the reason why it is absent
     Why(command::why::WhyArgs),
-    /// Draw how the items of the project hang together
+    /// Draw the dependency graph of the project's items
     Graph(command::graph::GraphArgs),
-    /// Write down what directives are made of, or say what is not so any more
+    /// Write or verify `.ai/lock.json`
     Lock(command::lock::LockArgs),
-    /// Begin a project: `.ai/` with a first directive, or a copy of an example
+    /// Create a project: `.ai/` with a first directive, or a copy of an example
     Init(command::init::InitArgs),
-    /// Write a first version of an item
+    /// Create an item from a template
     New(command::new::NewArgs),
-    /// Print an item as the model reads it, look for items, or copy one into another space
+    /// Print an item as the model reads it, search for items, or copy an item to another space
     #[command(visible_alias = "search")]
     Fetch(command::fetch::FetchArgs),
-    /// The MCP servers of the project, and the items their tools become
+    /// List MCP servers, update the items of their tools, or serve a directive over MCP
     #[cfg(feature = "mcp")]
     Mcp(command::mcp::McpArgs),
-    /// Run a directive, or go on with a thread
+    /// Run a directive, or resume a thread
     Run(Box<command::run::RunArgs>),
-    /// Where model calls can go: addresses, keys, models, prices, and whether they answer
+    /// List model providers with their keys, models and prices, or test one
     Providers(command::providers::ProvidersArgs),
-    /// See what ran: threads, their cost, their transcripts
+    /// List, inspect and control threads
     Threads(command::threads::ThreadsArgs),
-    /// Let a project execute what it wants to, as it is now
+    /// Show what a project executes, and trust it in its current state
     Trust(command::trust::TrustArgs),
-    /// Your key, and those whose signatures count
+    /// Manage your signing key and the trusted keys
     Keys(command::keys::KeysArgs),
-    /// Put your signature on items
+    /// Sign items
     Sign(command::sign::SignArgs),
-    /// Say which items are signed, by whom, and whether that holds
+    /// Verify the signatures of items
     Verify(command::sign::VerifyArgs),
-    /// Look whether everything here works: providers, keys, walls, trust, the store
+    /// Diagnose the environment: providers, keys, sandbox, trust, storage
     Doctor(command::doctor::DoctorArgs),
-    /// Try the small languages: one JSON request per line in, one answer per line out
+    /// Evaluate conditions, templates, patterns and limits: one JSON request per line
     Eval(Box<command::eval::EvalArgs>),
-    /// Print the page behind a code of a diagnostic
+    /// Explain a diagnostic code or a capability group
     Explain(command::explain::ExplainArgs),
-    /// Print the completion script of a shell
+    /// Print a shell completion script
     Completions(command::completions::CompletionsArgs),
     /// Print the JSON Schema of a JSON output
     Schema(command::schema::SchemaArgs),

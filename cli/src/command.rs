@@ -1,4 +1,5 @@
-//! The commands, one file each. A command gets its arguments and the report, and answers an exit code.
+//! The commands, a module for each. A command takes its arguments and the [`Report`] to print with, and returns its
+//! exit code.
 
 pub mod assert;
 pub mod check;

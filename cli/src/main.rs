@@ -1,5 +1,5 @@
-//! The `rye` command: arguments in, one command run, its exit code out. All wiring and all printing happen in this
-//! crate; what things mean does not.
+//! The `rye` command-line program: parses the arguments, runs one command, prints its result and returns its exit code.
+//! The language and the runtime are in `rye_compiler` and `rye_engine`.
 
 mod args;
 mod call;
@@ -25,12 +25,12 @@ use exit::Exit;
 use report::Report;
 use rye_compiler::world::WorldError;
 
-/// Parsing and planning make and drop many small things (`docs/decisions/0005-allocator.md`).
+/// Parsing and compiling allocate many small, short-lived values (`docs/decisions/0005-allocator.md`).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // This binary is also the helper that tools' programs run under.
+    // This binary also runs as the supervisor process of tool programs.
     if let Some(code) = rye_engine::tool::process::supervise_if_asked() {
         return code;
     }
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     exit.into()
 }
 
-/// A command line that cannot be read, or a help text that was asked for. Whoever asked for JSON gets the error as JSON.
+/// Prints a usage error, or the help text if one was requested. With `--format json` an error is printed as JSON.
 fn usage(error: &clap::Error) -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     let mut json = false;
@@ -66,30 +66,30 @@ fn usage(error: &clap::Error) -> ExitCode {
     let printed = error.print().and_then(|()| std::io::stdout().flush());
     let lost = printed.is_err_and(|error| error.kind() != std::io::ErrorKind::BrokenPipe);
     match error.exit_code() {
-        // A help text that could not be written was not given.
+        // A help text that could not be written is a failure.
         0 if lost => Exit::Failed.into(),
         code => ExitCode::from(u8::try_from(code).unwrap_or(2)),
     }
 }
 
-/// Why a command could not do what it was asked.
+/// The failure of a command, with its exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
     pub exit: Exit,
-    /// The code that `rye explain` knows, where there is one: `extends::cycle`.
+    /// A code that `rye explain` documents, such as `extends::cycle`.
     pub code: Option<&'static str>,
     pub message: String,
     pub help: Option<String>,
 }
 
 impl Failure {
-    /// The command line asks for something that cannot be.
+    /// Creates a failure caused by an invalid command line.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { exit: Exit::Usage, code: None, message: message.into(), help: None }
     }
 
-    /// It was asked rightly and did not work.
+    /// Creates a failure of a valid command.
     pub fn failed(message: impl Into<String>) -> Self {
         Self { exit: Exit::Failed, code: None, message: message.into(), help: None }
     }
@@ -108,7 +108,7 @@ impl From<rye_engine::store::StoreError> for Failure {
 }
 
 impl From<WorldError> for Failure {
-    /// A signature that does not hold is a refusal, as where a run meets it.
+    /// Converts the error; an invalid signature gives [`Exit::Refused`], as it does during a run.
     fn from(error: WorldError) -> Self {
         let (exit, code) = match &error {
             WorldError::Unreadable { .. } => (Exit::Failed, "item::unreadable"),
@@ -121,7 +121,7 @@ impl From<WorldError> for Failure {
 }
 
 impl From<std::io::Error> for Failure {
-    /// A reader that went away is no failure of ours.
+    /// Converts the error; a closed pipe is no failure.
     fn from(error: std::io::Error) -> Self {
         let exit = if error.kind() == std::io::ErrorKind::BrokenPipe { Exit::Fine } else { Exit::Failed };
         Self { exit, code: None, message: error.to_string(), help: None }

@@ -1,4 +1,5 @@
-//! Where things are: the project's folder and the user's (`language.md` 1). What lies in them is the engine's world.
+//! Folders of an invocation: the project's and the user space's (`language.md` 1). The engine's world reads the files
+//! in them.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
@@ -15,16 +16,16 @@ use crate::args::Format;
 use crate::command::init::shipped;
 use crate::report::{Report, printable};
 
-/// The folder that holds, or would hold, the user's `.ai/`.
+/// Returns the folder that contains the user's `.ai/`, or would contain it.
 pub use rye_engine::user_space::root as user_root;
 
-/// The folders of an invocation, each one that holds `.ai/`.
+/// Folders of an invocation; each contains `.ai/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spaces {
     pub project: PathBuf,
-    /// `None` where there is no user space, or where the project is the user space itself.
+    /// `None` if there is no user space, or if the project is the user space itself.
     pub user: Option<PathBuf>,
-    /// The project is the user space itself.
+    /// True if the project is the user space itself.
     pub own: bool,
 }
 
@@ -57,7 +58,7 @@ impl Spaces {
         EngineOptions::trusting(&self.project, user.map(PathBuf::as_path), rye_stdlib::files(), self.trust())
     }
 
-    /// What of the project this user lets execute something.
+    /// Returns the trust record of this user for the project.
     pub fn trust(&self) -> Trust {
         match user_root() {
             _ if self.own => Trust::Everything,
@@ -66,18 +67,18 @@ impl Spaces {
         }
     }
 
-    /// The world these folders make with the standard library; signatures count when the user trusts their keys.
+    /// Opens the world of these folders and the standard library. A signature is valid only if the user trusts its key.
     pub fn open(&self) -> Result<DiskWorld, Failure> {
         self.look(Some(&self.project))
     }
 
-    /// The same without the project's files: for who has them from elsewhere.
+    /// Opens the world without the files of the project, for a caller that reads those from elsewhere.
     pub fn open_others(&self) -> Result<DiskWorld, Failure> {
         self.look(None)
     }
 
     fn look(&self, project: Option<&Path>) -> Result<DiskWorld, Failure> {
-        // Where the project is the user space itself, its keys are still the user's.
+        // If the project is the user space itself, its keys are still the user's.
         let keys = self.user.clone().or_else(user_space).map(|user| Keys::of_user_space(&user));
         let trust = keys.map(|keys| keys.trust_store()).transpose().map_err(|e| Failure::failed(e.to_string()))?;
         let system = rye_stdlib::files();
@@ -122,7 +123,7 @@ fn nearest_project() -> Result<PathBuf, Failure> {
     Err(Failure::usage(nothing).help("create one with `rye init`, or name one with `--project DIR`"))
 }
 
-/// The failure of a search that ends at the user space: everything in its folder would be the project.
+/// Returns the failure of a search that ends at the user space, which is never chosen as the project.
 fn only_the_user_space(folder: &Path) -> Failure {
     let folder = folder.display();
     let reason = format!("no project found: the search ends at `{folder}`, whose `.ai/` is a user space");
@@ -130,14 +131,14 @@ fn only_the_user_space(folder: &Path) -> Failure {
     Failure::usage(reason).help(help)
 }
 
-/// Device and number: the same for every name of a folder.
+/// Device and inode number: equal for all paths of a folder.
 type Identity = (u64, u64);
 
 fn identity(folder: &Path) -> Option<Identity> {
     std::fs::metadata(folder).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-/// The root of the user space, only if it holds `.ai/`.
+/// Returns the root of the user space if it contains `.ai/`.
 fn user_space() -> Option<PathBuf> {
     user_root().filter(|folder| folder.join(".ai").is_dir())
 }

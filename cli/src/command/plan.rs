@@ -1,4 +1,4 @@
-//! `rye plan ID`: what a run would send and do, and where each part comes from.
+//! `rye plan ID`: prints the requests and actions of a run, with the origin of each part.
 
 mod diff;
 pub mod file;
@@ -27,26 +27,26 @@ use crate::space::Spaces;
 
 #[derive(Debug, Args)]
 pub struct PlanArgs {
-    /// The directive; only a comparison of two plan files needs none
+    /// Id of the directive; optional only when comparing two plan files
     #[arg(value_name = "ID", required_unless_present = "diff")]
     directive: Option<String>,
     #[command(flatten)]
     call: CallArgs,
-    /// What has changed since this revision, or between two; a side may be a plan that was printed as JSON to a file
+    /// Compare with a git revision, or compare two; a side may also be a JSON plan file
     #[arg(long, value_name = "REV[..REV]", conflicts_with_all = ["all", "graph"])]
     diff: Option<String>,
-    /// Every context that the directive can have, by the conditions that read its inputs
+    /// List every context of the directive, by the conditions that read its inputs
     #[arg(long, conflicts_with = "graph")]
     all: bool,
-    /// The graph that a run follows, drawn
+    /// Draw the graph of the run
     #[arg(long, value_enum, value_name = "LANGUAGE", num_args = 0..=1, require_equals = true, default_missing_value = "mermaid")]
     graph: Option<Language>,
 }
 
-/// `rye plan ID --format json` where something is wrong: there is no plan then.
+/// Output of `rye plan ID --format json` if there are errors, and so no plan.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct NoPlanOutput {
-    /// Null.
+    /// Always null.
     pub plan_id: Option<String>,
     pub directive: String,
     pub diagnostics: Vec<DiagnosticOutput>,
@@ -103,7 +103,7 @@ fn show(compilation: &Compilation, diagnostics: &Diagnostics, report: &Report) -
     }
 }
 
-/// Says why there is no plan.
+/// Prints the diagnostics of a directive that has no plan.
 pub fn refuse(asked: &str, diagnostics: &Diagnostics, sources: &Sources, report: &Report) -> Result<(), Failure> {
     match report.format() {
         Format::Json => report.json(&NoPlanOutput {

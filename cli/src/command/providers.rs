@@ -1,4 +1,4 @@
-//! `rye providers list|test`: where model calls can go, what they cost, and whether they arrive.
+//! `rye providers list|test`: lists model providers with keys, models and prices, and tests them.
 
 mod list;
 mod test;
@@ -17,7 +17,7 @@ use crate::space::Spaces;
 pub use list::ProvidersOutput;
 pub use test::ProviderTestOutput;
 
-/// Where the provider files are.
+/// Id prefix of provider files.
 const FOLDER: &str = "agent/providers/";
 
 #[derive(Debug, Args)]
@@ -28,9 +28,9 @@ pub struct ProvidersArgs {
 
 #[derive(Debug, Subcommand)]
 enum ProvidersCommand {
-    /// Every provider file: its address, whether its key is set, its tiers, models and prices
+    /// List providers: address, key status, tiers, models and prices
     List,
-    /// Send one small request, which may cost a fraction of a cent, and tell what came back
+    /// Send a small request, which may cost a fraction of a cent, and print the reply
     Test(test::TestArgs),
 }
 
@@ -42,7 +42,7 @@ pub fn run(args: &ProvidersArgs, global: &Global, report: &Report) -> Result<Exi
     }
 }
 
-/// The ids of all provider files, sorted.
+/// Returns the ids of all provider files, sorted.
 fn ids(items: &Items<'_>) -> Vec<String> {
     let listed = items.list(ItemKind::Config);
     let mut ids: Vec<String> = listed
@@ -64,13 +64,13 @@ fn unknown(id: &str, known: &[String]) -> Failure {
     }
 }
 
-/// The settings that hold where nobody says more: the default provider, where it is named.
+/// Returns the default provider of the settings, if there is one.
 fn default_provider(items: &Items<'_>) -> Option<String> {
     let settings = items.config_named("agent/models")?;
     settings.get("default_provider")?.as_str().map(str::to_owned)
 }
 
-/// Shows what is wrong with the files that were read.
+/// Prints the diagnostics of the files that were read.
 fn tell(diagnostics: &Diagnostics, items: Items<'_>, report: &Report) {
     report.diagnostics(diagnostics, &items.into_sources());
 }

@@ -1,5 +1,4 @@
-//! `rye threads …`: what ran and what runs, how it stands, what it cost, what happened; and letters to it, whichever process
-//! runs it.
+//! `rye threads`: lists, inspects, controls and maintains the threads of a project, whichever process runs them.
 
 mod act;
 mod approvals;
@@ -46,47 +45,47 @@ pub struct ThreadsArgs {
 
 #[derive(Debug, Subcommand)]
 enum ThreadsCommand {
-    /// Every thread of the project, the newest first
+    /// List threads, newest first
     List(list::ListArgs),
-    /// One thread: status, limits, capabilities, cost, and its place among the others
+    /// Show a thread: status, limits, capabilities, cost and related threads
     Show(show::ShowArgs),
-    /// Everything that happened in a thread
+    /// Print the events of a thread
     Transcript(transcript::TranscriptArgs),
-    /// The last that happened in a thread, and with `-f` what happens, as it happens
+    /// Print the last events of a thread; with `-f`, follow new ones
     Tail(tail::TailArgs),
-    /// How threads stand now
+    /// Show the current status of threads
     Status(wait::LookArgs),
-    /// Wait until threads are over, and tell what they came to
+    /// Wait for threads to finish, and print their results
     Wait(wait::WaitArgs),
-    /// What threads came to so far
+    /// Print the current results of threads, without waiting
     Results(wait::LookArgs),
-    /// Stop threads after the step under way
+    /// Stop threads after their current step
     Cancel(act::StopArgs),
-    /// Stop threads at once, and their tools with them
+    /// Stop threads and their tools immediately
     Kill(act::StopArgs),
-    /// Say something to a thread that runs
+    /// Send a message to a running thread
     Steer(act::SteerArgs),
-    /// The queue of threads that wait for somebody's word, and what each asks for
+    /// List the threads that wait for an approval, with their requests
     Approvals(approvals::ApprovalsArgs),
-    /// Answer a thread that waits for an approval or stands at a limit
+    /// Answer an approval request of a thread, or raise its limits
     Approve(approve::ApproveArgs),
-    /// Go on with a thread: one that was cut off as it was, one that is over with a new message
+    /// Resume a thread: an interrupted one as it was, a finished one with a new message
     Resume(go_on::ResumeArgs),
-    /// Go on in a new thread, with the last messages alone
+    /// Continue a thread in a new thread that starts with the last messages only
     Handoff(go_on::HandoffArgs),
-    /// The threads that go on from one another
+    /// List the threads of a continuation chain
     Chain(chain::ChainArgs),
-    /// Look for a pattern in a thread and those it goes on from
+    /// Search the transcripts of a continuation chain
     Search(chain::SearchArgs),
-    /// Prove from its record and its sources that a thread began as its plan says, byte for byte
+    /// Verify that a thread was started from its sources and sent the planned first request
     Prove(prove::ProveArgs),
-    /// Whether what lies on disk of threads is what was written and signed
+    /// Verify the stored files and signatures of threads
     Verify(verify::VerifyArgs),
-    /// A thread as a script that `rye run --script` plays again
+    /// Export a thread as a script for `rye run --script`
     Export(export::ExportArgs),
-    /// Remove threads that are long over
+    /// Remove threads that ended long ago
     Prune(prune::PruneArgs),
-    /// Rebuild the registry of threads from their transcripts
+    /// Rebuild the thread registry from the transcripts
     Repair,
 }
 

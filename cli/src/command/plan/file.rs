@@ -1,4 +1,4 @@
-//! A plan in a file: what `rye plan ID --format json` printed.
+//! Plan files: the output of `rye plan ID --format json`.
 
 use std::io::Read;
 
@@ -7,10 +7,10 @@ use rye_compiler::semantics::value::parse_json;
 
 use crate::Failure;
 
-/// No plan is larger.
+/// Maximum size of a plan file in bytes.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Reads a plan.
+/// Reads a plan file.
 pub fn read(path: &str) -> Result<PlanReport, Failure> {
     let shown = path.escape_debug();
     let mut text = String::new();

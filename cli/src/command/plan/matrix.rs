@@ -1,4 +1,4 @@
-//! `rye plan ID --all`: every context a directive can have, by the conditions that read its inputs.
+//! `rye plan ID --all`: prints every context of a directive, by the conditions that read its inputs.
 
 use rye_compiler::compile::Request;
 use rye_compiler::plan::matrix::{Context, Matrix, matrix};
@@ -58,12 +58,12 @@ fn print(found: &Matrix, report: &Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// As the plan itself prints them; bare for whoever cuts columns out.
+/// Formats a token count: grouped for a terminal, bare otherwise.
 fn tokens(count: u64, format: Format) -> String {
     if format == Format::Human { grouped(count) } else { count.to_string() }
 }
 
-/// The combinations, the first few of them.
+/// Formats the combinations of a context, at most `MOST`.
 fn when(context: &Context) -> String {
     const MOST: usize = 3;
     let shown: Vec<String> = context.when.iter().take(MOST).map(values).collect();

@@ -1,4 +1,4 @@
-//! `rye providers list`.
+//! `rye providers list`: lists the providers with keys, models and prices.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ use crate::report::{Report, printable};
 use crate::space::Spaces;
 use crate::view::{BOLD, DIM};
 
-/// `rye providers list --format json`.
+/// Output of `rye providers list --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProvidersOutput {
     pub providers: Vec<ProviderOutput>,
@@ -29,18 +29,18 @@ pub struct ProvidersOutput {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProviderOutput {
     pub id: String,
-    /// Asked where a directive names none.
+    /// True for the provider of directives that name none.
     pub default: bool,
     pub wire: String,
     /// Empty for `scripted`.
     pub base_url: String,
     pub key_env: Option<String>,
-    /// `set`, `missing`, or `none` where no key is needed.
+    /// `set`, `missing`, or `none` if no key is needed.
     pub key: String,
-    /// Keys that a file of the project sets: a key is sent there only after `rye trust`.
+    /// Settings that a file of the project sets; a key is sent to the provider only after `rye trust`.
     pub from_project: Vec<String>,
     pub default_tier: Option<String>,
-    /// Tier → model.
+    /// Model by tier.
     #[schemars(with = "std::collections::BTreeMap<String, String>")]
     pub tiers: IndexMap<String, String>,
     pub models: Vec<ModelOutput>,
@@ -55,8 +55,8 @@ pub struct ModelOutput {
     pub max_output: u64,
     /// `native` or `text_parsed`.
     pub tool_use: String,
-    /// Dollars per million tokens, as they are written: `input`, `output`, `cache_read`, `cache_write`. None: tokens are
-    /// counted and no money.
+    /// Dollars per million tokens, as written: `input`, `output`, `cache_read`, `cache_write`. If null, only tokens are
+    /// counted, no money.
     #[schemars(with = "Option<std::collections::BTreeMap<String, String>>")]
     pub prices: Option<IndexMap<String, String>>,
     pub priced_at: Option<String>,
@@ -138,12 +138,12 @@ impl ModelOutput {
         }
     }
 
-    /// `$0.10 in, $0.50 out (2026-11-21)`
+    /// Formats the price: `$0.10 in, $0.50 out (2026-11-21)`.
     fn price(&self) -> String {
         let Some(prices) = &self.prices else { return "no price: tokens are counted and no money".to_owned() };
         let shown = |name: &str| {
             let price = prices.get(name).map_or("?", String::as_str);
-            // As it was written, unless that is no decimal.
+            // Prices that are not decimals are printed as written.
             Nanos::parse(price).map_or_else(|_| price.to_owned(), |price| format!("${price}"))
         };
         let day = self.priced_at.as_ref().map(|day| format!(" ({day})")).unwrap_or_default();
@@ -164,7 +164,7 @@ fn key(provider: &ProviderOutput) -> String {
     }
 }
 
-/// The tiers that mean this model.
+/// Returns the tiers that select this model.
 fn tiers(provider: &ProviderOutput, model: &str) -> String {
     let tiers = provider.tiers.iter().filter(|(_, id)| *id == model).map(|(tier, _)| tier.as_str());
     tiers.collect::<Vec<_>>().join(" ")

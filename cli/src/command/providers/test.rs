@@ -1,4 +1,4 @@
-//! `rye providers test`: one small request, and what came back.
+//! `rye providers test`: sends a small request to a provider and prints the reply.
 
 use std::time::Instant;
 
@@ -24,12 +24,12 @@ use crate::report::{Report, printable};
 use crate::space::Spaces;
 use crate::view::{money, short};
 
-/// Room for a model that thinks before it says one word.
+/// Output token limit; leaves room for a model that thinks before it answers.
 const OUTPUT: u64 = 1_024;
 
 #[derive(Debug, Args)]
 pub struct TestArgs {
-    /// The provider (default: the one that directives get which name none)
+    /// The provider (default: `default_provider` of the settings)
     #[arg(value_name = "PROVIDER")]
     provider: Option<String>,
     /// One of its models or tiers (default: its default tier)
@@ -37,19 +37,19 @@ pub struct TestArgs {
     model: Option<String>,
 }
 
-/// `rye providers test --format json`.
+/// Output of `rye providers test --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProviderTestOutput {
     pub ok: bool,
     pub provider: String,
     pub model: String,
-    /// The model the provider says answered.
+    /// Model that answered, as named by the provider.
     pub answered_by: Option<String>,
     pub text: Option<String>,
     pub milliseconds: u64,
     pub input_tokens: u64,
     pub output_tokens: u64,
-    /// Dollars; null where the price is not known.
+    /// Cost in dollars; null if the price is unknown.
     #[schemars(with = "Option<f64>")]
     pub cost: Value,
     pub error: Option<String>,
@@ -132,7 +132,7 @@ fn output(model: &PlannedModel, reply: Result<Reply, CallError>, milliseconds: u
     }
 }
 
-/// What failed, and where to look.
+/// Formats the error, with a hint at its cause.
 fn told(model: &PlannedModel, error: &CallError) -> String {
     let file = format!(".ai/config/agent/providers/{}.yaml", model.provider);
     let hint = match (error.stage, error.status) {

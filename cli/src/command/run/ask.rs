@@ -1,6 +1,6 @@
-//! Asking a person what a thread may do: at the terminal, or where nobody is there by leaving the thread in the queue that
-//! `rye threads approvals` lists. What is remembered is a capability with a scope, this thread or this project, never
-//! "always".
+//! Approval of calls and limits: asks at the terminal, or applies the policy for runs without a terminal, which may
+//! leave the thread in the queue of `rye threads approvals`. An approval can be remembered for a thread or for the
+//! project, never globally.
 
 use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
@@ -23,14 +23,14 @@ use crate::args::Format;
 use crate::report::printable;
 use crate::space::Spaces;
 
-/// What becomes of a call that the table of risks wants a person's word for, where nobody can be asked.
+/// Policy for calls that need approval when there is no terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Way {
-    /// It passes
+    /// Allow the call
     Allow,
-    /// The thread is suspended before it and waits for `rye threads approve`
+    /// Suspend the thread before the call until `rye threads approve`
     Queue,
-    /// It is refused, and the thread goes on
+    /// Refuse the call and continue the thread
     Deny,
 }
 
@@ -44,12 +44,13 @@ impl From<Way> for Unattended {
     }
 }
 
-/// Whether a person can be asked at this terminal.
+/// Returns true if the user can be asked at this terminal.
 pub fn is_attended(format: Format) -> bool {
     format == Format::Human && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// What a run without a terminal says first of calls that nobody acknowledged; `None` where there are none.
+/// Formats the warning about grants that need approval and are not acknowledged, for a run without a terminal; `None`
+/// if there are none.
 pub fn forewarning(asked: &[AskedGrant], unattended: Unattended) -> Option<String> {
     let grants: Vec<String> = asked
         .iter()
@@ -66,8 +67,8 @@ pub fn forewarning(asked: &[AskedGrant], unattended: Unattended) -> Option<Strin
     })
 }
 
-/// The person at the terminal, or what stands for one; `None` where everything passes. `given` is what a person has said
-/// for the rest of a thread already.
+/// Returns the handler of approval requests: the terminal, or the policy for runs without one. `None` if the policy
+/// allows everything. `given` holds the approvals for the rest of a thread.
 pub fn asker(
     format: Format,
     spaces: &Spaces,
@@ -87,7 +88,7 @@ pub fn asker(
     Some(Arc::new(Nobody { given, spaces: spaces.clone(), otherwise }))
 }
 
-/// Nobody is there: what was allowed before counts, anything else gets the same answer.
+/// Approvals without a terminal: grants earlier approvals, and gives every other request the same answer.
 struct Nobody {
     given: BTreeSet<Grant>,
     spaces: Spaces,
@@ -97,7 +98,7 @@ struct Nobody {
 impl Asker for Nobody {
     fn ask<'a>(&'a self, thread: &'a ThreadId, asked: Asked, what: &'a str) -> BoxFuture<'a, Approval> {
         let answer = match (asked, Grant::asked(thread, what)) {
-            // What a limit needs is a higher one, and only a person has it.
+            // A limit needs a higher value, which only a user can give.
             (Asked::Limit, _) => Approval::Suspended,
             (Asked::Call, Some(grant)) if self.allows(&grant) => Approval::Approved,
             (Asked::Call, _) => self.otherwise,
@@ -117,21 +118,21 @@ fn is_given(given: &BTreeSet<Grant>, trust: &Trust, grant: &Grant) -> bool {
     given.contains(grant) || trust.now().is_ok_and(|now| now.allows(&grant.capability))
 }
 
-/// Asks one question at a time. One that is let go, because the answer came from elsewhere, is told as such, and what is
-/// typed afterwards answers the next.
+/// Approvals at the terminal, one question at a time. A question that was answered elsewhere is dropped with a note;
+/// the next typed line answers the next question.
 struct Terminal {
     desk: Mutex<Desk>,
-    /// What was allowed for the project is remembered there.
+    /// Stores approvals for the project.
     trust: Trust,
 }
 
 struct Desk {
-    /// What was allowed for the rest of a thread.
+    /// Approvals for the rest of a thread.
     given: BTreeSet<Grant>,
     lines: Lines,
 }
 
-/// A capability that a thread was given by hand.
+/// A capability that a user approved for the rest of a thread.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Grant {
     pub thread: String,
@@ -139,7 +140,7 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// What is asked for, of `rye.execute.tool.rye.bash.bash with {…}`.
+    /// Parses the requested capability of `rye.execute.tool.rye.bash.bash with {…}`; `None` for any other text.
     pub fn asked(thread: &ThreadId, what: &str) -> Option<Self> {
         let (capability, _) = what.split_once(" with ")?;
         Some(Self { thread: thread.to_string(), capability: capability.to_owned() })
@@ -184,7 +185,7 @@ impl Asker for Terminal {
     }
 }
 
-/// A question that was put and not answered here.
+/// Guard of an open question; prints a note if it is dropped without an answer.
 struct Open(bool);
 
 impl Open {
@@ -202,15 +203,15 @@ impl Drop for Open {
     }
 }
 
-/// Where a line comes from; `None` when there are no more.
+/// Reads the next line; `None` at the end of the input.
 type Read = dyn Fn() -> Option<String> + Send + Sync;
 
-/// Lines of the terminal, each read only when somebody waits for it.
+/// Lines of the terminal, read only on demand.
 struct Lines {
     read: Arc<Read>,
     sender: UnboundedSender<Option<String>>,
     receiver: UnboundedReceiver<Option<String>>,
-    /// A line is being read: a question that was let go had asked for it.
+    /// True while a read is pending; a dropped question leaves its read pending.
     reading: bool,
 }
 
@@ -220,7 +221,7 @@ impl Lines {
         Self { read, sender, receiver, reading: false }
     }
 
-    /// Puts a question and waits for the line that follows it: what was typed before is no answer.
+    /// Prints a question and waits for the next line. Discards lines typed before the question.
     async fn next(&mut self, put: impl FnOnce()) -> Option<String> {
         while self.receiver.try_recv().is_ok() {
             self.reading = false;
@@ -228,9 +229,9 @@ impl Lines {
         put();
         if !std::mem::replace(&mut self.reading, true) {
             let (read, sender) = (Arc::clone(&self.read), self.sender.clone());
-            // Nobody can take a read of a terminal back; the process does not wait for this thread at its end.
+            // A read of a terminal cannot be canceled; the process exits without waiting for this thread.
             std::thread::spawn(move || {
-                // Whoever asked may be gone.
+                // The receiver may be gone.
                 let _ = sender.send(read());
             });
         }
@@ -240,7 +241,7 @@ impl Lines {
     }
 }
 
-/// The next line of the standard input.
+/// Reads the next line of stdin.
 fn typed() -> Option<String> {
     let mut line = String::new();
     match std::io::stdin().read_line(&mut line) {
@@ -249,19 +250,19 @@ fn typed() -> Option<String> {
     }
 }
 
-/// What a person said.
+/// An answer to a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Once,
     Thread,
     Project,
     No,
-    /// There was none: the thread waits for one by mail.
+    /// No answer: the thread waits for an approval message.
     Nobody,
 }
 
 impl Answer {
-    /// Only a clear yes is one.
+    /// Parses an answer; any text other than an explicit yes means no.
     fn of(line: &str) -> Self {
         match line.trim().to_lowercase().as_str() {
             "y" | "yes" => Self::Once,
@@ -287,7 +288,7 @@ mod tests {
 
     use super::*;
 
-    /// A project without anything in it.
+    /// Returns an empty project.
     fn nowhere() -> Spaces {
         Spaces { project: env!("CARGO_MANIFEST_DIR").into(), user: None, own: true }
     }
@@ -308,7 +309,7 @@ mod tests {
             assert_eq!(ask(&thread, Asked::Call, "rye.execute.tool.rye.bash.other with {}"), otherwise);
             assert_eq!(ask(&thread, Asked::Call, "nothing that is understood"), otherwise);
             assert_eq!(ask(&thread, Asked::Limit, "turns"), Approval::Suspended);
-            // A child's own calls are judged when it makes them.
+            // The calls of a child need approval when the child makes them.
             assert_eq!(ask(&thread, Asked::Call, "rye.execute.directive.worker with {}"), Approval::Approved);
         }
         assert!(asker(Format::Json, &nowhere(), Unattended::Allow, []).is_none());
@@ -326,7 +327,7 @@ mod tests {
         let mut lines = Lines::new(Arc::new(read));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            // The first question is let go before anybody has typed anything.
+            // The first question is dropped before any line is typed.
             {
                 let first = lines.next(|| {});
                 let mut first = std::pin::pin!(first);
@@ -336,7 +337,7 @@ mod tests {
                 })
                 .await;
             }
-            // The read it had asked for is the next question's.
+            // The next question receives the pending read.
             let asked = std::cell::Cell::new(false);
             let put = || {
                 asked.set(true);

@@ -1,5 +1,5 @@
-//! `--detach`: the same command once more, in a session of its own. Its first line on stdout says which thread it runs,
-//! once that thread is recorded and this process's lock is held; then nobody needs to listen any more.
+//! `--detach`: runs the same command again in a background process. The first stdout line of that process is the thread
+//! id, written once the thread is recorded and the process holds its owner lock; the parent then exits.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,10 +14,10 @@ use crate::args::Format;
 use crate::exit::Exit;
 use crate::report::Report;
 
-/// The hidden flag of the process that stays.
+/// Hidden flag of the background process.
 pub const STAYS: &str = "--detached";
 
-/// `rye run --detach --format json`.
+/// Output of `rye run --detach --format json`.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DetachOutput {
     pub thread_id: String,
@@ -26,14 +26,15 @@ pub struct DetachOutput {
     pub status: String,
 }
 
-/// What the process that stays says first.
+/// Returns the first stdout line of the background process.
 pub fn announcement(thread: &ThreadId) -> String {
     let (thread_id, pid) = (thread.to_string(), std::process::id());
     let output = DetachOutput { thread_id, pid, status: "running".into() };
     serde_json::to_string(&output).unwrap_or_default()
 }
 
-/// Starts the same command again without a terminal, and waits until its thread runs. `reads_stdin`: it gets ours.
+/// Starts the same command in a background process and waits until its thread runs. With `reads_stdin`, the process
+/// inherits stdin.
 pub fn leave(reads_stdin: bool, report: &Report) -> Result<Exit, Failure> {
     let arguments = std::env::args_os().skip(1).map(|arg| if arg == "--detach" { OsString::from(STAYS) } else { arg });
     let stdin = if reads_stdin { Stdio::inherit() } else { Stdio::null() };
@@ -42,7 +43,7 @@ pub fn leave(reads_stdin: bool, report: &Report) -> Result<Exit, Failure> {
     let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(Failure::failed("the process that runs on cannot be listened to"));
     };
-    // What it complains about before its thread runs is ours to show.
+    // Forwards errors that occur before the thread runs.
     let relay = std::thread::spawn(move || relay(err));
     let mut line = String::new();
     BufReader::new(out).read_line(&mut line)?;
@@ -51,7 +52,7 @@ pub fn leave(reads_stdin: bool, report: &Report) -> Result<Exit, Failure> {
             report.line(line.trim_end())?;
         }
         let status = child.wait()?;
-        // Its last words are through when it is gone.
+        // All stderr output has been forwarded once the process exits.
         relay.join().ok();
         return Ok(status.code().map_or(Exit::Failed, Exit::from_code));
     };

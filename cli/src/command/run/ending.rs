@@ -1,4 +1,4 @@
-//! How a run ended, as an exit code (`language.md` 14) and as JSON.
+//! Result of a run: exit code (`language.md` 14) and JSON output.
 
 use rye_compiler::plan::Asked;
 use rye_engine::thread::{RunResult, Status};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::command::threads::{CostOutput, ErrorOutput};
 use crate::exit::Exit;
 
-/// The codes of a thread that a limit stopped. A provider's `quota_exceeded` is none of ours.
+/// Error codes of a thread that a limit stopped. A provider's `quota_exceeded` is not one of them.
 const LIMITS: [&str; 6] = [
     "turns_exceeded",
     "tokens_exceeded",
@@ -19,18 +19,18 @@ const LIMITS: [&str; 6] = [
     "depth_exceeded",
 ];
 
-/// The last line of `rye run --format json`.
+/// Output of `rye run --format json`: the last line.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RunOutput {
     pub success: bool,
     pub thread_id: String,
-    /// As `rye threads list` names it.
+    /// Status, as in `rye threads list`.
     pub status: String,
     pub directive: String,
-    /// The tool that it was a run of, which `directive` did not wait for.
+    /// Tool executed by this thread (asynchronous tool calls only).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// The last text of the model; of a tool what it answered.
+    /// Last text of the model, or the result of the tool.
     pub result: Option<String>,
     pub outputs: Option<Map<String, Value>>,
     pub error: Option<ErrorOutput>,
@@ -48,13 +48,14 @@ impl From<RunResult> for RunOutput {
     }
 }
 
-/// The limit that stopped a thread: `turns`.
+/// Returns the limit that stopped a thread, such as `turns`.
 pub fn stopped_by(result: &RunResult) -> Option<&str> {
     let code = result.error.as_ref().map(|error| error.code.as_str())?;
     code.strip_suffix("_exceeded").filter(|_| LIMITS.contains(&code))
 }
 
-/// The exit code of a run; `asked` is what the thread asked for last, which a suspended one waits for.
+/// Returns the exit code of a run. `asked` is the last approval request of the thread, which a suspended thread waits
+/// for.
 pub fn exit(result: &RunResult, asked: Option<Asked>) -> Exit {
     match result.status {
         Status::Completed | Status::Continued => Exit::Fine,

@@ -1,4 +1,4 @@
-//! `--image FILE`: files that the first message shows, read before anything is started.
+//! `--image FILE`: images of the first message, read before the thread starts.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,7 +8,7 @@ use rye_engine::image::{ImageFault, MAX_BYTES, Picture};
 
 use crate::Failure;
 
-/// Reads them, each once; a file is what its bytes say, whatever it is called.
+/// Reads the images. The contents of a file determine its format, not its name.
 pub fn read(files: &[PathBuf]) -> Result<Vec<Picture>, Failure> {
     files.iter().map(|file| picture(file)).collect()
 }
@@ -16,7 +16,7 @@ pub fn read(files: &[PathBuf]) -> Result<Vec<Picture>, Failure> {
 fn picture(file: &Path) -> Result<Picture, Failure> {
     let shown = file.display();
     let unreadable = |error: std::io::Error| Failure::usage(format!("the image `{shown}` cannot be read: {error}"));
-    // A pipe would be waited for, and a device has no end.
+    // Reading a pipe could block, and a device has no end.
     if !file.metadata().map_err(unreadable)?.is_file() {
         return Err(Failure::usage(format!("the image `{shown}` is no regular file")));
     }

@@ -1,4 +1,4 @@
-//! A run for programs: events, one JSON object a line where they are asked for, and the result as the last line.
+//! JSON Lines output of a run: with `--events` a line for each event, then the result as the last line.
 
 use std::io::{self, Write};
 
@@ -11,15 +11,15 @@ use serde::Serialize;
 use super::ending::RunOutput;
 use super::screen::Show;
 
-/// One line of `rye run --format json --events`.
+/// A line of `rye run --format json --events`: an event of the transcript.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct EventOutput<'e> {
     pub thread_id: &'e str,
-    /// Its number in the thread's transcript.
+    /// Sequence number of the event in the transcript of the thread.
     pub seq: u64,
     /// Milliseconds since 1970.
     pub ts: i64,
-    /// `type` and the event's own fields.
+    /// The event: `type` and its fields.
     #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
     pub event: &'e EventBody,
 }
@@ -31,7 +31,8 @@ impl<'e> EventOutput<'e> {
     }
 }
 
-/// A line between them: a piece of the reply under way, which is in no transcript. Whoever is too slow misses some.
+/// A line of `rye run --format json --events` between the events: a piece of the reply being streamed, which is not in
+/// the transcript. A slow reader misses some pieces.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DeltaOutput<'e> {
     pub thread_id: &'e str,
@@ -42,7 +43,7 @@ pub struct DeltaOutput<'e> {
 pub struct DeltaEvent {
     /// `token_delta`.
     pub r#type: &'static str,
-    /// `kind`: `text`, `thinking`, `tool_call` or `tool_input`, and what belongs to it.
+    /// `kind` (`text`, `thinking`, `tool_call` or `tool_input`) and its fields.
     #[serde(flatten)]
     #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
     pub piece: Piece,
@@ -50,7 +51,7 @@ pub struct DeltaEvent {
 
 pub struct Json {
     events: bool,
-    /// Why nothing is written any more.
+    /// First write error; no more output is written after it.
     gone: Option<io::Error>,
 }
 

@@ -1,8 +1,9 @@
-//! What is said of a limit that stopped a thread: where it stands, and how the thread goes on beyond it.
+//! Hint about a limit that stopped a thread: the origin of the limit, and the commands that continue the thread with a
+//! higher one.
 
 use rye_compiler::compile::Compilation;
 
-/// Limits by name, each with where it stands: `.ai/directives/deploy.md:6 (declared by `deploy`)`.
+/// Returns the limits by name, each with its origin: `.ai/directives/deploy.md:6 (declared by `deploy`)`.
 pub fn places(compilation: &Compilation) -> Vec<(String, String)> {
     let told = |key: &String| {
         let name = key.strip_prefix("limit.")?;
@@ -16,7 +17,7 @@ pub fn places(compilation: &Compilation) -> Vec<(String, String)> {
     compilation.origins.0.keys().filter_map(told).collect()
 }
 
-/// What to say of a thread that stopped at this limit.
+/// Formats the hint for a thread that this limit stopped.
 pub fn told((thread, limit): &(String, String), places: &[(String, String)]) -> String {
     let place = places.iter().find(|(name, _)| name == limit);
     let stands = place.map(|(_, place)| {

@@ -1,4 +1,4 @@
-//! bubblewrap, where the settings ask for it: found on the path before anything is started, or said to be missing.
+//! Setup of bubblewrap if the settings request it: finds the program in `PATH` before anything starts.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use rye_engine::tool::process::use_bubblewrap;
 use crate::Failure;
 use crate::space::Spaces;
 
-/// Its program's name.
+/// Name of the bubblewrap program.
 const PROGRAM: &str = "bwrap";
 
-/// What the settings ask for, and what is there.
+/// State of bubblewrap on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Bubblewrap {
     Unasked,
@@ -27,7 +27,7 @@ pub fn bubblewrap(world: &dyn World, spaces: &Spaces) -> Bubblewrap {
     found(spaces).map_or(Bubblewrap::Missing, Bubblewrap::At)
 }
 
-/// Has programs started through it where that is asked for.
+/// Enables bubblewrap for tool programs if the settings request it; fails if it is missing.
 pub fn prepare(world: &dyn World, spaces: &Spaces) -> Result<(), Failure> {
     match bubblewrap(world, spaces) {
         Bubblewrap::Unasked => Ok(()),
@@ -42,7 +42,7 @@ pub fn prepare(world: &dyn World, spaces: &Spaces) -> Result<(), Failure> {
     }
 }
 
-/// The first on the path, unless the project brought it along.
+/// Returns the first program in `PATH` that is not part of the project.
 fn found(spaces: &Spaces) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let folders = std::env::split_paths(&path).filter(|folder| folder.is_absolute());

@@ -1,4 +1,4 @@
-//! Where what happens is shown: a thread of its own that prints, so that a reader who is slow or gone holds nothing up.
+//! Rendering of a run on a thread of its own, so that a slow or closed output does not delay the run.
 
 use std::io;
 use std::thread::Thread;
@@ -16,16 +16,16 @@ use super::people::People;
 use crate::args::Format;
 use crate::report::Report;
 
-/// Something that shows a run.
+/// A renderer of a run.
 pub trait Show: Send {
     fn live(&mut self, live: &Live);
-    /// Something about the run that is no event.
+    /// Renders a message that is not an event.
     fn note(&mut self, text: &str);
-    /// What was shown so far has to be seen: nothing else waits to be shown with it.
+    /// Writes out all buffered output.
     fn flush(&mut self) {}
-    /// Nothing happened for a moment.
+    /// Called if no event occurred for [`MOMENT`].
     fn idle(&mut self) {}
-    /// The end; answers why not everything could be shown, if so.
+    /// Renders the result; returns the first write error, if there was one.
     fn end(&mut self, result: RunResult) -> Option<io::Error>;
 }
 
@@ -40,21 +40,21 @@ pub struct Screen {
     thread: Thread,
 }
 
-/// What is known once everything is shown.
+/// State after all output has been rendered.
 #[derive(Debug, Default)]
 pub struct Shown {
-    /// Why not all of it could be.
+    /// First write error.
     pub trouble: Option<io::Error>,
-    /// What the thread asked last.
+    /// Last approval request of the thread.
     pub asked: Option<Asked>,
 }
 
 const MOMENT: Duration = Duration::from_millis(500);
-/// What comes within this time is shown together: waking a thread for each event costs more than showing it.
+/// Batching interval of events: waking a thread for each event costs more than rendering it.
 const TOGETHER: Duration = Duration::from_millis(16);
 
 impl Screen {
-    /// Starts to show what happens. `runtime` is where it happens.
+    /// Starts the rendering thread. `runtime` is the runtime that executes the run.
     pub fn start(report: &Report, events: bool, live: LiveEvents, runtime: &Handle) -> io::Result<Self> {
         let show: Box<dyn Show> = match report.format() {
             Format::Json => Box::new(Json::new(events)),
@@ -63,7 +63,7 @@ impl Screen {
         Self::with(show, live, runtime)
     }
 
-    /// Shows nothing.
+    /// Starts a renderer without output.
     pub fn dark(live: LiveEvents, runtime: &Handle) -> io::Result<Self> {
         Self::with(Box::new(Dark), live, runtime)
     }
@@ -73,9 +73,9 @@ impl Screen {
         let (tell, shown) = oneshot::channel();
         let runtime = runtime.clone();
         let screen = std::thread::Builder::new().name("screen".to_owned()).spawn(move || {
-            // Printing may block: nothing else runs on this thread.
+            // Printing may block, so this thread runs nothing else.
             let all = runtime.block_on(print(live, messages, &mut *show));
-            // Whoever waited may have given up.
+            // The receiver may be gone.
             tell.send(all).ok();
         })?;
         Ok(Self { sender, shown, thread: screen.thread().clone() })
@@ -86,7 +86,7 @@ impl Screen {
         self.thread.unpark();
     }
 
-    /// Shows the end, and waits until everything is shown.
+    /// Renders the result and waits until all output is written.
     pub async fn end(self, result: RunResult) -> Shown {
         self.sender.send(Message::End(Box::new(result))).ok();
         drop(self.sender);
@@ -103,7 +103,7 @@ async fn print(mut live: LiveEvents, mut messages: mpsc::UnboundedReceiver<Messa
         if is_open && live.is_idle() {
             show.flush();
             if !is_quiet {
-                // This thread does nothing else. What is no event ends the wait.
+                // Blocking is fine on this thread. A message ends the wait.
                 std::thread::park_timeout(TOGETHER);
             }
         }
@@ -120,7 +120,7 @@ async fn print(mut live: LiveEvents, mut messages: mpsc::UnboundedReceiver<Messa
             message = messages.recv(), if end.is_none() => match message {
                 Some(Message::Note(text)) => show.note(&text),
                 Some(Message::End(result)) => end = Some(result),
-                // Nobody wants to see the end.
+                // The renderer handle was dropped: the result is not rendered.
                 None => return shown,
             },
             _ = moments.tick() => if std::mem::replace(&mut is_quiet, true) { show.idle() },
@@ -139,7 +139,7 @@ fn asked(live: &Live) -> Option<Asked> {
     if let EventBody::ApprovalAsked(asked) = &event.body { Some(asked.asked) } else { None }
 }
 
-/// Nobody looks: the transcript has it all.
+/// A renderer without output; the transcript holds all events.
 struct Dark;
 
 impl Show for Dark {

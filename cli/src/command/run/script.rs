@@ -1,4 +1,4 @@
-//! `--script FILE`: one script answers, whatever model the plan names.
+//! `--script FILE`: a script replaces every model of the plan.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use rye_engine::provider::{CallError, Provider};
 
 use crate::Failure;
 
-/// The script, read once.
+/// A parsed script, used for every model.
 pub struct Played(Arc<Scripted>);
 
 impl Played {

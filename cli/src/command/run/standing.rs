@@ -1,5 +1,5 @@
-//! Grants and sandbox of a thread that is resumed, printed before it runs: those of its verified record, which the gate
-//! uses, and no file of the project changes them any more.
+//! Permission summary of a thread that is resumed, printed before it runs: the grants of its verified transcript, which
+//! later changes of project files do not affect, and the sandbox of its tools.
 
 use std::io::{self, Write as _};
 
@@ -18,13 +18,13 @@ use crate::Failure;
 use crate::report::printable;
 use crate::view::short;
 
-/// Grants and walls that are told.
+/// Maximum number of grants, and of tool sandboxes, to print.
 const MOST: usize = 12;
-/// Characters of one of them: a record may be anybody's.
+/// Maximum length in characters of a grant or sandbox line; a transcript may come from an untrusted source.
 const LONGEST: usize = 300;
 
-/// Verifies the record of a thread before anything is done with it. A record that no key of the user signed is asked about
-/// at a terminal (`can_ask`). `None`: nothing was recorded.
+/// Verifies the transcript of a thread before it is resumed. If no key of the user signed the transcript, asks at the
+/// terminal (`can_ask`). Returns `None` if nothing was recorded.
 pub async fn verified(engine: &Engine, thread: &ThreadId, can_ask: bool) -> Result<Option<ParentThread>, Failure> {
     match engine.inspect(thread).await {
         Err(EngineError::Drive(error @ DriveError::Unverified { .. })) if can_ask => {
@@ -42,8 +42,8 @@ pub async fn verified(engine: &Engine, thread: &ThreadId, can_ask: bool) -> Resu
     }
 }
 
-/// Lines for people: the grants of the record, the sandbox of its tools now, and the policy for calls that need approval
-/// where nobody can be asked (`None`: somebody can).
+/// Formats the grants of the transcript, the current sandbox of its tools, and the policy for calls that need approval
+/// without a terminal (`None` if there is a terminal).
 pub fn told(recorded: &ParentThread, world: &dyn World, unattended: Option<Unattended>) -> String {
     let (thread, plan) = (&recorded.id, recorded.plan());
     let sets = recorded.grants().iter().map(|set| set.iter().map(granted).collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! Stdout as a run writes it: piece by piece, with an eye on whether a line is open and on whether anybody reads.
+//! Stdout of a run, which knows if the last line is complete and if the reader is gone.
 
 use std::io::{self, Write};
 
@@ -6,9 +6,9 @@ use crate::report::printable;
 
 #[derive(Debug, Default)]
 pub struct Stdout {
-    /// The last thing written is no whole line.
+    /// True if the last output is not a complete line.
     open_line: bool,
-    /// Why nothing is written any more: the rest goes nowhere, and the run goes on.
+    /// First write error; later output is discarded, and the run continues.
     gone: Option<io::Error>,
 }
 
@@ -26,12 +26,12 @@ impl Stdout {
         self.text(&format!("{text}\n"));
     }
 
-    /// Why not everything was written, if so.
+    /// Takes the first write error, if there was one.
     pub fn trouble(&mut self) -> Option<io::Error> {
         self.gone.take()
     }
 
-    /// Ends a line that is open, so that what follows begins one.
+    /// Ends an incomplete line, so that the next output starts a new one.
     pub fn end_line(&mut self) {
         if self.open_line {
             self.text("\n");

@@ -1,5 +1,4 @@
-//! From a started thread to its end, and to the end of everything it started: what happens goes to the screen, Ctrl-C to
-//! every thread of the process.
+//! Waits for a started thread and all threads it started; signals of the process are forwarded to every thread.
 
 use rye_engine::engine::{Engine, Handle};
 use rye_engine::event::Letter;
@@ -10,10 +9,10 @@ use super::screen::Screen;
 use crate::exit::Exit;
 use crate::report::Report;
 
-/// How a process came to its end.
+/// Result of waiting for a run.
 pub struct Ended {
     pub exit: Exit,
-    /// The thread, and the limit that stopped it.
+    /// Id of the thread with the limit that stopped it.
     pub limit: Option<(String, String)>,
 }
 
@@ -37,7 +36,7 @@ pub async fn to_the_end(engine: &Engine, handle: Handle, screen: Screen, report:
             stop = stops.next() => if stops.pass_on(stop, &screen) { return Exit::Cancelled.into() },
         }
     };
-    // Threads that this one started and that nobody shows.
+    // Wait for the threads that this one started.
     loop {
         tokio::select! {
             () = engine.idle() => break,
@@ -50,7 +49,7 @@ pub async fn to_the_end(engine: &Engine, handle: Handle, screen: Screen, report:
         shown = screen.end(result) => {
             let exit = exit(&ended, shown.asked);
             match shown.trouble {
-                // Who does not want to read on is no trouble.
+                // A closed pipe is no failure.
                 Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
                     report.note(&format!("the result cannot be written: {error}"));
                     if exit == Exit::Fine { Exit::Failed } else { exit }
@@ -58,13 +57,13 @@ pub async fn to_the_end(engine: &Engine, handle: Handle, screen: Screen, report:
                 Some(_) | None => exit,
             }
         }
-        // The thread is over; only its reader is not.
+        // The thread has ended; only its output is incomplete.
         () = stops.next() => so_far,
     };
     Ended { exit, limit }
 }
 
-/// Ctrl-C and what else asks a process to end.
+/// SIGINT and SIGTERM of this process.
 struct Stops<'a> {
     signals: Option<(Signal, Signal)>,
     engine: &'a Engine,
@@ -89,7 +88,8 @@ impl<'a> Stops<'a> {
         }
     }
 
-    /// Once: stop after this step. Twice: stop now. A third time nothing is waited for any more, and true is answered.
+    /// Forwards a signal: the first one cancels after the current step, the second one kills. Returns true for a third
+    /// one, which ends the process without waiting.
     fn pass_on(&mut self, (): (), screen: &Screen) -> bool {
         self.asked += 1;
         match self.asked {

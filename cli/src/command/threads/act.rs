@@ -1,5 +1,5 @@
-//! `rye threads cancel|kill|steer`: letters to threads, whichever process runs them. One that nobody runs is taken up just
-//! to be ended, so that its money and its record are in order.
+//! `rye threads cancel|kill|steer`: sends control messages to threads, whichever process runs them. Recovers an
+//! orphaned thread to end it, which settles its spending and completes its transcript.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -24,28 +24,28 @@ use crate::view::now;
 
 #[derive(Debug, Args)]
 pub struct StopArgs {
-    /// The threads' ids
+    /// Ids of the threads
     #[arg(value_name = "THREAD", required = true)]
     threads: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub struct SteerArgs {
-    /// The thread's id
+    /// Id of the thread
     #[arg(value_name = "THREAD")]
     thread: String,
-    /// What to say to it
+    /// Text of the message
     #[arg(value_name = "TEXT")]
     text: String,
-    /// Not at once, but when it would stop
+    /// Deliver the message when the thread would finish, instead of before its next turn
     #[arg(long)]
     follow_up: bool,
-    /// Refused: letters are text
+    /// Rejected: messages to running threads are text only
     #[arg(long, value_name = "FILE", hide = true)]
     image: Vec<PathBuf>,
 }
 
-/// How long a thread has to stop before its process is told to.
+/// Grace period for a thread to stop before its process is ended.
 const GRACE: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -103,7 +103,7 @@ pub fn steer(args: &SteerArgs, book: &Book, report: &Report) -> Result<Exit, Fai
     Ok(Exit::Fine)
 }
 
-/// Whether a thread hears what is said to it: a tool's run does not.
+/// Returns an error if the thread runs a single tool, which accepts no messages.
 pub fn speaks(row: &ThreadRow) -> Result<(), Failure> {
     let Some(tool) = &row.tool else { return Ok(()) };
     let told = format!("`{}` is a run of the tool `{tool}`, with which nobody can speak", row.id);
@@ -113,8 +113,8 @@ pub fn speaks(row: &ThreadRow) -> Result<(), Failure> {
     }))
 }
 
-/// Kills a thread that a process runs: by a letter, and where that does not help by ending the process, if it runs
-/// nothing else.
+/// Kills a thread that a live process runs: with a control message, then by ending the process if it runs no other
+/// trees. Returns false if the thread still runs.
 fn end_living(entry: &Entry, book: &Book, spaces: &Spaces, report: &Report) -> Result<bool, Failure> {
     let id = &entry.row.id;
     book.send(id, &Letter::Kill)?;
@@ -134,7 +134,7 @@ fn end_living(entry: &Entry, book: &Book, spaces: &Spaces, report: &Report) -> R
         return Ok(false);
     }
     for how in [End::Ask, End::Force] {
-        // The pid is another process's once the lock is gone.
+        // Once the lock is released, the pid may belong to another process.
         if owner::is_alive(book.disk(), owner)? {
             report.note(&format!("`{id}` does not stop: ending its process {}", info.pid));
             end(info.pid, how)?;
@@ -150,7 +150,7 @@ fn end_living(entry: &Entry, book: &Book, spaces: &Spaces, report: &Report) -> R
     Ok(false)
 }
 
-/// Waits a moment for a thread to end; false if it does not, or cannot any more.
+/// Waits up to [`GRACE`] for a thread to end. Returns false if it still runs or is orphaned.
 fn ended(id: &ThreadId, book: &Book) -> Result<bool, Failure> {
     let until = Instant::now() + GRACE;
     loop {
@@ -163,7 +163,7 @@ fn ended(id: &ThreadId, book: &Book) -> Result<bool, Failure> {
     }
 }
 
-/// Takes up a thread that nobody runs, with the word that ends it.
+/// Recovers an orphaned or suspended thread with the control message that ends it.
 fn bury(entry: &Entry, letter: Letter, book: &Book, spaces: &Spaces, report: &Report) -> Result<(), Failure> {
     let start = Start::TakeUp { thread: entry.row.id.clone(), letters: vec![letter] };
     let Err(failure) = drive(start, How { silent: true, ..How::default() }, spaces, report) else { return Ok(()) };
@@ -171,18 +171,18 @@ fn bury(entry: &Entry, letter: Letter, book: &Book, spaces: &Spaces, report: &Re
     if row.status == Status::Suspended || !row.status.is_over() {
         return Err(failure);
     }
-    // It is over for all that: one that died before its first record is buried without being taken up.
+    // The thread has ended without recovery: it died before its first event.
     report.note(&failure.message);
     Ok(())
 }
 
-/// How the threads stand now.
+/// Prints the current status of the threads.
 fn tell(threads: &[String], book: &Book, report: &Report) -> Result<Exit, Failure> {
     let entries: Result<Vec<Entry>, Failure> = threads.iter().map(|thread| book.last(thread)).collect();
     show(&entries?, report)
 }
 
-/// One line a thread, or the same objects as `rye threads list`.
+/// Prints a line per thread, or the JSON objects of `rye threads list`.
 pub fn show(entries: &[Entry], report: &Report) -> Result<Exit, Failure> {
     if report.format() == Format::Json {
         report.json(&ListOutput { threads: entries.iter().map(ThreadOutput::new).collect() })?;
@@ -195,7 +195,7 @@ pub fn show(entries: &[Entry], report: &Report) -> Result<Exit, Failure> {
 }
 
 impl Book {
-    /// Writes to a thread, whichever process runs it; answers the id of the letter.
+    /// Sends a control message to a thread, whichever process runs it. Returns the id of the message.
     pub fn send(&self, thread: &ThreadId, letter: &Letter) -> Result<String, Failure> {
         let body = serde_json::to_value(letter).map_err(std::io::Error::other)?;
         Ok(mailbox::send(self.disk(), thread, &body, now())?)

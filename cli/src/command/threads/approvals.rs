@@ -1,4 +1,4 @@
-//! `rye threads approvals`: the queue of threads that wait for somebody's word, and what each asks for.
+//! `rye threads approvals`: lists the threads that wait for an approval, with their requests.
 
 use clap::Args;
 use rye_compiler::plan::Asked;
@@ -16,16 +16,16 @@ use crate::report::{Report, printable};
 use crate::view::table::Table;
 use crate::view::{ago, date, now, short};
 
-/// Characters of a question on one line.
+/// Maximum length of a request on one line, in characters.
 const SHORT: usize = 160;
 
 #[derive(Debug, Args)]
 pub struct ApprovalsArgs {}
 
-/// `rye threads approvals --format json`.
+/// Output of `rye threads approvals --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ApprovalsOutput {
-    /// The longest waiting first.
+    /// Approval requests, oldest first.
     pub approvals: Vec<ApprovalOutput>,
 }
 
@@ -40,9 +40,9 @@ pub struct ApprovalOutput {
     pub what: String,
     /// Date and time in UTC.
     pub since: String,
-    /// Its process asks at its own terminal meanwhile: the first answer counts.
+    /// True if the process of the thread also asks at its own terminal; the first answer counts.
     pub asked_there: bool,
-    /// The command that says yes.
+    /// Command that approves the request.
     pub approve: String,
 }
 
@@ -56,7 +56,7 @@ pub fn run(_: &ApprovalsArgs, book: &Book, report: &Report) -> Result<Exit, Fail
     let mut waiting = Vec::new();
     for entry in entries {
         let record = match book.record(entry.row.id.as_str()) {
-            // One that has just begun has nothing to ask yet.
+            // A thread that is just starting may not be readable yet, and has no request.
             Err(_) if entry.row.status != Status::Suspended => continue,
             record => record?,
         };

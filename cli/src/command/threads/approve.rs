@@ -1,4 +1,4 @@
-//! `rye threads approve`: the answer that a thread waits for. One that is suspended goes on here and now.
+//! `rye threads approve`: answers an approval request of a thread. A suspended thread is resumed in this process.
 
 use std::time::{Duration, Instant};
 
@@ -26,41 +26,41 @@ use crate::space::Spaces;
 
 #[derive(Debug, Args)]
 pub struct ApproveArgs {
-    /// The thread's id
+    /// Id of the thread
     #[arg(value_name = "THREAD")]
     thread: String,
-    /// A higher limit (repeatable): `turns`, `tokens`, `spend`, `spawns`, `duration_seconds`
+    /// Raise a limit to this value (repeatable): `turns`, `tokens`, `spend`, `spawns`, `duration_seconds`
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "deny")]
     raise: Vec<String>,
-    /// Refuse what it asks for
+    /// Deny the request
     #[arg(long)]
     deny: bool,
-    /// How far the word reaches: this call, the rest of this thread as far as this command runs it, or this project
+    /// Scope of the approval
     #[arg(long, value_enum, value_name = "SCOPE", default_value_t, conflicts_with = "deny")]
     scope: Scope,
-    /// Accept the record of the thread even if no key of yours signed it; a damaged one is still refused
+    /// Accept a transcript that none of your keys signed; a damaged one is still refused
     #[arg(long)]
     trust_record: bool,
-    /// Let it go on without this terminal; prints its id as soon as it runs
+    /// Run in the background; print the thread's id once it runs
     #[arg(long)]
     detach: bool,
     #[arg(long, hide = true)]
     detached: bool,
 }
 
-/// How long a thread has to look at its answer.
+/// Timeout for the thread to read its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What an answer is remembered for; never "always".
+/// Scope of an approval; never global.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 enum Scope {
-    /// This one call
+    /// Only this call
     #[default]
     Once,
-    /// Every call of the same capability by this thread
+    /// All calls of the same capability by this thread, while this command runs it
     Thread,
-    /// Every call of the same capability by threads of this project; `rye trust --list` shows it
+    /// All calls of the same capability by threads of this project, listed by `rye trust --list`
     Project,
 }
 
@@ -115,19 +115,19 @@ pub fn run(args: &ApproveArgs, book: &Book, spaces: &Spaces, report: &Report) ->
         return detach::leave(false, report);
     }
     let given = grant.as_ref().filter(|_| args.scope == Scope::Thread);
-    // What comes after the one call that was answered stands in the queue as this one did.
+    // The policy for later calls of the thread is to wait in the queue as well.
     let unattended = asked.filter(|asked| *asked == Asked::Call).map(|_| Unattended::Queue);
     let how = How { detached: args.detached, trust_record: args.trust_record, given, unattended, ..How::default() };
     drive(Start::TakeUp { thread: id.clone(), letters }, how, spaces, report)
 }
 
-/// Waits until the thread has taken the answer, and says whether that was the first.
+/// Waits until the thread has consumed the answer, and reports if another answer came first.
 fn told(id: &ThreadId, open: &Question, letter: &str, book: &Book, report: &Report) -> Result<Exit, Failure> {
     let until = Instant::now() + PATIENCE;
     loop {
         let record = book.record(id.as_str())?;
         let taken = |event: &Event| matches!(&event.body, EventBody::Mail(mail) if mail.id == letter);
-        // What a letter answers is written with it.
+        // The thread writes the answer in the same group as the message.
         if let Some(at) = record.events.iter().position(taken) {
             let next = record.events.get(at + 1).map(|event| &event.body);
             if matches!(next, Some(EventBody::ApprovalGiven(_))) {
@@ -147,7 +147,7 @@ fn told(id: &ThreadId, open: &Question, letter: &str, book: &Book, report: &Repo
     }
 }
 
-/// Somebody else was first.
+/// Returns the failure of an answer that came too late.
 fn late(id: &ThreadId, open: &Question, events: &[Event]) -> Failure {
     let answer =
         |event: &Event| if let EventBody::ApprovalGiven(given) = &event.body { Some(given.answer) } else { None };
@@ -160,7 +160,8 @@ fn late(id: &ThreadId, open: &Question, events: &[Event]) -> Failure {
     Failure::failed(format!("the answer to `{id}` came too late: {how}"))
 }
 
-/// Whether what is raised goes up, stays within what the thread above has, and lets the thread pass where it stands.
+/// Checks that each raised limit is above its current value and at most the parent's ceiling, and that the limit the
+/// thread waits at is among them.
 fn moves(id: &ThreadId, letters: &[Letter], open: Option<&Question>, events: &[Event]) -> Result<(), Failure> {
     let mut raised = Vec::new();
     for letter in letters {
@@ -179,7 +180,7 @@ fn moves(id: &ThreadId, letters: &[Letter], open: Option<&Question>, events: &[E
                 .help("name what it may have in all, not how much more"));
         }
     }
-    // What is asked at a limit names it: `go on beyond turns_exceeded: 2 of 2`.
+    // The request at a limit names the limit: `go on beyond turns_exceeded: 2 of 2`.
     let stands = open.filter(|open| open.asked == Asked::Limit).and_then(|open| {
         let (before, _) = open.what.split_once("_exceeded")?;
         before.rsplit(' ').next()

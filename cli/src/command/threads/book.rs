@@ -1,4 +1,5 @@
-//! What is on disk of a project's threads, to read: from the registry, or from the transcripts where it cannot be used.
+//! Read access to the threads of a project: through the registry, or through the transcripts if the registry cannot be
+//! used.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -24,15 +25,15 @@ pub struct Book {
     trouble: Option<StoreError>,
 }
 
-/// A thread as it stands now.
+/// A thread with its current state.
 #[derive(Debug, Clone)]
 pub struct Entry {
     pub row: ThreadRow,
-    /// It is not over, and nobody works on it.
+    /// True if the thread has not ended and no live process owns it.
     pub orphaned: bool,
 }
 
-/// A thread with everything that happened in it.
+/// A thread with all of its events.
 pub struct Record {
     pub entry: Entry,
     pub reading: Reading,
@@ -49,7 +50,7 @@ impl Book {
         Ok(Self { objects: Objects::new(Arc::clone(&disk)), disk, registry, trouble })
     }
 
-    /// Why the registry cannot be used, if it is there.
+    /// Returns the error of a registry that exists but cannot be used.
     pub fn trouble(&self) -> Option<&StoreError> {
         self.trouble.as_ref()
     }
@@ -62,12 +63,12 @@ impl Book {
         &*self.disk
     }
 
-    /// The disk, for what writes to it.
+    /// Returns the disk, shared for writing.
     pub fn shared_disk(&self) -> Arc<dyn Disk> {
         Arc::clone(&self.disk)
     }
 
-    /// Whether somebody works on a thread.
+    /// Returns the liveness of a thread. Without the registry, any live owner counts as the owner of the thread.
     pub fn liveness(&self, row: &ThreadRow) -> Result<Liveness, Failure> {
         if let Some(registry) = &self.registry {
             return Ok(registry.liveness(row)?);
@@ -80,7 +81,7 @@ impl Book {
         })
     }
 
-    /// The last of the threads that go on from the one a user named, as it stands now.
+    /// Returns the last thread of the continuation chain of a thread, with its current state.
     pub fn last(&self, id: &str) -> Result<Entry, Failure> {
         let mut entry = self.find(id)?;
         let mut seen = BTreeSet::from([entry.row.id.clone()]);
@@ -90,12 +91,12 @@ impl Book {
         Ok(entry)
     }
 
-    /// The pieces of the attempt under way in a thread.
+    /// Returns the streamed pieces of the current attempt of a thread.
     pub fn streamed(&self, thread: &ThreadId) -> Result<Vec<Streamed>, Failure> {
         Ok(live::read(&*self.disk, thread)?)
     }
 
-    /// Every thread by id, and those that cannot be read.
+    /// Returns all threads by id, and the errors of those that cannot be read.
     pub fn threads(&self) -> Result<(Vec<Entry>, Vec<StoreError>), Failure> {
         if let Some(registry) = &self.registry {
             let entries: Result<_, StoreError> =
@@ -114,7 +115,7 @@ impl Book {
         Ok((entries, unreadable))
     }
 
-    /// A thread by the id a user wrote.
+    /// Returns a thread by the id that the user typed.
     pub fn find(&self, id: &str) -> Result<Entry, Failure> {
         let thread = ThreadId::parse(id).map_err(|invalid| {
             Failure::usage(format!("`{}` is no thread id: {}", id.escape_debug(), invalid.reason))
@@ -132,7 +133,7 @@ impl Book {
         Err(self.unknown(id)?)
     }
 
-    /// The id of a thread of which there is a row or a record, whatever its state.
+    /// Returns the id of a thread that has a registry row or a transcript, whatever its state.
     pub fn known(&self, id: &str) -> Result<ThreadId, Failure> {
         let thread = ThreadId::parse(id).map_err(|invalid| {
             Failure::usage(format!("`{}` is no thread id: {}", id.escape_debug(), invalid.reason))
@@ -143,7 +144,8 @@ impl Book {
         self.find(id).map(|entry| entry.row.id)
     }
 
-    /// A thread with its transcript; what that says of status and cost is newer than the registry's row.
+    /// Returns a thread with its transcript. Status and cost come from the transcript, which is newer than the registry
+    /// row.
     pub fn record(&self, id: &str) -> Result<Record, Failure> {
         let mut entry = self.find(id)?;
         let (reading, events) = self.events(&entry.row.id, entry.row.synced)?;
@@ -158,12 +160,12 @@ impl Book {
         Ok(Record { entry, reading, events })
     }
 
-    /// An object by its id, held against it.
+    /// Returns an object, verified against its id.
     pub fn object(&self, id: &str) -> Result<Vec<u8>, Failure> {
         Ok(self.objects.get(&ObjectId::parse(id)?)?)
     }
 
-    /// The bytes of a transcript, whole lines.
+    /// Returns the first `length` bytes of a transcript.
     pub fn lines(&self, thread: &ThreadId, length: u64) -> Result<Vec<u8>, Failure> {
         let path = layout::transcript(thread);
         let length = usize::try_from(length).unwrap_or(usize::MAX);
@@ -184,7 +186,7 @@ impl Book {
         }
     }
 
-    /// Threads that have a record and that the registry does not know.
+    /// Returns the number of threads with a transcript but without a registry row.
     pub fn unregistered(&self) -> Result<usize, Failure> {
         let Some(registry) = &self.registry else { return Ok(0) };
         let known: BTreeSet<ThreadId> = registry.threads()?.into_iter().map(|row| row.id).collect();
@@ -200,7 +202,7 @@ impl Book {
             return Ok(failure.help("`rye threads repair` rebuilds the registry from the transcripts"));
         }
         let failure = Failure::usage(format!("there is no thread `{id}`"));
-        // The name of a directive means its latest thread: ids of one directive sort by time.
+        // A directive's name selects its latest thread: thread ids of a directive sort by time.
         let of_directive = |thread: &&ThreadId| {
             thread
                 .as_str()

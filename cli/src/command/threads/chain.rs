@@ -1,4 +1,4 @@
-//! `rye threads chain|search`: the threads that go on from one another, and what was said in them.
+//! `rye threads chain|search`: lists the threads of a continuation chain, and searches their transcripts.
 
 use clap::Args;
 use regex::Regex;
@@ -16,42 +16,42 @@ use crate::space::Spaces;
 
 #[derive(Debug, Args)]
 pub struct ChainArgs {
-    /// The id of any thread of the chain
+    /// Id of any thread in the chain
     #[arg(value_name = "THREAD")]
     thread: String,
 }
 
 #[derive(Debug, Args)]
 pub struct SearchArgs {
-    /// The id of any thread of the chain
+    /// Id of any thread in the chain
     #[arg(value_name = "THREAD")]
     thread: String,
     /// A regular expression
     #[arg(value_name = "PATTERN")]
     pattern: String,
-    /// At most so many places
+    /// Maximum number of matches
     #[arg(long, value_name = "N", default_value_t = 200)]
     limit: usize,
 }
 
-/// `rye threads search --format json`.
+/// Output of `rye threads search --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SearchOutput {
     pub matches: Vec<MatchOutput>,
-    /// There may be others: the limit was reached.
+    /// True if the limit was reached and there may be more matches.
     pub more: bool,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct MatchOutput {
     pub thread_id: String,
-    /// The event's number.
+    /// Sequence number of the event.
     pub seq: u64,
     /// Milliseconds since 1970.
     pub ts: i64,
-    /// The event's name.
+    /// Name of the event.
     pub event: String,
-    /// The line that holds it.
+    /// The matching line, shortened.
     pub text: String,
 }
 
@@ -89,6 +89,6 @@ pub fn search(args: &SearchArgs, book: &Book, spaces: &Spaces, report: &Report) 
     if more {
         report.note(&format!("there may be others beyond the first {}", args.limit));
     }
-    // As grep does: nothing found is no success.
+    // No match is a failure, as in grep.
     Ok(if nothing { Exit::Failed } else { Exit::Fine })
 }

@@ -1,5 +1,5 @@
-//! `rye threads export THREAD --script`: a thread and its children as a script that `rye run ID --script FILE` plays
-//! again, telling the first difference.
+//! `rye threads export THREAD --script`: exports a thread and its children as a script for `rye run ID --script FILE`,
+//! which replays it and reports the first difference.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,21 +20,21 @@ use crate::report::Report;
 use crate::space::Spaces;
 use crate::view::count;
 
-/// More threads than this make no script.
+/// Maximum number of threads in a script.
 const MOST_THREADS: usize = 1_000;
 
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// The thread's id
+    /// Id of the thread
     #[arg(value_name = "THREAD")]
     thread: String,
-    /// As a script: every reply and failure, and what each request held
+    /// Export a script: every reply and failure, with the expected contents of each request
     #[arg(long, required = true)]
     script: bool,
-    /// Without what the requests held: the script then fits whatever it is asked
+    /// Omit the expected contents, so that the script accepts any request
     #[arg(long)]
     loose: bool,
-    /// Into this file instead of stdout
+    /// Write to this file instead of stdout
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -44,7 +44,7 @@ pub fn run(args: &ExportArgs, book: &Book, spaces: &Spaces, report: &Report) -> 
     let threads = Threads::open(&spaces.project)?;
     let mut script = Script::default();
     let mut exported = 0;
-    // Children of one directive share a branch while they say the same; another gets one of its own.
+    // Children of a directive share a script while their steps are equal; a child with other steps gets its own.
     let mut waiting = vec![(record.entry.row.id.clone(), None::<u64>)];
     while let Some((id, spawn)) = waiting.pop() {
         exported += 1;
@@ -61,7 +61,7 @@ pub fn run(args: &ExportArgs, book: &Book, spaces: &Spaces, report: &Report) -> 
     let mut value = serde_json::to_value(&script).map_err(std::io::Error::other)?;
     let environment = Environment::read(spaces.user.as_deref())?;
     environment.redact(&mut value);
-    // What a person typed or a model wrote may look like a key as well.
+    // Typed and generated text may contain keys as well.
     mask_value(&mut value);
     let text = serde_json::to_string_pretty(&value).map_err(std::io::Error::other)?;
     match &args.output {
@@ -75,11 +75,11 @@ pub fn run(args: &ExportArgs, book: &Book, spaces: &Spaces, report: &Report) -> 
     Ok(Exit::Fine)
 }
 
-/// What a thread's record tells.
+/// Steps of a thread, read from its transcript.
 struct Told {
     directive: String,
     said: Vec<Step>,
-    /// By number.
+    /// Children by spawn number.
     children: BTreeMap<u64, ThreadId>,
 }
 
@@ -88,7 +88,7 @@ fn thread(threads: &Threads, id: &ThreadId, exact: bool) -> Result<Told, Failure
     let found = threads.parent(id)?;
     let found = found.ok_or_else(|| Failure::failed(format!("the thread `{id}` never began: it has no record")))?;
     let directive = Head::of(&events).opened.map(|opened| opened.directive.clone()).unwrap_or_default();
-    // A tool's run asks no model.
+    // A thread that runs a tool calls no model.
     let is_tool = |spawn: u64| events.iter().any(|event| event.body.intended(spawn).is_some_and(|child| child.tool));
     let spawned = events.iter().filter_map(|event| {
         let EventBody::ChildSpawned(child) = &event.body else { return None };

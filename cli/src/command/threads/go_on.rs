@@ -1,4 +1,4 @@
-//! `rye threads resume|handoff`: threads that go on from others.
+//! `rye threads resume|handoff`: resumes a thread, or continues it in a new thread.
 
 use clap::Args;
 use rye_engine::event::Letter;
@@ -16,19 +16,19 @@ use crate::space::Spaces;
 
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
-    /// The thread's id
+    /// Id of the thread
     #[arg(value_name = "THREAD")]
     thread: String,
-    /// What to say to it; one that is over needs it
+    /// Message to the thread; required if the thread has finished
     #[arg(long, value_name = "TEXT")]
     message: Option<String>,
-    /// Go on from the end of this turn; what came after it is left out
+    /// Fork the thread at the end of this turn; later turns are left out
     #[arg(long, value_name = "TURN", requires = "message")]
     fork_at: Option<u64>,
-    /// Accept the record of the thread even if no key of yours signed it; a damaged one is still refused
+    /// Accept a transcript that none of your keys signed; a damaged one is still refused
     #[arg(long)]
     trust_record: bool,
-    /// Run on without this terminal
+    /// Run in the background
     #[arg(long)]
     detach: bool,
     #[arg(long, hide = true)]
@@ -37,13 +37,13 @@ pub struct ResumeArgs {
 
 #[derive(Debug, Args)]
 pub struct HandoffArgs {
-    /// The thread's id
+    /// Id of the thread
     #[arg(value_name = "THREAD")]
     thread: String,
-    /// Accept the record of the thread even if no key of yours signed it; a damaged one is still refused
+    /// Accept a transcript that none of your keys signed; a damaged one is still refused
     #[arg(long)]
     trust_record: bool,
-    /// Run on without this terminal
+    /// Run in the background
     #[arg(long)]
     detach: bool,
     #[arg(long, hide = true)]

@@ -1,4 +1,4 @@
-//! `rye threads list`.
+//! `rye threads list`: lists the threads of a project.
 
 use std::cmp::Reverse;
 
@@ -19,21 +19,21 @@ use crate::view::{ago, coloured, count, date, money, now, status_style};
 
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// Only those that are not over
+    /// Only threads that have not ended
     #[arg(long)]
     active: bool,
     /// Only threads of this directive
     #[arg(long, value_name = "ID")]
     directive: Option<String>,
-    /// At most so many
+    /// Maximum number of threads
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 }
 
-/// `rye threads list --format json`.
+/// Output of `rye threads list --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ListOutput {
-    /// The newest first.
+    /// Threads, newest first.
     pub threads: Vec<ThreadOutput>,
 }
 
@@ -41,24 +41,24 @@ pub struct ListOutput {
 pub struct ThreadOutput {
     pub thread_id: String,
     pub directive: String,
-    /// The tool that it is a run of, which `directive` did not wait for.
+    /// Tool executed by this thread (asynchronous tool calls only).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// `created`, `running`, `completed`, `error`, `cancelled`, `killed`, `continued` or `suspended`.
     pub status: String,
-    /// It is not over and nobody works on it: `rye run --resume` takes it up.
+    /// True if the thread has not ended and no live process owns it; `rye run --resume` recovers it.
     pub orphaned: bool,
     pub parent: Option<String>,
-    /// The root of its tree; itself without a parent.
+    /// Root thread of the tree; the thread itself if it has no parent.
     pub root: String,
     pub plan_id: Option<String>,
     /// Date and time in UTC.
     pub created_at: String,
     pub updated_at: String,
     pub cost: CostOutput,
-    /// The thread it goes on from.
+    /// The thread that this one continues.
     pub continues: Option<String>,
-    /// The thread that goes on from it.
+    /// The thread that continues this one.
     pub continued_by: Option<String>,
 }
 
@@ -146,12 +146,12 @@ fn table(entries: &[Entry], format: Format) -> Table {
     table
 }
 
-/// What a thread runs: its directive, or one tool that its directive did not wait for.
+/// Formats the directive of a thread, with the tool for an asynchronous tool call.
 fn runs(row: &ThreadRow) -> String {
     row.tool.as_ref().map_or_else(|| row.directive.clone(), |tool| format!("{} › {tool}", row.directive))
 }
 
-/// The status, or that its owner is gone.
+/// Returns the status, or `orphaned`.
 pub fn standing(entry: &Entry) -> &'static str {
     if entry.orphaned { "orphaned" } else { entry.row.status.word() }
 }

@@ -1,5 +1,5 @@
-//! `rye threads prove THREAD`: that the plan a thread is bound to comes from its sources, and that its first request was
-//! the plan's, byte for byte.
+//! `rye threads prove THREAD`: verifies that the plan of a thread compiles from its sources, and that the first request
+//! of the thread is the planned one, byte for byte.
 
 use clap::Args;
 use rye_compiler::compile::{Parent, Request, compile};
@@ -27,30 +27,30 @@ use crate::space::Spaces;
 
 #[derive(Debug, Args)]
 pub struct ProveArgs {
-    /// The thread's id
+    /// Id of the thread
     #[arg(value_name = "THREAD")]
     thread: String,
-    /// Take the project's files from this revision of git, where they have changed since
+    /// Read the project's files at this git revision
     #[arg(long, value_name = "REV")]
     at: Option<String>,
 }
 
-/// `rye threads prove THREAD --format json`.
+/// Output of `rye threads prove THREAD --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProveOutput {
     pub thread: String,
     pub plan_id: String,
-    /// All of what follows holds.
+    /// True if the first request and the recompiled plan both match.
     pub proved: bool,
-    /// The first request is what the stored plan says: so many bytes of system prompt and message.
+    /// Bytes of system prompt and first message, if the first request matches the stored plan.
     pub first_request: Option<usize>,
-    /// Where it is not: `system prompt`, `contributors` or `message`, and the first byte that differs.
+    /// First difference from the plan, in `system prompt`, `contributors` or `message`; null if the request matches.
     pub differs: Option<String>,
-    /// Files and misses of the plan's manifest that are not so any more.
+    /// Manifest entries of the plan that have changed, missing files included.
     pub changed: Vec<String>,
-    /// The sources come to the same plan; null where some have changed and were not kept.
+    /// True if the sources compile to the same plan; null if some have changed and no copy is stored.
     pub recompiled: Option<bool>,
-    /// Which sources: `files` as they are now, those that were `kept` when the thread began, or a `revision`.
+    /// Origin of the sources: `files` (current), `kept` (copies stored when the thread started) or `revision`.
     pub sources: String,
 }
 
@@ -64,7 +64,7 @@ pub fn run(args: &ProveArgs, book: &Book, spaces: &Spaces, report: &Report) -> R
         let above = opened.parent.as_ref().map(|link| format!("prove the thread that called it: `{}`", link.thread_id));
         return Err(Failure::usage(told).help(above.unwrap_or_default()));
     }
-    // The object's bytes have the hash that the record names, or reading it fails.
+    // Reading the object fails unless its bytes match the recorded hash.
     let plan: Plan = serde_json::from_slice(&book.object(plan_id)?)
         .map_err(|error| Failure::failed(format!("the plan of the thread cannot be read: {error}")))?;
     let (first_request, differs) = match beginning(&plan, &record.events) {
@@ -80,7 +80,7 @@ pub fn run(args: &ProveArgs, book: &Book, spaces: &Spaces, report: &Report) -> R
         (changed, recompiled, "revision")
     } else {
         let (changed, recompiled) = call.again(&spaces.open()?)?;
-        // What the files were then is beside the record.
+        // Copies of the original files are stored with the transcript.
         let then = if changed.is_empty() { None } else { call.as_kept(book, spaces)? };
         match then {
             Some(recompiled) => (changed, Some(recompiled), "kept"),
@@ -98,7 +98,7 @@ pub fn run(args: &ProveArgs, book: &Book, spaces: &Spaces, report: &Report) -> R
     Ok(if proved { Exit::Fine } else { Exit::Failed })
 }
 
-/// What bounds a child, from its parent's own record.
+/// Returns the bounds that a parent sets for its children, from the parent's transcript.
 fn bounds(parent: &str, spaces: &Spaces) -> Result<Parent, Failure> {
     let id = ThreadId::parse(parent).map_err(|invalid| Failure::failed(invalid.reason))?;
     let found = Threads::open(&spaces.project)?.parent(&id)?;
@@ -106,7 +106,7 @@ fn bounds(parent: &str, spaces: &Spaces) -> Result<Parent, Failure> {
     Ok(parent.bounds())
 }
 
-/// How the thread was called, and the plan that came of it.
+/// The call of a thread, with its recorded plan.
 struct Call<'c> {
     plan: &'c Plan,
     plan_id: &'c str,
@@ -115,7 +115,8 @@ struct Call<'c> {
 }
 
 impl Call<'_> {
-    /// Whether the sources that were kept come to the plan again; `None` where some of them are not there.
+    /// Recompiles the stored copies of the sources and returns true if the plan is the same; `None` if copies are
+    /// missing.
     fn as_kept(&self, book: &Book, spaces: &Spaces) -> Result<Option<bool>, Failure> {
         let others = spaces.open_others()?;
         let mut world = MapWorld::over(&others);
@@ -126,7 +127,7 @@ impl Call<'_> {
         Ok(recompiled.filter(|_| lost.is_empty()))
     }
 
-    /// What has changed of the sources; and if nothing has, whether they come to the plan again.
+    /// Returns the changed sources. If there are none, recompiles them and returns true if the plan is the same.
     fn again(&self, world: &dyn World) -> Result<(Vec<String>, Option<bool>), Failure> {
         let Self { plan, plan_id, opened, parent } = self;
         let changed = changed(world, plan)?;
@@ -136,7 +137,8 @@ impl Call<'_> {
         let inputs = if opened.inputs.is_empty() { plan.interface.values.clone() } else { opened.inputs.clone() };
         let mut bare = Request::new(plan.directive.clone()).with_inputs(inputs);
         bare.parent.clone_from(parent);
-        // What the call overrode is not recorded by itself; the plan says what came of it.
+        // The transcript does not record overrides of the call, only the resulting plan. Try each combination of
+        // overrides that could have led to it.
         let limits = Limits::from(plan.limits);
         let limits = LimitName::ALL.map(|name| (name.to_string(), Written::Json(limits.get(name)))).to_vec();
         let asked = |provider| ModelOverride { model: Some(plan.model.requested.clone()), provider };
@@ -151,7 +153,7 @@ impl Call<'_> {
     }
 }
 
-/// Reads and misses of the manifest that would be answered differently now.
+/// Returns the manifest entries, missing files included, that differ in this world.
 fn changed(world: &dyn World, plan: &Plan) -> Result<Vec<String>, Failure> {
     let mut changed = Vec::new();
     for read in &plan.manifest {

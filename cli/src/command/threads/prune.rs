@@ -1,4 +1,4 @@
-//! `rye threads prune`: removes threads that are long over, whole trees and chains at a time.
+//! `rye threads prune`: removes threads that ended long ago, together with their whole trees and continuation chains.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,13 +17,13 @@ use crate::view::{count, now};
 
 #[derive(Debug, Args)]
 pub struct PruneArgs {
-    /// Only what has been over for so many days
+    /// Minimum age in days since the end of a thread
     #[arg(long, value_name = "DAYS", default_value_t = 30.0)]
     older_than: f64,
-    /// Only threads of this directive, with all that belongs to them
+    /// Only threads of this directive, with their trees and chains
     #[arg(long, value_name = "ID")]
     directive: Option<String>,
-    /// Say what would go, and remove nothing
+    /// Print what would be removed, and remove nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -63,7 +63,7 @@ pub fn run(args: &PruneArgs, book: &Book, report: &Report) -> Result<Exit, Failu
     Ok(Exit::Fine)
 }
 
-/// Threads that belong together: by their tree, and by what goes on from what.
+/// Groups threads by tree and continuation chain.
 fn families(entries: Vec<Entry>) -> Vec<Vec<Entry>> {
     let mut of: BTreeMap<ThreadId, BTreeSet<ThreadId>> = BTreeMap::new();
     for entry in &entries {

@@ -1,4 +1,4 @@
-//! `rye threads repair`: the registry again, from the transcripts alone.
+//! `rye threads repair`: rebuilds the registry from the transcripts.
 
 use std::path::Path;
 
@@ -12,14 +12,14 @@ use crate::exit::Exit;
 use crate::report::Report;
 use crate::view::count;
 
-/// `rye threads repair --format json`.
+/// Output of `rye threads repair --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RepairOutput {
-    /// Threads in the registry now.
+    /// Number of threads in the registry after the repair.
     pub threads: usize,
-    /// Threads whose transcripts cannot be read; they are not in it.
+    /// Threads whose transcripts cannot be read; they are not in the registry.
     pub unreadable: Vec<TroubleOutput>,
-    /// Threads that spent what the ledger does not take: their accounts are not exact.
+    /// Threads with ledger operations that the ledger rejected; their accounts are not exact.
     pub inexact: Vec<TroubleOutput>,
 }
 

@@ -1,4 +1,4 @@
-//! `rye threads show THREAD`.
+//! `rye threads show THREAD`: shows status, limits, capabilities, cost and related threads of a thread.
 
 use std::collections::BTreeSet;
 
@@ -23,47 +23,48 @@ use crate::view::{DIM, count, date, event, money, short, signed_money};
 
 #[derive(Debug, Args)]
 pub struct ShowArgs {
-    /// The thread's id
+    /// Id of the thread
     #[arg(value_name = "THREAD")]
     thread: String,
 }
 
-/// `rye threads show THREAD --format json`.
+/// Output of `rye threads show THREAD --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ShowOutput {
     #[serde(flatten)]
     pub thread: ThreadOutput,
     pub inputs: Map<String, Value>,
-    /// By name; dollars for `spend`.
+    /// Limits by name; `spend` in dollars.
     pub limits: Map<String, Value>,
-    /// Sets that must all allow an action: the thread's own first, then its parent's, up the spawn chain.
+    /// Capability sets, which must all allow an action: the thread's own first, then those of its ancestors in the
+    /// spawn chain.
     pub capabilities: Vec<Vec<String>>,
-    /// What the provider's prompt cache saved.
+    /// Use of the provider's prompt cache.
     pub cache: CacheOutput,
     pub outputs: Option<Map<String, Value>>,
     pub result: Option<String>,
     pub error: Option<ErrorOutput>,
-    /// Every account of the thread's tree, the root's first, each before its children.
+    /// All ledger accounts of the thread's tree, the root first, each before its children.
     pub ledger: Vec<AccountOutput>,
-    /// The threads that this one goes on from and that go on from it, the first one first.
+    /// The continuation chain of the thread, first thread first.
     pub chain: Vec<String>,
-    /// The process that works on it, or did last.
+    /// Process that owns the thread, or owned it last.
     pub pid: Option<u32>,
     pub events: usize,
-    /// Relative to the project.
+    /// Path relative to the project.
     pub transcript: String,
 }
 
-/// Prompt tokens of all attempts.
+/// Prompt tokens of all attempts, by use of the prompt cache.
 #[derive(Debug, Clone, Copy, Default, Serialize, JsonSchema)]
 pub struct CacheOutput {
-    /// All of them.
+    /// Total number of prompt tokens.
     pub prompt_tokens: u64,
-    /// Those that were read from the cache.
+    /// Tokens read from the cache.
     pub read_tokens: u64,
-    /// Those that were written to it.
+    /// Tokens written to the cache.
     pub written_tokens: u64,
-    /// Read of all, in whole percent, rounded down.
+    /// Share of tokens read from the cache, in whole percent, rounded down.
     pub hit_percent: u64,
 }
 
@@ -73,24 +74,24 @@ pub struct ErrorOutput {
     pub message: String,
 }
 
-/// Dollars throughout.
+/// A ledger account; amounts in dollars.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AccountOutput {
     pub thread_id: String,
-    /// 0 for the root.
+    /// Depth in the tree; 0 for the root.
     pub level: usize,
     #[schemars(with = "f64")]
     pub reserved: Value,
     #[schemars(with = "f64")]
     pub spent: Value,
-    /// Negative when overspent.
+    /// Negative if overspent.
     #[schemars(with = "f64")]
     pub remaining: Value,
     /// `open`, `draining` or `released`.
     pub standing: String,
 }
 
-/// An account with its place in the tree.
+/// An account with its depth in the tree.
 struct Held {
     thread: ThreadId,
     level: usize,
@@ -158,7 +159,7 @@ impl CacheOutput {
         Self { hit_percent: u64::try_from(percent).unwrap_or(100), ..sum }
     }
 
-    /// `62 % of 12340 prompt tokens were read from the cache, 400 written to it`; nothing where no cache was used.
+    /// Formats `62 % of 12340 prompt tokens read from the cache, 400 written to it`; `None` if no cache was used.
     fn line(&self) -> Option<String> {
         let Self { prompt_tokens, read_tokens, written_tokens, hit_percent } = self;
         (*read_tokens > 0 || *written_tokens > 0).then(|| {
@@ -191,7 +192,7 @@ fn standing_word(standing: Standing) -> &'static str {
     }
 }
 
-/// What is shown, under its name.
+/// Returns the lines of the human and plain output, by label.
 fn facts(
     book: &Book,
     record: &Record,
@@ -240,7 +241,7 @@ fn opened(events: &[Event]) -> Option<&Opened> {
     events.iter().find_map(|event| if let EventBody::Opened(opened) = &event.body { Some(&**opened) } else { None })
 }
 
-/// The last end: a suspended thread may have gone on.
+/// Returns the last end event; a suspended thread may have been resumed after an earlier one.
 fn ended(events: &[Event]) -> Option<&Ended> {
     events.iter().rev().find_map(|event| if let EventBody::Ended(ended) = &event.body { Some(&**ended) } else { None })
 }
@@ -267,7 +268,8 @@ fn limit_line(limits: &PlanLimits) -> String {
     )
 }
 
-/// `hello-1739820456: $0.05 reserved, $0.0012 spent, $0.0488 remaining, open`, children below their parents.
+/// Formats each account as `hello-1739820456: $0.05 reserved, $0.0012 spent, $0.0488 remaining, open`, indented by
+/// depth.
 fn ledger_lines(ledger: &[Held]) -> Vec<String> {
     let line = |held: &Held| {
         let Held { thread, level, account } = held;
@@ -279,7 +281,7 @@ fn ledger_lines(ledger: &[Held]) -> Vec<String> {
     ledger.iter().map(line).collect()
 }
 
-/// The accounts of a tree, each before its children.
+/// Returns the accounts of a tree, each before its children.
 fn ledger(book: &Book, root: &ThreadId) -> Result<Vec<Held>, Failure> {
     let Some(registry) = book.registry() else { return Ok(Vec::new()) };
     let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
@@ -296,7 +298,7 @@ fn ledger(book: &Book, root: &ThreadId) -> Result<Vec<Held>, Failure> {
     Ok(found)
 }
 
-/// The threads before and after this one, itself among them.
+/// Returns the continuation chain of the thread, including itself.
 fn chain(book: &Book, record: &Record) -> Result<Vec<ThreadId>, Failure> {
     let this = &record.entry.row;
     let (mut chain, mut seen) = (vec![this.id.clone()], BTreeSet::from([this.id.clone()]));

@@ -1,5 +1,5 @@
-//! `rye threads tail [-f]`: what happens in a thread, as it happens, whichever process runs it: the transcript's events, and
-//! between them the pieces of the reply under way. It goes on to the threads that continue it.
+//! `rye threads tail [-f]`: prints the last events of a thread. With `-f`, follows new events and the pieces of the
+//! reply being streamed, whichever process runs the thread, and then the threads that continue it.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -20,16 +20,16 @@ use crate::report::{Report, printable};
 
 #[derive(Debug, Args)]
 pub struct TailArgs {
-    /// The thread's id
+    /// Id of the thread
     #[arg(value_name = "THREAD")]
     thread: String,
-    /// Stay until the thread is over
+    /// Follow new events until the thread ends
     #[arg(short, long)]
     follow: bool,
-    /// The last N events first
+    /// Number of past events to print
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     lines: usize,
-    /// Long texts whole
+    /// Do not shorten long texts
     #[arg(long)]
     full: bool,
 }
@@ -50,7 +50,7 @@ pub fn run(args: &TailArgs, book: &Book, report: &Report) -> Result<Exit, Failur
     Ok(Exit::Fine)
 }
 
-/// One thread, to its end or, without `--follow`, to what there is now.
+/// Prints a thread; with `--follow` until it ends.
 fn one(thread: &ThreadId, last: Option<usize>, args: &TailArgs, book: &Book, report: &Report) -> Result<(), Failure> {
     let mut tail = Tail { shown: 0, live: 0, open: false, full: args.full };
     let record = book.record(thread.as_str())?;
@@ -61,7 +61,7 @@ fn one(thread: &ThreadId, last: Option<usize>, args: &TailArgs, book: &Book, rep
     while args.follow && !over {
         tail.live(&book.streamed(thread)?, report)?;
         std::thread::sleep(LOOK);
-        // First whether it can still write, then what it wrote: so that nothing is missed.
+        // Check liveness before reading, so that no event written in between is missed.
         let liveness = book.liveness(&book.find(thread.as_str())?.row)?;
         let record = book.record(thread.as_str())?;
         tail.events(record.events.get(tail.shown..).unwrap_or_default(), report)?;
@@ -79,11 +79,11 @@ fn ended(events: &[Event]) -> bool {
 }
 
 struct Tail {
-    /// Events that were shown.
+    /// Number of printed events.
     shown: usize,
-    /// Pieces of the attempt under way that were.
+    /// Number of printed pieces of the current attempt.
     live: usize,
-    /// A piece stands on a line that is not ended.
+    /// True if the last printed piece did not end its line.
     open: bool,
     full: bool,
 }
@@ -102,7 +102,7 @@ impl Tail {
         Ok(())
     }
 
-    /// What came in since, of the attempt under way.
+    /// Prints the new pieces of the current attempt.
     fn live(&mut self, pieces: &[Streamed], report: &Report) -> Result<(), Failure> {
         if pieces.len() < self.live {
             self.live = 0;

@@ -1,4 +1,4 @@
-//! `rye threads transcript THREAD`: the events of a thread, for readers, or the lines as they are on disk.
+//! `rye threads transcript THREAD`: prints the events of a thread, or the raw lines of its transcript.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -18,32 +18,32 @@ use crate::report::{Report, printable};
 use crate::view::event::shown;
 use crate::view::{BOLD, DIM, coloured, short, time_of_day};
 
-/// Lines of an event's text that are shown without `--full`.
+/// Maximum lines of an event's text without `--full`.
 const LINES: usize = 12;
 
 #[derive(Debug, Args)]
 pub struct TranscriptArgs {
-    /// The thread's id
+    /// Id of the thread
     #[arg(value_name = "THREAD")]
     thread: String,
-    /// The lines as they are on disk, one JSON object each
+    /// Print the raw lines of the transcript file, a JSON object each
     #[arg(long)]
     json: bool,
     /// Only the last N events
     #[arg(long, value_name = "N")]
     tail: Option<usize>,
-    /// Long texts whole
+    /// Do not shorten long texts
     #[arg(long)]
     full: bool,
 }
 
-/// `rye threads transcript --format json`.
+/// Output of `rye threads transcript --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct TranscriptOutput<'e> {
     pub thread_id: String,
-    /// As `rye run --events` tells them.
+    /// Events, in the format of `rye run --events`.
     pub events: Vec<EventOutput<'e>>,
-    /// Bytes behind the last whole line: it is being written, or was cut off.
+    /// Size in bytes of the torn tail after the last complete line: a line being written or cut off by a crash.
     pub torn_bytes: Option<u64>,
 }
 
@@ -78,7 +78,7 @@ pub fn run(args: &TranscriptArgs, book: &Book, report: &Report) -> Result<Exit, 
     Ok(Exit::Fine)
 }
 
-/// The event as a program reads it.
+/// Formats an event as a JSON line.
 pub fn json(event: &Event) -> String {
     let mut line = serde_json::json!({"seq": event.seq, "ts": event.ts});
     if let (Some(line), Ok(serde_json::Value::Object(fields))) =
@@ -89,7 +89,7 @@ pub fn json(event: &Event) -> String {
     line.to_string()
 }
 
-/// One line: number, time, name, what happened, and the beginning of its text.
+/// Formats an event on one line: sequence number, time, name, summary and the start of its text.
 pub fn plain(event: &Event) -> String {
     let what = shown(event);
     let name = event.body.reader_name();

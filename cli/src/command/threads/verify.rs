@@ -1,4 +1,4 @@
-//! `rye threads verify [THREAD…]`: whether what lies on disk is what was written and signed.
+//! `rye threads verify [THREAD…]`: verifies that the stored files of threads are unchanged, and who signed them.
 
 use std::collections::BTreeSet;
 
@@ -21,15 +21,15 @@ use crate::view::count;
 
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
-    /// The threads; all of the project if none is named
+    /// Ids of the threads; without any, all threads of the project
     #[arg(value_name = "THREAD")]
     threads: Vec<String>,
-    /// Fail too where no trusted key vouches for all of a thread
+    /// Also fail if a thread is not completely signed with a trusted key
     #[arg(long)]
     strict: bool,
 }
 
-/// `rye threads verify --format json`.
+/// Output of `rye threads verify --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct VerifyOutput {
     pub threads: Vec<VerifiedOutput>,
@@ -38,14 +38,14 @@ pub struct VerifyOutput {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct VerifiedOutput {
     pub thread_id: String,
-    /// `sound`; `unproven`: nothing is wrong, and no trusted key vouches for all of it; `damaged`.
+    /// `sound`; `unproven` (unchanged, but not completely signed with a trusted key); `damaged`.
     pub verdict: &'static str,
-    /// Events of the record.
+    /// Number of events in the transcript.
     pub events: u64,
     pub checkpoints: u64,
-    /// How many of the events, from the first, a good signature vouches for.
+    /// Number of events, from the first, that valid signatures cover.
     pub vouched: u64,
-    /// The keys of the good signatures.
+    /// Key ids of the valid signatures.
     pub signed_by: Vec<String>,
     pub faults: Vec<FaultOutput>,
     pub notes: Vec<String>,
@@ -53,9 +53,9 @@ pub struct VerifiedOutput {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FaultOutput {
-    /// Relative to the project.
+    /// Path relative to the project.
     pub file: String,
-    /// From 1; null where it is not about a line.
+    /// Line number, from 1; null if the fault is not in a line.
     pub line: Option<u64>,
     pub reason: String,
 }
@@ -83,7 +83,7 @@ pub fn run(args: &VerifyArgs, book: &Book, spaces: &Spaces, report: &Report) -> 
     Ok(if failed { Exit::Failed } else { Exit::Fine })
 }
 
-/// The named ones; else every thread of which there is a row or a record.
+/// Returns the named threads; without any, all threads with a registry row or a transcript.
 fn asked(args: &VerifyArgs, book: &Book) -> Result<Vec<ThreadId>, Failure> {
     if !args.threads.is_empty() {
         return args.threads.iter().map(|id| book.known(id)).collect();

@@ -1,4 +1,4 @@
-//! `rye threads wait|status|results`: how threads stand and what they came to, whichever process runs them.
+//! `rye threads wait|status|results`: prints the status and results of threads, whichever process runs them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,39 +23,39 @@ use crate::view::short;
 
 #[derive(Debug, Args)]
 pub struct WaitArgs {
-    /// The threads' ids
+    /// Ids of the threads
     #[arg(value_name = "THREAD", required = true)]
     threads: Vec<String>,
-    /// At most so long, all together
+    /// Maximum time to wait for all threads together, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 600.0)]
     timeout: f64,
 }
 
-/// A time may be added to now without an overflow.
+/// Maximum timeout; a longer one could overflow when added to the current time.
 const LONGEST: Duration = Duration::from_hours(24 * 365);
 
 #[derive(Debug, Args)]
 pub struct LookArgs {
-    /// The threads' ids
+    /// Ids of the threads
     #[arg(value_name = "THREAD", required = true)]
     threads: Vec<String>,
 }
 
-/// `rye threads wait` and `rye threads results` with `--format json`.
+/// Output of `rye threads wait` and `rye threads results` with `--format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WaitOutput {
-    /// Every thread is over.
+    /// True if every thread has ended.
     pub all_over: bool,
     pub threads: Vec<WaitedOutput>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WaitedOutput {
-    /// The thread that was asked for.
+    /// Id of the requested thread.
     pub asked: String,
     /// `over`, `running`, `orphaned` or `unknown`.
     pub standing: String,
-    /// Of the last thread of its chain, once it is over.
+    /// Result of the last thread of the continuation chain, once it has ended.
     pub result: Option<RunOutput>,
 }
 
@@ -111,7 +111,7 @@ fn looked(
     Ok(worst)
 }
 
-/// A wait ends as the run it waited for did.
+/// Returns the exit code of a waited thread: that of the run itself, if it has ended.
 fn code(waited: &Waited) -> Exit {
     match waited {
         Waited::Over(result) => exit(result, Some(rye_compiler::plan::Asked::Limit)),
@@ -150,7 +150,7 @@ fn line(asked: &str, waited: &Waited) -> String {
     format!("{}\t{}\t{}", result.thread_id, result.status.word(), said(result))
 }
 
-/// What it came to, on one line.
+/// Formats error, outputs or result on one line.
 fn said(result: &RunResult) -> String {
     let text = match (&result.error, &result.outputs, &result.result) {
         (Some(error), _, _) => format!("{}: {}", error.code, error.message),
