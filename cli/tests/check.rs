@@ -1,4 +1,4 @@
-//! `rye check` as a process: formats, exit codes, finding the project.
+//! Tests of `rye check` as a process: formats, exit codes, search for the project.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -48,7 +48,7 @@ fn a_clean_project_is_fine() {
     assert!(text(&verbose.stderr).starts_with("project: "));
 }
 
-/// The files of MCP servers have a reader of their own, which nobody asked before a run.
+/// MCP server files are read by a separate parser, which `rye check` runs too.
 #[cfg(feature = "mcp")]
 #[test]
 fn servers_that_cannot_be_read_are_told() {

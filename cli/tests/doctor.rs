@@ -1,4 +1,4 @@
-//! `rye doctor`: what is there, what is missing, with the fix, and never a secret.
+//! Tests of `rye doctor`: findings with their fixes, and no secret in the output.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

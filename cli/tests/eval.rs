@@ -1,4 +1,4 @@
-//! `rye eval` as a process: what goes in, what comes out, and with which exit code.
+//! Tests of `rye eval` as a process: input, output and exit codes.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -89,7 +89,7 @@ fn the_contract_is_answered_by_the_binary_as_by_the_library() {
     }
     let output = rye(&["eval"], requests.as_bytes());
     let given: Vec<&str> = text(&output.stdout).lines().collect();
-    // The library's answers are held against the contract in its own crate; this is all of them.
+    // The compiler's own tests check the answers; this checks that all requests of the contract are here.
     assert_eq!(given.len(), 3494);
     assert_eq!(given, want);
 }

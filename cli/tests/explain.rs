@@ -1,4 +1,4 @@
-//! `rye explain` as a process.
+//! Tests of `rye explain` as a process.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

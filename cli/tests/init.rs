@@ -1,4 +1,4 @@
-//! `rye init`: what it writes, and what it never touches.
+//! Tests of `rye init`: created files, and files that it must not change.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! `rye mcp`: servers listed and refreshed, and a run that calls a tool of one.
+//! Tests of `rye mcp`: listing and refreshing servers, serving, and a run that calls a server's tool.
 
 #![cfg(feature = "mcp")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stderr, reason = "tests")]
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use rye::Place;
 use serde_json::json;
 
-/// One tool; its description is what `about.txt` holds.
+/// A server with one tool, whose description is the contents of `about.txt`.
 const SERVER: &str = r#"import json, sys
 def send(id, result):
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}) + "\n")
@@ -50,7 +50,7 @@ fn items_are_made_and_changes_are_shown() {
     let Some(place) = place() else { return };
     let (_, listed) = place.json(&["mcp", "list"]);
     assert_eq!((&listed[0]["server"], &listed[0]["items"]), (&json!("my_math"), &json!([])));
-    // Nothing of a project is started before its user says so.
+    // No program of a project starts before the user trusts it.
     let asked = place.rye(&["mcp", "refresh"]);
     assert_eq!(asked.code, Some(5), "{}", asked.stderr);
     assert!(
@@ -113,11 +113,11 @@ fn a_run_calls_a_tool_of_a_server() {
     let ran = place.rye(&["run", "math", "--script", "script.yaml", "--events", "--format", "json"]);
     assert_eq!(ran.code, Some(0), "{}\n{}", ran.stdout, ran.stderr);
     assert!(ran.stdout.contains("42"), "{}", ran.stdout);
-    // The server's program is a file of the project: a change of it asks again.
+    // The server's program is a file of the project, so changing it revokes the trust.
     place.write("server.py", &format!("{SERVER}\n"));
     assert_eq!(place.rye(&["run", "math", "--script", "script.yaml"]).code, Some(5));
     place.write("server.py", SERVER);
-    // Another program under the same name is not started, whatever its items say.
+    // A different program under the same name is not started, even if its items exist.
     place.write(".mcp.json", r#"{"mcpServers": {"my math": {"command": "python3", "args": ["-u", "server.py"]}}}"#);
     assert_eq!(place.rye(&["run", "math", "--script", "script.yaml"]).code, Some(5));
     place.fine(&["trust"]);
@@ -134,8 +134,8 @@ fn hello() -> serde_json::Value {
         "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}})
 }
 
-/// Sends messages to `rye mcp serve` one after the other; answers what it answered by id, and its exit code. `after` is
-/// told each id that was answered.
+/// Sends messages to `rye mcp serve` one after the other. Returns the answers by id, and the exit code; calls `after`
+/// with the id of each answer.
 fn converse(
     place: &Place,
     args: &[&str],
@@ -168,7 +168,7 @@ fn converse(
     (answers, child.wait().unwrap().code())
 }
 
-/// A project with a tool of its own and a directive that offers it to clients.
+/// Returns a project with a tool and a directive that offers it to clients.
 fn place_with_tool() -> Place {
     let place = Place::new();
     place.fine(&["init"]);
@@ -254,7 +254,7 @@ fn a_client_calls_what_the_directive_grants() {
     assert!(threads.to_string().contains("rye/mcp/session"), "{threads}");
 }
 
-/// One request on a connection of its own; answers the whole response.
+/// Sends a request on a new connection and returns the whole response.
 fn post(address: &str, headers: &[(&str, &str)], body: &str) -> String {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(address).unwrap();
@@ -268,7 +268,7 @@ fn post(address: &str, headers: &[(&str, &str)], body: &str) -> String {
     stream.write_all(format!("{request}\r\n{body}").as_bytes()).unwrap();
     let mut answer = Vec::new();
     let mut chunk = [0_u8; 4096];
-    // A stream of events stays open; what answers comes first.
+    // An event stream stays open; the answer is its first event.
     while let Ok(n @ 1..) = stream.read(&mut chunk) {
         answer.extend_from_slice(&chunk[..n]);
         if String::from_utf8_lossy(&answer).contains("serverInfo") {

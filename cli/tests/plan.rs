@@ -1,4 +1,4 @@
-//! `rye plan`, `rye why` and `rye graph` as processes, over the deploy example.
+//! Tests of `rye plan`, `rye why` and `rye graph` as processes, in the deploy example.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

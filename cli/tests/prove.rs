@@ -1,4 +1,4 @@
-//! `rye threads prove` as a process.
+//! Tests of `rye threads prove` as a process.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -31,14 +31,14 @@ fn a_run_is_proved_also_when_its_sources_have_changed() {
 
     let rules = ".ai/knowledge/project/deploy/environment-rules.md";
     place.write(rules, &(place.read(rules) + "\nOne more.\n"));
-    // What they were is kept beside the record.
+    // Copies of the original sources are stored with the transcript.
     let (code, kept) = place.json(&["threads", "prove", thread]);
     assert_eq!((code, &kept["proved"], &kept["sources"]), (Some(0), &true.into(), &"kept".into()), "{kept}");
     assert_eq!(kept["changed"][0], "knowledge project/deploy/environment-rules");
     let told = place.rye(&["threads", "prove", thread]).stdout;
     assert!(told.contains("have changed since (knowledge project/deploy/environment-rules)"), "{told}");
 
-    // A kept file that is not what it was proves nothing, and one that is gone neither.
+    // Neither an altered nor a missing copy proves anything.
     let sources = place.project().join(".ai/state/sources");
     for path in files(&sources) {
         let text = std::fs::read_to_string(sources.join(&path)).unwrap();

@@ -1,4 +1,4 @@
-//! The README's own commands, run as a newcomer would: in a fresh folder, with nothing of this machine's user in it.
+//! Tests that run the commands of the README, in a new folder and with an empty user space.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -18,14 +18,14 @@ fn readme() -> String {
     fs::read_to_string(root().join("README.md")).unwrap()
 }
 
-/// The lines of the first fenced block behind a mark.
+/// Returns the lines of the first fenced block after a mark.
 fn block<'r>(readme: &'r str, mark: &str) -> Vec<&'r str> {
     let after = readme.split_once(mark).unwrap_or_else(|| panic!("the README has no {mark}")).1;
     let inside = after.split_once("```sh\n").unwrap().1.split_once("\n```").unwrap().0;
     inside.lines().collect()
 }
 
-/// The arguments of `cargo run -- …` or `rye …`; a comment behind them is for readers.
+/// Returns the arguments of `cargo run -- …` or `rye …`, without a trailing comment.
 fn arguments(line: &str) -> Vec<&str> {
     let line = line.split(" #").next().unwrap();
     let line = line.strip_prefix("cargo run -- ").or_else(|| line.strip_prefix("rye "));
@@ -45,7 +45,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A fresh clone, as far as `rye` sees it.
+/// Returns a copy of the files of this repository that `rye` reads.
 fn clone() -> Place {
     let place = Place::new();
     copy(&root().join("examples"), &place.project().join("examples"));
@@ -87,7 +87,7 @@ fn a_project_of_ones_own_begins_as_it_says() {
     let place = Place::new();
     let mut calls = 0;
     for line in block(&readme, "## Your own project") {
-        // A new project has no key: the model that it begins with must need none.
+        // A new project has no provider key, so its first model must need none.
         let done = fine(&place, line);
         assert!(!done.stdout.is_empty() || !done.stderr.is_empty(), "{line} says nothing");
         calls += 1;

@@ -1,5 +1,5 @@
-//! Transcripts that somebody changed, and those that no key of this user signed: each command that resumes a thread
-//! refuses them with exit code 5 before anything runs.
+//! Tests with altered transcripts, and with transcripts that no key of the user signed: each command that resumes a
+//! thread refuses them with exit code 5 before anything runs.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 const BASH: &str = "rye_bash_bash";
 
-/// A directive that may read, whose model writes a file with a shell once it is resumed.
+/// Returns a project with a directive that may only read, whose model writes a file with a shell once resumed.
 fn place() -> Place {
     let place = Place::new();
     place.fine(&["init"]);
@@ -40,7 +40,7 @@ fn ran(place: &Place) -> String {
     result["thread_id"].as_str().unwrap().to_owned()
 }
 
-/// Writes a transcript again with a chain that holds together; the seals stay as they were, or go.
+/// Rewrites a transcript with a valid hash chain; keeps its signatures or removes them.
 fn forge(place: &Place, id: &str, keeps_seals: bool, edit: impl FnOnce(&mut Vec<Record>)) {
     let thread = ThreadId::parse(id).unwrap();
     let disk = RealDisk::open(&place.project()).unwrap();
@@ -65,7 +65,7 @@ fn widened(records: &mut Vec<Record>) {
     body.insert("grants".into(), json!([[{"pattern": "rye.*", "write": ["*"], "net": ["*"]}]]));
 }
 
-/// Every command that would resume a thread that is over.
+/// Returns every command that would resume a finished thread.
 fn commands(id: &str) -> [Vec<&str>; 5] {
     [
         vec!["run", "--resume", id, "--message", "more"],
@@ -150,7 +150,7 @@ fn resume_asks_for_a_record_that_no_key_of_the_user_signed() {
         }
         let (code, result) = place.json(&["run", "--resume", id, "--message", "more", "--trust-record"]);
         assert_eq!(code, Some(0), "{result}");
-        // What was accepted is signed from there on.
+        // Signing starts after the accepted part.
         let next = result["thread_id"].as_str().unwrap();
         place.fine(&["run", "--resume", next, "--message", "more"]);
     }

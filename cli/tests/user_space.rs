@@ -1,5 +1,5 @@
-//! The user space and the search for a project: HOME is a project only if somebody says so, and its keys are out of reach
-//! also then. Every home folder here is a made one.
+//! Tests of the user space and of the search for a project: HOME is a project only on request, and its keys are
+//! protected even then. Each test uses its own home folder.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -17,10 +17,10 @@ const DIRECTIVE: &str = "Talks.\n\n```xml\n<directive name=\"talk\" version=\"1.
     <model provider=\"scripted\" tier=\"fast\"/><permissions><execute><tool>rye.file-system.*</tool></execute>\
     <fetch>*</fetch></permissions><nudge>never</nudge></metadata>\n</directive>\n```\n\nTalk.\n";
 
-/// Variables that name the user space; a test sets all that it wants.
+/// Environment variables that select the user space; each test sets all that it needs.
 const NAMES: [&str; 3] = ["RYE_USER_SPACE", "USER_SPACE", "HOME"];
 
-/// A machine in a folder, with `home/` and folders below it.
+/// A folder with `home/` and other folders below it, in place of the file system root.
 struct Machine {
     folder: tempfile::TempDir,
 }
@@ -32,7 +32,7 @@ impl Machine {
         machine
     }
 
-    /// A home folder with a key, items and a `.env`.
+    /// Creates a home folder with a key, items and a `.env`.
     fn with_user_space() -> Self {
         let machine = Self::new();
         machine.write("home/.ai/directives/talk.md", DIRECTIVE);
@@ -54,7 +54,7 @@ impl Machine {
         fs::write(path, text).unwrap();
     }
 
-    /// `rye` in a folder, with these variables alone naming folders of this machine.
+    /// Runs `rye` in a folder; only these variables select folders.
     fn rye(&self, folder: &str, variables: &[(&str, &str)], args: &[&str]) -> Done {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rye"));
         command.args(args).stdin(std::process::Stdio::null()).current_dir(self.at(folder));
@@ -86,7 +86,7 @@ fn search_for_a_project_never_chooses_the_user_space() {
         &[("HOME", "home/work/..")],
         &[("RYE_USER_SPACE", "home")],
         &[("USER_SPACE", "link")],
-        // Another variable decides, and HOME is still no project.
+        // Another variable selects the user space, and HOME is still no project.
         &[("RYE_USER_SPACE", "elsewhere"), ("HOME", "home")],
         &[("RYE_USER_SPACE", "home"), ("HOME", "elsewhere")],
     ];
@@ -113,7 +113,8 @@ fn a_relative_home_names_no_project() {
         command.env_remove("RYE_USER_SPACE").env_remove("USER_SPACE");
         assert_no_project(&Done::from(command.output().unwrap()), home);
     }
-    // Without any variable the account's own home folder ends the search; this one is an ordinary folder, trusted in nothing.
+    // Without any variable the search ends at the account's real home folder; this one is an ordinary folder and not
+    // trusted.
     machine.write("home/.ai/config/agent/hooks.yaml", "hooks:\n  - { id: h, event: thread_started, action: { primary: execute, item_type: tool, item_id: rye/bash/bash, params: { command: id } } }\n");
     let ran = machine.rye("home/work", &[], &["run", "talk", "--script", "../script.yaml"]);
     assert_eq!(ran.code, Some(5), "{}", ran.stderr);
@@ -122,7 +123,7 @@ fn a_relative_home_names_no_project() {
 #[test]
 fn search_ends_at_the_user_space_and_finds_projects_below_it() {
     let machine = Machine::with_user_space();
-    // A folder above HOME would hold all of it.
+    // A project above HOME would contain all of HOME.
     fs::create_dir_all(machine.at(".ai/directives")).unwrap();
     fs::write(machine.at(".ai/directives/talk.md"), DIRECTIVE).unwrap();
     assert_no_project(&machine.rye("home/work", &[("HOME", "home")], &["check"]), "above");
@@ -159,7 +160,7 @@ fn project_is_printed_to_stderr_if_it_is_not_the_working_directory() {
     }
 }
 
-/// Runs `talk` in a project; answers all that the run printed, events included.
+/// Runs `talk` in a project and returns its output, including events.
 fn events(machine: &Machine, project: &str, calls: &str) -> String {
     machine.write("script.yaml", &format!("steps:\n  - tool_calls:\n{calls}  - done\n"));
     let (project, script) = (machine.at(project), machine.at("script.yaml"));
@@ -225,7 +226,7 @@ fn keys_and_trust_are_out_of_reach_if_home_is_the_project() {
 #[test]
 fn keys_and_trust_are_out_of_reach_if_the_project_contains_the_user_space() {
     let machine = Machine::with_user_space();
-    // The user's `.ai` lies in a folder of dotfiles under another name.
+    // The user's `.ai` is a link into a folder of dotfiles, where it has another name.
     fs::rename(machine.at("home/.ai"), machine.at("home/ai")).unwrap();
     fs::create_dir(machine.at("home/dotfiles")).unwrap();
     fs::rename(machine.at("home/ai"), machine.at("home/dotfiles/ai")).unwrap();

@@ -32,7 +32,7 @@ pub struct TestArgs {
     /// The provider (default: `default_provider` of the settings)
     #[arg(value_name = "PROVIDER")]
     provider: Option<String>,
-    /// One of its models or tiers (default: its default tier)
+    /// A model or tier of the provider (default: its default tier)
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
 }
