@@ -45,7 +45,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Returns a copy of the files of this repository that `rye` reads.
+/// Returns a project with a copy of the examples, as in a fresh clone.
 fn clone() -> Place {
     let place = Place::new();
     copy(&root().join("examples"), &place.project().join("examples"));

@@ -150,7 +150,7 @@ fn resume_asks_for_a_record_that_no_key_of_the_user_signed() {
         }
         let (code, result) = place.json(&["run", "--resume", id, "--message", "more", "--trust-record"]);
         assert_eq!(code, Some(0), "{result}");
-        // Signing starts after the accepted part.
+        // The accepted thread is signed from here on, and resumes without acceptance.
         let next = result["thread_id"].as_str().unwrap();
         place.fine(&["run", "--resume", next, "--message", "more"]);
     }
