@@ -1,4 +1,5 @@
-//! `.ai/lock.json`: what the directives of a project were when they were locked. Only `rye lock` writes it.
+//! The lock file `.ai/lock.json`: the plans of the project's directives when they were locked. Only `rye lock` writes
+//! it.
 
 use std::path::Path;
 
@@ -12,12 +13,12 @@ use rye_grammar::ItemId;
 use crate::Failure;
 use crate::exit::Exit;
 
-/// From the project's folder on.
+/// Path of the lock file, relative to the project.
 pub const PATH: &str = ".ai/lock.json";
-/// Bytes of a lock.
+/// Maximum size of the lock file in bytes.
 const MAX_LOCK: u64 = 64 << 20;
 
-/// The lock of a project; `None` where there is none.
+/// Reads the lock of a project; `None` if there is none.
 pub fn read(project: &Path) -> Result<Option<Lock>, Failure> {
     let read = Within::open(project).and_then(|within| within.read(Path::new(PATH), MAX_LOCK));
     let Some(text) = read.map_err(|error| Failure::failed(format!("`{PATH}` cannot be read: {error}")))? else {
@@ -32,7 +33,7 @@ pub fn read(project: &Path) -> Result<Option<Lock>, Failure> {
     Ok(Some(lock))
 }
 
-/// Writes the lock whole, in the place of an older one.
+/// Writes the lock, replacing an older one atomically.
 pub fn write(project: &Path, lock: &Lock) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("`{PATH}` cannot be written: {error}"));
     let mut text = serde_json::to_string_pretty(lock).map_err(std::io::Error::other).map_err(failed)?;
@@ -41,7 +42,7 @@ pub fn write(project: &Path, lock: &Lock) -> Result<(), Failure> {
     written.map_err(failed)
 }
 
-/// The lock of a project that has to have one.
+/// Reads the lock of a project.
 ///
 /// # Errors
 /// There is no lock.
@@ -49,10 +50,10 @@ pub fn required(project: &Path) -> Result<Lock, Failure> {
     read(project)?.ok_or_else(|| Failure::failed("nothing is locked").help("`rye lock` locks the project"))
 }
 
-/// What of a directive is not as it was locked.
+/// Returns the differences between a directive and its lock entry.
 ///
 /// # Errors
-/// The lock has no such directive, or the directive has no plan now.
+/// The lock has no entry for the directive, or the directive has no plan now.
 pub fn drifted(lock: &Lock, world: &dyn World, id: &ItemId) -> Result<Vec<Drift>, Failure> {
     let Some(locked) = lock.directives.get(id.as_str()) else {
         return Err(Failure::failed(format!("`{id}` is not locked")).help(format!("`rye lock {id}` locks it")));
@@ -60,12 +61,12 @@ pub fn drifted(lock: &Lock, world: &dyn World, id: &ItemId) -> Result<Vec<Drift>
     Ok(drift(id.as_str(), locked, &now(world, id)?))
 }
 
-/// The entry of a directive as it is now.
+/// Returns the current lock entry of a directive.
 pub fn now(world: &dyn World, id: &ItemId) -> Result<Vec<Locked>, Failure> {
     entry(world, id).map_err(|why| no_plan(id, why))
 }
 
-/// A failure that says why a directive has no plan.
+/// Returns the failure of a directive without a plan.
 pub fn no_plan(id: &ItemId, why: NoPlan) -> Failure {
     match why {
         NoPlan::Errors(_) => {
@@ -75,10 +76,10 @@ pub fn no_plan(id: &ItemId, why: NoPlan) -> Failure {
     }
 }
 
-/// Checks that a plan is as it was locked, for each thread that a locked run starts.
+/// Checks that the plan of a thread matches the lock.
 ///
 /// # Errors
-/// A refusal that names the directive, what changed, and the command that locks it.
+/// A refusal that names the directive, the drift, and the command that locks the directive.
 pub fn held(lock: &Lock, world: &dyn World, plan: &Plan) -> Result<(), Failure> {
     let id = &plan.directive;
     let Err(why) = hold(world, lock, plan) else { return Ok(()) };
@@ -90,7 +91,7 @@ pub fn held(lock: &Lock, world: &dyn World, plan: &Plan) -> Result<(), Failure> 
     Err(Failure { exit: Exit::Refused, ..failure })
 }
 
-/// A refusal that names what drifted.
+/// Returns the refusal that lists the drift.
 pub fn refusal(drifts: &[Drift]) -> Failure {
     const MOST: usize = 20;
     let named: Vec<String> = drifts.iter().take(MOST).map(|d| format!("{} {}", d.what, d.how)).collect();

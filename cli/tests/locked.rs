@@ -1,4 +1,4 @@
-//! `rye run --locked` as a process: every thread that it starts is held to the lock.
+//! Tests of `rye run --locked` as a process: every thread of the run must match the lock.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -18,7 +18,8 @@ const BASH: &str = "<permissions><execute><tool>rye.bash.*</tool></execute>\
                     <acknowledge risk=\"elevated\">t</acknowledge></permissions>";
 const READ: &str = "<permissions><execute><tool>rye.file-system.read</tool></execute></permissions>";
 
-/// A root that starts `child`, which calls bash as soon as it may; `wait` is the rest of the call.
+/// Returns a project with a root that starts `child`, which calls bash if it is allowed to; `call` holds the other
+/// parameters of the call.
 fn project(call: &str) -> Place {
     let place = Place::new();
     let root = "<permissions><execute><tool>rye.bash.*</tool><tool>rye.file-system.read</tool><directive>*</directive></execute>\
@@ -39,7 +40,8 @@ fn run(place: &Place) -> rye::Done {
     place.rye(&["run", "root", "--locked", "--script", "script.yaml"])
 }
 
-/// Refused with the directive, what changed and the command that locks it; nothing of the child is recorded.
+/// Checks that the run was refused with the directive, the change and the command that locks it, and that nothing of
+/// the child was recorded.
 fn assert_refused(place: &Place, done: &rye::Done, says: &str) {
     assert_eq!(done.code, Some(5), "{}{}", done.stdout, done.stderr);
     for part in [says, "rye lock child"] {

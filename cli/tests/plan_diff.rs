@@ -1,4 +1,4 @@
-//! `rye plan ID --diff` as a process, over a repository of its own.
+//! Tests of `rye plan ID --diff` as a process, in a new git repository.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -34,7 +34,7 @@ fn git(place: &Place, args: &[&str]) {
     assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// A repository with the narrow directive in its first commit and the wide one in its second.
+/// Returns a repository with the narrow directive in the first commit and the wide one in the second.
 fn repository() -> Place {
     let place = Place::own();
     place.write(".ai/directives/a.md", &directive(3, "rye.file-system.read"));
@@ -119,7 +119,7 @@ fn a_repository_cannot_make_git_run_anything() {
     git(&place, &["config", "protocol.ext.allow", "always"]);
     git(&place, &["config", "extensions.partialClone", "origin"]);
     place.write(".git/info/attributes", "* filter=trap diff=trap\n");
-    // An object that is missing would be fetched from the remote.
+    // Git would fetch a missing object from the remote.
     let object =
         Command::new("git").args(["rev-parse", "HEAD:.ai/directives/a.md"]).current_dir(place.project()).output();
     let object = String::from_utf8(object.unwrap().stdout).unwrap();

@@ -1,4 +1,5 @@
-//! `rye lock [ID…]`: writes down what directives are made of; `--check` says what is not so any more.
+//! `rye lock [ID…]`: writes the plans of directives to `.ai/lock.json`; with `--check`, verifies that they are
+//! unchanged.
 
 use std::collections::BTreeMap;
 
@@ -21,18 +22,18 @@ use crate::space::Spaces;
 
 #[derive(Debug, Args)]
 pub struct LockArgs {
-    /// Directives; without one, all of the project (with `--check`, all that are locked)
+    /// Directives; without one, all of the project (with `--check`, all locked ones)
     #[arg(value_name = "ID")]
     directives: Vec<String>,
-    /// Write nothing; name what has drifted, and fail if anything has
+    /// Write nothing; list the drift, and fail if there is any
     #[arg(long)]
     check: bool,
 }
 
-/// `rye lock --format json`.
+/// Output of `rye lock --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LockOutput {
-    /// Directives and the ids of their plans.
+    /// Ids of the plans, by directive.
     pub locked: BTreeMap<String, Vec<String>>,
     pub drift: Vec<Drift>,
 }
@@ -48,7 +49,7 @@ pub fn run(args: &LockArgs, global: &Global, report: &Report) -> Result<Exit, Fa
     let mut lock = known.clone().unwrap_or_default();
     lock.format = LOCK_FORMAT;
     if args.directives.is_empty() && !args.check {
-        // What is gone is not kept.
+        // Removed directives are not kept.
         lock.directives.clear();
     }
     let mut output = LockOutput { locked: BTreeMap::new(), drift: Vec::new() };
@@ -82,8 +83,8 @@ pub fn run(args: &LockArgs, global: &Global, report: &Report) -> Result<Exit, Fa
     Ok(if output.drift.is_empty() { Exit::Fine } else { Exit::Refused })
 }
 
-/// The entries of these directives and of everything that they can start, of every space: a locked run refuses to start a
-/// directive that is not locked. A directive that is only started and has errors is left out, because it cannot start.
+/// Returns the lock entries of these directives and of every directive that they can start, in any space: a locked run
+/// refuses to start a directive that is not locked. Omits started directives with errors, because they cannot start.
 fn entries(ids: &[ItemId], world: &dyn World) -> Result<BTreeMap<ItemId, Vec<Locked>>, Failure> {
     let mut entries = BTreeMap::new();
     for id in ids {

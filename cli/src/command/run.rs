@@ -1,5 +1,5 @@
-//! `rye run ID`: compiles a directive and runs its plan; `rye run --resume THREAD` goes on with a thread. What happens
-//! is shown while it happens, what came of it at the end.
+//! `rye run ID`: compiles a directive and runs its plan; `rye run --resume THREAD` resumes a thread. Prints events
+//! during the run, and the result at the end.
 
 pub mod ask;
 pub mod detach;
@@ -51,56 +51,57 @@ pub use detach::DetachOutput;
 pub use ending::{RunOutput, exit};
 pub use json::{DeltaOutput, EventOutput};
 
-/// Set for what a thread's tools start: a run of theirs is below that thread.
+/// Environment variable set for the tools of a thread: a run that such a tool starts becomes a child of the thread.
 const PARENT: &str = "RYE_PARENT_THREAD_ID";
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).multiple(true).args(["directive", "resume", "plan"]))]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct RunArgs {
-    /// The directive's id
+    /// Id of the directive
     #[arg(value_name = "ID", conflicts_with = "resume")]
     directive: Option<String>,
     #[command(flatten)]
     call: CallArgs,
-    /// Run exactly the plan that `rye plan ID --format json` wrote to this file; refuse if it would be another one
+    /// Run the plan in this file, written by `rye plan ID --format json`; refuse if the directive now compiles to
+    /// another plan
     #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "parent", "input", "inputs", "model", "limit"])]
     plan: Option<String>,
-    /// Refuse every thread whose directive is not as it was locked
+    /// Refuse every thread whose directive differs from `.ai/lock.json`
     #[arg(long, conflicts_with_all = ["plan", "model", "limit"])]
     locked: bool,
-    /// Play this script instead of asking a model
+    /// Replace every model with this script
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
-    /// Run it as a child of this thread, within its limits, capabilities and budget
+    /// Run as a child of this thread, within its limits, capabilities and budget
     #[arg(long, value_name = "THREAD", conflicts_with = "resume")]
     parent: Option<String>,
-    /// Go on with a thread: one that was cut off as it was, one that is over with a new message
+    /// Resume a thread: an interrupted one as it was, a finished one with a new message
     #[arg(long, value_name = "THREAD", conflicts_with_all = ["input", "inputs", "model", "limit"])]
     resume: Option<String>,
-    /// What to say to the resumed thread
+    /// Message to the resumed thread
     #[arg(long, value_name = "TEXT", requires = "resume")]
     message: Option<String>,
-    /// Show this image (PNG, JPEG, GIF, WebP) before the first message, or before what is said to the resumed thread
+    /// Add this image (PNG, JPEG, GIF, WebP) before the first message, or before the message to the resumed thread
     /// (repeatable)
     #[arg(long, value_name = "FILE")]
     image: Vec<PathBuf>,
-    /// Go on from the end of this turn of the resumed thread; what came after it is left out
+    /// Fork the resumed thread at the end of this turn; later turns are left out
     #[arg(long, value_name = "TURN", requires_all = ["resume", "message"])]
     fork_at: Option<u64>,
-    /// Accept the record of the thread even if no key of yours signed it; a damaged one is still refused
+    /// Accept a transcript that none of your keys signed; a damaged one is still refused
     #[arg(long, conflicts_with = "plan")]
     trust_record: bool,
-    /// Run on without this terminal; prints the thread's id as soon as it runs
+    /// Run in the background; print the thread's id once it runs
     #[arg(long, conflicts_with = "events")]
     detach: bool,
     #[arg(long, hide = true)]
     detached: bool,
-    /// What becomes of a call that the table of risks wants a person's word for, where there is no terminal to ask at;
-    /// else what `approvals.unattended` of the settings says, `allow` unless they do
+    /// Policy for calls that need approval when there is no terminal (default: `approvals.unattended` of the settings,
+    /// else `allow`)
     #[arg(long, value_enum, value_name = "WAY")]
     unattended: Option<Way>,
-    /// Show every event: with `--format json` one JSON object a line before the result
+    /// Print every event; with `--format json`, one JSON object per line before the result
     #[arg(long)]
     events: bool,
 }
@@ -117,7 +118,7 @@ pub fn run(args: &RunArgs, global: &Global, report: &Report) -> Result<Exit, Fai
     let lock = args.locked.then(|| lockfile::required(&spaces.project)).transpose()?;
     let start = match (&args.directive, &args.resume) {
         (asked, _) if args.plan.is_some() => {
-            // A thread's tool gets nothing that its thread does not bound.
+            // The tool of a thread must stay within the bounds of the thread.
             if std::env::var_os(PARENT).is_some_and(|id| !id.is_empty()) {
                 return Err(Failure::usage("a plan from a file is run alone, and this is the tool of a thread"));
             }
@@ -152,8 +153,8 @@ pub fn run(args: &RunArgs, global: &Global, report: &Report) -> Result<Exit, Fai
     start::drive(start, how, &spaces, report)
 }
 
-/// The plan, with its warnings shown; or what is wrong, shown as `rye check` does, and the exit code for it. `is_scripted`:
-/// a script of the user's stands for every model, so that none of the project's is played.
+/// Compiles a directive and prints its warnings. If there are errors, prints them as `rye check` does and returns the
+/// exit code. With `is_scripted`, a script of the user replaces every model, so no script of the project is played.
 pub fn compiled(
     id: &str,
     call: &CallArgs,
@@ -197,7 +198,7 @@ fn refused(diagnostics: &Diagnostics, sources: &Sources, report: &Report) -> Res
     Ok(if signature { Exit::Refused } else { Exit::Failed })
 }
 
-/// The thread that a new one is started below.
+/// Returns the parent of a new thread. Fails if it has ended or never started.
 fn below(id: &str, spaces: &Spaces) -> Result<Box<ParentThread>, Failure> {
     let row = Book::open(&spaces.project)?.find(id)?.row;
     if row.status.is_over() {
@@ -210,10 +211,10 @@ fn below(id: &str, spaces: &Spaces) -> Result<Box<ParentThread>, Failure> {
     found.map(Box::new).ok_or_else(|| Failure::failed(format!("the thread `{id}` never began: it has no record")))
 }
 
-/// What `--resume` starts.
+/// Returns the start that `--resume` selects, depending on the state of the thread.
 pub fn resumed(id: &str, message: Option<String>, turn: Option<u64>, spaces: &Spaces) -> Result<Start, Failure> {
     let book = Book::open(&spaces.project)?;
-    // A turn is one of this thread; anything else goes on where its chain has come to.
+    // A turn belongs to this thread; otherwise continue from the last thread of the chain.
     let row = if turn.is_some() { book.find(id)?.row } else { book.last(id)?.row };
     let message = message.filter(|message| !message.is_empty());
     if message.is_some() {
@@ -224,7 +225,7 @@ pub fn resumed(id: &str, message: Option<String>, turn: Option<u64>, spaces: &Sp
     }
     let over = match row.status {
         Status::Suspended => false,
-        // Its context was full and nothing goes on from it: that is made up for.
+        // The thread ended for a handoff, but nothing continues it: recovery starts the continuation.
         Status::Continued => message.is_some(),
         Status::Created | Status::Running | Status::Completed | Status::Error | Status::Cancelled | Status::Killed => {
             row.status.is_over()
@@ -243,7 +244,7 @@ pub fn resumed(id: &str, message: Option<String>, turn: Option<u64>, spaces: &Sp
     }
 }
 
-/// What the store refuses: damage is refused as a signature is.
+/// Converts a storage error; damaged data is refused, like an invalid signature.
 fn damaged(error: StoreError) -> Failure {
     if matches!(error, StoreError::Damaged { .. } | StoreError::Altered { .. }) {
         let help = "`rye threads verify` shows all that is wrong; put the files back as they were, or start anew";

@@ -1,5 +1,5 @@
-//! `rye plan ID --diff REV[..REV]`: what a change does to a plan. A side is a revision of git, a plan that was written to
-//! a file, or the files as they are.
+//! `rye plan ID --diff REV[..REV]`: compares two plans of a directive. Each side is a git revision, a plan file, or the
+//! current files.
 
 use std::path::Path;
 
@@ -30,10 +30,10 @@ enum Side {
     Plan(String),
 }
 
-/// The world of a side that is no plan in a file.
+/// The world of a side; `None` for a plan file.
 type SideWorld<'w> = Option<Box<dyn World + 'w>>;
 
-/// What a side is: the plan, nothing where the directive is not there, or an exit code where it has errors.
+/// The plan of a side: `Nothing` if the directive does not exist there, `Refused` if it has errors.
 enum Found {
     Printed(Box<PlanReport>),
     Compiled(Box<Compilation>),
@@ -42,7 +42,7 @@ enum Found {
 }
 
 impl Found {
-    /// The plan as it is printed.
+    /// Returns the plan in its printed form.
     fn report(&self) -> Option<PlanReport> {
         match self {
             Self::Printed(plan) => Some((**plan).clone()),
@@ -51,7 +51,7 @@ impl Found {
         }
     }
 
-    /// The plan with its files; `None` where there is none.
+    /// Returns the plan with its files; `None` if either is missing.
     fn tree<'a>(&'a self, world: &'a SideWorld<'_>) -> Option<Tree<'a>> {
         match (self, world) {
             (Self::Compiled(compilation), Some(world)) => Some(Tree { world: &**world, compilation }),
@@ -115,7 +115,8 @@ fn print(diff: &PlanDiff, asked: Asked, report: &Report) -> Result<(), Failure> 
     }
 }
 
-/// `BEFORE..AFTER`; without an after, the files as they are. What exists as a file is one, whatever its name.
+/// Parses `BEFORE..AFTER`; without `AFTER`, the second side is the current files. The path of an existing file selects
+/// that file.
 fn sides(asked: &str) -> Result<(Side, Side), Failure> {
     let side = |text: &str| {
         if text.is_empty() {

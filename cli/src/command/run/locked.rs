@@ -1,4 +1,4 @@
-//! `rye run --locked`: every thread that the run starts has to be as it was locked.
+//! `rye run --locked`: verifies every thread of a run against the lock.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,7 +8,7 @@ use rye_engine::engine::EngineOptions;
 use crate::Failure;
 use crate::lockfile;
 
-/// The first refusal of a run, which decides how the run's process ends.
+/// The first refusal of a run, which determines the exit code.
 #[derive(Debug, Clone, Default)]
 pub struct Refusals(Arc<Mutex<Option<Failure>>>);
 
@@ -23,8 +23,8 @@ impl Refusals {
     }
 }
 
-/// Holds every thread of an engine to a lock that was read before the run: its root, children, children of hooks,
-/// continuations and resumed threads. The thread that asked for a refused one is told why.
+/// Makes an engine verify every thread against a lock that was read before the run: the root, children, children of
+/// hooks, continuations and resumed threads. A thread that starts a refused one receives the reason.
 pub fn hold(options: &mut EngineOptions, lock: &Lock) -> Refusals {
     let refusals = Refusals::default();
     let (open, lock, found) = (Arc::clone(&options.world), lock.clone(), refusals.clone());

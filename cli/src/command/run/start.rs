@@ -1,5 +1,5 @@
-//! From what was asked to a thread that runs, and from there to its end: fresh, taken up, or gone on from another. Used by
-//! `rye run` and by the commands of `rye threads` that set a thread going.
+//! Runs a thread to its end: a new, recovered, resumed, forked or handed-off one. Used by `rye run` and by the commands
+//! of `rye threads` that start a thread.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -25,36 +25,36 @@ use crate::report::{Report, printable};
 use crate::runtime;
 use crate::space::Spaces;
 
-/// What is started.
+/// The thread to start.
 pub enum Start {
     Fresh {
         compilation: Box<Compilation>,
         parent: Option<Box<ParentThread>>,
     },
-    /// It was cut off or is suspended; the letters come first.
+    /// Recovers an interrupted or suspended thread, which handles the control messages first.
     TakeUp {
         thread: ThreadId,
         letters: Vec<Letter>,
     },
-    /// It is over.
+    /// Resumes a finished thread with a message.
     GoOn {
         thread: ThreadId,
         message: String,
     },
-    /// From the end of a turn of it.
+    /// Forks a thread at the end of a turn.
     Fork {
         thread: ThreadId,
         turn: u64,
         message: String,
     },
-    /// It is over, and the next one begins with its last messages alone.
+    /// Continues a finished thread in a new thread that starts with the last messages only.
     HandOver {
         thread: ThreadId,
     },
 }
 
 impl Start {
-    /// The thread whose record says what this one may do.
+    /// Returns the existing thread whose transcript determines the permissions.
     fn goes_on_from(&self) -> Option<&ThreadId> {
         match self {
             Self::Fresh { .. } => None,
@@ -65,7 +65,7 @@ impl Start {
         }
     }
 
-    /// How many workers it needs; what is taken up may have children already.
+    /// Returns the number of runtime workers. An existing thread may already have children, so it gets several.
     fn workers(&self) -> usize {
         match self {
             Self::Fresh { compilation, .. } if !compilation.plan.may_start_others() => runtime::ALONE,
@@ -78,39 +78,39 @@ impl Start {
     }
 }
 
-/// How it is shown.
+/// Options of a run.
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct How<'a> {
-    /// Every event.
+    /// True to print every event.
     pub events: bool,
     pub script: Option<&'a Path>,
-    /// This process was started to go on without a terminal.
+    /// True in the background process of `--detach`.
     pub detached: bool,
-    /// Nothing is shown: it only comes to its end.
+    /// True to print nothing during the run.
     pub silent: bool,
-    /// What becomes of calls that somebody has to allow, where nobody is; `None`: what the settings say.
+    /// Policy for calls that need approval when there is no terminal; `None` for that of the settings.
     pub unattended: Option<Unattended>,
-    /// A capability that a person has allowed for the rest of the thread.
+    /// A capability that is approved for the rest of the thread.
     pub given: Option<&'a Grant>,
-    /// Records that no key of the user signed are accepted.
+    /// True to accept transcripts that no key of the user signed.
     pub trust_record: bool,
-    /// What the message that the thread begins with shows.
+    /// Images of the first message.
     pub images: &'a [Picture],
-    /// Every thread is held to this lock.
+    /// Lock that every thread must match.
     pub lock: Option<&'a Lock>,
 }
 
-/// Runs it to its end, and everything that it starts.
+/// Runs a thread to its end, with all threads that it starts.
 pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Result<Exit, Failure> {
-    // One look at the settings for all that they say.
+    // Read the settings once, for all of their uses.
     let world = spaces.open()?;
     sandbox::prepare(&world, spaces)?;
     let mut options = spaces.engine_options()?;
     if let Some(file) = how.script {
         options.providers = Arc::new(script::Played::read(file)?);
     }
-    // Who left the terminal cannot be asked at it.
+    // A background process cannot ask at the terminal.
     let format = if how.detached { Format::Json } else { report.format() };
     if how.detached {
         lead_session()?;
@@ -159,7 +159,7 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
         };
         if how.detached {
             let announcement = detach::announcement(&handle.thread_id);
-            // Whoever asked may be gone; the thread runs all the same.
+            // The parent process may be gone; the thread runs anyway.
             writeln!(std::io::stdout().lock(), "{announcement}").ok();
         }
         let ended = watch::to_the_end(&engine, handle, screen?, report).await;
@@ -168,7 +168,7 @@ pub fn drive(start: Start, how: How<'_>, spaces: &Spaces, report: &Report) -> Re
         }
         Ok::<Exit, Failure>(ended.exit)
     });
-    // Whoever reads our output may never take the rest of it.
+    // Do not wait for a reader that may never take the rest of the output.
     runtime.shutdown_background();
     match refused.and_then(|refused| refused.take()) {
         Some(failure) => Err(failure),
