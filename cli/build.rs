@@ -1,9 +1,9 @@
-//! Copies the examples for `rye init --example`, without what running them has left behind.
+//! Copies the examples for `rye init --example`, without the files that runs create.
 
 use std::path::Path;
 use std::{env, fs, io};
 
-/// What a run writes into an example; the examples' own files never have these names.
+/// Files that a run writes into an example; the example's own files never have these names.
 const LEFTOVERS: [&str; 4] = [".ai/state", ".ai/knowledge/agent/threads", "reports", "deployments.log"];
 
 fn main() -> io::Result<()> {
@@ -23,7 +23,7 @@ fn variable(name: &str) -> io::Result<String> {
     env::var(name).map_err(io::Error::other)
 }
 
-/// Each file is watched by itself: a watched folder would mean a new build whenever an example has run.
+/// Watch each file on its own: watching a folder would cause a rebuild after every run of an example.
 fn copy(from: &Path, to: &Path, inside: &Path) -> io::Result<()> {
     fs::create_dir_all(to.join(inside))?;
     for entry in fs::read_dir(from.join(inside))? {

@@ -43,7 +43,7 @@ pub enum Asked {
     Human,
     /// A fact per line, without colors or drawings
     Plain,
-    /// One JSON document
+    /// A single JSON document
     Json,
     /// `rye check` only: SARIF 2.1.0, for code scanning
     Sarif,

@@ -80,7 +80,7 @@ fn contents(project: &Path, wanted: &[(String, String)]) -> Result<Vec<(String, 
     let mut files = Vec::with_capacity(wanted.len());
     let mut total = 0u64;
     for (path, object) in wanted {
-        // One request at a time, so that no side blocks on a full pipe.
+        // Send the requests one at a time, so that no side blocks on a full pipe.
         writeln!(asks, "{object}").and_then(|()| asks.flush()).map_err(|_| lost())?;
         let mut head = String::new();
         answers.read_line(&mut head)?;

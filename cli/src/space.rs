@@ -58,7 +58,7 @@ impl Spaces {
         EngineOptions::trusting(&self.project, user.map(PathBuf::as_path), rye_stdlib::files(), self.trust())
     }
 
-    /// Returns the trust record of this user for the project.
+    /// Returns what this user trusts of the project.
     pub fn trust(&self) -> Trust {
         match user_root() {
             _ if self.own => Trust::Everything,

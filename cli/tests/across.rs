@@ -1,5 +1,5 @@
-//! Trees whose threads run in processes of their own (`--parent`), and stopping them: what ends a thread ends those below it,
-//! wherever they run; what does not listen is ended with everything that it started; a wait follows a thread that hands over.
+//! Tests of trees whose threads run in separate processes (`--parent`): stopping a thread stops its descendants in
+//! every process, programs that ignore signals are killed with all their descendants, and a wait follows a handoff.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use rye::Place;
 use serde_json::{Value, json};
 
-/// `lead` works for long and may be followed by others, `work` below it for longer; `shell` runs what `script.yaml` says.
+/// Returns a project with three directives: `lead` runs for long, its child `work` runs longer, and `shell` follows
+/// `script.yaml`.
 fn place(script: &str) -> Place {
     let place = Place::own();
     for (name, spend) in [("lead", "3"), ("work", "1"), ("shell", "0.3")] {
@@ -31,7 +32,7 @@ fn place(script: &str) -> Place {
     place
 }
 
-/// So many turns of some milliseconds each.
+/// Returns a script of `count` turns with this delay each.
 fn turns(directive: &str, count: usize, delay_ms: u64) -> String {
     let step = format!(
         "    - {{ delay_ms: {delay_ms}, tool_calls: [{{ name: rye_file_system_ls, input: {{ path: . }} }}] }}\n"
@@ -39,7 +40,7 @@ fn turns(directive: &str, count: usize, delay_ms: u64) -> String {
     format!("  {directive}:\n{}    - {directive} is done\n", step.repeat(count))
 }
 
-/// A process that is killed when the test is over, whatever comes of it.
+/// A process that is killed when the test ends, even by a panic.
 struct Running(Child);
 
 impl Drop for Running {
@@ -55,7 +56,7 @@ impl Running {
         Self(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
     }
 
-    /// Exit code and result.
+    /// Waits for the process; returns its exit code and result.
     fn end(mut self) -> (Option<i32>, Value) {
         let mut text = String::new();
         self.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
@@ -77,7 +78,7 @@ fn wait_until(what: &str, is_there: impl Fn() -> bool) {
     }
 }
 
-/// The running thread of a directive, once it has asked its model.
+/// Waits until a thread of a directive has sent a model request, and returns its id.
 fn running(place: &Place, directive: &str) -> String {
     let found = || {
         let (_, listed) = place.json(&["threads", "list", "--active", "--directive", directive]);
@@ -89,7 +90,7 @@ fn running(place: &Place, directive: &str) -> String {
     found().unwrap()
 }
 
-/// A parent in one process, a child of it in another, and one below that in a third.
+/// Starts a parent, a child and a grandchild, each in its own process.
 fn three_processes(place: &Place) -> [(String, Running); 3] {
     let lead = Running::start(place, &["run", "lead"]);
     let top = running(place, "lead");
@@ -139,7 +140,7 @@ fn an_end_of_a_thread_below_leaves_those_above_alone() {
     assert_eq!(lead.end().1["status"], "killed");
 }
 
-/// `child_policy.on_end` holds for them too, and so does a failure.
+/// `child_policy.on_end` and the failure of a parent apply to children in other processes.
 #[test]
 fn the_policy_says_whether_a_child_of_another_process_outlives_its_parent() {
     for (policy, last, ended) in [
@@ -162,7 +163,7 @@ fn the_policy_says_whether_a_child_of_another_process_outlives_its_parent() {
     }
 }
 
-/// One whose process was killed is still the one above: whoever buries it tells those below.
+/// A killed process still leaves a parent: the command that ends the orphan cancels its children.
 #[test]
 fn an_orphan_that_is_ended_takes_its_children_with_it() {
     let place = endless();
@@ -176,7 +177,7 @@ fn an_orphan_that_is_ended_takes_its_children_with_it() {
 
 #[test]
 fn a_kill_ends_tools_and_what_they_started_that_do_not_listen() {
-    // The tool, one in its group, and one that left it: none of them hears TERM.
+    // The tool, a process in its group, and a process outside the group: all ignore SIGTERM.
     let deaf = "trap '' TERM; echo $$ >> out/pids; (trap '' TERM; echo $BASHPID >> out/pids; while true; do sleep 1; done) & \
                 setsid bash -c 'trap \\\"\\\" TERM; echo $$ >> out/pids; while true; do sleep 1; done' & \
                 while true; do sleep 1; done";
@@ -192,7 +193,7 @@ fn a_kill_ends_tools_and_what_they_started_that_do_not_listen() {
     assert_eq!(place.fine(&["threads", "status", &id]), format!("{id}\tkilled\n"));
     assert_eq!(process.end().0, Some(130));
     for pid in pids {
-        // Asked at once, ended three seconds later.
+        // SIGTERM is sent at once, SIGKILL three seconds later.
         wait_until(&format!("the end of {pid}"), || !std::path::Path::new("/proc").join(&pid).exists());
     }
 }
@@ -215,7 +216,8 @@ fn a_wait_in_another_process_follows_a_thread_that_hands_over() {
     assert_eq!(place.fine(&["threads", "chain", &first]).lines().count(), 2);
 }
 
-/// A shell command that nobody waits for: it begins, writes its process, and goes on until it is let go.
+/// Returns a project whose directive starts a shell command asynchronously; the command writes its pid and runs until
+/// `out/go` exists.
 fn apart() -> Place {
     let command = "echo $$ > out/pid; touch out/begun; while [ ! -e out/go ]; do sleep 0.05; done; echo let go";
     let input =
@@ -225,7 +227,7 @@ fn apart() -> Place {
     ))
 }
 
-/// Its process runs it, and the thread that called it is over.
+/// Waits until the command runs and its caller has finished; returns the ids of both threads.
 fn begun(place: &Place) -> (String, String) {
     wait_until("the tool", || place.project().join("out/begun").exists() && place.read("out/pid").ends_with('\n'));
     let rows = || place.json(&["threads", "list"]).1["threads"].as_array().unwrap().clone();
@@ -276,7 +278,7 @@ fn a_tool_that_nobody_waits_for_is_listed_and_waited_for_and_its_process_stays()
     let kinds: Vec<&str> = record.iter().map(|line| line["type"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["opened", "plan_bound", "tool_started", "tool_call_result", "ended"]);
     place.fine(&["threads", "verify"]);
-    // It asked no model: the script of its caller is all there is.
+    // The tool called no model, so the export holds only the script of its caller.
     let script: Value = serde_json::from_str(&place.fine(&["threads", "export", &root, "--script"])).unwrap();
     assert!(script["threads"].as_object().is_none_or(serde_json::Map::is_empty), "{script:#}");
 }

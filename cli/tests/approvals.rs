@@ -1,4 +1,4 @@
-//! Calls that the table of risks wants a person's word for, where nobody is at a terminal.
+//! Tests of calls that need approval, without a terminal.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rye::Place;
 use serde_json::json;
 
-/// A directive whose model runs a shell twice, and nobody has acknowledged that.
+/// Returns a project with a directive whose model calls a shell twice, without `<acknowledge>`.
 fn place() -> Place {
     let place = Place::own();
     place.fine(&["init"]);
@@ -47,12 +47,12 @@ fn a_call_that_nobody_can_be_asked_about_waits() {
     assert_eq!(first["what"], "rye.execute.tool.rye.bash.bash with {\"command\":\"echo one >> out/log\"}");
     let thread = first["thread_id"].as_str().unwrap().to_owned();
     assert_eq!(first["approve"], format!("rye threads approve {thread}"));
-    // One word lets one call go on; the next one waits again.
+    // An approval allows one call; the next call waits again.
     let once = place.rye(&["threads", "approve", &thread]);
     assert_eq!((once.code, log(&place).as_str()), (Some(5), "one\n"), "{}", once.stderr);
     let (_, queue) = place.json(&["threads", "approvals"]);
     assert!(queue["approvals"][0]["what"].as_str().unwrap().contains("echo two"), "{queue}");
-    // A refusal is an answer too.
+    // A denial is an answer too.
     let refused = place.rye(&["threads", "approve", &thread, "--deny"]);
     assert_eq!((refused.code, log(&place).as_str()), (Some(0), "one\n"), "{}", refused.stderr);
     assert_eq!(place.json(&["threads", "approvals"]).1, json!({"approvals": []}));
@@ -69,7 +69,7 @@ fn what_is_remembered_has_a_scope() {
     };
     let whole = place.rye(&["threads", "approve", &thread(&place), "--scope", "thread"]);
     assert_eq!((whole.code, log(&place).as_str()), (Some(0), "one\ntwo\n"), "{}", whole.stderr);
-    // Another thread is another thread.
+    // The approval does not apply to another thread.
     assert_eq!(place.rye(&RUN).code, Some(5));
     assert_eq!(place.rye(&["threads", "approve", &thread(&place), "--scope", "project"]).code, Some(0));
     assert!(place.fine(&["trust", "--list"]).contains("capability rye.execute.tool.rye.bash.bash"));
@@ -86,18 +86,18 @@ fn somebody_may_say_beforehand_what_becomes_of_such_calls() {
     let bare = RUN.get(..4).unwrap();
     let denied = place.rye(&[bare, &["--unattended", "deny"]].concat());
     assert_eq!((denied.code, log(&place).as_str()), (Some(0), ""), "{}", denied.stderr);
-    // Before anything happens a run says what will.
+    // The policy is printed before the run starts.
     let waits = place.rye(&RUN);
     assert_eq!((waits.code, log(&place).as_str()), (Some(5), ""), "{}", waits.stderr);
     let first =
         waits.stderr.find("the thread waits before it for `rye threads approve`: `rye.execute.tool.rye.bash.bash`");
     assert!(first < waits.stderr.find("thread shell-") && first.is_some(), "{}", waits.stderr);
-    // Who says nothing is told too.
+    // The default policy is printed too.
     let passes = place.rye(bare);
     assert_eq!((passes.code, log(&place).as_str()), (Some(0), "one\ntwo\n"), "{}", passes.stderr);
     let first = passes.stderr.find("it passes unasked: `rye.execute.tool.rye.bash.bash`");
     assert!(first < passes.stderr.find("thread shell-") && first.is_some(), "{}", passes.stderr);
-    // The user's word is one; a project can ask for more than its user, never for less.
+    // The user's setting applies; a project can only make it stricter.
     place.write("../user/.ai/config/agent/agent.yaml", "approvals: { unattended: queue }\n");
     assert_eq!(place.rye(bare).code, Some(5));
     assert_eq!(place.rye(&[bare, &["--unattended", "allow"]].concat()).code, Some(0));
@@ -162,14 +162,14 @@ fn children_and_trusted_tools_need_nobodys_further_word() {
     place.fine(&["trust"]);
     let ran = place.rye(&run);
     assert!(ran.stderr.contains("ok    mine"), "{}", ran.stderr);
-    // The child was started, and waits before what it does itself.
+    // The child was started, and waits before its own call.
     let (_, queue) = place.json(&["threads", "approvals"]);
     let waiting = queue["approvals"].as_array().unwrap();
     assert!(waiting.iter().any(|one| one["directive"] == "below"), "{queue}\n{}", ran.stderr);
     assert_eq!(log(&place), "");
 }
 
-/// What waits for somebody's word, once there is something.
+/// Waits for the first approval request.
 fn question(place: &Place) -> serde_json::Value {
     let patience = Instant::now() + Duration::from_secs(30);
     loop {
@@ -186,7 +186,7 @@ fn question(place: &Place) -> serde_json::Value {
 fn a_question_at_a_terminal_is_seen_and_answered_from_another_process() {
     let place = place();
     place.fine(&["trust"]);
-    // A terminal of its own, at which nobody types.
+    // A separate terminal without input.
     let run = format!("{} run shell --model scripted/fast", env!("CARGO_BIN_EXE_rye"));
     let mut terminal = Command::new("script");
     terminal.args(["-qefc", &run, "/dev/null"]).current_dir(place.project()).env("RYE_USER_SPACE", place.user());
@@ -198,7 +198,7 @@ fn a_question_at_a_terminal_is_seen_and_answered_from_another_process() {
     let yes = place.rye(&["threads", "approve", thread]);
     assert_eq!(yes.code, Some(0), "{}", yes.stderr);
     assert!(yes.stderr.contains("has the answer"), "{}", yes.stderr);
-    // The next call is another question.
+    // The next call is another request.
     let second = question(&place);
     assert!(second["what"].as_str().unwrap().contains("echo two"), "{second}");
     assert_eq!(log(&place), "one\n");

@@ -1,4 +1,4 @@
-//! `rye assert` as a process.
+//! Tests of `rye assert` as a process.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! `rye check` as a process, beyond its findings: levels, formats for other programs, repairs, narrowing by id, watching.
+//! Tests of `rye check` as a process: severity overrides, output formats, fixes, path filters, watching.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -108,7 +108,7 @@ fn what_is_safe_is_repaired_and_shown() {
     assert!(done.stderr.contains("repaired 1 file"), "{}", done.stderr);
     let text = place.read(".ai/directives/b.md");
     assert!(text.contains("<description>b</description>") && text.contains("name=\"b\""), "{text}");
-    // `max_turns` and the repaired `turns` are now two: a person has to choose.
+    // `max_turns` and the fixed `turns` are duplicates now: the user has to choose.
     assert!(done.stderr.contains("item::repeated"), "{}", done.stderr);
     place.write(".ai/directives/b.md", &text.replace(" turns=\"4\"", ""));
     let again = place.rye(&["check", "--fix"]);
@@ -155,7 +155,8 @@ fn a_change_is_checked_while_watching() {
     assert!(second.starts_with("::error"), "{second}");
 }
 
-/// What nobody tells of: files beside the items, another folder in the place of `.ai`, what a link leads to.
+/// Changes that the file watcher does not report: files outside the items, a replaced `.ai` folder, the target of a
+/// link.
 #[test]
 fn nothing_that_changes_is_lost_while_watching() {
     let place = place();
@@ -172,13 +173,13 @@ fn nothing_that_changes_is_lost_while_watching() {
     until("1 error, 1 warning");
     std::fs::remove_file(place.project().join(".mcp.json")).unwrap();
     until("0 errors, 1 warning");
-    // As a branch without the folder, and back.
+    // Like switching to a branch without the folder, and back.
     let (ai, away) = (place.project().join(".ai"), place.project().join("away"));
     std::fs::rename(&ai, &away).unwrap();
     until("checked 0 directives");
     std::fs::rename(&away, &ai).unwrap();
     until("0 errors, 1 warning");
-    // Watched anew, and then a link, whose target lies elsewhere.
+    // The watcher restarts, then a link appears whose target is outside `.ai`.
     place.write("docs/deep/rules.md", "Read by nobody.");
     std::fs::create_dir_all(ai.join("knowledge")).unwrap();
     std::os::unix::fs::symlink("../../docs", ai.join("knowledge/docs")).unwrap();

@@ -1,4 +1,4 @@
-//! What a shell is told when somebody presses Tab, as the shell asks for it.
+//! Tests of shell completion, with the requests that shells send.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -7,7 +7,7 @@ mod rye;
 
 use rye::Place;
 
-/// The candidates for the last word.
+/// Returns the candidates for the last word.
 fn offered(place: &Place, words: &[&str]) -> Vec<String> {
     let mut command = place.command(&[&["--", "rye"], words].concat());
     let done = rye::Done::from(command.env("RYE_COMPLETE", "fish").output().unwrap());
@@ -24,7 +24,7 @@ fn ids_of_directives_items_threads_and_codes_are_offered() {
         let found = offered(&place, &[command, &["deploy_st"]].concat());
         assert_eq!(found, ["deploy_staging"], "{command:?}");
     }
-    // The project's own come first, the standard library's behind them.
+    // Ids of the project come first, those of the standard library last.
     let all = offered(&place, &["plan", ""]);
     let at = |id: &str| all.iter().position(|found| found == id).unwrap();
     assert!(at("deploy_staging") < at("rye/agent/core/base"), "{all:?}");
@@ -51,7 +51,7 @@ fn threads_are_offered_and_another_project_is_looked_at_where_it_is_named() {
     assert_eq!(offered(&away, &["--project", project.to_str().unwrap(), "plan", "fir"]), ["first"]);
 }
 
-/// The script as bash runs it.
+/// Runs the completion script in bash.
 #[test]
 fn the_script_asks_this_binary() {
     let place = Place::example("deploy");

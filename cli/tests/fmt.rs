@@ -1,4 +1,4 @@
-//! `rye fmt` as a process.
+//! Tests of `rye fmt` as a process.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

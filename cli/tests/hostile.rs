@@ -1,4 +1,5 @@
-//! Commands in folders whose files lead elsewhere, hide what they are, or would run something before a wall stands.
+//! Tests of commands in hostile folders: links to other folders, misleading text, and programs that would run before a
+//! sandbox applies.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 
 use rye::{Place, files};
 
-/// A place with a folder beside the project that is nobody's business, and what lies in it.
+/// Returns a project and a folder outside of it that must stay unchanged.
 fn beside() -> (Place, PathBuf) {
     let place = Place::new();
     let outside = place.project().join("../outside");
@@ -57,7 +58,7 @@ fn new_items_and_copies_stay_in_their_space() {
         assert_eq!(done.code, Some(1), "{args:?}\n{}", done.stdout);
         untouched(&outside);
     }
-    // Below a folder that is read, too: one that is a link is no place for anything.
+    // A linked folder below a folder of items is not written to either.
     std::fs::remove_file(place.project().join(".ai/tools")).unwrap();
     place.write(".ai/tools/own.yaml", "description: Mine.\nkind: builtin\nbuiltin: ls\n");
     symlink(&outside, place.project().join(".ai/tools/sub")).unwrap();
@@ -119,7 +120,8 @@ fn a_server_brings_nothing_that_runs_before_its_wall_stands() {
         let done = place.rye(&["mcp", "refresh"]);
         assert!(done.code == Some(1) && done.stderr.contains("raises its wall"), "{variable}: {}", done.stderr);
     }
-    // What it may set is shown before it is trusted, and files that it names are part of what is.
+    // Environment variables that a server may set are shown before they are trusted, and files that they name are part
+    // of the trust requirement.
     place.write("b.js", "1");
     place.write(
         ".mcp.json",
@@ -190,7 +192,7 @@ fn what_a_thread_goes_on_with_is_said_before_it_does() {
     place.write("script.yaml", "steps:\n  - One.\n  - Two.\n");
     let (_, first) = place.json(&["run", "talk"]);
     let id = first["thread_id"].as_str().unwrap();
-    // What the file says now counts for a new thread; this one has what it was given.
+    // The changed file applies to new threads only; this thread keeps its grants.
     place.write(".ai/directives/talk.md", &directive(""));
     for args in [&["threads", "resume", id, "--message", "more"][..], &["run", "--resume", id, "--message", "more"]] {
         let said = place.rye(args).stderr;

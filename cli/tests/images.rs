@@ -1,4 +1,4 @@
-//! `--image`: what a message shows, from the command line to the request, the record and what is made of it later.
+//! Tests of `--image`: images in the request, the transcript, exports and later runs.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -7,7 +7,7 @@ mod rye;
 
 use rye::Place;
 
-/// The beginning of a PNG of this size, which is all that anybody here reads.
+/// Returns the header of a PNG of this size, the only part that is parsed.
 fn png(width: u32, height: u32) -> Vec<u8> {
     let mut bytes = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR".to_vec();
     bytes.extend(width.to_be_bytes());
@@ -45,7 +45,7 @@ fn an_image_is_sent_kept_by_reference_and_found_again() {
     let thread = only_thread(&place);
     let record = place.read(&format!(".ai/state/threads/{thread}/transcript.jsonl"));
     let lines: Vec<&str> = record.lines().filter(|line| line.contains("image/png")).collect();
-    // What was launched, and the message; neither holds the bytes, whose base64 begins like this.
+    // The launch and the message; neither holds the bytes, whose base64 starts like this.
     assert_eq!(lines.len(), 2, "{record}");
     assert!(!record.contains("iVBORw0KGgo"));
     let opened: serde_json::Value = serde_json::from_str(lines[0]).unwrap();
@@ -53,17 +53,17 @@ fn an_image_is_sent_kept_by_reference_and_found_again() {
     assert_eq!((&opened["images"][0]["width"], &opened["images"][1]["sha256"]), (&640.into(), &object.clone().into()));
     let stored = place.project().join(".ai/state/objects").join(&object);
     assert_eq!(std::fs::read(&stored).unwrap(), png(640, 480));
-    // People see what it is, and the record stands against its plan and against itself.
+    // The human output describes the image, and the transcript matches its plan and its checkpoints.
     assert!(place.fine(&["threads", "transcript", &thread]).contains("(image, image/png, 640 × 480, "));
     place.fine(&["threads", "prove", &thread]);
     place.fine(&["threads", "verify", &thread]);
-    // A recorded thread expects the same image.
+    // An exported script expects the same image.
     place.fine(&["threads", "export", &thread, "--script", "-o", "again.json"]);
     let again = |images: &[&str]| place.rye(&[&["run", "look", "--script", "again.json"], images].concat());
     assert_eq!(again(&["--image", "a.png", "--image", "a.png"]).code, Some(0));
     let other = again(&["--image", "a.png"]);
     assert!(other.code == Some(1) && other.stderr.contains("user message 1 differs"), "{}", other.stderr);
-    // An image that is gone is told, before anything is sent with a hole in it.
+    // A missing image is reported before the incomplete request is sent.
     std::fs::remove_file(&stored).unwrap();
     assert_eq!(place.rye(&["threads", "verify", &thread]).code, Some(1));
     let resumed = place.rye(&["run", "--resume", &thread, "--message", "And now?"]);
@@ -80,7 +80,7 @@ fn what_is_said_later_can_show_images_too() {
     place.write("script.yaml", "steps:\n  - { text: A point., expect: { user: [\"[image/png \", \"And this?\"] } }\n");
     let resumed = place.rye(&["run", "--resume", &thread, "--message", "And this?", "--image", "b.png"]);
     assert_eq!((resumed.code, resumed.stdout.trim()), (Some(0), "A point."), "{}", resumed.stderr);
-    // The objects of both threads go with them.
+    // Pruning removes the objects of both threads.
     let objects = || std::fs::read_dir(place.project().join(".ai/state/objects")).unwrap().count();
     assert!(objects() > 2);
     place.fine(&["threads", "prune", "--older-than", "0"]);

@@ -1,5 +1,6 @@
-//! Ctrl-C at every phase of a run: once lets the step under way come to its end, twice ends it now. Whatever it was, the record
-//! says how it ended, the money is given back, nothing is left running, and the thread can be gone on from.
+//! Tests of Ctrl-C in every phase of a run: the first signal finishes the current step, the second one ends the run
+//! immediately. In each case the transcript records the end, reserved money is released, no process stays, and the
+//! thread can be resumed.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -15,31 +16,31 @@ use std::time::{Duration, Instant};
 use rye::{Done, Place};
 use serde_json::{Value, json};
 
-/// A run that is interrupted.
+/// A run with the phase in which it is interrupted.
 struct Phase {
     name: &'static str,
-    /// What the model does.
+    /// Script of the model.
     script: &'static str,
-    /// More files: path and text.
+    /// Additional files: path and text.
     files: &'static [(&'static str, &'static str)],
-    /// What the record, or a file of the project, holds when the phase has come.
+    /// Condition under which the phase has been reached.
     reached: Reached,
-    /// What must be in the record of one that was asked once, and what must not.
+    /// Texts that the transcript must contain after one signal; `never` holds those that it must not.
     once: &'static [&'static str],
     never: &'static [&'static str],
-    /// The same of one that was asked twice.
+    /// Texts that the transcript must contain after two signals.
     twice: &'static [&'static str],
-    /// A second signal finds it still at work.
+    /// True if the run is still working when the second signal arrives.
     lasts: bool,
 }
 
 #[derive(Clone, Copy)]
 enum Reached {
-    /// The record of any thread holds this.
+    /// A transcript contains this text.
     Recorded(&'static str),
-    /// This file of the project is there.
+    /// This file of the project exists.
     File(&'static str),
-    /// Pieces of a reply are there.
+    /// A reply is being streamed.
     Streaming,
 }
 
@@ -63,7 +64,7 @@ fn phases() -> Vec<Phase> {
         Phase {
             name: "streaming a reply",
             script: "steps:\n  - { text: LONG, pace_ms: 60, tool_calls: [{ name: rye_file_system_ls, input: { path: . } }] }\n  - Late.\n",
-            // The call of the reply is answered, and not made.
+            // The tool call of the reply gets a result without being made.
             once: &["cognition_out", "tool_call_result"],
             never: &["tool_started"],
             twice: &["unknown_outcome\":true"],
@@ -146,7 +147,7 @@ fn place(phase: &Phase) -> Place {
     place
 }
 
-/// All that the threads of the project have recorded.
+/// Returns the transcripts of all threads.
 fn records(place: &Place) -> String {
     let threads = place.project().join(".ai/state/threads");
     let folders = std::fs::read_dir(threads).into_iter().flatten().flatten();
@@ -186,7 +187,8 @@ fn interrupt(child: &Child) {
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
 }
 
-/// How it ended, whatever the phase: nothing runs, nothing is held, nothing is damaged, and it can be gone on from.
+/// Checks the end in every phase: no process runs, no money is reserved, the files are valid, and the thread can be
+/// resumed.
 fn is_in_order(place: &Place, what: &str, status: &str, done: &Done) {
     assert_eq!(done.code, Some(130), "{what}: {}{}", done.stdout, done.stderr);
     let result: Value = serde_json::from_str(done.stdout.lines().last().unwrap()).unwrap();
@@ -227,7 +229,7 @@ fn once_the_step_under_way_comes_to_its_end() {
         interrupt(&child);
         let asked = Instant::now();
         let done = Done::from(child.wait_with_output().unwrap());
-        // No wait of a minute is waited for.
+        // No retry delay of a minute is waited for.
         assert!(asked.elapsed() < Duration::from_secs(45), "{}: {:?}", phase.name, asked.elapsed());
         holds(&records(&place), phase.name, phase.once, phase.never);
         is_in_order(&place, phase.name, "cancelled", &done);
@@ -241,7 +243,7 @@ fn twice_it_ends_now() {
         let child = start(&place);
         wait_until(phase.name, || has_come(&place, &phase.reached));
         interrupt(&child);
-        // The first one is heard before the second comes, or the two are one.
+        // The second signal is sent after the first one has been handled, since pending signals merge.
         wait_until(phase.name, || records(&place).contains("\"type\":\"mail\""));
         interrupt(&child);
         let done = Done::from(child.wait_with_output().unwrap());
@@ -250,8 +252,8 @@ fn twice_it_ends_now() {
     }
 }
 
-/// Before anything is recorded a process simply ends; what it left, if anything, is a thread that can be ended: some of these
-/// moments lie between its row and its first record.
+/// Before the first event the process just exits. A thread that it left can be ended, even if its registry row exists
+/// and its transcript does not.
 #[test]
 fn at_the_very_beginning_nothing_is_left_behind_that_hangs() {
     let phase = phases().remove(0);
@@ -270,10 +272,10 @@ fn at_the_very_beginning_nothing_is_left_behind_that_hangs() {
     }
 }
 
-/// A run at a terminal, which needs a program that makes one.
+/// A run at a terminal, which `script` provides.
 struct Terminal {
     process: Child,
-    /// What stands on it so far.
+    /// Output so far.
     said: Arc<Mutex<String>>,
     reader: JoinHandle<()>,
 }
@@ -282,7 +284,7 @@ impl Terminal {
     fn start(place: &Place) -> Option<Self> {
         place.fine(&["trust"]);
         let rye = env!("CARGO_BIN_EXE_rye");
-        // The terminal is the run's own: `script` passes on what it is given to read.
+        // The terminal belongs to the run; `script` forwards its own input to it.
         let mut command = Command::new("script");
         command.args(["-q", "-e", "-c", &format!("{rye} run work --format human"), "/dev/null"]);
         command.current_dir(place.project()).env("RYE_USER_SPACE", place.user()).env("SHELL", "/bin/sh");
@@ -298,14 +300,14 @@ impl Terminal {
         Some(Self { process, said, reader })
     }
 
-    /// What a key sends.
+    /// Sends the bytes of a key.
     fn press(&mut self, bytes: &[u8]) {
         let keys = self.process.stdin.as_mut().unwrap();
         keys.write_all(bytes).unwrap();
         keys.flush().unwrap();
     }
 
-    /// How it ended, and all that was said.
+    /// Waits for the run; returns its exit code and output.
     fn end(mut self) -> (Option<i32>, String) {
         let keys = self.process.stdin.take();
         let code = self.process.wait().unwrap().code();
@@ -316,7 +318,7 @@ impl Terminal {
     }
 }
 
-/// A thread that a person is asked about at a terminal.
+/// Starts a thread that asks for approval at a terminal.
 fn asking() -> Option<(Place, Terminal, String)> {
     let place = place(&Phase {
         script: "steps:\n  - tool_calls: [{ name: rye_bash_bash, input: { command: 'echo ran > out/ran' } }]\n  - Done.\n",

@@ -1,4 +1,4 @@
-//! `rye new` and `rye fetch`: first versions that check clean, searches, copies, and what is never overwritten.
+//! Tests of `rye new` and `rye fetch`: templates that pass `rye check`, searches, copies, and no overwritten files.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -26,11 +26,11 @@ fn first_versions_check_clean_in_every_language() {
         let made = place.fine(&["new", "tool", &id, "--language", language]);
         assert_eq!(made.trim(), format!(".ai/tools/team/{file}"));
     }
-    // What declares nothing and cannot be called is a module of its neighbours.
+    // A script without declarations is a module for the scripts next to it.
     place.write(".ai/tools/team/helper.py", "def double(n):\n    return 2 * n\n");
     let (code, checked) = place.json(&["check"]);
     assert_eq!((code, &checked["summary"]["errors"]), (Some(0), &json!(0)), "{checked}");
-    // Another language would be a second file for the id.
+    // A second extension would be a second file for the id.
     let again = place.rye(&["new", "tool", "team/c", "--language", "shell"]);
     assert_eq!(again.code, Some(1));
     assert!(again.stderr.contains("already: `.ai/tools/team/c.py`"), "{}", again.stderr);

@@ -1,4 +1,5 @@
-//! Keys and signatures from the command line: made, trusted, revoked, and every altered file refused wherever it is read.
+//! Tests of keys and signatures: generating, trusting and revoking keys, and altered files, which every command
+//! refuses.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -14,7 +15,7 @@ const DIRECTIVE: &str = "Talks.\n\n```xml\n<directive name=\"NAME\" version=\"1.
     <model provider=\"scripted\" tier=\"fast\"/><context><before>note</before></context>\
     <permissions><execute><tool>mine</tool></execute><acknowledge risk=\"elevated\">t</acknowledge></permissions></metadata>\n</directive>\n```\n\nTalk.\n";
 
-/// A directive with an ancestor, knowledge, a hook file, a settings file and a tool.
+/// Returns a project with a directive with an extends parent, knowledge, hooks, settings and a tool.
 fn place() -> Place {
     let place = Place::own();
     let directive = |name: &str, extends: &str| DIRECTIVE.replace("NAME", name).replace("EXTENDS", extends);
@@ -78,7 +79,7 @@ fn an_altered_file_is_refused_wherever_it_is_read() {
         place.write(file, &whole);
     }
     assert_eq!(place.rye(&["run", "talk"]).code, Some(0));
-    // Signing again is the user's word that the change is meant.
+    // Signing again accepts the change.
     place.write(FILES[0], &format!("{}More.\n", place.read(FILES[0])));
     place.fine(&["sign", "directive:talk"]);
     assert_eq!(place.rye(&["run", "talk"]).code, Some(0));
@@ -97,7 +98,7 @@ fn anothers_signature_counts_while_the_user_says_so() {
     let id = keys["keys"][0]["key_id"].as_str().unwrap();
     let public = std::path::Path::new(keys["keys"][0]["file"].as_str().unwrap()).with_file_name("public.pem");
 
-    // A key that the project ships is not looked at.
+    // Keys that the project ships are ignored.
     for shipped in [".ai/keys/trusted/k.pem", ".ai/keys/public.pem", ".ai/trust/k.pem"] {
         mine.write(shipped, &std::fs::read_to_string(&public).unwrap());
     }

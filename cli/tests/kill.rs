@@ -1,5 +1,5 @@
-//! `kill -9` of a running `rye run` at every event: the thread is listed as an orphan, goes on with `--resume`, and its
-//! record has no gap, no repeat and the right cost.
+//! Tests of `kill -9` at every event of `rye run`: the thread is listed as orphaned, continues with `--resume`, and its
+//! transcript has no gap, no duplicate and the right cost.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -40,7 +40,7 @@ const SCRIPT: &str = r"steps:
   - { delay_ms: 4, usage: { input: 600, output: 60 }, tool_calls: [{ name: rye_directive_return, input: { done: six } }] }
 ";
 
-/// Input at a dollar a million tokens, output at five.
+/// Cost in nano-dollars: a dollar per million input tokens, five per million output tokens.
 const COST: u64 = (100 + 200 + 300 + 400 + 500 + 600) * 1_000 + (10 + 20 + 30 + 40 + 50 + 60) * 5_000;
 
 fn place() -> Place {
@@ -52,7 +52,7 @@ fn place() -> Place {
     place
 }
 
-/// The transcript of the only thread there is.
+/// Returns the path of the transcript of the only thread.
 fn transcript(place: &Place) -> Option<PathBuf> {
     let threads = std::fs::read_dir(place.project().join(".ai/state/threads")).ok()?;
     threads.flatten().map(|entry| entry.path().join("transcript.jsonl")).find(|path| path.exists())
@@ -63,7 +63,7 @@ fn lines(place: &Place) -> usize {
     text.split(|byte| *byte == b'\n').count() - 1
 }
 
-/// Starts the run and kills it as soon as its transcript holds so many events; false if it ended before.
+/// Starts the run and kills it once its transcript has this many events. Returns false if it ended before.
 fn kill_after(place: &Place, events: usize) -> bool {
     let mut command = place.command(&["run", "six", "--format", "json"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -85,8 +85,7 @@ fn nanos(dollars: &Value) -> u64 {
     text.replace('.', "").parse().unwrap()
 }
 
-/// What must hold of a thread that is over, however often it was killed. Answers how many events it had when it was
-/// killed first.
+/// Checks a finished thread, however often it was killed. Returns the sequence number of its first `recovered` event.
 fn verify(place: &Place, killed_after: usize) -> Option<u64> {
     let (code, listed) = place.json(&["threads", "list"]);
     let threads = listed["threads"].as_array().unwrap();
@@ -107,7 +106,7 @@ fn verify(place: &Place, killed_after: usize) -> Option<u64> {
     once.dedup();
     assert_eq!((results.len(), once.len()), (7, 7), "killed after {killed_after}: {results:?}");
 
-    // Every attempt is settled once, at its price or, where it was cut off, at its marked worst case.
+    // Every attempt is settled once: at its price, or at its marked worst case if it was interrupted.
     let (mut known, mut marked) = (0, 0);
     let reserved = of_type("reserved");
     for settled in of_type("settled") {
@@ -139,7 +138,7 @@ fn a_run_killed_at_any_event_goes_on_to_the_right_end() {
     let events = lines(&clean);
     assert!(events > 40, "{events}");
     let places: BTreeSet<u64> = std::thread::scope(|scope| {
-        // Two at a time: each waits mostly for the disk.
+        // Two at a time, since each mostly waits for the disk.
         let half = |from: usize| {
             scope.spawn(move || {
                 let mut places = BTreeSet::new();
@@ -154,7 +153,7 @@ fn a_run_killed_at_any_event_goes_on_to_the_right_end() {
         let halves = [half(1), half(2)];
         halves.into_iter().flat_map(|half| half.join().unwrap()).collect()
     });
-    // Events are written in groups, and a kill may come a little late: these are the places where runs really died.
+    // Events are written in groups and a kill may be late: these are the events after which runs really died.
     assert!(places.len() >= 10, "{places:?} of {events}");
 }
 

@@ -1,5 +1,5 @@
-//! `kill -9` of the real binary after every event of a run, for runs of more than one kind: calls that run together, children,
-//! attempts that fail, threads that are gone on from twice. Whoever takes up what is there comes to the same end.
+//! Tests of `kill -9` after every event of different runs: parallel calls, children, failed attempts, threads resumed
+//! twice. Each recovered run gives the same result.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use rye::Place;
 use serde_json::{Value, json};
 
-/// A run to be killed: its script, and what its user says whenever it is over.
+/// A run to kill: its script, and the messages that resume it.
 struct Run {
     script: &'static str,
     resumes: &'static [&'static str],
-    /// Threads there are in the end.
+    /// Number of threads at the end.
     threads: usize,
 }
 
@@ -52,7 +52,7 @@ const RESUMED: Run = Run {
     threads: 3,
 };
 
-/// Tools that nobody waits for: they may outlive the thread that called them.
+/// Asynchronous tool calls, which may outlive the calling thread.
 const APART: Run = Run {
     script: "steps:\n  - { USAGE, tool_calls: [READ, READ] }\n  - { USAGE, tool_calls: [LOOK] }\n  - { USAGE, text: the end }\n",
     resumes: &[],
@@ -76,7 +76,7 @@ fn place(run: &Run) -> Place {
     place
 }
 
-/// Events that all threads have recorded so far.
+/// Returns the number of recorded events of all threads.
 fn events(place: &Place) -> usize {
     let folders = std::fs::read_dir(place.project().join(".ai/state/threads")).into_iter().flatten().flatten();
     let records = folders.filter_map(|folder| std::fs::read(folder.path().join("transcript.jsonl")).ok());
@@ -89,20 +89,20 @@ fn listed(place: &Place) -> Vec<Value> {
     listed["threads"].as_array().unwrap().clone()
 }
 
-/// What the user does next; `None` when there is nothing left to do.
+/// Returns the next command of the user; `None` if all is done.
 fn next(place: &Place, run: &Run) -> Option<Vec<String>> {
     let threads = listed(place);
     let words = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
     let id = |thread: &Value| thread["thread_id"].as_str().unwrap().to_owned();
     let roots: Vec<&Value> =
         threads.iter().filter(|thread| thread["directive"] == "root" && thread["parent"].is_null()).collect();
-    // One that died before its first line is over without ever having been.
+    // A thread that died before its first event has ended without a transcript.
     let began = |thread: &&&Value| {
         thread["status"] != "error"
             || place.project().join(".ai/state/threads").join(id(thread)).join("transcript.jsonl").exists()
     };
     let roots: Vec<&&Value> = roots.iter().filter(began).collect();
-    // What outlived its root is taken up when the root is over.
+    // Threads that outlived their root are recovered after it.
     let all = roots.iter().map(|thread| **thread).chain(&threads);
     if let Some(orphan) = all.into_iter().find(|thread| thread["orphaned"] == true) {
         return words(&["run", "--resume", &id(orphan)]);
@@ -119,7 +119,7 @@ fn start(place: &Place, words: &[String]) -> Child {
     place.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// Does everything there is to do, and is killed when there are so many events; answers whether it came to that.
+/// Runs all commands, and kills the process once there are this many events. Returns false if that never happened.
 fn until_killed(place: &Place, run: &Run, after: usize) -> bool {
     let patience = Instant::now() + Duration::from_mins(1);
     while let Some(words) = next(place, run) {
@@ -151,8 +151,8 @@ fn to_the_end(place: &Place, run: &Run, what: &str) {
     panic!("{what}: there is always something left to do");
 }
 
-/// What the threads came to, without what a kill may add: of each its replies, results and failures, how it ended, and what it
-/// cost beside calls that were cut off.
+/// Returns the results of the threads without the effects of a kill: replies, results, failures, end status, and the
+/// cost of attempts that were not interrupted.
 fn picture(place: &Place, what: &str) -> Vec<Value> {
     let mut threads = Vec::new();
     for thread in listed(place) {
@@ -183,7 +183,7 @@ fn picture(place: &Place, what: &str) -> Vec<Value> {
                 _ => {}
             }
         }
-        // Those of a group come as they come.
+        // Results of parallel calls have no fixed order.
         results.sort_by_key(ToString::to_string);
         let (_, shown) = place.json(&["threads", "show", id]);
         let standing = shown["ledger"].as_array().unwrap().iter().find(|held| held["thread_id"] == id);
@@ -195,7 +195,7 @@ fn picture(place: &Place, what: &str) -> Vec<Value> {
     threads
 }
 
-/// Kills the run after every event there can be, and once more while it is taken up.
+/// Kills the run after each event, and sometimes once more during recovery.
 fn killed_at_every_event(run: &Run) {
     let clean = place(run);
     to_the_end(&clean, run, "undisturbed");
@@ -216,7 +216,7 @@ fn killed_at_every_event(run: &Run) {
         to_the_end(&place, run, &what);
         assert_eq!(picture(&place, &what), whole, "{what}");
     }
-    // The last events come in one write.
+    // The last events are written together.
     assert!(killed + 8 >= total, "{killed} of {total}");
 }
 

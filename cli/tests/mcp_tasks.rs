@@ -1,4 +1,5 @@
-//! `rye mcp serve`: a directive that a client runs is a task for those who know tasks, and tells its progress to the others.
+//! Tests of `rye mcp serve`: a directive is a task for clients that support tasks, and sends progress notifications to
+//! others.
 
 #![cfg(feature = "mcp")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
@@ -18,7 +19,7 @@ struct Client {
     to: Option<ChildStdin>,
     lines: Lines<BufReader<ChildStdout>>,
     asked: u64,
-    /// What came without being asked for.
+    /// Notifications, in the order of arrival.
     told: Vec<Value>,
 }
 
@@ -39,7 +40,7 @@ impl Client {
         self.to.as_mut().unwrap().write_all(format!("{message}\n").as_bytes()).unwrap();
     }
 
-    /// The answer to a request; what else comes is kept.
+    /// Sends a request and returns its answer; stores other messages.
     fn ask(&mut self, method: &str, params: &Value) -> Value {
         self.asked += 1;
         let id = self.asked;
@@ -53,7 +54,7 @@ impl Client {
         }
     }
 
-    /// How a task stands once it stands still.
+    /// Waits until a task is no longer working, and returns its state.
     fn settled(&mut self, task: &str) -> Value {
         for _ in 0..400 {
             let task = self.ask("tasks/get", &json!({"taskId": task}))["result"].clone();
@@ -107,7 +108,7 @@ fn progress_is_told_while_a_directive_runs() {
     assert!(grows, "{told:?}");
     assert!(told.iter().any(|m| m["params"]["message"].as_str().unwrap().contains("rye_file_system_ls")), "{told:?}");
     client.told.clear();
-    // Who gives no token is told nothing.
+    // Without a progress token there are no notifications.
     client.ask("tools/call", &count(&json!({})));
     assert_eq!(client.told, Vec::<Value>::new());
     client.leave();
@@ -123,7 +124,7 @@ fn a_directive_is_a_task() {
     assert_eq!(done["status"], "completed", "{done}");
     assert!(done["result"]["content"][0]["text"].as_str().unwrap().contains("All counted."), "{done}");
     assert!(done["statusMessage"].as_str().is_some_and(|line| line.contains("count-")), "{done}");
-    // What is done at once is answered at once.
+    // A call that finishes at once is answered directly.
     let list = client.ask("tools/call", &json!({"name": "rye_file_system_ls", "arguments": {"path": "."}}));
     assert!(list["result"]["content"][0]["text"].as_str().unwrap().contains("script.yaml"), "{list}");
     assert_eq!(client.ask("tasks/get", &json!({"taskId": "no-such-task"}))["error"]["code"], -32602);
@@ -136,7 +137,7 @@ fn a_task_that_is_taken_back_ends_its_thread() {
     let mut client = Client::new(&place, &tasks());
     let made = client.ask("tools/call", &count(&json!({})))["result"].clone();
     let task = made["taskId"].as_str().unwrap().to_owned();
-    // It has begun once something is told of it.
+    // The task has started once it has a status message.
     for _ in 0..400 {
         if client.ask("tasks/get", &json!({"taskId": task}))["result"]["statusMessage"].is_string() {
             break;

@@ -1,4 +1,4 @@
-//! A plan's other faces as processes: contexts, graphs, a page, a lock, and running exactly what was planned.
+//! Tests of other outputs of a plan: contexts, graphs, HTML, lock, and runs of exactly the planned plan.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -26,7 +26,7 @@ fn every_context_of_a_directive_is_listed() {
     assert_eq!(one["contexts"].as_array().unwrap().len(), 1);
 }
 
-/// What is too wide for a terminal is folded at a column or a word; nothing is cut off, and a file gets it whole.
+/// Lines too wide for a terminal are folded at a column or a word; nothing is cut off, and plain output is not folded.
 #[test]
 fn a_narrow_terminal_gets_folded_lines() {
     let place = Place::example("deploy");
@@ -108,7 +108,7 @@ fn a_lock_names_what_drifted() {
     assert_eq!(place.rye(&["lock", "--check"]).code, Some(5), "its base has changed too");
     place.fine(&["lock"]);
     assert_eq!(place.rye(&["lock", "--check"]).code, Some(0));
-    // Values that only a call brings are no drift.
+    // Input values of the call are not drift.
     let other = ["run", "deploy_staging", "--locked", "--input", "service=web", "--script", "script.yaml"];
     assert_eq!(place.rye(&other).code, Some(0));
 }

@@ -1,5 +1,5 @@
-//! What `rye plan` shows is what `rye run` sends: a listener on loopback keeps the raw bytes of the requests of both
-//! wires, and they are held against the plan of the same call.
+//! Tests that `rye run` sends what `rye plan` prints: a loopback server records the raw requests in two API formats,
+//! and they are compared with the plan of the same call.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use rye::{Done, Place};
 use serde_json::{Value, json};
 
-/// A request as it came: its first line, its headers, and its body's bytes.
+/// A recorded request: first line, headers, and bytes of the body.
 struct Request {
     line: String,
     headers: Vec<String>,
@@ -26,7 +26,7 @@ enum Wire {
     Openai,
 }
 
-/// Records every request and answers each with the shortest reply its wire knows.
+/// A server that records every request and answers with a minimal reply in its API format.
 struct Recorder {
     url: String,
     requests: Arc<Mutex<Vec<Request>>>,
@@ -68,7 +68,7 @@ impl Recorder {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let requests = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&requests);
-        // It ends with the test's process.
+        // The thread ends with the process of the test.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
@@ -105,7 +105,7 @@ fn read(stream: &TcpStream) -> Request {
     Request { line, headers, body }
 }
 
-/// Runs a call against a recorder of the wire, and answers the plan of the same call and what was sent first.
+/// Runs a call against a recorder; returns the plan of the call and the first request.
 fn planned_and_sent(place: &Place, wire: Wire, call: &[&str]) -> (Value, Value) {
     let recorder = Recorder::start(wire);
     let (provider, key, base) = match wire {
@@ -127,7 +127,7 @@ fn planned_and_sent(place: &Place, wire: Wire, call: &[&str]) -> (Value, Value) 
     (plan, serde_json::from_slice(&first.body).unwrap())
 }
 
-/// The planned text with its holes as anything, and nothing else changed.
+/// Checks that the sent text equals the planned text, except for its placeholders.
 fn assert_sent(planned: &Value, sent: &str, pending: &[&str]) {
     let text = planned["text"].as_str().unwrap();
     let holes = planned["pending"].as_array().unwrap();
@@ -138,7 +138,7 @@ fn assert_sent(planned: &Value, sent: &str, pending: &[&str]) {
     for (n, hole) in holes.iter().enumerate() {
         let start = usize::try_from(hole["offset"].as_u64().unwrap()).unwrap();
         let literal = &text[at..start];
-        // The first stretch begins the message; each later one is found behind the hole before it.
+        // The first literal starts the message; each later one follows a placeholder.
         let found = rest.find(literal).unwrap_or_else(|| panic!("`{literal}` was not sent:\n{sent}"));
         assert!(n > 0 || found == 0, "`{literal}` is not where it was planned:\n{sent}");
         rest = &rest[found + literal.len()..];
@@ -149,7 +149,7 @@ fn assert_sent(planned: &Value, sent: &str, pending: &[&str]) {
     assert!(exact, "planned:\n{text}\nsent:\n{sent}");
 }
 
-/// System text, first message and tools of a request, as (name, description, schema).
+/// Returns system prompt, first message and tools of a request, the tools as (name, description, schema).
 fn parts(wire: Wire, sent: &Value) -> (String, String, Vec<Value>) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let tools = sent["tools"].as_array().cloned().unwrap_or_default();
@@ -204,7 +204,7 @@ fn a_chain_with_hooks_is_sent_as_it_is_planned() {
     );
 }
 
-/// Where nothing is left open, what a run expects of its first request is what the plan has said, to the token.
+/// Without placeholders, the token estimate of the first request equals that of the plan.
 #[test]
 fn the_first_request_weighs_what_the_plan_says() {
     let place = Place::own();

@@ -1,4 +1,4 @@
-//! `rye providers`, `rye threads export` and prompt caches, as processes: against a server on loopback, or a script.
+//! Tests of `rye providers`, `rye threads export` and prompt caches as processes, with a loopback server or a script.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -12,7 +12,7 @@ use std::thread;
 use rye::Place;
 use serde_json::{Value, json};
 
-/// A server on loopback that answers every request with the same bytes, and then hangs up.
+/// Starts a loopback server that answers every request with the same bytes and closes the connection.
 fn server(status: &'static str, kind: &'static str, body: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -34,14 +34,14 @@ fn server(status: &'static str, kind: &'static str, body: &'static str) -> Strin
             let head = format!(
                 "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
             );
-            // Who asked may have read enough and be gone; what it makes of the answer is what is tested.
+            // The client may have closed the connection early; its reaction is what the test checks.
             let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
         }
     });
     url
 }
 
-/// A project with a provider of its own at this address.
+/// Returns a project with a provider at this address.
 fn place(url: &str) -> Place {
     let place = Place::own();
     place.write(

@@ -1,5 +1,5 @@
-//! A disk without room, a folder that cannot be written, a record of a newer program: what a person reads then, and that all
-//! that was there is still there. The first two need a file system of their own, and so a system that lets us make one.
+//! Tests of a full disk, a read-only folder and a transcript of a newer program: the error is explained, and no data is
+//! lost. The first two mount a file system, and are skipped where that is not allowed.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -10,7 +10,7 @@ use std::process::Command;
 
 use rye::{Done, Place};
 
-/// Runs a script where `m/` is a small file system of its own; `None` where that is not allowed.
+/// Runs a script with a small file system mounted at `m/`; `None` if mounting is not allowed.
 fn in_small_system(place: &Place, size: &str, script: &str) -> Option<Done> {
     let folder = place.project().join("m");
     std::fs::create_dir_all(&folder).unwrap();
@@ -27,7 +27,7 @@ fn in_small_system(place: &Place, size: &str, script: &str) -> Option<Done> {
 #[test]
 fn a_full_disk_is_said_and_what_was_cut_off_goes_on_when_there_is_room() {
     let place = Place::own();
-    // Less and less room, from none to enough; every thread that began is brought to its end afterwards.
+    // From no free space to enough; every started thread is resumed afterwards.
     let script = r#"
 rye init --example hello >/dev/null 2>&1 || exit 1
 rye run hello >/dev/null 2>&1 || exit 1
@@ -94,7 +94,7 @@ fn a_record_of_a_newer_program_is_refused_with_the_version_it_needs() {
     let done = place.rye(&["threads", "verify", &id]);
     assert_eq!(done.code, Some(1));
     assert!(done.stdout.contains("a newer `rye` is needed"), "{}", done.stdout);
-    // The others are as good as before.
+    // The other files are unchanged.
     place.write(&path, &record);
     place.fine(&["threads", "verify", "--strict"]);
 }

@@ -1,4 +1,4 @@
-//! `rye run` and `rye threads` as processes: what a newcomer does, what the examples do, how runs end.
+//! Tests of `rye run` and `rye threads` as processes: first steps, the examples, and the ends of runs.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rye::{Done, Place};
 use serde_json::{Value, json};
 
-/// A directive that only talks, with what is to stand in its metadata and its script.
+/// Returns a project with a directive without tools, with this metadata and script.
 fn talker(metadata: &str, script: &str) -> Place {
     let place = Place::own();
     place.write(
@@ -26,7 +26,7 @@ fn talker(metadata: &str, script: &str) -> Place {
     place
 }
 
-/// Waits for the first thread's transcript to hold a text.
+/// Waits until the first thread's transcript contains a text.
 fn wait_for(place: &Place, text: &str) {
     let until = Instant::now() + Duration::from_secs(20);
     let threads = place.project().join(".ai/state/threads");
@@ -299,7 +299,7 @@ fn ctrl_c_ends_the_wait_for_another_attempt() {
     let done = Done::from(child.wait_with_output().unwrap());
     let result: Value = serde_json::from_str(done.stdout.trim()).unwrap();
     assert_eq!((done.code, &result["status"], &result["cost"]["turns"]), (Some(130), &json!("cancelled"), &json!(0)));
-    // What was cut off in the middle is whole: nothing is owed, and every line is vouched for.
+    // The interrupted thread is complete: no money is reserved, and signatures cover every line.
     place.fine(&["threads", "verify"]);
 }
 

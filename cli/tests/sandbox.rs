@@ -1,4 +1,5 @@
-//! `sandbox: bubblewrap`: used where it is asked for and there, told by plan and doctor, missed before anything runs.
+//! Tests of `sandbox: bubblewrap`: used if requested and installed, printed by plan and doctor, and reported before
+//! anything runs if missing.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -26,13 +27,13 @@ fn place() -> Place {
     place
 }
 
-/// A run with this folder, and the system's own, as its path.
+/// Runs `rye` with this `PATH`.
 fn run(place: &Place, arguments: &[&str], path: &str) -> Done {
     let mut command = place.command(arguments);
     Done::from(command.env("PATH", path).output().unwrap())
 }
 
-/// The system's programs, by links, without bubblewrap.
+/// Returns a folder of links to the system's programs, without bubblewrap.
 fn programs(place: &Place) -> String {
     let folder = place.project().join("../bin");
     std::fs::create_dir_all(&folder).unwrap();
@@ -54,7 +55,7 @@ fn what_is_asked_for_and_absent_is_said_before_anything_runs() {
     assert!(!place.project().join("out").exists());
     let doctor = run(&place, &["doctor", "--format", "plain"], &path).stdout;
     assert!(doctor.contains("wrong\tsandbox\t`sandbox: bubblewrap` is set, and there is no `bwrap`"), "{doctor}");
-    // One that the project brings along is none.
+    // A program of the project is not used.
     place.write("bin/bwrap", "#!/bin/sh\ntouch pwned\n");
     let own = place.project().join("bin");
     std::fs::set_permissions(own.join("bwrap"), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -66,7 +67,7 @@ fn what_is_asked_for_and_absent_is_said_before_anything_runs() {
 fn programs_are_started_through_it() {
     let place = place();
     let path = programs(&place);
-    // It notes how it was called, and starts what it is given.
+    // The fake records its arguments and runs the program.
     let (fake, calls) = (format!("{path}/bwrap"), place.user().join("calls"));
     let script = format!(
         "#!/bin/sh\necho \"$@\" >> '{}'\nwhile [ \"$1\" != -- ]; do shift; done\nshift\nexec \"$@\"\n",
@@ -84,7 +85,7 @@ fn programs_are_started_through_it() {
     assert!(place.fine(&["plan", "shell"]).contains("in bubblewrap"));
     let doctor = run(&place, &["doctor", "--format", "plain"], &path).stdout;
     assert!(doctor.contains("Landlock") && doctor.contains(&format!("within bubblewrap ({path}/bwrap)")), "{doctor}");
-    // A project can ask for it, and cannot take it away.
+    // A project can request bubblewrap, but cannot disable it.
     place.write(".ai/config/agent/agent.yaml", "sandbox: landlock\n");
     assert!(place.fine(&["plan", "shell"]).contains("in bubblewrap"));
 }

@@ -1,4 +1,4 @@
-//! What `--format json` prints, held against the schemas that `rye schema` prints.
+//! Tests that `--format json` output matches the schemas of `rye schema`.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -97,14 +97,14 @@ fn what_is_not_there_is_told_and_a_path_is_no_id() {
     }
     let done = place.rye(&["explain", "cycle"]);
     assert!(done.code == Some(2) && done.stderr.contains("did you mean `extends::cycle`?"), "{}", done.stderr);
-    // A file that is not what was signed is refused by whoever reads it.
+    // Every command that reads a file with an invalid signature refuses it.
     place.fine(&["sign", "first"]);
     place.write(".ai/directives/first.md", &format!("{}more\n", place.read(".ai/directives/first.md")));
     for args in [&["fetch", "directive", "first"][..], &["run", "first"], &["plan", "first"], &["verify"]] {
         assert_eq!(place.rye(args).code, Some(5), "{args:?}");
     }
     place.fine(&["sign", "first"]);
-    // What rye writes by itself is nothing stray.
+    // Files that rye writes are not reported as unrecognized.
     place.fine(&["lock"]);
     let (_, checked) = place.json(&["check"]);
     assert_eq!(checked["diagnostics"], serde_json::json!([]));

@@ -1,4 +1,4 @@
-//! No secret in what a run leaves behind: transcripts, objects, exports, the terminal.
+//! Tests that no secret appears in transcripts, objects, exports or output.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

@@ -1,5 +1,5 @@
-//! `rye threads …` from another process than the one that runs the thread: letters, waits, tails, answers at limits, threads
-//! that run on without a terminal; and two processes on one project.
+//! Tests of `rye threads` from a process other than the one that runs the thread: control messages, waits, tails,
+//! limits, background threads; and of two processes in one project.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rye::Place;
 use serde_json::{Value, json};
 
-/// A directive that works for so many turns, each of which takes a while.
+/// Returns a project with a directive that runs this many turns with a delay each.
 fn worker(metadata: &str, turns: usize, delay_ms: u64) -> Place {
     let place = Place::own();
     let grants = "<permissions><execute><tool>rye.file-system.ls</tool></execute></permissions>";
@@ -36,7 +36,7 @@ fn worker(metadata: &str, turns: usize, delay_ms: u64) -> Place {
     place
 }
 
-/// A process that is killed when the test is over, whatever comes of it.
+/// A process that is killed when the test ends, even by a panic.
 struct Running(Child);
 
 impl Drop for Running {
@@ -51,7 +51,7 @@ fn run_work(place: &Place, more: &[&str]) -> Running {
     Running(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
 }
 
-/// The id of the first thread that some process runs.
+/// Waits for a running thread and returns its id.
 fn running(place: &Place) -> String {
     let until = Instant::now() + Duration::from_secs(20);
     while Instant::now() < until {
@@ -64,7 +64,7 @@ fn running(place: &Place) -> String {
     panic!("no thread ever ran");
 }
 
-/// The last line of a process's stdout, and its exit code.
+/// Returns the last line of a process's stdout, and its exit code.
 fn end(mut running: Running) -> (Option<i32>, Value) {
     let mut text = String::new();
     running.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
@@ -82,7 +82,7 @@ fn a_thread_is_cancelled_killed_and_steered_from_another_process() {
         let (code, result) = end(process);
         assert_eq!((code, &result["status"]), (Some(130), &json!(status)));
         assert_eq!(place.fine(&["threads", "status", &id]), format!("{id}\t{status}\n"));
-        // Once more changes nothing.
+        // A second message has no effect.
         place.fine(&["threads", verb, &id]);
         let mails = place.record(&id).iter().filter(|line| line["type"] == "mail").count();
         assert_eq!(mails, 1, "a letter is taken once");
@@ -153,7 +153,7 @@ fn a_limit_that_is_escalated_waits_for_an_answer() {
     assert_eq!(bare.code, Some(2));
     assert!(bare.stderr.contains("--raise turns=20"), "{}", bare.stderr);
     assert_eq!(place.rye(&["threads", "approve", id, "--raise", "depth=9"]).code, Some(2));
-    // What would raise nothing, or not where it stands, is refused before the thread is touched.
+    // A value that raises nothing, or another limit than the one reached, is rejected before the thread is touched.
     for (raise, said) in [
         ("turns=3", "is 3 already"),
         ("turns=1", "is 3 already"),
@@ -193,7 +193,7 @@ fn a_detached_thread_runs_on_and_is_found() {
     assert_eq!((&listed["threads"][0]["thread_id"], &listed["threads"][0]["orphaned"]), (&json!(id), &json!(false)));
     let (code, waited) = place.json(&["threads", "wait", id]);
     assert_eq!((code, &waited["threads"][0]["result"]["status"]), (Some(0), &json!("completed")));
-    // What is wrong is said before anything is left behind.
+    // Errors are reported before the command detaches.
     let wrong = place.rye(&["run", "nothing", "--detach"]);
     assert_eq!(wrong.code, Some(1));
     assert!(wrong.stderr.contains("nothing"), "{}", wrong.stderr);
@@ -261,7 +261,7 @@ fn a_reader_that_goes_away_does_not_end_the_thread() {
     let mut process = run_work(&place, &["--events"]);
     let mut first = String::new();
     BufReader::new(process.0.stdout.take().unwrap()).read_line(&mut first).unwrap();
-    // The pipe is closed here.
+    // Dropping the reader closed the pipe.
     assert!(process.0.wait().unwrap().success());
     let (_, listed) = place.json(&["threads", "list"]);
     assert_eq!(listed["threads"][0]["status"], "completed");

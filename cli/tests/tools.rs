@@ -1,4 +1,4 @@
-//! Tools of a project in a run: scripts with settings of three spaces, declared variables, and keys that no tool gets.
+//! Tests of project tools in a run: script settings of three spaces, declared variables, and keys that no tool gets.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stderr, reason = "tests")]
 
@@ -15,7 +15,7 @@ fn python() -> bool {
     found
 }
 
-/// A project whose directive `ask` calls the tool `team/tool` once.
+/// Returns a project whose directive `ask` calls the tool `team/tool` once.
 fn place(tool: &str, input: &str) -> Place {
     let place = Place::own();
     place.fine(&["init"]);

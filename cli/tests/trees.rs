@@ -1,4 +1,4 @@
-//! Trees of threads by the real binary: what the ledgers of other systems break on.
+//! Tests of thread trees and their ledgers as processes.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -8,7 +8,7 @@ mod rye;
 use rye::Place;
 use serde_json::{Value, json};
 
-/// A directive with these limits that may start the others.
+/// Writes a directive with these limits that may start the others.
 fn directive(place: &Place, name: &str, limits: &str) {
     place.write(
         &format!(".ai/directives/{name}.md"),
@@ -28,7 +28,7 @@ fn nanos(dollars: &Value) -> u64 {
     format!("{:.9}", dollars.as_f64().unwrap()).replace('.', "").parse().unwrap()
 }
 
-/// Input at a dollar a million tokens, output at five.
+/// Cost of a turn in nano-dollars: a dollar per million input tokens, five per million output tokens.
 const TURN: u64 = 100 * 1_000 + 10 * 5_000;
 
 #[test]
@@ -69,7 +69,7 @@ fn a_tree_of_three_levels_runs_twice_in_one_project() {
 #[test]
 fn a_second_child_has_as_much_as_the_first() {
     let place = Place::own();
-    // Each child needs four fifths of what one may have, and gives back what it did not need.
+    // Each child reserves most of the available money, and returns the unused part.
     directive(&place, "lead", "spend=\"0.25\"");
     directive(&place, "child", "spend=\"0.1\"");
     let spends = "{ usage: { input: 100, output: 1000 }, text: done }";
@@ -115,7 +115,7 @@ fn a_limit_names_the_line_that_sets_it_and_the_way_on() {
     );
     let told = stopped(&["--limit", "tokens=5", "--limit", "turns=3"]);
     assert!(told.contains("the limit `tokens` comes from "), "{told}");
-    // What it says can be done.
+    // The suggested command works.
     let (_, result) = place.json(&["run", "top"]);
     let thread = result["thread_id"].as_str().unwrap();
     assert!(told.contains("`rye threads resume top-"), "{told}");
@@ -125,7 +125,7 @@ fn a_limit_names_the_line_that_sets_it_and_the_way_on() {
         (&json!(1), &json!("turns_exceeded")),
         "{resumed}"
     );
-    // A detached process and machines are told the code alone.
+    // JSON output contains the error code only, without the hint.
     let (code, result) = place.json(&["run", "top"]);
     assert_eq!(
         (code, &result["result"], &result["error"]["code"]),

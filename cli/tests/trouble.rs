@@ -1,5 +1,5 @@
-//! What goes wrong around a run: a registry that is lost, an output that cannot be written, a command line that cannot be
-//! read. Nothing is forgotten silently, and who asked for JSON gets JSON.
+//! Tests of problems around a run: a lost registry, output that cannot be written, an invalid command line. No loss is
+//! silent, and `--format json` gives JSON errors.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 const REGISTRY: &str = ".ai/state/threads/registry.redb";
 
-/// A project in which one thread has run.
+/// Returns a project with one finished thread, and its id.
 fn ran() -> (Place, String) {
     let place = Place::example("hello");
     let (code, result) = place.json(&["run", "hello"]);
@@ -38,7 +38,7 @@ fn a_lost_registry_is_told_and_rebuilt() {
         assert_eq!(listed.code, Some(0));
         assert!(listed.stdout.contains(&id), "{}", listed.stdout);
         assert!(listed.stderr.contains("the thread registry is gone"), "{}", listed.stderr);
-        // What would begin a registry anew says what to do instead.
+        // A command that would create a new registry suggests the repair instead.
         for args in [&["run", "--resume", &id, "--message", "more"][..], &["run", "hello"]] {
             let refused = place.rye(args);
             assert_eq!(refused.code, Some(1), "{}{}", refused.stdout, refused.stderr);
@@ -195,7 +195,7 @@ fn an_input_that_only_a_routed_parent_declares_has_its_type() {
     assert_eq!(code, Some(0), "{run}");
     let id = run["thread_id"].as_str().unwrap();
     assert_eq!(place.json(&["threads", "show", id]).1["inputs"], json!({"level": 3}));
-    // What no chain declares is still an error.
+    // An input that no chain declares is still an error.
     assert_eq!(place.rye(&["plan", "leaf", "--input", "level=1"]).code, Some(1));
     assert_eq!(place.rye(&["plan", "leaf", "--input", "level=3", "--input", "other=1"]).code, Some(1));
 }

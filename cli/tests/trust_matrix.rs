@@ -1,5 +1,5 @@
-//! The matrix of docs/security.md, cell by cell through the binary: what a directive of a project may do before and after
-//! its user trusts the project.
+//! Tests of the trust matrix in docs/security.md: what a directive of a project may do before and after its user trusts
+//! the project.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -8,26 +8,26 @@ mod rye;
 
 use rye::Place;
 
-/// One row: what a directive is granted, and the one call that its model makes.
+/// A row of the matrix: the grants of a directive, and the call of its model.
 struct Row {
     name: &'static str,
     /// Elements of `<metadata>`.
     metadata: &'static str,
     /// Attributes of `<directive>`.
     attributes: &'static str,
-    /// Files of the project; those of the user space begin with `user:`.
+    /// Files of the project; paths of user space files start with `user:`.
     files: &'static [(&'static str, &'static str)],
     call: &'static str,
-    /// Part of the refusal; `None` if nothing has to be trusted.
+    /// Part of the refusal; `None` if no trust is required.
     refused: Option<&'static str>,
     proof: Proof,
 }
 
-/// What shows that the call was made.
+/// Evidence that the call was made.
 enum Proof {
-    /// The transcript holds this text, which no input holds.
+    /// The transcript contains this text, and no input does.
     Said(&'static str),
-    /// The project's file holds this text.
+    /// This file of the project contains this text.
     File(&'static str, &'static str),
 }
 
@@ -64,7 +64,7 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// What a directive is granted by its own line.
+/// Returns the rows about grants of the directive itself.
 fn rows_of_grants() -> Vec<Row> {
     vec![
         row("read in the project", READ, READ_NOTE, None, SAID),
@@ -113,7 +113,7 @@ fn rows_of_grants() -> Vec<Row> {
     ]
 }
 
-/// What comes from the user space, and what a hook does.
+/// Returns the rows about the user space and hooks.
 fn rows_of_spaces() -> Vec<Row> {
     vec![
         Row {
@@ -218,7 +218,7 @@ fn script(call: &str) -> String {
     format!("steps:\n  - tool_calls: [{call}]\n  - text: Done.\n")
 }
 
-/// A project as it was cloned, and a script of its user's beside it.
+/// Returns a cloned project, with a script of the user next to it.
 fn place(row: &Row) -> Place {
     let place = Place::new();
     place.write(".ai/directives/act.md", &directive(row.attributes, row.metadata));
@@ -311,7 +311,7 @@ fn a_script_of_the_project_plays_the_model_only_where_it_is_trusted() {
         let refused = place.rye(&["run", "act"]);
         assert_eq!(refused.code, Some(5), "{}", refused.stderr);
         assert!(refused.stderr.contains(&format!("script {file}  simulates the model")), "{}", refused.stderr);
-        // One that the user names is the user's.
+        // A script that the user selects needs no trust.
         place.fine(&RUN);
         place.fine(&["trust"]);
         let (code, ran) = place.json(&["run", "act"]);

@@ -1,4 +1,4 @@
-//! `rye threads verify`: the key that `rye init` made, what a run signs with it, and what damage is told.
+//! Tests of `rye threads verify`: the key of `rye init`, the signatures of a run, and reports of damage.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -77,7 +77,7 @@ fn what_a_thread_said_is_found_later_and_check_leaves_it_alone() {
     assert!(text.contains("> Untrusted: this quotes") && text.contains("## Conversation"), "{text}");
     let after = place.rye(&["check"]);
     assert_eq!((before.code, before.stderr), (after.code, after.stderr));
-    // Taken out of the record's own folder, it is the project's: signed, and not to be changed.
+    // Outside the folder of exports, the file belongs to the project: its signature must be valid.
     let path = format!(".ai/knowledge/{item}.md");
     place.write(&path, &place.read(&path).replace("Untrusted", "Trusted"));
     assert_ne!(place.rye(&["fetch", "knowledge", &item]).code, Some(0));

@@ -44,7 +44,7 @@ pub struct InitArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Example {
-    /// One directive, one tool, a structured result
+    /// A directive, a tool, a structured result
     Hello,
     /// Reads the files of a folder and writes a report
     Review,
@@ -162,7 +162,7 @@ fn example(name: &str) -> Files {
     files
 }
 
-/// Returns the files of the examples and of a new project: they are compiled into this program, and so trusted.
+/// Returns the files of the examples and of a new project; they are compiled into this program, and so trusted.
 pub fn shipped() -> BTreeSet<Subject> {
     let mut found = BTreeSet::new();
     for files in ["hello", "review", "deploy", "classic-hooks"].map(example).into_iter().chain([starter()]) {

@@ -1,4 +1,4 @@
-//! `rye mcp`: the MCP servers that are configured, and the items their tools become.
+//! `rye mcp`: lists the configured MCP servers, updates the items of their tools, and serves a directive over MCP.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +24,7 @@ use crate::space::Spaces;
 
 mod serve;
 
-/// Bytes of an item that is held against what a server says.
+/// Maximum size in bytes of an existing item to compare.
 const MAX_ITEM: u64 = 64 << 20;
 
 #[derive(Debug, Args)]
@@ -35,37 +35,37 @@ pub struct McpArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show the servers of `.mcp.json` and `.ai/config/mcp.yaml`, and how many items each has
+    /// List the servers of `.mcp.json` and `.ai/config/mcp.yaml`, with the number of their items
     List,
-    /// Start servers, read their tools, and write one item a tool
+    /// Start servers, and write an item for each of their tools
     Refresh {
-        /// Which; all of them if none is named
+        /// Servers to refresh; without any, all of them
         #[arg(value_name = "SERVER")]
         servers: Vec<String>,
-        /// Say what would change and write nothing; exit code 1 where something would
+        /// Print the changes without writing them; exit with code 1 if there are any
         #[arg(long)]
         dry_run: bool,
     },
-    /// Be an MCP server on stdin and stdout: the client's calls are those of a thread of a directive
+    /// Serve a directive to an MCP client on stdin and stdout: the client's calls run in a thread of the directive
     Serve(serve::ServeArgs),
 }
 
-/// A server, as `--format json` prints it.
+/// Output of `rye mcp … --format json`: a server.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct McpServerOutput {
     pub server: String,
-    /// What is started, or the address that is asked.
+    /// The command, or the URL.
     pub runs: String,
     /// `.mcp.json` or `.ai/config/mcp.yaml`.
     pub origin: String,
-    /// `net`: asked, not started; `process`: behind a wall; `none`: it may do whatever the user may.
+    /// `net` (a URL), `process` (sandboxed) or `none` (no sandbox).
     pub wall: &'static str,
-    /// Ids of its items.
+    /// Ids of the server's items.
     pub items: Vec<String>,
-    /// Ids that `refresh` made, changed and removed.
+    /// Ids of the items that `refresh` created, changed and removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changes: Option<McpChanges>,
-    /// Why it could not be read.
+    /// Error message if the server could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -213,7 +213,7 @@ fn id(server: &Server, file: &str) -> String {
     format!("mcp/{}/{}", server.name, file.trim_end_matches(".yaml"))
 }
 
-/// The items a server has: file names and texts.
+/// Returns the existing items of a server: file names with texts.
 fn existing(project: &Path, server: &Server) -> Result<BTreeMap<String, String>, Failure> {
     let mut found = BTreeMap::new();
     let within = Within::open(project)?;
@@ -226,7 +226,7 @@ fn existing(project: &Path, server: &Server) -> Result<BTreeMap<String, String>,
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
         if Path::new(&name).extension().is_some_and(|e| e == "yaml") && entry.file_type()?.is_file() {
-            // What cannot be read is written anew.
+            // An unreadable item is written again.
             let read = within.read(&Path::new(&folder(server)).join(&name), MAX_ITEM).unwrap_or_default();
             found.insert(name, String::from_utf8(read.unwrap_or_default()).unwrap_or_default());
         }
@@ -234,7 +234,7 @@ fn existing(project: &Path, server: &Server) -> Result<BTreeMap<String, String>,
     Ok(found)
 }
 
-/// Brings the items of a server to what it says it has.
+/// Writes the items of a server's current tools, and removes the others.
 fn write(
     project: &Path,
     server: &Server,
@@ -250,7 +250,7 @@ fn write(
     };
     for (file, text) in files {
         match before.get(file) {
-            // A signature line of the user's is no difference of the definition.
+            // The user's signature line is not part of the definition.
             Some(old) if without_signature(old) == text => continue,
             Some(_) => changes.changed.push(id(server, file)),
             None => changes.added.push(id(server, file)),

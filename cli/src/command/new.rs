@@ -100,7 +100,7 @@ pub fn run(args: &NewArgs, global: &Global, report: &Report) -> Result<Exit, Fai
     Ok(Exit::Fine)
 }
 
-/// Records trust in a file that this program has just written, so that a new tool runs until it is changed.
+/// Trusts a file that this program has just written, so that a new tool runs until it is changed.
 fn trust(kind: ItemKind, id: &ItemId, spaces: &Spaces) -> Result<(), Failure> {
     if spaces.user.is_none() {
         return Ok(());

@@ -1,5 +1,5 @@
-//! `rye trust`: the trust requirements of a project, and the user's confirmation of them, for the files as they are now.
-//! Also what `rye run` asks before the first run in a folder.
+//! `rye trust`: lists the trust requirements of a project and trusts its current files. Also the confirmation that `rye
+//! run` asks for before the first run in a folder.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -18,21 +18,22 @@ use crate::space::Spaces;
 
 #[derive(Debug, Args)]
 pub struct TrustArgs {
-    /// Only list the trust requirements of the project, and which of them are trusted
+    /// List the trust requirements of the project and their state; trust nothing
     #[arg(long, conflicts_with = "revoke")]
     list: bool,
-    /// Forget what was allowed in this project
+    /// Revoke the trust in this project
     #[arg(long)]
     revoke: bool,
 }
 
-/// `rye trust --format json`.
+/// Output of `rye trust --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct TrustOutput {
     pub project: String,
-    /// The trust requirements of the project: what it executes by itself, and what its directives may use.
+    /// Trust requirements of the project: programs and requests that it executes on its own, and grants of its
+    /// directives.
     pub executes: Vec<ExecutesOutput>,
-    /// What threads of this project may use without being asked about it again, as answered at a terminal.
+    /// Capabilities that threads of this project may use without another approval.
     pub capabilities: Vec<String>,
 }
 
@@ -41,12 +42,12 @@ pub struct ExecutesOutput {
     /// `hook`, `tool`, `server`, `provider`, `risk`, `grants`, `user_space` or `script`.
     pub kind: &'static str,
     pub name: String,
-    /// What would happen, or what becomes possible.
+    /// The effect: an action of the project, or a grant.
     pub what: String,
-    /// Relative to the project.
+    /// Path relative to the project.
     pub file: Option<String>,
     pub line: Option<u32>,
-    /// After this command.
+    /// State after this command.
     pub trusted: bool,
 }
 
@@ -69,7 +70,8 @@ pub fn run(args: &TrustArgs, global: &Global, report: &Report) -> Result<Exit, F
     Ok(Exit::Fine)
 }
 
-/// The requirements of the project's items, of the scripts beside them, and of the MCP servers that its settings name.
+/// Returns the trust requirements of the project's items, of the scripts next to them, and of the MCP servers in its
+/// settings.
 pub fn everything(world: &dyn World, spaces: &Spaces) -> Vec<Executes> {
     let mut all = of_workspace(world);
     let is_there = |path: &str| spaces.project.join(path).symlink_metadata().is_ok();
@@ -78,7 +80,8 @@ pub fn everything(world: &dyn World, spaces: &Spaces) -> Vec<Executes> {
     all
 }
 
-/// MCP servers of the project; none where their settings cannot be read, which whoever uses one is told.
+/// Returns the requirements of the project's MCP servers; none if the settings cannot be read, which is reported when a
+/// server is used.
 #[cfg(feature = "mcp")]
 fn servers(world: &dyn World, spaces: &Spaces) -> Vec<Executes> {
     let configured = rye_engine::tool::mcp::config::servers(&spaces.project, &rye_compiler::item::Items::new(world));
@@ -137,14 +140,15 @@ fn show(all: &[Executes], now: &Trusted<'_>, spaces: &Spaces, report: &Report) -
     Ok(())
 }
 
-/// One thing on one line: `hook lint  at thread_started: executes … (.ai/config/agent/hooks.yaml:3)`.
+/// Formats a requirement: `hook lint  at thread_started: executes … (.ai/config/agent/hooks.yaml:3)`.
 fn told(one: &Executes) -> String {
     let place = one.place.as_ref().map(|place| format!("  ({place})")).unwrap_or_default();
     printable(&format!("{} {}  {}{place}", one.kind.word(), one.name, one.what))
 }
 
-/// Lets a run start if all that its plan requires is trusted. Else every untrusted requirement of the folder is listed and
-/// asked about once; without a terminal, the run is refused.
+/// Checks that all requirements of a plan are trusted. Otherwise asks once for all untrusted requirements of the
+/// folder; without a terminal, refuses the run. With `is_scripted`, scripts of the project are not played and need no
+/// trust.
 pub fn ensure(
     planned: &[Executes],
     is_scripted: bool,
@@ -159,14 +163,14 @@ pub fn ensure(
     }
     let trust = spaces.trust();
     let now = trust.now()?;
-    // A tool of a server is as much to be trusted as the server.
+    // A tool of a server requires trust in the server.
     let belongs = |server: &Executes| planned.iter().any(|one| one.name.starts_with(&format!("mcp/{}/", server.name)));
     let servers: Vec<Executes> = servers(world, spaces).into_iter().filter(belongs).collect();
     planned.extend(servers);
     if now.missing(&planned)?.is_empty() {
         return Ok(());
     }
-    // What was planned comes from this look at the folder, so it is asked about even where the folder has changed since.
+    // The plan may be older than this listing, so its requirements are added even if the folder has changed.
     let mut all = everything(world, spaces);
     all.extend(planned.iter().filter(|one| !all.contains(one)).cloned().collect::<Vec<_>>());
     let missing: Vec<Executes> = now.missing(&all)?.into_iter().cloned().collect();
@@ -188,7 +192,7 @@ fn can_ask(report: &Report) -> bool {
     report.format() == Format::Human && io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// How to name the project from where the user is.
+/// Returns the `--project` option that selects the project; empty inside of it.
 fn place(spaces: &Spaces) -> String {
     let here = std::env::current_dir().and_then(|here| here.canonicalize());
     let inside = here.is_ok_and(|here| here.starts_with(&spaces.project));

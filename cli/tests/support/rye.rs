@@ -1,4 +1,4 @@
-//! The real binary in a folder of its own: what every test of a command needs, and no test.
+//! Runs the `rye` binary in a temporary project, for the tests of commands.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "tests")]
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
-/// A folder that is removed with this, holding `project/` and an empty user space.
+/// A temporary folder with `project/` and an empty user space.
 pub struct Place {
     folder: tempfile::TempDir,
     is_own: bool,
@@ -17,7 +17,7 @@ pub struct Place {
     is_changed: AtomicBool,
 }
 
-/// A process that ended.
+/// The result of a process.
 pub struct Done {
     pub code: Option<i32>,
     pub stdout: String,
@@ -32,17 +32,17 @@ impl Place {
         Self { folder, is_own: false, is_changed: AtomicBool::new(true) }
     }
 
-    /// The same for a project that its user wrote: what starts a thread is preceded by `rye trust`.
+    /// Like [`Self::new`], for a project that the user wrote: trusts it before each command that starts a thread.
     pub fn own() -> Self {
         Self { is_own: true, ..Self::new() }
     }
 
-    /// The same project as a clone, which is trusted only where a test says so.
+    /// Returns the project as a clone, trusted only if the test does so.
     pub fn cloned(self) -> Self {
         Self { is_own: false, ..self }
     }
 
-    /// With what `rye init --example` writes.
+    /// Creates a project from an example.
     pub fn example(name: &str) -> Self {
         let place = Self::new();
         place.fine(&["init", "--example", name]);
@@ -53,7 +53,7 @@ impl Place {
         self.folder.path().join("project")
     }
 
-    /// The user's space, the folder that holds its `.ai/`.
+    /// Returns the user space: the folder that contains its `.ai/`.
     pub fn user(&self) -> PathBuf {
         self.folder.path().join("user")
     }
@@ -69,7 +69,7 @@ impl Place {
         std::fs::read_to_string(self.project().join(path)).unwrap()
     }
 
-    /// `rye` in the project, with nothing of this machine's user in it.
+    /// Returns a `rye` command in the project, isolated from the machine's user space.
     pub fn command(&self, args: &[&str]) -> Command {
         let starts = matches!(args, ["run", ..] | ["threads", "approve", ..] | ["mcp", "serve", ..]);
         if self.is_own && starts && self.is_changed.swap(false, Ordering::SeqCst) {
@@ -101,14 +101,14 @@ impl Place {
         Done::from(self.command(args).output().unwrap())
     }
 
-    /// A call that must succeed; answers its stdout.
+    /// Runs a command that must succeed, and returns its stdout.
     pub fn fine(&self, args: &[&str]) -> String {
         let done = self.rye(args);
         assert_eq!(done.code, Some(0), "{args:?}\n{}\n{}", done.stdout, done.stderr);
         done.stdout
     }
 
-    /// A call whose last line of stdout is JSON, with its exit code.
+    /// Runs a command and returns its exit code and the JSON of its last stdout line.
     pub fn json(&self, args: &[&str]) -> (Option<i32>, Value) {
         let done = self.rye(&[args, &["--format", "json"]].concat());
         let last = done.stdout.lines().last().unwrap_or_default();
@@ -116,7 +116,7 @@ impl Place {
         (done.code, value.unwrap_or_else(|_| panic!("{args:?}\n{}\n{}", done.stdout, done.stderr)))
     }
 
-    /// The lines of a thread's transcript, which leave out no number and repeat none.
+    /// Returns the lines of a thread's transcript; fails if their numbers have a gap or a duplicate.
     pub fn record(&self, thread: &str) -> Vec<Value> {
         let text = self.fine(&["threads", "transcript", thread, "--json"]);
         let record: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -134,7 +134,7 @@ impl From<Output> for Done {
     }
 }
 
-/// Every file below a folder, by path.
+/// Returns the paths of all files below a folder.
 pub fn files(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];

@@ -1,5 +1,4 @@
-//! `rye mcp serve`: rye as an MCP server on stdin and stdout, or on a port of this machine. Nothing else is written to
-//! stdout.
+//! `rye mcp serve`: an MCP server on stdin and stdout, or on a loopback port. Nothing else is written to stdout.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -25,15 +24,15 @@ use crate::space::Spaces;
 use crate::view::event::shown;
 use crate::view::short;
 
-/// Characters of a line of progress.
+/// Maximum length of a progress message, in characters.
 const LINE: usize = 200;
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Whose permissions, tools and limits the client has
+    /// Directive whose permissions, tools and limits apply to the client
     #[arg(long, value_name = "ID", default_value = "rye/mcp/session")]
     directive: String,
-    /// Answer streamable HTTP at this address of this machine instead: `127.0.0.1:8330`, port 0 for any
+    /// Serve streamable HTTP at this loopback address instead: `127.0.0.1:8330`, port 0 for any free port
     #[arg(long, value_name = "ADDRESS")]
     http: Option<SocketAddr>,
     #[command(flatten)]
@@ -54,7 +53,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Report) -> Result<Exit, F
     let mut options = spaces.engine_options()?;
     let (face, callers, mut below) = session(&compilation.plan, options.providers);
     options.providers = Arc::new(callers);
-    // Its input is the client's, and a suspended session answers nobody.
+    // Stdin belongs to the client, and a suspended session could answer no call.
     let unattended = match Unattended::of_settings(&world, spaces.own) {
         Unattended::Allow => Unattended::Allow,
         Unattended::Queue | Unattended::Deny => Unattended::Deny,
@@ -80,17 +79,18 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Report) -> Result<Exit, F
             stopped = tokio::signal::ctrl_c() => stopped.map_err(|e| e.to_string()),
             () = watch(&engine, &mut handle, &mut below) => Err("the session's thread is over".to_owned()),
         };
-        // Dropping the face has told the thread that its client is gone.
+        // Dropping the server has notified the thread that its client is gone.
         tokio::time::timeout(LAST_STEPS, handle.join()).await.ok();
         Ok::<_, EngineError>(spoken)
     });
-    // The client may hold our input open.
+    // The client may keep stdin open.
     runtime.shutdown_background();
     ended?.map_err(Failure::failed)?;
     Ok(Exit::Fine)
 }
 
-/// Tells the client what goes on below its session, and passes on that it takes a call back. Ends when the thread has.
+/// Sends the client the progress of the threads below its session, and forwards cancelled calls. Ends when the thread
+/// has ended.
 async fn watch(engine: &Engine, handle: &mut Handle, below: &mut Below) {
     let session = handle.thread_id.clone();
     let mut running = BTreeSet::new();

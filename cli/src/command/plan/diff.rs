@@ -23,7 +23,7 @@ use crate::git::Revision;
 use crate::report::{Report, printable};
 use crate::space::Spaces;
 
-/// One side of a comparison.
+/// A side of a comparison.
 enum Side {
     Files,
     Revision(String),

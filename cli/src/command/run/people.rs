@@ -1,5 +1,5 @@
-//! A run for people: the model's text on stdout as it comes, what the thread does on stderr as it happens, the outputs
-//! at the end. Nothing is said twice.
+//! Human and plain output of a run: the model's text on stdout as it is streamed, progress on stderr, outputs at the
+//! end. Prints each text once.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,34 +27,34 @@ use crate::report::{Report, printable};
 use crate::view::event::{call, limit, shown, why};
 use crate::view::{BOLD, DIM, coloured, count, money, short, status_style};
 
-/// Characters of a call's arguments, and of what went wrong.
+/// Maximum length of call arguments and error reasons, in characters.
 const SHORT: usize = 100;
-/// A call that takes longer is named before it ends.
+/// A call that takes longer is printed before it ends.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 pub struct People {
     format: Format,
-    /// Results and errors only.
+    /// True to print only results and errors.
     quiet: bool,
-    /// Every event, not only what matters.
+    /// True to print every event.
     events: bool,
-    /// The thread whose text is shown: the first one, then what goes on from it.
+    /// Thread whose text is printed: the first thread, then its continuation.
     main: Option<ThreadId>,
-    /// Text of the attempt under way that is on the screen.
+    /// Printed text of the current attempt.
     streamed: String,
-    /// The last reply's text, if it is on the screen.
+    /// Text of the last reply, if it has been printed.
     told: Option<String>,
     out: Stdout,
-    /// Lines for stderr that are written together.
+    /// Buffered lines for stderr.
     lines: String,
     calls: BTreeMap<(ThreadId, String), Call>,
     missing: Vec<String>,
-    /// The limit that the thread reached last.
+    /// Last limit that the thread reached.
     limit: Option<String>,
     missing_key: bool,
 }
 
-/// A call of the model whose result is not there yet.
+/// A tool call without a result yet.
 struct Call {
     shown: String,
     started: Option<Instant>,
@@ -79,12 +79,12 @@ impl People {
         }
     }
 
-    /// Whether text is shown as it comes.
+    /// Returns true if text is printed while it is streamed.
     fn streams(&self) -> bool {
         self.format == Format::Human && !self.quiet
     }
 
-    /// A line about a thread, to stderr.
+    /// Adds a line about a thread to the stderr buffer.
     fn say(&mut self, thread: &ThreadId, style: Style, text: &str) {
         if self.quiet {
             return;
@@ -96,7 +96,7 @@ impl People {
         writeln!(self.lines, "{whose}{style}{}{style:#}", printable(text)).ok();
     }
 
-    /// Text of the model, behind what was said before it.
+    /// Prints text of the model, after the buffered lines.
     fn text(&mut self, text: &str) {
         self.flush();
         self.out.text(text);
@@ -119,7 +119,7 @@ impl People {
                 self.replied(thread, reply);
             }
             EventBody::AttemptFailed(failed) => self.failed(thread, failed),
-            // A failed attempt that nobody billed has been told.
+            // A failed attempt without cost has been printed already.
             EventBody::Settled(settled) if settled.amount == 0 && settled.usage == Usage::default() => {}
             EventBody::Settled(settled) => self.say(thread, DIM, &settling(settled)),
             EventBody::ToolStarted(started) => {
@@ -149,7 +149,7 @@ impl People {
                     self.say(thread, DIM, &shown(event).line);
                 }
             }
-            // The question itself stands there where somebody can be asked.
+            // At a terminal, the question itself is printed.
             EventBody::ApprovalAsked(asked) if !is_attended(self.format) => {
                 self.say(thread, BOLD, &format!("asks: {}", asked.what));
             }
@@ -192,7 +192,7 @@ impl People {
         if let Some(rest) = text.strip_prefix(&streamed) {
             self.text(rest);
         } else {
-            // Pieces were lost on the way.
+            // Some streamed pieces were dropped.
             self.out.end_line();
             self.text(&text);
         }
@@ -202,7 +202,7 @@ impl People {
 
     fn failed(&mut self, thread: &ThreadId, failed: &AttemptFailed) {
         self.missing_key |= failed.error.code.as_deref() == Some("missing_key");
-        // Without another attempt it is the thread's own error, which is told at the end.
+        // Without a retry, the error of the attempt is that of the thread, which is printed at the end.
         let then = match (&failed.fallback, failed.retry_delay_ms) {
             (Some(model), _) => format!("{model} goes on"),
             (None, Some(delay)) => format!("again in {delay} ms"),
@@ -218,7 +218,7 @@ impl People {
 
     fn tool(&mut self, thread: &ThreadId, result: &ToolCallResult) {
         let call = self.calls.remove(&(thread.clone(), result.call_id.clone()));
-        // What it returned is the end of the run.
+        // The returned value is the result of the run.
         if matches!(result.why, ResultKind::Returned { .. }) {
             return;
         }
@@ -260,7 +260,7 @@ impl People {
         }
     }
 
-    /// One fact a line.
+    /// Prints the result, a fact per line.
     fn plain(&mut self, result: &RunResult) {
         let mut lines = vec![
             format!("thread\t{}", result.thread_id),
@@ -346,7 +346,7 @@ impl People {
         let mut err = io_err();
         if let Some(error) = &result.error {
             let red = coloured(AnsiColor::Red).bold();
-            // A limit's message begins with its code.
+            // The message of a limit starts with its code.
             let message = error.message.strip_prefix(&format!("{}: ", error.code)).unwrap_or(&error.message);
             writeln!(err, "{red}error{red:#}: {}: {}", error.code, printable(message)).ok();
         }
@@ -380,7 +380,7 @@ fn io_err() -> impl io::Write {
     anstream::stderr().lock()
 }
 
-/// The text of a reply, without its thoughts and calls.
+/// Returns the text of a reply, without thinking and tool calls.
 fn reply_text(content: &[Block]) -> String {
     let text = |block: &Block| if let Block::Text { text } = block { Some(text.clone()) } else { None };
     content.iter().filter_map(text).collect()
@@ -404,7 +404,7 @@ fn cost(cost: &PrintedCost) -> String {
     format!("{}, {tokens} in, {} out, ${}", count(cost.turns, "turn"), cost.output_tokens, dollars(&cost.spend))
 }
 
-/// Dollars that were JSON for others, written out without an exponent.
+/// Formats dollars from JSON, without an exponent.
 fn dollars(spend: &Value) -> String {
     rye_compiler::semantics::money::Nanos::from_json(spend).unwrap_or_default().to_string()
 }

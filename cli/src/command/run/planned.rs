@@ -1,4 +1,4 @@
-//! `rye run --plan FILE`: the same call again, run only if it comes to the same plan.
+//! `rye run --plan FILE`: repeats the call of a plan file, and runs it only if it compiles to the same plan.
 
 use rye_compiler::compile::{Compilation, compile_showing};
 use rye_compiler::plan::diff::diff;
@@ -15,7 +15,7 @@ use crate::exit::Exit;
 use crate::report::Report;
 use crate::space::Spaces;
 
-/// Compiles the call of a plan that was written to a file, and refuses what is another plan now.
+/// Compiles the call of a plan file; fails if the plan has changed.
 pub fn compiled(
     path: &str,
     asked: Option<&str>,
@@ -29,7 +29,7 @@ pub fn compiled(
     }
     let world = spaces.open()?;
     let mut request = planned.call.request(directive(&planned.directive)?);
-    // As a run without inputs is asked: where the directive has none, that is the same plan.
+    // A run without inputs has empty inputs; for a directive without inputs, the plan is the same.
     let known = request.inputs.is_some();
     request.inputs.get_or_insert_default();
     let mut sources = Sources::default();
@@ -49,7 +49,7 @@ pub fn compiled(
     Ok(Ok(Box::new(compilation)))
 }
 
-/// A refusal that names the files and then what they change.
+/// Returns the refusal that lists the changed files and their effects.
 fn drift(path: &str, planned: &PlanReport, now: &PlanReport) -> Failure {
     let name = |read: &ReadReport| format!("{} {}", read.kind, read.id);
     let mut files: Vec<String> = Vec::new();
