@@ -1,4 +1,5 @@
-//! Plans to events. The machine decides (pure), the driver acts (async), the store remembers.
+//! The engine: runs a compiled plan and records events. The `machine` decides (pure), the `driver` acts (async), the
+//! `store` persists.
 
 pub mod clock;
 pub mod crew;

@@ -1,6 +1,6 @@
-//! `rye/agent/threads/orchestrator`: looking at threads, waiting for them, stopping them and going on from them, as a tool.
-//! The gate has allowed the call; which threads it may touch is decided here: anybody's may be looked at, only those below
-//! the caller may be stopped or gone on from, and what goes on runs below the caller.
+//! The tool `rye/agent/threads/orchestrator`: reads, waits for, stops, resumes and hands over threads. The gate
+//! authorizes the call; this module restricts the target: the caller may read any thread, may stop or continue only
+//! threads below itself, and a continuation runs below the caller.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -24,15 +24,15 @@ mod asked;
 
 use asked::Asked;
 
-/// The tool, for one engine.
+/// The tool, bound to one engine.
 pub(crate) struct Orchestrator {
     pub engine: Weak<Inner>,
 }
 
-/// Why there is no answer, for the model.
+/// The reason for a refusal, as shown to the model.
 type Refusal = String;
 
-/// Places found at most.
+/// Maximum number of matches of `search_transcript`.
 const FOUND: usize = 200;
 
 impl Tool for Orchestrator {
@@ -48,7 +48,7 @@ impl Tool for Orchestrator {
             });
             let answered = tokio::select! {
                 answered = answered => answered,
-                // Whoever is cancelled waits for nobody any more.
+                // A cancelled thread stops waiting at once.
                 () = halt.told() => Err("stopped: the thread was cancelled".to_owned()),
             };
             match answered {
@@ -59,12 +59,12 @@ impl Tool for Orchestrator {
     }
 }
 
-/// The thread that asks.
+/// The thread that made the call.
 struct Caller {
     engine: Arc<Inner>,
     threads: Arc<Threads>,
     id: ThreadId,
-    /// How long it may wait.
+    /// The longest wait: the timeout of the call.
     most: Duration,
 }
 
@@ -85,7 +85,7 @@ impl Caller {
         }
     }
 
-    /// Looks at the store where blocking is allowed.
+    /// Runs a read of the store on the blocking pool.
     async fn look(
         &self,
         look: impl FnOnce(&Threads) -> Result<Value, Refusal> + Send + 'static,
@@ -107,7 +107,7 @@ impl Caller {
         let mut list = Vec::with_capacity(threads.len());
         let mut complete = true;
         for thread in threads {
-            // One after the other: the time is that of all together.
+            // The deadline is shared: the threads are awaited one after another.
             let waited = self.threads.wait(&thread, until).await.map_err(|error| error.to_string())?;
             complete &= matches!(waited, Waited::Over(_));
             list.push(told(&thread, waited, "timed_out"));
@@ -115,7 +115,8 @@ impl Caller {
         Ok(json!({"all_over": complete, "threads": list}))
     }
 
-    /// `wait_threads.default_timeout` of `agent/coordination`, as the caller's plan has it.
+    /// Reads `wait_threads.default_timeout` of `agent/coordination` from the caller's plan; 600 seconds if it is not
+    /// set.
     async fn usual_wait(&self) -> Result<Duration, Refusal> {
         let (threads, id) = (Arc::clone(&self.threads), self.id.clone());
         let parent = blocking(move || threads.parent(&id)).await.map_err(refused)?;
@@ -150,7 +151,7 @@ impl Caller {
         Ok(json!({"thread_id": last, "status": "running", "handoff": "after this turn"}))
     }
 
-    /// A new thread below the caller that goes on from another one.
+    /// Starts a new thread below the caller that continues `thread`.
     async fn go_on(&self, thread: ThreadId, place: Place, message: String) -> Result<Value, Refusal> {
         self.must_be_below(&thread).await?;
         let last = self.last_of(&thread).await?;
@@ -166,7 +167,7 @@ impl Caller {
         Ok(json!({"thread_id": handle.thread_id, "continues": last, "status": "running", "pid": std::process::id()}))
     }
 
-    /// In this process at once, to another by mail.
+    /// Sends a control message: directly to a thread of this process, through the mailbox to any other thread.
     async fn send(&self, thread: &ThreadId, letter: Letter) -> Result<(), Refusal> {
         if self.engine.post(thread, letter.clone()) {
             return Ok(());
@@ -179,7 +180,7 @@ impl Caller {
         blocking(send).await.map_err(|error| error.to_string())
     }
 
-    /// Only what runs below the caller, or goes on from such a thread, is the caller's to act on.
+    /// Checks that a thread runs below the caller, or continues such a thread.
     async fn must_be_below(&self, thread: &ThreadId) -> Result<(), Refusal> {
         let above = self.above(thread).await?;
         if above.is_empty() {
@@ -191,7 +192,7 @@ impl Caller {
         Err(format!("`{thread}` does not run below this thread, which may only look at it"))
     }
 
-    /// A thread, those above it and those it goes on from.
+    /// Collects a thread, its spawn ancestors and the threads that it continues. Empty if the thread is unknown.
     async fn above(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, Refusal> {
         let (engine, thread) = (Arc::clone(&self.engine), thread.clone());
         let climb = move || {
@@ -229,7 +230,8 @@ fn refused(error: impl ToString) -> Refusal {
     error.to_string()
 }
 
-/// What a wait for one thread came to, under the name it was asked by. `not_over` says why it stands without a result.
+/// Renders the outcome of a wait. `asked` is the id in the request; `not_over` is the state to report for a running
+/// thread.
 fn told(asked: &ThreadId, waited: Waited, not_over: &str) -> Value {
     let (mut told, state) = match waited {
         Waited::Over(result) => (serde_json::to_value(&*result).unwrap_or(Value::Null), None),

@@ -1,4 +1,5 @@
-//! The threads that run in this process, those that it is just taking up, and those that are waited for; letters reach them here.
+//! The threads that run in this process, the threads that it is recovering, and the delivery of control messages to
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
@@ -14,15 +15,15 @@ use crate::thread_id::ThreadId;
 #[derive(Debug, Default)]
 pub(super) struct Live {
     pub threads: BTreeMap<ThreadId, Running>,
-    /// Those that it is just taking up, with the letters that came meanwhile.
+    /// Threads that this process is recovering, with the control messages that arrived meanwhile.
     taking: BTreeMap<ThreadId, Vec<Letter>>,
-    /// Somebody looks at their inboxes.
+    /// True while `watch_inboxes` runs.
     watched: bool,
-    /// Children that somebody waits for on behalf of a parent, and may first have to take up.
+    /// Number of children that a task waits for on behalf of a parent, perhaps after recovering them.
     attended: usize,
 }
 
-/// While it is there, a child of this process is waited for.
+/// A guard: while it lives, the process counts as waiting for a child and is not idle.
 pub(crate) struct Attending(Arc<Inner>);
 
 impl Drop for Attending {
@@ -32,7 +33,7 @@ impl Drop for Attending {
     }
 }
 
-/// While it is there, nobody else in this process takes the thread up.
+/// A guard: while it lives, no other task of this process recovers the thread.
 pub(crate) struct Taking {
     engine: Arc<Inner>,
     thread: ThreadId,
@@ -46,7 +47,8 @@ impl Drop for Taking {
 }
 
 impl Inner {
-    /// A letter to a thread of this process, also to one that it is just taking up; false if it runs elsewhere or not at all.
+    /// Sends a control message to a thread that runs in this process or is being recovered. Returns false if the thread
+    /// runs elsewhere or not at all.
     pub fn post(&self, thread: &ThreadId, letter: Letter) -> bool {
         let mut live = self.live();
         if let Some(running) = live.threads.get(thread) {
@@ -59,7 +61,8 @@ impl Inner {
         self.live().threads.get(thread).cloned()
     }
 
-    /// Makes whoever asks the one in this process that takes a thread up; `None` if it runs here, or somebody does so already.
+    /// Reserves the recovery of a thread for the caller. Returns `None` if the thread runs in this process, or if
+    /// another task recovers it already.
     pub fn taking(self: &Arc<Self>, thread: &ThreadId) -> Option<Taking> {
         let mut live = self.live();
         if live.threads.contains_key(thread) || live.taking.contains_key(thread) {
@@ -69,7 +72,8 @@ impl Inner {
         Some(Taking { engine: Arc::clone(self), thread: thread.clone() })
     }
 
-    /// Takes a thread into the list, and watches the inboxes while the list is not empty.
+    /// Adds a thread to the list, with the control messages that arrived during its recovery. Starts the inbox watcher
+    /// if it does not run.
     pub fn enlist(self: &Arc<Self>, thread: &ThreadId, running: Running) {
         let mut live = self.live();
         for letter in live.taking.get_mut(thread).map(std::mem::take).unwrap_or_default() {
@@ -82,7 +86,7 @@ impl Inner {
         }
     }
 
-    /// Keeps the process from being idle until a child is waited for no longer.
+    /// Keeps the process from being idle until the returned guard is dropped.
     pub fn attending(self: &Arc<Self>) -> Attending {
         self.live().attended += 1;
         Attending(Arc::clone(self))
@@ -101,13 +105,13 @@ impl Inner {
         self.gone.notify_waiters();
     }
 
-    /// Tells those who wait for others how many there are.
+    /// Publishes the number of running threads to the blocking pool and to the group commit.
     fn counted(&self, live: &Live) {
         self.crew.count(live.threads.len());
         self.writer.expect(live.threads.len());
     }
 
-    /// Every thread that could have mail. Where there is none, the watcher is let go.
+    /// Lists every running thread, whose inbox may hold messages. If there is none, marks the watcher as stopped.
     fn all_running(&self) -> Vec<(ThreadId, Sender)> {
         let mut live = self.live();
         live.watched = !live.threads.is_empty();
@@ -119,12 +123,13 @@ impl Inner {
     }
 }
 
-/// How often the inboxes of running threads are looked at.
+/// Interval between two polls of the inboxes of running threads.
 const WATCH: Duration = Duration::from_millis(500);
 
-/// One watcher for the process. A letter that is delivered again before its file is gone is known by its id.
+/// Polls the inboxes until no thread runs. If a message is delivered twice before its file is removed, the receiver
+/// recognizes its id.
 async fn watch_inboxes(engine: Weak<Inner>) {
-    // Letters that cannot be read stay where they are, and are told once.
+    // Unreadable messages stay in the inbox; each is logged once.
     let mut told = BTreeSet::new();
     loop {
         tokio::time::sleep(WATCH).await;

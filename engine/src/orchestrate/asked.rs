@@ -1,4 +1,5 @@
-//! The arguments of the orchestrator, read: one of eleven operations with what it needs, and nothing besides.
+//! The arguments of the orchestrator, parsed: one of eleven operations with its own parameters. Unknown parameters are
+//! refused.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::thread_id::ThreadId;
 
-/// What is asked.
+/// A parsed operation.
 #[derive(Debug, Clone)]
 pub enum Asked {
     Wait { threads: Vec<ThreadId>, timeout: Option<Duration> },
@@ -23,7 +24,7 @@ pub enum Asked {
     Handoff(ThreadId),
 }
 
-/// The operations with the parameters each takes beside `operation`.
+/// The operations and the parameters that each accepts besides `operation`.
 const OPERATIONS: [(&str, &[&str]); 11] = [
     ("wait_threads", &["thread_ids", "thread_id", "timeout"]),
     ("cancel_thread", &["thread_id"]),
@@ -39,7 +40,7 @@ const OPERATIONS: [(&str, &[&str]); 11] = [
 ];
 
 impl Asked {
-    /// Reads the arguments, or says what is wrong with them.
+    /// Parses the arguments; the error is a message for the model.
     pub fn read(parameters: &Value) -> Result<Self, String> {
         let Value::Object(given) = parameters else { return Err("its parameters must be an object".into()) };
         let name = given.get("operation").and_then(Value::as_str).unwrap_or_default();
