@@ -1,4 +1,4 @@
-//! Tools that nobody waits for (`async: true`), with the whole engine: their records, what waits for them gets, what stops them.
+//! End-to-end tests of detached tool runs (`async: true`): records, waiting, stopping.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use crate::thread::RunResult;
 use crate::thread_id::ThreadId;
 use crate::tool::{Invocation, Tool, ToolOutcome};
 
-/// A tool that waits until it is let go or told to stop.
+/// A gate at which a tool waits until the test opens it or the run is cancelled.
 #[derive(Default)]
 pub(super) struct Gate {
     open: AtomicBool,
@@ -64,7 +64,7 @@ pub(super) const WAITS: &str = "version: 1.0.0\ncategory: test\ndescription: It 
 const ALL: &str = "<permissions><execute><tool>test.*</tool><tool>rye.agent.*</tool><tool>rye.file-system.*</tool></execute>\
                    </permissions>";
 
-/// A tool with more to say than a conversation takes, a key among it.
+/// A tool with a result that is too long for a conversation and that contains a key.
 struct Long;
 
 const KEY: &str = "sk-ant-a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8";
@@ -76,7 +76,7 @@ impl Tool for Long {
     }
 }
 
-/// A project with such a tool, and a parent that says this at each turn.
+/// A project with these tools, and a parent that replies with `says` at each turn.
 fn lab(says: impl Fn(&crate::provider::Request, u32) -> Result<Vec<Block>, CallError> + Send + Sync + 'static) -> Lab {
     let lab = Lab::new(move |request| says(request, request.cue.turn.unwrap()));
     lab.write(".ai/tools/test/waits.yaml", WAITS);
@@ -101,7 +101,7 @@ fn ask(operation: &str, mut given: Value) -> (&'static str, Value) {
     ("rye_agent_threads_orchestrator", given)
 }
 
-/// What the calls of a thread were answered, in order.
+/// Returns the results of a thread's calls, in order.
 fn told(engine: &Engine, thread: &ThreadId) -> Vec<(ResultKind, String)> {
     let events = engine.threads().transcript(thread).unwrap();
     let result = |event: crate::event::Event| match event.body {
@@ -113,7 +113,7 @@ fn told(engine: &Engine, thread: &ThreadId) -> Vec<(ResultKind, String)> {
     results.into_iter().map(|(_, _, why, text)| (why, text)).collect()
 }
 
-/// The ids that calls were answered with so far.
+/// Returns the thread ids in the results so far.
 fn ids(request: &crate::provider::Request) -> Vec<String> {
     let seen = serde_json::to_string(&request.turns).unwrap();
     let parts = seen.split("\\\"thread_id\\\":\\\"").skip(1);
@@ -171,7 +171,7 @@ async fn it_is_answered_at_once_runs_on_its_own_and_is_waited_for() {
         (&waited["all_over"], &of_tool["status"], &of_tool["success"]),
         (&json!(true), &json!("completed"), &json!(true))
     );
-    // It acts in the name of the thread that called it.
+    // The tool sees the id of its caller.
     assert_eq!(of_tool["result"], json!(format!("let go, for {}", result.thread_id)));
     quiet(&engine).await;
     let rows = runs(&engine);
@@ -276,7 +276,7 @@ async fn a_long_answer_is_kept_from_the_record_and_whole_for_who_waits() {
     assert!(!recorded.contains(KEY), "masked like any result");
     let whole = engine.threads().result(&id).unwrap().unwrap().result.unwrap();
     assert!(whole.contains("line 3999 of many") && whole.contains("line 1999 of many") && !whole.contains(KEY));
-    // Who waits gets it bounded like any result, and can page the whole of what it was given.
+    // A waiting thread gets a bounded result, and can page through the whole as the tool returned it.
     let events = engine.threads().transcript(&thread(&result)).unwrap();
     let waited = events.iter().find_map(|event| event.body.kept_result());
     let (content, object) = waited.unwrap();
@@ -328,7 +328,7 @@ async fn more_of_them_than_may_run_wait_for_their_turn() {
     gate.begun().await;
     let started = |row: &ThreadRow| names(&engine.threads().transcript(&row.id).unwrap()).contains(&"tool_started");
     assert_eq!(runs(&engine).iter().filter(|row| started(row)).count(), 1, "the other one is in the queue");
-    // One that is cancelled in the queue ends at once.
+    // A queued run ends as soon as it is cancelled.
     let queued = runs(&engine).into_iter().find(|row| !started(row)).unwrap();
     assert!(engine.tell(&queued.id, &Letter::Cancel));
     gate.open();
@@ -356,7 +356,7 @@ fn one_whose_process_died_is_interrupted_when_its_thread_is_taken_up() {
             handle.thread_id.clone()
         })
     };
-    // It is not idempotent: nobody lets it run again.
+    // The tool is not idempotent, so recovery does not run it again.
     let gate = Arc::new(Gate::default());
     let engine = engine(&lab, &gate);
     runtime().block_on(async {

@@ -1,4 +1,4 @@
-//! Cancelled while a tool runs.
+//! Tests of cancellation during a tool call.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::event::{EventBody, Letter};
 
 const BASH: &str = "<permissions><execute><tool>rye.bash.bash</tool></execute><acknowledge risk=\"elevated\">test</acknowledge></permissions>";
 
-/// Long enough for a shell to begin.
+/// Long enough for a shell to start.
 const MOMENT: Duration = Duration::from_millis(200);
 
 fn lab(command: &'static str) -> Lab {
@@ -23,7 +23,8 @@ fn lab(command: &'static str) -> Lab {
     lab
 }
 
-/// Cancels when the tool has run for so long; answers how long the thread then took, and what its call came to.
+/// Cancels a thread when its tool has run for `after`. Returns the time until the thread ended, and the result of the
+/// call.
 async fn cancelled(lab: &Lab, after: Duration) -> (Duration, String) {
     let engine = lab.engine();
     let mut handle = lab.start(&engine, "wait").await;
@@ -62,7 +63,7 @@ async fn one_that_does_not_listen_is_ended() {
     assert!(said.contains("[stopped: the thread was cancelled]"), "{said}");
 }
 
-/// The record says that it runs, and it is only being looked up.
+/// The transcript has `tool_started`, but the tool is still being prepared.
 #[tokio::test]
 async fn one_that_has_not_begun_yet_hears_it_too() {
     for _ in 0..3 {

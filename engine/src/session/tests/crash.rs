@@ -1,6 +1,7 @@
-//! Runs that are broken off anywhere and taken up again come to the same as if nobody had disturbed them: a dozen scenarios, the
-//! power failing at every operation of a simulated disk, with all, nothing or any part of what was not synced surviving ([`left`]).
-//! [`killed`] does it to real processes on a real disk; [`mutants`] leaves syncs out, which must not go unnoticed.
+//! Crash recovery: an interrupted run, once recovered, must come to the same result as an undisturbed run. A dozen
+//! scenarios run on a simulated disk whose power fails at every operation, with all, none or any part of the unsynced
+//! data surviving ([`left`]). [`killed`] repeats it with real processes on a real disk. [`mutants`] skips syncs, which
+//! must not go unnoticed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,17 +23,17 @@ mod picture;
 mod scenarios;
 mod user;
 
-/// The disk of one run, and what is there beside it.
+/// The disk and the surroundings of one run.
 struct World {
     simulated: Arc<SimulatedDisk>,
     outside: Outside,
     lab: Lab,
-    /// What the engine writes to.
+    /// The disk that the engine uses.
     disk: Arc<dyn Disk>,
 }
 
 impl World {
-    /// What a run that was broken off left, in the project where it ran.
+    /// Creates the world that an interrupted run left, in the project where it ran.
     fn over(scenario: &'static Scenario, left: SimulatedDisk, project: PathBuf) -> Self {
         let simulated = Arc::new(left);
         let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
@@ -50,7 +51,8 @@ impl World {
         Self { simulated, outside, lab, disk }
     }
 
-    /// One process: it works until nothing is left to do or its disk fails, and then all of it is gone.
+    /// Simulates one process: it works until nothing is left to do or its disk fails, and then all of its state is
+    /// gone.
     fn process(&self, scenario: &'static Scenario) -> Result<(), String> {
         process(scenario, &self.lab, &self.outside, &self.disk)
     }
@@ -61,7 +63,7 @@ impl World {
     }
 }
 
-/// A run that takes longer stands still; one that is looked at before each operation takes its time.
+/// A run that takes longer hangs. The limit leaves time for the checks before each operation.
 const PATIENCE: Duration = Duration::from_mins(10);
 
 fn process(scenario: &'static Scenario, lab: &Lab, outside: &Outside, disk: &Arc<dyn Disk>) -> Result<(), String> {
@@ -73,12 +75,12 @@ fn process(scenario: &'static Scenario, lab: &Lab, outside: &Outside, disk: &Arc
     })
 }
 
-/// A run that nobody disturbs, and where it can be broken off.
+/// An undisturbed run, and the operations at which it can be interrupted.
 #[derive(Debug, Clone)]
 struct Whole {
     picture: Picture,
-    /// For the mutants: every operation outside of the registry's file, and of those within it the ends of the commits and
-    /// some others.
+    /// For the mutants: every operation outside the registry's file; of those inside, the ends of the commits and some
+    /// others.
     places: Vec<u64>,
 }
 
@@ -108,10 +110,10 @@ fn undisturbed(scenario: &'static Scenario) -> Whole {
     whole
 }
 
-/// Where and how a run is broken off.
+/// The place and the manner of an interruption.
 #[derive(Debug, Clone, Copy)]
 struct Break {
-    /// The operation, from 0.
+    /// The index of the operation, from 0.
     at: u64,
     survival: Survival,
     left_out: &'static [SyncKind],
@@ -123,7 +125,7 @@ impl Break {
     }
 }
 
-/// Breaks a run off, has it taken up until nothing is left to do, and compares.
+/// Interrupts a run, recovers it until nothing is left to do, and compares the result.
 fn broken_off(scenario: &'static Scenario, how: Break) -> Result<(), String> {
     let whole = undisturbed(scenario).picture;
     let world = World::new(scenario, how.left_out);

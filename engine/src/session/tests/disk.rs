@@ -1,4 +1,5 @@
-//! A disk that is full at any moment of a run, and a clock that goes back: nothing acknowledged is lost, nothing is paid twice.
+//! Tests of a full disk at any moment of a run, and of a clock that goes back: no acknowledged data is lost, nothing is
+//! paid twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -42,7 +43,7 @@ fn settled(result: &RunResult) -> Option<String> {
     (error.code == "engine_failed").then(|| error.message.clone())
 }
 
-/// One process: the thread from its beginning or from where it stood; why it could not go on, if so.
+/// Runs one process, which starts or recovers the thread. Returns the error if it cannot continue.
 async fn process(lab: &Lab, known: &mut Option<ThreadId>) -> Result<RunResult, String> {
     let words = |error: &dyn std::error::Error| error.to_string();
     let engine = open(lab, Arc::new(Back::never())).map_err(|error| words(&error))?;
@@ -54,7 +55,7 @@ async fn process(lab: &Lab, known: &mut Option<ThreadId>) -> Result<RunResult, S
         None => fresh().await?,
         Some(id) => match engine.recover(id).await {
             Err(EngineError::Over { .. }) => return Ok(engine.threads().result(id).unwrap().unwrap()),
-            // It never began: nothing was promised.
+            // The thread never began, so nothing was acknowledged.
             Err(EngineError::NeverBegan { .. } | EngineError::Store(StoreError::UnknownThread { .. })) => {
                 fresh().await?
             }
@@ -81,7 +82,7 @@ async fn a_disk_that_is_full_stops_the_thread_in_words_and_it_goes_on_when_there
                 stopped += 1;
                 assert!(why.contains("no space left"), "full at {at}: {why}");
             }
-            // What did not fit were papers, which no thread stops for.
+            // Only artifacts did not fit, which stop no thread.
             Ok(result) => assert_eq!(result.status, Status::Completed, "full at {at}"),
         }
         disk.restart(Survival::All);
@@ -108,11 +109,11 @@ async fn a_registry_is_rebuilt_from_what_lies_in_objects_too() {
     assert_eq!((row.status, row.cost.turns), (Status::Completed, 1));
 }
 
-/// A clock that goes a second forward with every look, and once an hour back.
+/// A clock that advances a second with every read, and once goes back an hour.
 struct Back {
     now: AtomicI64,
     looks: AtomicU64,
-    /// The look at which it goes back.
+    /// The index of the read at which the clock goes back.
     at: u64,
 }
 
@@ -158,7 +159,7 @@ async fn a_clock_that_goes_back_costs_no_thread_its_time_or_its_order() {
         let durations =
             events.iter().filter_map(|e| if let EventBody::ToolCallResult(r) = &e.body { Some(r) } else { None });
         assert!(durations.into_iter().all(|r| r.duration_ms < 600_000), "back at look {at}");
-        // Two threads of one directive have two names, whatever the clock says.
+        // Two threads of one directive have different ids, whatever the clock says.
         let listed = engine.threads().list().unwrap();
         assert_eq!(listed.len(), usize::try_from(at).unwrap() + 1);
     }

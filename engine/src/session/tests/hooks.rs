@@ -1,4 +1,4 @@
-//! Directives that hooks run: children of the thread, in its money and within its limits.
+//! Tests of directives that hooks run: children of the thread, within its money and limits.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::thread::RunResult;
 
 const NOTE: &str = r#"<hook id="note" event="after_step"><action primary="execute" item_type="directive" item_id="test/note"/></hook>"#;
 
-/// A directive of one tool turn and one answer, with a hook that runs another after the first.
+/// A directive with one tool turn and one final turn, and a hook that runs another directive after the first.
 fn lab(limits: &str, hook: &str) -> Lab {
     let lab = Lab::new(|request| {
         Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
@@ -39,7 +39,7 @@ async fn a_directive_that_a_hook_runs_is_in_the_cost() {
     let lab = lab("", NOTE);
     let engine = lab.engine();
     let result = lab.run(&engine, "parent").await;
-    // Two turns of its own and one of the hook's directive, 150,000 nanos each.
+    // Two turns of the thread and one of the hook's directive, 150,000 nanodollars each.
     assert_eq!((result.status, spend(&result)), (Status::Completed, json!(0.000_45)));
     let rows = engine.threads().list().unwrap();
     assert_eq!(rows.len(), 2);
@@ -52,7 +52,8 @@ async fn a_directive_that_a_hook_runs_is_in_the_cost() {
 
 #[tokio::test]
 async fn its_money_is_the_threads_and_stops_it() {
-    // A parent that never ends by itself: 150,000 nanos a turn, and as much for what the hook runs after each.
+    // A parent that never ends by itself: 150,000 nanodollars a turn, and as much for the directive that the hook runs
+    // after each.
     let turns = |hook: &str| {
         let mut lab = lab("<limits turns=\"50\" spend=\"0.003\" output=\"16\"/>", hook);
         let script: Box<super::Script> = Box::new(|request| {
@@ -120,6 +121,6 @@ async fn a_hook_that_runs_a_directive_at_every_failure_gets_a_new_one_each_time(
     let engine = lab.engine();
     let result = lab.run(&engine, "parent").await;
     assert_eq!(result.status, Status::Error);
-    // One failure, three attempts that the hook asks for, and the one it is refused.
+    // One failure, three attempts requested by the hook, and one refused attempt.
     assert_eq!(engine.threads().list().unwrap().len(), 1 + 4);
 }

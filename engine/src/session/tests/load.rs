@@ -1,4 +1,4 @@
-//! What many threads cost: counted, not timed.
+//! Tests of the cost of many threads: counted operations, no timing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn leads(children: usize) -> Lab {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_children_take_few_commits() {
     let mut lab = leads(20);
-    // Replies come together, and who comes late is waited for: a busy machine makes this longer and nothing else.
+    // Replies arrive together, and the commit waits for late ones: a busy machine only makes the run longer.
     Arc::get_mut(&mut lab.model).unwrap().pause = Duration::from_millis(100);
     let mut options = lab.options();
     options.gathering = Gathering { next: Duration::from_secs(2), longest: Duration::from_secs(20) };

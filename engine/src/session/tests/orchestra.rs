@@ -1,4 +1,4 @@
-//! The orchestrator as a tool: each of its operations, what it may touch, and what becomes of a call of it that a crash cut.
+//! Tests of the orchestrator tool: its operations, its permissions, and calls that a crash interrupts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,7 @@ fn told(engine: &Engine, result: &RunResult) -> Vec<(ResultKind, Value)> {
     events.into_iter().filter_map(told).collect()
 }
 
-/// The ids that the results in a request name.
+/// Returns the values of `key` in the results of a request.
 fn ids(request: &crate::provider::Request, key: &str) -> Vec<String> {
     let seen = serde_json::to_string(&request.turns).unwrap().replace('\\', "");
     let mark = format!("\"{key}\":\"");
@@ -127,7 +127,7 @@ async fn only_what_runs_below_may_be_stopped() {
     assert!(told[2].1.as_str().unwrap().contains("cannot wait for itself"), "{told:#?}");
 }
 
-/// A call of an operation.
+/// Builds a call of an operation.
 fn ask(operation: &str, mut given: Value) -> (&'static str, Value) {
     given["operation"] = operation.into();
     ("rye_agent_threads_orchestrator", given)
@@ -141,7 +141,7 @@ fn read() -> Vec<Block> {
     calls(&[("rye_file_system_read", json!({"path": "a.txt"}))])
 }
 
-/// A parent whose children answer at once or work without end, and that says what it is asked here.
+/// A parent whose children reply at once or work without end, and that replies as `parent` says.
 fn family(parent: impl Fn(&Request, u32) -> Vec<Block> + Send + Sync + 'static) -> Lab {
     let mut lab = Lab::new(move |request| {
         let goes_on = serde_json::to_string(&request.turns).unwrap().contains("Go on from where you left off");
@@ -209,12 +209,12 @@ async fn a_child_that_is_told_to_hands_over_and_a_wait_follows_it() {
             0 => calls(&[start("endless"), start("quick")]),
             1 => calls(&[
                 ask("handoff_thread", json!({"thread_id": known[0]})),
-                // By its first name: what goes on from it is waited for.
+                // Under the first id of the chain: the wait follows the continuation.
                 ask("wait_threads", json!({"thread_id": known[0]})),
                 ask("get_status", json!({"thread_id": known[0]})),
                 ask("get_chain", json!({"thread_id": known[0]})),
                 ask("wait_threads", json!({"thread_id": known[1]})),
-                // One that is over goes on at once, below the caller.
+                // An ended thread is handed over at once, below the caller.
                 ask("handoff_thread", json!({"thread_id": known[1]})),
                 ask("handoff_thread", json!({"thread_id": "test/nobody-1"})),
             ]),
@@ -270,7 +270,7 @@ async fn who_is_cancelled_waits_for_nobody_any_more() {
         calls(&[ask("wait_threads", json!({"thread_id": other}))])
     });
     let engine = lab.engine();
-    // One that is nothing of the caller's: it does not end with it.
+    // A thread outside the caller's tree, which does not end with the caller.
     let other = lab.start(&engine, "endless").await;
     lab.write("other.txt", &format!("{} \n", other.thread_id));
     let mut handle = lab.start(&engine, "parent").await;
@@ -284,7 +284,7 @@ async fn who_is_cancelled_waits_for_nobody_any_more() {
     assert_eq!(other.join().await.status, Status::Killed);
 }
 
-/// A call of the orchestrator is under way.
+/// Waits until a call of the orchestrator runs.
 async fn until_it_waits(handle: &mut crate::engine::Handle) {
     while let Some(live) = handle.live.next().await {
         if let Live::Event { event, .. } = &live
@@ -313,7 +313,7 @@ fn what_only_looks_is_run_again_after_a_crash() {
     lab.directive("parent", ORCHESTRA, "");
     lab.directive("slow", "<limits spend=\"0.5\" turns=\"100000\"/>", "");
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    // A process that ends in the middle of the wait: its tasks are gone, and its lock.
+    // A process that ends during the wait: its tasks and its lock are gone.
     let root = {
         let (engine, runtime) = (lab.engine(), runtime());
         runtime.block_on(async {
@@ -345,6 +345,6 @@ fn which_operations_may_be_run_again_is_said_for_each() {
     assert_eq!(operations.len(), 11);
     let again = |operation: &&Value| tool.idempotent.covers(&json!({"operation": operation, "thread_id": "a-1"}));
     let never: Vec<&Value> = operations.iter().filter(|operation| !again(operation)).collect();
-    // Each of these makes a thread.
+    // Each of these operations starts a thread.
     assert_eq!(never, [&json!("resume_thread"), &json!("handoff_thread")]);
 }

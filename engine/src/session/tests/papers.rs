@@ -1,4 +1,4 @@
-//! What a thread leaves for readers, what is signed of it, and how each change of it is found out.
+//! Tests of a thread's artifacts, their signatures, and the detection of changes.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ use crate::thread::Status;
 use crate::thread_id::ThreadId;
 use crate::threads::verify::{Verdict, Verified};
 
-/// Two turns with tools, one of which brings back more than a line holds, and a last word.
+/// Two turns with tools, one with a result longer than a transcript line, and a final reply.
 fn lab(keys: bool) -> Lab {
     let mut lab = Lab::new(|request| {
         Ok(match request.cue.turn.unwrap() {
@@ -102,7 +102,7 @@ async fn without_a_key_the_process_signs_with_one_of_its_own() {
     let found = look(&lab, &engine, &id);
     assert_eq!((found.verdict, &found.faults), (Verdict::Unproven, &Vec::new()), "{found:?}");
     assert!(found.signed_by.iter().all(|name| name.starts_with(EPHEMERAL)) && !found.signed_by.is_empty());
-    // A signature that nobody can check would make it unreadable.
+    // A signature that cannot be verified would make the file unreadable.
     let export = fs::read_to_string(lab.path().join(layout::export(&"test/reader".parse_id(), &id))).unwrap();
     assert!(export.starts_with("---\ntitle: Thread test/reader-"), "{export}");
     let path = lab.path().join(layout::transcript(&id));
@@ -137,7 +137,7 @@ async fn every_changed_byte_of_a_record_is_found() {
     let lines: Vec<&[u8]> = sound.split_inclusive(|byte| *byte == b'\n').collect();
     let mut at = 0;
     for (n, line) in lines.iter().enumerate() {
-        // The beginning, the hash, the middle and the end of each line.
+        // The start, the hash, the middle and the end of each line.
         for offset in [0, 60, line.len() / 2, line.len() - 2] {
             let mut changed = sound.clone();
             changed[at + offset] ^= 1;
@@ -159,7 +159,7 @@ async fn every_changed_byte_of_a_record_is_found() {
     }
 }
 
-/// What is written in an event's place, if anything.
+/// Returns the replacement of an event, if any.
 type Change<'a> = dyn Fn(&EventBody) -> Option<EventBody> + 'a;
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn what_is_changed_and_chained_anew_is_found_by_its_signatures() {
                 transcript.sync().unwrap();
             }
         }
-        // The registry would notice the shorter one by itself.
+        // Without the registry, which would detect the shorter transcript by itself.
         let found = crate::threads::Threads::new(std::sync::Arc::clone(engine.disk()), None).verify(&id, &trust(&lab));
         let found = found.unwrap();
         assert!(found.faults.iter().any(|fault| fault.reason.contains(expected)), "{expected}: {found:?}");
@@ -321,7 +321,7 @@ async fn pruning_removes_the_objects_that_no_other_thread_names() {
     let objects = || fs::read_dir(lab.path().join(layout::OBJECTS)).unwrap().count();
     let export = |id: &ThreadId| lab.path().join(layout::export(&"test/reader".parse_id(), id));
     drop((one, two));
-    // The plan, the files it was made from, the large result.
+    // The plan, its source files, and the large result.
     let all = objects();
     assert!(all >= 2);
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Threads that somebody has taken and that cannot be gone on with: each comes to an end that is told, or is given back. What is
-//! taken away or broken here is a plan, a record, the disk's room, at every place where a thread is taken.
+//! Tests of leased threads that cannot be recovered: each ends with a reported error or is released. The plan, the
+//! transcript or the disk space is damaged at every place where a lease is acquired.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ fn waits() -> (&'static str, serde_json::Value) {
     ("test_waits", json!({"n": 1}))
 }
 
-/// A parent with a child that waits within a call: `detached` says whether anybody waits for the child.
+/// A parent with a child that waits within a call. `detached`: the parent does not wait for the child.
 fn family(detached: bool) -> Lab {
     let lab = Lab::new(move |request: &Request| {
         let input = json!({"item_type": "directive", "item_id": "test/child", "async": detached});
@@ -41,7 +41,7 @@ fn family(detached: bool) -> Lab {
     lab
 }
 
-/// A process that dies while every thread of it is within a call.
+/// Simulates a process that dies while all of its threads are within a call.
 fn dies(lab: &Lab) -> ThreadId {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let root = runtime.block_on(async {
@@ -49,7 +49,7 @@ fn dies(lab: &Lab) -> ThreadId {
         let engine = engine(lab, &gate);
         let handle = lab.start(&engine, "parent").await;
         gate.begun().await;
-        // A parent that does not wait comes to its own call.
+        // A parent of a detached child reaches its own call.
         while lab.model.asked.load(Ordering::Relaxed) < 2 || running(&engine) < 2 {
             tokio::task::yield_now().await;
         }
@@ -77,7 +77,7 @@ fn is_released(engine: &Engine, thread: &ThreadId) -> bool {
     account.standing() == rye_compiler::semantics::ledger::Standing::Released
 }
 
-/// What is done to a child whose process died, and what is said of it.
+/// A name, the damage to an orphaned child, and the expected error.
 type Harm = (&'static str, fn(&Path, &ThreadRow), &'static str);
 
 fn object(project: &Path, row: &ThreadRow) -> PathBuf {
@@ -115,7 +115,7 @@ fn a_child_that_cannot_be_taken_up_is_told_to_its_parent_and_given_back() {
                 let (child, _) = row(&engine, "test/child");
                 harm(&lab.path(), &child);
                 let handle = engine.recover(&root).await.unwrap();
-                // One that waits for nobody has something to do until it hears of its child.
+                // The parent of a detached child stays busy until the end of the child is reported.
                 while detached && !names(&engine.threads().transcript(&root).unwrap()).contains(&"child_ended") {
                     tokio::task::yield_now().await;
                 }
@@ -123,20 +123,20 @@ fn a_child_that_cannot_be_taken_up_is_told_to_its_parent_and_given_back() {
                 let result = handle.join().await;
                 quiet(&engine).await;
                 assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("test/parent is done")), "{what}: {result:?}");
-                // The parent is told in its record, and its model if it waited.
+                // The parent's transcript has the end of the child; its model sees it if it waited.
                 let events = engine.threads().transcript(&root).unwrap();
                 let ended = events.iter().find_map(|e| if let EventBody::ChildEnded(c) = &e.body { Some(c.status) } else { None });
                 assert_eq!(ended, Some(Status::Error), "{what}");
                 let answered = events.iter().any(|e| matches!(&e.body, EventBody::ToolCallResult(r) if r.is_error && r.content.contains(said) && r.content.contains("cannot be gone on with")));
                 assert_eq!(answered, !detached, "{what}: {:?}", names(&events));
-                // The child is nobody's, in this process too, and what was set aside for it is not lost.
+                // The child has no owner, also in this process, and its reservation is kept.
                 let (after, liveness) = row(&engine, "test/child");
                 assert_eq!((after.status, after.owner, liveness), (Status::Running, None, Liveness::Orphaned), "{what}");
                 assert!(!is_released(&engine, &root), "{what}: it waits for its child");
                 let refused = engine.recover(&child.id).await.unwrap_err().to_string();
                 assert!(refused.contains(said), "{what}: {refused}");
                 assert_eq!(row(&engine, "test/child").1, Liveness::Orphaned, "{what}");
-                // It can be ended all the same.
+                // The child can still be finalized.
                 let closed = engine.take_up(&child.id, vec![Letter::Kill]).await.unwrap_err();
                 assert!(matches!(&closed, EngineError::Closed { why, .. } if why.contains(said)), "{what}: {closed:?}");
                 assert_eq!(row(&engine, "test/child").0.status, Status::Killed, "{what}");
@@ -194,7 +194,7 @@ async fn a_thread_that_runs_is_not_taken_up_a_second_time_in_its_own_process() {
     );
 }
 
-/// A disk whose power fails, or that does something else, before a step at a child's record.
+/// A disk with a fault before a step at a child's transcript.
 fn at_the_childs_record(step_of: fn(&Step<'_>) -> bool, fault: Fault) -> (Arc<SimulatedDisk>, Arc<dyn Disk>) {
     let simulated = Arc::new(SimulatedDisk::new());
     let aimed = Arc::clone(&simulated);
@@ -235,7 +235,7 @@ async fn a_child_that_died_before_its_first_line_is_owned_by_who_begins_it_again
     gate.begun().await;
     let (child, liveness) = row(&second, "test/child");
     assert_eq!((child.owner.as_ref(), liveness), (Some(second.inner.owner.id()), Liveness::Alive));
-    // Nobody else can work on it beside.
+    // No other process can recover the thread meanwhile.
     let other = open(&mut lab, &disk, &Arc::default());
     let refused = other.recover(&child.id).await.unwrap_err();
     assert!(matches!(refused, EngineError::Drive(DriveError::Store(StoreError::Owned { .. }))), "{refused:?}");
@@ -251,7 +251,7 @@ async fn a_plan_that_somebody_else_stores_meanwhile_is_found() {
         at_the_childs_record(|step| matches!(step, Step::Change(path) if is_record(path)), Fault::PowerFailure);
     let first = open(&mut lab, &disk, &Arc::default());
     assert_eq!(lab.run(&first, "parent").await.error.unwrap().code, "engine_failed");
-    // Of the plan's two names only the first is on the disk.
+    // Only the first of the plan's two names is on the disk.
     simulated.restart(Survival::Nothing);
     drop(first);
     let gate = Arc::new(Gate::default());
@@ -261,7 +261,7 @@ async fn a_plan_that_somebody_else_stores_meanwhile_is_found() {
     let (plan, other) = (child.plan_id.clone().unwrap(), Arc::downgrade(&simulated));
     let name = PathBuf::from(layout::OBJECTS).join(format!("{plan}.new"));
     simulated.before_reads(move |path| {
-        // A sibling begins with the same plan between two looks at it.
+        // A sibling stores the same plan between two checks for it.
         let Some(disk) = other.upgrade().filter(|disk| path == name && disk.exists(path).unwrap()) else { return };
         disk.rename(path, &path.with_extension("")).unwrap();
     });
@@ -295,7 +295,7 @@ async fn a_child_whose_disk_fails_is_given_back_while_its_process_lives() {
             "{fault:?}: {result:?}"
         );
         simulated.restart(Survival::All);
-        // Taken up, the two come to what they would have come to; a parent that was told of the failure is over.
+        // After recovery both threads come to the undisturbed result, unless the parent ended with the failure.
         if result.error.is_some() {
             let (parent, liveness) = row(&engine, "test/parent");
             assert_eq!((parent.owner, liveness), (None, Liveness::Orphaned), "{fault:?}");
@@ -318,7 +318,7 @@ async fn who_is_killed_while_children_are_made_takes_them_along() {
     let (compile, told) = (Arc::clone(&options.compile), Arc::new(OnceLock::<crate::driver::Sender>::new()));
     let killer = Arc::clone(&told);
     options.compile = Arc::new(move |world, request| {
-        // The letter comes while the child is compiled.
+        // The message arrives while the child is compiled.
         killer.wait().send(Letter::Kill);
         std::thread::sleep(std::time::Duration::from_millis(20));
         compile(world, request)
@@ -354,13 +354,14 @@ async fn what_goes_on_from_another_and_cannot_begin_leaves_nothing() {
     engine.hand_over(&first).await.unwrap_err();
     simulated.rename(&aside, &name).unwrap();
     assert_eq!(engine.threads().list().unwrap().len(), 1);
-    // A record that cannot be begun, for want of room: its row is over, and the thread before it is gone on from by nobody.
+    // A transcript that cannot be created on a full disk: the row is finalized, and the earlier thread has no
+    // continuation.
     for at in 0..60 {
         simulated.fail_at(simulated.operations() + at, Fault::Full);
         let resumed = engine.resume(&first, "and?").await;
         let begun = match resumed {
             Ok(handle) => {
-                // With a full disk it may end either way; that it began is what counts here.
+                // On a full disk the thread may end either way; this test only checks that it began.
                 let _ = handle.join().await;
                 true
             }

@@ -1,5 +1,5 @@
-//! Transcripts that somebody changed, or that no key of this user signed: each is refused before anything runs or is
-//! written, and the tail that a crash leaves is not.
+//! Tests of transcripts that were changed, or that no key of this user signed: each is refused before anything runs or
+//! is written. The torn tail of a crash is accepted.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::thread_id::ThreadId;
 
 const MAY: &str = "<limits turns=\"5\"/><permissions><execute><tool>test.*</tool><tool>rye.file-system.read</tool></execute></permissions>";
 
-/// A thread that reads a file, and then waits in a call.
+/// A thread that reads a file and then waits in a call.
 fn lab(keys: bool) -> Lab {
     let mut lab = Lab::new(|request| {
         Ok(match request.cue.turn.unwrap() {
@@ -50,7 +50,7 @@ fn blocking<T>(work: impl Future<Output = T>) -> T {
     runtime.block_on(work)
 }
 
-/// A thread whose process dies while the thread is within its second call.
+/// Runs a thread whose process dies during the second call.
 fn dies(lab: &Lab) -> ThreadId {
     blocking(async {
         let gate = Arc::new(Gate::default());
@@ -61,7 +61,7 @@ fn dies(lab: &Lab) -> ThreadId {
     })
 }
 
-/// The same thread, come to its end.
+/// Runs the same thread to its end.
 fn ends(lab: &Lab) -> ThreadId {
     blocking(async {
         let gate = Arc::new(Gate::default());
@@ -78,14 +78,14 @@ fn file(lab: &Lab, thread: &ThreadId) -> PathBuf {
     lab.path().join(layout::transcript(thread))
 }
 
-/// What becomes of the seals of lines that are written again.
+/// The seals of rewritten lines.
 enum Seals<'s> {
     Kept,
     Stripped,
     By(&'s Sealer),
 }
 
-/// Writes a transcript again with a chain that holds together, as anybody can.
+/// Rewrites a transcript with a valid hash chain, as anyone can.
 fn forge(lab: &Lab, thread: &ThreadId, seals: &Seals<'_>, edit: impl FnOnce(&mut Vec<Record>)) {
     let disk = crate::store::RealDisk::open(&lab.path()).unwrap();
     let mut records = transcript::read(&disk, thread, 0).unwrap().records;
@@ -111,7 +111,7 @@ fn forge(lab: &Lab, thread: &ThreadId, seals: &Seals<'_>, edit: impl FnOnce(&mut
     std::fs::write(file(lab, thread), text).unwrap();
 }
 
-/// Takes `thread.json` away: the attacker cannot sign one, and nothing needs it.
+/// Removes `thread.json`: an attacker cannot sign one, and no operation needs it.
 fn without_snapshot(lab: &Lab, thread: &ThreadId) {
     std::fs::remove_file(lab.path().join(layout::snapshot(thread))).unwrap();
 }
@@ -139,7 +139,7 @@ fn everything() -> Value {
 
 type Forgery = (&'static str, fn(&mut Vec<Record>));
 
-/// Changes of a record whose every line was sealed.
+/// Changes of a transcript in which every line was sealed.
 const FORGERIES: [Forgery; 8] = [
     ("grants", |records| set(records, "opened", "grants", everything())),
     ("inputs", |records| set(records, "opened", "inputs", json!({"path": "/etc"}))),
@@ -169,7 +169,7 @@ fn is_unverified(error: &EngineError) -> bool {
     matches!(error, EngineError::Drive(DriveError::Unverified { .. }))
 }
 
-/// Tries every way to resume a thread; each is refused, and nothing is asked, written or begun.
+/// Checks that every way to resume a thread is refused, and that no model is called and nothing is written or started.
 fn refused(lab: &Lab, thread: &ThreadId, is_over: bool, what: &str, expected: fn(&EngineError) -> bool) {
     let before = (std::fs::read(file(lab, thread)).unwrap(), lab.model.asked.load(Ordering::Relaxed));
     blocking(async {
@@ -299,7 +299,7 @@ fn recovery_without_a_key_needs_no_acceptance() {
     assert_eq!(recovered(&lab, &thread, false), Status::Completed);
 }
 
-/// Puts a plan among the objects that grants everything, and answers its id.
+/// Stores a plan that grants everything. Returns its id.
 fn wide_plan(lab: &Lab, engine: &Engine) -> (String, Value) {
     let mut plan = lab.compile("worker").plan;
     for grant in &mut plan.capabilities.grants {

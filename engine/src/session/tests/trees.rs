@@ -1,4 +1,4 @@
-//! Trees of threads: children, their money and their limits; threads that go on from others.
+//! Tests of thread trees: children, their money and limits, continuations.
 
 use serde_json::json;
 
@@ -49,7 +49,7 @@ async fn children_run_below_their_parent_and_cost_it() {
     let engine = lab.engine();
     let result = lab.run(&engine, "parent").await;
     assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("test/parent is done")));
-    // Two turns each: 150,000 nanos a turn, three threads.
+    // Two turns in each of three threads, 150,000 nanodollars a turn.
     assert_eq!(serde_json::to_value(&result.cost).unwrap()["spend"], json!(0.0009));
     let rows = rows(&engine);
     assert_eq!(rows.len(), 3);
@@ -137,7 +137,7 @@ async fn a_child_that_was_refused_is_not_counted() {
     let engine = lab.engine();
     let result = lab.run(&engine, "parent").await;
     assert_eq!(result.status, Status::Completed, "{result:?}");
-    // Three threads were made, as many as may be, and not one fewer.
+    // Exactly three threads were started, the maximum.
     assert_eq!(rows(&engine).iter().filter(|row| row.directive == "test/child").count(), 3);
     let refused: Vec<String> = answers(&engine, &result).into_iter().map(|(_, text)| text).collect();
     assert_eq!(refused.iter().filter(|text| *text == "spawns_exceeded: 3 of 3").count(), 1, "{refused:?}");
@@ -220,7 +220,7 @@ fn start_async(directive: &str) -> (&'static str, serde_json::Value) {
     ("rye_execute", json!({"item_type": "directive", "item_id": directive, "async": true}))
 }
 
-/// Everything that this engine runs has come to its end.
+/// Waits until the engine is idle.
 async fn quiet(engine: &crate::engine::Engine) {
     tokio::time::timeout(std::time::Duration::from_secs(20), engine.idle()).await.unwrap();
 }
@@ -255,7 +255,7 @@ async fn a_call_that_does_not_wait_is_answered_at_once_and_its_child_outlives_th
     quiet(&engine).await;
     let late = rows(&engine);
     assert!(late.iter().all(|row| row.status == Status::Completed), "{late:#?}");
-    // The root's account stayed open for its children and is closed with the last of them.
+    // The root's account stays open for its children and is closed with the last of them.
     let account = engine.account(&root).unwrap().unwrap();
     assert_eq!(account.spent().to_u64(), 2 * 150_000 + 2 * 4 * 150_000);
     assert_eq!(account.standing(), rye_compiler::semantics::ledger::Standing::Released);

@@ -1,4 +1,4 @@
-//! Threads that stop, wait, and go on: limits that a person moves, summaries in place, forks, letters.
+//! Tests of threads that stop, wait and continue: raised limits, compaction, forks, control messages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -120,7 +120,7 @@ async fn a_conversation_is_summarised_in_place() {
     let engine = lab.engine();
     let result = lab.run(&engine, "long").await;
     assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("done")), "{result:?}");
-    // Two replies and the summary, which is no turn.
+    // Two replies and the summary, which does not count as a turn.
     assert_eq!(result.cost.turns, 2);
     assert_eq!(serde_json::to_value(&result.cost).unwrap()["spend"], json!(0.000_45));
     let events = engine.threads().transcript(&thread(&result)).unwrap();
@@ -141,7 +141,7 @@ async fn a_fork_begins_at_the_end_of_a_turn() {
     let fork = engine.fork(&thread(&first), 2, "and now something else").await.unwrap().join().await;
     assert_eq!(fork.status, Status::Completed);
     let request = lab.model.requests.lock().unwrap().iter().rev().find(|r| r.cue.turn == Some(0)).unwrap().clone();
-    // The prompt, two calls with their results, the message.
+    // The prompt, two calls with their results, and the message.
     assert_eq!(request.turns.len(), 6);
     let row = engine.threads().show(&thread(&first)).unwrap().unwrap().row;
     assert_eq!(row.continued_by, None, "a fork goes its own way");
@@ -166,7 +166,7 @@ async fn a_thread_that_is_told_to_hands_over_after_its_turn() {
     assert!(found.iter().all(|one| one.thread_id == result.thread_id) && !found.is_empty());
 }
 
-/// Somebody at a terminal who does not answer; counts how often a question was put, and how often one was let go.
+/// An approver that never answers. Counts the questions asked (`put`) and dropped (`gone`).
 #[derive(Default)]
 struct Silent {
     put: AtomicUsize,
@@ -189,7 +189,7 @@ impl Asker for Silent {
     }
 }
 
-/// A thread that waits before its limit for somebody at the terminal.
+/// An engine whose approver never answers.
 fn silent(lab: &Lab) -> (Engine, Arc<Silent>) {
     let asker = Arc::new(Silent::default());
     let mut options = lab.options();
@@ -216,11 +216,11 @@ async fn an_open_question_is_seen_and_answered_from_elsewhere_and_the_terminal_i
     let (engine, asker) = silent(&lab);
     let handle = lab.start(&engine, "reader").await;
     put(&asker, 1).await;
-    // As another process finds it: on the disk, and before anybody has answered.
+    // As another process reads it: from the disk, before an answer.
     let elsewhere = crate::threads::Threads::open(&lab.path()).unwrap();
     let seen = open_question(&elsewhere.transcript(&handle.thread_id).unwrap()).unwrap();
     assert_eq!((seen.asked, seen.what.as_str()), (Asked::Limit, "go on beyond turns_exceeded: 3 of 3"));
-    // A message interrupts the wait, and the question is put again, not recorded again.
+    // A message interrupts the wait; the question is asked again, but not recorded again.
     handle.send(raise("turns", 20));
     put(&asker, 2).await;
     assert_eq!(asker.gone.load(Ordering::SeqCst), 1);

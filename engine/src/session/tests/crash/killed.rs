@@ -1,6 +1,6 @@
-//! The same scenarios as processes of their own on a real disk, each killed with -9 before every change and sync that
-//! the store and the world outside make, and taken up by another process: this one. Of a tree, whose processes are long, before
-//! each that is a position of a record or an effect: what lies between is there on the simulated disk.
+//! The same scenarios as real processes on a real disk. Each is killed with `SIGKILL` before every change and sync of
+//! the store and of the outside world, and recovered by this process. The long processes of trees are only killed
+//! before steps that write a transcript, a message or an effect; the simulated disk covers the others.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::process::{End, end};
 use crate::store::Disk;
 use crate::store::disk::{Pass, RealDisk, Step, Tampered};
 
-/// For the processes that are killed: the step before which, and the project.
+/// Variables of a process to be killed: the index of the step before which it is killed, and the project.
 const AT: &str = "RYE_TEST_KILLED_AT";
 const PROJECT: &str = "RYE_TEST_KILLED_IN";
 
@@ -43,7 +43,7 @@ pub fn at_every_step(scenario: &'static Scenario, name: &str) {
         let killed = place.run_until_killed(name, at);
         let taken_up = process(scenario, &place.lab, &Outside::new(place.disk()), &place.disk());
         let held = taken_up.and_then(|()| whole.holds(scenario, &place.picture(scenario)?, 1));
-        // The last steps may not come, where more was done at once than in the run that was counted.
+        // The last steps may be missing if this run batched more writes than the counted run.
         if let Err(error) = held {
             wrong.push(format!("step {at} of {total}, killed: {killed}: {error}"));
         }
@@ -56,7 +56,7 @@ pub fn at_every_step(scenario: &'static Scenario, name: &str) {
     );
 }
 
-/// A line of a record, its sync, a letter, or something outside.
+/// Checks for a step that writes a transcript, a message or an outside effect.
 fn is_position(step: Step<'_>) -> bool {
     match step {
         Step::Change(path) | Step::Sync(path) => {
@@ -68,7 +68,7 @@ fn is_position(step: Step<'_>) -> bool {
     }
 }
 
-/// A project, and what a killed process leaves behind that it would have removed.
+/// A project and the temporary files that a killed process leaves behind.
 struct Place {
     folder: tempfile::TempDir,
     scrap: tempfile::TempDir,
@@ -104,7 +104,7 @@ impl Place {
     }
 }
 
-/// This process: it works, and ends itself before a step.
+/// Runs the scenario in this process, which kills itself before a step.
 fn be_killed(scenario: &'static Scenario, at: u64, project: PathBuf) -> ! {
     let steps = AtomicU64::new(0);
     let real: Arc<dyn Disk> = Arc::new(RealDisk::open(&project).unwrap());

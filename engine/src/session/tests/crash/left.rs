@@ -1,7 +1,7 @@
-//! What a run leaves that is broken off before each of its operations, and what comes of it. One run is enough to know all that
-//! can be left: before every operation the disk is copied and its power fails. Places that leave the same are followed once: the
-//! same files byte for byte, and a registry that holds the same rows when it is opened; what redb makes of a commit that was cut off
-//! at any of its writes is thereby looked at for each of them.
+//! The states that an interruption before each operation leaves, and the results of recovering them. One run yields all
+//! states: before every operation the disk is copied and the copy's power fails. Equal states are followed once: the
+//! same files byte for byte, and a registry with the same rows after it is opened. This covers redb's repair of a
+//! commit interrupted at any of its writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,20 +14,21 @@ use crate::store::disk::{Disk, Fault, SimulatedDisk, Survival};
 use crate::store::layout::REGISTRY;
 use crate::store::registry::Registry;
 
-/// Every operation of a run, and each different thing that breaking it off leaves, with the first place that does.
+/// Every operation of a run, and each distinct state that an interruption leaves, with the first operation that leaves
+/// it.
 #[derive(Default)]
 struct All {
-    /// The first operation, and the one after the last.
+    /// The index of the first operation; `to` is the index after the last.
     from: Option<u64>,
     to: u64,
     seen: BTreeSet<u64>,
     left: Vec<(u64, SimulatedDisk)>,
-    /// What registries hold, by the hash of their bytes.
+    /// Hashes of registry contents, by the hash of their bytes.
     registries: BTreeMap<u64, u64>,
 }
 
-/// Breaks a run off before every operation, has it taken up until nothing is left to do, and compares; all that go wrong are
-/// told together. With `again`, whoever takes it up first is broken off too, so many operations later.
+/// Interrupts a run before every operation, recovers each state until nothing is left to do, and compares the results.
+/// Reports all failures together. With `again`, the first recovery is interrupted too, that many operations later.
 pub fn at_each(scenario: &'static Scenario, survival: fn(u64) -> Survival, again: Option<fn(u64) -> u64>) {
     let whole = undisturbed(scenario).picture;
     let world = World::new(scenario, &[]);
@@ -53,7 +54,7 @@ pub fn at_each(scenario: &'static Scenario, survival: fn(u64) -> Survival, again
     assert!(operations > 100 && different > 20, "{name}: {different} of {operations} operations");
 }
 
-/// What comes of a disk when it is taken up until nothing is left to do, and how many processes died before.
+/// Recovers a disk until nothing is left to do. Returns the world and the number of processes that died.
 fn followed(
     scenario: &'static Scenario,
     first: &World,
@@ -74,7 +75,7 @@ fn followed(
 
 impl All {
     fn add(&mut self, at: u64, disk: SimulatedDisk) {
-        // None is left out.
+        // No operation is skipped.
         assert!(self.from.is_none() || at == self.to, "{at} after {}", self.to);
         self.from.get_or_insert(at);
         self.to = at + 1;
@@ -103,7 +104,7 @@ impl All {
         hasher.finish()
     }
 
-    /// What the registry holds, by its rows; one that cannot be opened, by its bytes.
+    /// Hashes the rows of the registry; hashes its bytes if it cannot be opened.
     fn registry(&mut self, disk: &SimulatedDisk) -> u64 {
         let hash = |value: &dyn Fn(&mut DefaultHasher)| {
             let mut hasher = DefaultHasher::new();
@@ -115,7 +116,7 @@ impl All {
         if let Some(known) = self.registries.get(&key) {
             return *known;
         }
-        // Opening it repairs it: that is for whoever takes the run up.
+        // Opening repairs the registry, so a copy is opened: the repair is part of the recovery under test.
         let copy: Arc<dyn Disk> = Arc::new(disk.fork());
         let Ok(contents) = Registry::open(copy).and_then(|registry| registry.contents()) else { return key };
         let held = hash(&|hasher| contents.hash(hasher));

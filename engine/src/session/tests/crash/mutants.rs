@@ -1,17 +1,17 @@
-//! Disks that leave syncs out. A kill alone never shows it; the power failing must.
+//! Disks that skip syncs. A kill alone never reveals it; a power failure must.
 
 use super::scenarios::{self, Scenario};
 use super::{Break, broken_off, undisturbed};
 use crate::store::disk::{Survival, SyncKind};
 
-/// The first place where a scenario comes to something else, if there is one.
+/// Returns the first operation at which a scenario comes to a different result, if any.
 fn noticed(
     scenario: &'static Scenario,
     left_out: &'static [SyncKind],
     (survival, stride): (Survival, usize),
 ) -> Option<(u64, String)> {
     let mut places = undisturbed(scenario).places;
-    // From the middle on: what is lost there is missed.
+    // Start in the middle, where lost data is noticed.
     let middle = places.len() / 2;
     places.rotate_left(middle);
     places

@@ -1,5 +1,5 @@
-//! What is outside of the engine and has effects there: tools, models, people. Each leaves a line in a file that no crash
-//! takes back, written in two steps, so that a crash can come before, between and after.
+//! The world outside the engine: tools, models, users. Each effect appends a line to a file that survives every crash,
+//! in two steps, so that a crash can come before, between and after them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,10 +21,10 @@ use crate::tool::{Invocation, Tool, ToolOutcome};
 
 pub const LOG: &str = "outside.log";
 
-/// Where effects are noted.
+/// The log of effects.
 #[derive(Debug, Clone)]
 pub struct Outside {
-    /// Never one that leaves syncs out.
+    /// Never a disk that skips syncs.
     disk: Arc<dyn Disk>,
 }
 
@@ -33,38 +33,38 @@ impl Outside {
         Self { disk }
     }
 
-    /// Makes the file, before anything can go wrong.
+    /// Creates the log before the first possible fault.
     pub fn prepare(&self) {
         self.disk.create(Path::new(LOG), b"").unwrap();
         self.disk.sync(Path::new(LOG)).unwrap();
         self.disk.sync_dir(Path::new("")).unwrap();
     }
 
-    /// Something happens.
+    /// Logs an effect.
     pub fn happens(&self, what: &str) -> io::Result<()> {
-        // Lines of their own, whatever of an earlier one was left.
+        // Starts a new line, because an earlier line may be truncated.
         self.disk.append_volatile(Path::new(LOG), format!("\n{what}.\n").as_bytes())?;
         self.disk.sync(Path::new(LOG))
     }
 
-    /// What has happened so far, in order.
+    /// Returns the effects so far, in order.
     pub fn lines(&self) -> Vec<String> {
         let bytes = self.disk.read(Path::new(LOG)).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
-        // Whole ones.
+        // Skips truncated lines.
         let whole = text.lines().filter(|line| !line.contains('\0')).filter_map(|line| line.strip_suffix('.'));
         whole.map(str::to_owned).collect()
     }
 }
 
-/// What a tool of the scenarios does.
+/// The behavior of a scenario's tool.
 #[derive(Debug, Clone, Copy)]
 enum Act {
-    /// Notes its name.
+    /// Logs its name.
     Note,
-    /// The same, and answers more than a conversation takes.
+    /// Logs its name and returns more than fits into a conversation.
     Long,
-    /// Another process cancels the thread meanwhile.
+    /// Cancels the thread as another process does.
     Cancel,
 }
 
@@ -91,7 +91,7 @@ impl Tool for Acting {
 }
 
 impl Acting {
-    /// As another process does it: a letter in the inbox, which the watcher of this one finds.
+    /// Sends a message to the inbox, where the watcher of this process finds it.
     fn cancel(&self, invocation: &Invocation) -> io::Result<()> {
         let thread = ThreadId::parse(&invocation.thread_id).unwrap();
         let engine = self.engine.get().and_then(Weak::upgrade).ok_or_else(|| io::Error::other("no engine"))?;
@@ -105,14 +105,14 @@ impl Acting {
     }
 }
 
-/// Somebody at the terminal who allows every call and lets limits wait.
+/// An approver that allows every call and suspends at limits.
 struct Person(Outside);
 
 impl Asker for Person {
     fn ask<'a>(&'a self, _: &'a ThreadId, asked: Asked, _: &'a str) -> BoxFuture<'a, Approval> {
         Box::pin(async move {
             match (self.0.happens("asked"), asked) {
-                // Without power nothing lasts of what comes of an answer, and the next thing done with the disk ends it.
+                // Without power nothing of an answer persists, and the next disk operation ends the process.
                 (Err(_), Asked::Call | Asked::Limit) => Approval::Refused,
                 (Ok(()), Asked::Call) => Approval::Approved,
                 (Ok(()), Asked::Limit) => Approval::Suspended,
@@ -128,7 +128,7 @@ fn item(name: &str, flags: &str) -> String {
     )
 }
 
-/// The tools of the scenarios, by name: `mark` and `cancel` are not to be run again.
+/// The tools of the scenarios, by name. `mark` and `cancel` are not idempotent.
 const TOOLS: [(&str, &str, Act); 5] = [
     ("mark", "", Act::Note),
     ("note", "idempotent: true\n", Act::Note),
@@ -137,10 +137,11 @@ const TOOLS: [(&str, &str, Act); 5] = [
     ("cancel", "", Act::Cancel),
 ];
 
-/// What runs again only when somebody says so, as the model calls it.
+/// The tools that recovery must not run again, under the names that the model calls.
 pub const ONCE: [&str; 2] = ["test_mark", "test_cancel"];
 
-/// The project of a scenario, in a folder of its own or elsewhere, with a model that says at each turn what the scenario says.
+/// Creates the project of a scenario, in a new folder or in `elsewhere`, with a model that replies as the scenario
+/// says.
 pub fn lab(scenario: &'static Scenario, disk: &Arc<dyn Disk>, elsewhere: Option<PathBuf>) -> Lab {
     let (says, outside) = (scenario.says, Outside::new(Arc::clone(disk)));
     let mut lab = Lab::new(move |request| {
@@ -161,7 +162,7 @@ pub fn lab(scenario: &'static Scenario, disk: &Arc<dyn Disk>, elsewhere: Option<
     lab
 }
 
-/// The engine of one process.
+/// Opens the engine of one process.
 pub fn open(scenario: &Scenario, lab: &Lab, outside: &Outside, disk: &Arc<dyn Disk>) -> Result<Engine, String> {
     let mut options = lab.options();
     options.disk = Some(Arc::clone(disk));
@@ -191,8 +192,8 @@ pub fn open(scenario: &Scenario, lab: &Lab, outside: &Outside, disk: &Arc<dyn Di
     Ok(engine)
 }
 
-/// What the files of a scenario, which do not change, are compiled to for the same child.
+/// Compiled children by scenario and request. The files of a scenario do not change.
 static CHILDREN: Mutex<BTreeMap<(&str, String), Checked<Compilation>>> = Mutex::new(BTreeMap::new());
 
-/// Once for each scenario and process: a plan knows no place.
+/// The compiled plan of each scenario. A plan contains no path, so all projects share it.
 pub static PLANS: Mutex<BTreeMap<&'static str, Arc<Compilation>>> = Mutex::new(BTreeMap::new());

@@ -1,5 +1,5 @@
-//! What is left of a scenario when nothing is left to do: records, ledger, rows and effects, without what two runs of the
-//! same thing may differ in. Two pictures are compared; nothing is decided here.
+//! The final state of a scenario: transcripts, ledger, rows and effects, without the parts in which two equal runs may
+//! differ. Comparing two pictures decides a test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +14,15 @@ use crate::store::registry::Liveness;
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
-/// Threads by place in the tree: `root`, `root.1` its first child, `root'` what goes on from it.
+/// A comparable final state. Threads are named by their place in the tree: `root`, `root.1` its first child, `root'`
+/// its continuation.
 #[derive(Debug, Clone)]
 pub struct Picture {
     threads: BTreeMap<String, Told>,
     effects: BTreeMap<String, usize>,
-    /// Calls that came back as interrupted.
+    /// Number of calls that were interrupted.
     interrupted: usize,
-    /// Model calls that were cut off.
+    /// Number of model calls that were cut.
     cut: usize,
 }
 
@@ -32,13 +33,13 @@ struct Told {
     books: Value,
 }
 
-/// What one thread is, before names are known.
+/// The data of one thread, before it has a name.
 struct Found {
     row: ThreadRow,
     events: Vec<Event>,
 }
 
-/// The picture of what there is; or what must never be, whatever was broken off.
+/// Builds the picture of the current state; fails on a state that must never occur.
 pub fn picture(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Result<Picture, String> {
     let mut found = BTreeMap::new();
     for listed in engine.threads().list().map_err(|error| error.to_string())? {
@@ -89,7 +90,7 @@ pub fn picture(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Resul
     Ok(Picture { threads, effects, interrupted, cut })
 }
 
-/// A name for each thread from its place in the tree.
+/// Names each thread by its place in the tree.
 fn names(found: &BTreeMap<String, Found>) -> Result<BTreeMap<String, String>, String> {
     fn name(id: &str, found: &BTreeMap<String, Found>, depth: usize) -> Result<String, String> {
         let one = found.get(id).ok_or_else(|| format!("`{id}` has no record"))?;
@@ -112,14 +113,14 @@ fn names(found: &BTreeMap<String, Found>) -> Result<BTreeMap<String, String>, St
     Ok(names)
 }
 
-/// The tool that a thread is a run of, if that is not to be run again.
+/// Returns the tool of a detached run, if it must not be run again.
 fn once(events: &[Event]) -> Option<&'static str> {
     let Some(EventBody::Opened(opened)) = events.first().map(|event| &event.body) else { return None };
     let name = opened.tool()?.replace('/', "_");
     ONCE.into_iter().find(|once| *once == name)
 }
 
-/// Names instead of ids, wherever they stand.
+/// Replaces ids by names in all events.
 fn rename(events: Vec<Value>, names: &BTreeMap<String, String>) -> Vec<Value> {
     let mut longest: Vec<(&String, &String)> = names.iter().collect();
     longest.sort_by_key(|(id, _)| std::cmp::Reverse(id.len()));
@@ -130,7 +131,7 @@ fn rename(events: Vec<Value>, names: &BTreeMap<String, String>) -> Vec<Value> {
     events.into_iter().map(change).collect()
 }
 
-/// Whether a thread is this one, runs below it, or goes on from it where `chain` says so.
+/// Checks whether a thread is `to`, runs below it, or, if `chain` is set, continues it.
 fn belongs(name: &str, to: &str, chain: bool) -> bool {
     name.strip_prefix(to)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('.') || (chain && rest.starts_with('\'')))
@@ -138,25 +139,25 @@ fn belongs(name: &str, to: &str, chain: bool) -> bool {
 
 struct Telling<'a> {
     name: &'a str,
-    /// What cut calls were booked at, by thread.
+    /// Amounts booked for cut calls, by thread.
     unknown: &'a BTreeMap<String, Vec<u64>>,
     interrupted: usize,
-    /// What has been booked so far for its own cut calls, and for those of the children that it waited for.
+    /// The amount booked so far for its own cut calls; `waited` for those of awaited children.
     own: u64,
     waited: u64,
-    /// It goes on with what the one before left.
+    /// True if the thread continues another with its remaining limits.
     handed: bool,
-    /// It is a run of this tool, which is not to be run again.
+    /// The tool of this run, if it must not be run again.
     tool: Option<&'static str>,
 }
 
 impl Telling<'_> {
-    /// What was booked for cut calls of a thread and those below it.
+    /// Adds up the amounts booked for cut calls of a thread and its descendants.
     fn booked(&self, name: &str, chain: bool) -> u64 {
         self.unknown.iter().filter(|(other, _)| belongs(other, name, chain)).flat_map(|(_, cut)| cut).sum()
     }
 
-    /// The same for the threads before this one in its chain.
+    /// Adds up the amounts booked for the threads before this one in its chain.
     fn booked_before(&self) -> u64 {
         if !self.handed {
             return 0;
@@ -166,7 +167,7 @@ impl Telling<'_> {
         chain.map(|other| self.booked(other, false)).sum()
     }
 
-    /// The events, without what a crash may add and what differs from one run to the next.
+    /// Normalizes the events: removes additions of a crash and values that differ between runs.
     fn events(&mut self, events: &[Event]) -> Result<Vec<Value>, String> {
         let mut cut = BTreeSet::new();
         let (mut detached, mut places) = (BTreeSet::new(), BTreeMap::new());
@@ -224,7 +225,7 @@ impl Telling<'_> {
             self.plain(&event.body, &mut value, apart)?;
             told.push(value);
         }
-        // Which of a group came first is nobody's business.
+        // The order within a group is undefined, so it is normalized.
         let place = |value: &Value| match value["type"].as_str() {
             Some("tool_call_result") => value["index"].as_u64().map(|index| (index, 1)),
             Some("child_ended") => {
@@ -240,14 +241,14 @@ impl Telling<'_> {
         Ok(told)
     }
 
-    /// Takes out of an event what is not the same in another run.
+    /// Removes the values of an event that differ between runs.
     fn plain(&mut self, body: &EventBody, value: &mut Value, apart: u64) -> Result<(), String> {
         match body {
             EventBody::Opened(opened) => {
                 self.handed = opened.origin == Origin::Handoff;
                 value["seed"] = 0.into();
                 value["project_path"] = "".into();
-                // What was left, had no call before been cut off.
+                // The limit as if no earlier call had been cut.
                 value["limits"]["spend"] = (opened.limits.spend + self.booked_before()).into();
                 if self.name.ends_with('\'') {
                     value["limits"]["duration_seconds"] = 0.into();
@@ -311,7 +312,7 @@ impl Telling<'_> {
         Ok(())
     }
 
-    /// The row and the account.
+    /// Normalizes the row and the account.
     fn books(
         &self,
         scenario: &Scenario,
@@ -360,7 +361,7 @@ fn less(amount: u64, by: u64) -> Result<u64, String> {
     amount.checked_sub(by).ok_or_else(|| format!("{amount} is less than the cut calls' {by}"))
 }
 
-/// The attempt that an event is about.
+/// Returns the turn and the attempt of an event.
 fn attempt(body: &EventBody) -> Option<(u64, u32)> {
     match body {
         EventBody::AttemptIntended(a) => Some((a.turn, a.attempt)),
@@ -373,7 +374,7 @@ fn attempt(body: &EventBody) -> Option<(u64, u32)> {
 }
 
 impl Picture {
-    /// The picture of an undisturbed run is what the scenario says it is.
+    /// Checks that an undisturbed run ended as the scenario says.
     pub fn is_whole(&self, scenario: &Scenario) -> Result<(), String> {
         let last =
             self.threads.keys().filter(|name| name.starts_with("root") && !name.contains('.')).max_by_key(|n| n.len());
@@ -384,7 +385,7 @@ impl Picture {
         Ok(())
     }
 
-    /// Whether a run that was broken off so many times came to the same as this one.
+    /// Checks that a run with `deaths` interruptions came to the same result as this one.
     pub fn holds(&self, scenario: &Scenario, other: &Self, deaths: usize) -> Result<(), String> {
         if scenario.spends_all && other.cut > 0 {
             return self.holds_up_to_the_money(other);
@@ -402,7 +403,7 @@ impl Picture {
         self.same_effects(other, deaths)
     }
 
-    /// A cut call took what was left: the rest is missing, and nothing else is.
+    /// Compares runs in which a cut call used up the money: the events before the limit must be equal.
     fn holds_up_to_the_money(&self, other: &Self) -> Result<(), String> {
         let (mine, theirs) = (&self.threads["root"], &other.threads["root"]);
         let end = theirs.events.iter().position(|event| event["type"] == "limit").unwrap_or(theirs.events.len());
@@ -427,13 +428,13 @@ impl Picture {
             let (mine, theirs) = (count(self), count(other));
             let wrong = || Err(format!("`{name}` happened {theirs} times instead of {mine}"));
             match name.split(' ').next() {
-                // What must not run again is missing at most where it came back as interrupted.
+                // A call that must not run again may be missing, if it was reported as interrupted.
                 Some("mark" | "cancel") if theirs > mine => return wrong(),
                 Some("mark" | "cancel") => lost += mine - theirs,
-                // A model call or a question that was cut off is made once more.
+                // A cut model call or question is repeated once.
                 Some("ask") if theirs < mine => return wrong(),
                 Some("ask") => more += theirs - mine,
-                // A letter that the user sends again is not one from outside.
+                // A message that the user repeats does not count as a second one.
                 Some("letter") if theirs <= mine => {}
                 Some(_) if theirs < mine || theirs > mine * (deaths + 1) => return wrong(),
                 Some(_) | None => {}

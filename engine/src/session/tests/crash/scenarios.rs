@@ -1,5 +1,4 @@
-//! The ten runs that are broken off: what there is to run, what the model says at each turn, what the user does when a
-//! thread is over.
+//! The scenarios to interrupt: files, the model's replies at each turn, and the user's actions after a thread ends.
 
 use serde_json::{Value, json};
 
@@ -9,27 +8,27 @@ use crate::message::Block;
 use crate::provider::{CallError, FailedStage, Request, Usage};
 use crate::thread::Status;
 
-/// A run to be broken off. The directive that is run is `test/root`.
+/// A run to interrupt. Its root directive is `test/root`.
 #[expect(clippy::struct_excessive_bools, reason = "each says something of its own about the run")]
 pub struct Scenario {
     pub name: &'static str,
     pub prepare: fn(&Lab),
     pub says: fn(&Request) -> Result<Vec<Block>, CallError>,
-    /// What every reply uses, where it is not a little.
+    /// The usage of every reply; a small default if `None`.
     pub usage: Option<Usage>,
-    /// Somebody sits at the terminal.
+    /// True if an approver is at the terminal.
     pub attended: bool,
-    /// What the user says to go on, whenever the last thread is over.
+    /// The messages with which the user resumes an ended thread, in order.
     pub resumes: &'static [&'static str],
-    /// What the user answers where a thread is suspended.
+    /// The control messages that the user sends to a suspended thread.
     pub answers: fn() -> Vec<Letter>,
-    /// How the last thread ends.
+    /// The end status of the last thread.
     pub ends: Status,
-    /// It has children, and its runs are long.
+    /// True if the scenario has children, which makes its runs long.
     pub is_tree: bool,
-    /// Whether a child outlives its parent, and moves to another account, is a matter of time.
+    /// True if the timing decides whether a child outlives its parent and moves to another account.
     pub survivors: bool,
-    /// It ends when its money does: a call that was cut off ends it earlier.
+    /// True if the run ends when its money is spent. A cut call then ends it earlier.
     pub spends_all: bool,
 }
 
@@ -70,12 +69,13 @@ fn child(name: &str) -> (String, Value) {
 
 const TREE: &str = "<permissions><execute><directive>test.*</directive><tool>test.*</tool><tool>rye.agent.*</tool></execute></permissions>";
 
-/// Limits and grants of a parent.
+/// Returns the limits and grants of a parent.
 fn tree(limits: &str) -> String {
     format!("<limits {limits}/>{TREE}")
 }
 
-/// Calls one after another: some may run again, one may not, one answers more than fits, the store is written.
+/// Sequential calls: idempotent ones, one that must not be repeated, one with a long result, one that writes the
+/// thread's store.
 pub static TOOLS: Scenario = Scenario::new(
     "tools",
     |lab| lab.directive("root", &permit(&["test.*", "rye.agent.threads.state"]), ""),
@@ -90,7 +90,7 @@ pub static TOOLS: Scenario = Scenario::new(
     },
 );
 
-/// Calls that run together, before and after one that runs alone.
+/// Parallel calls, before and after one that runs alone.
 pub static PARALLEL: Scenario = Scenario::new(
     "parallel",
     |lab| lab.directive("root", &permit(&["test.*"]), ""),
@@ -103,8 +103,8 @@ pub static PARALLEL: Scenario = Scenario::new(
     },
 );
 
-/// Two children at once, one of which has a child of its own; then the same again. Each has enough for two calls that are cut
-/// off, which count at their worst.
+/// Two parallel children, one with a child of its own; then the same again. Each has enough money for two cut calls,
+/// which count at their worst case.
 pub static CHILDREN: Scenario = Scenario::new(
     "children",
     |lab| {
@@ -125,7 +125,7 @@ pub static CHILDREN: Scenario = Scenario::new(
 )
 .tree();
 
-/// Children that nobody waits for, and a parent that has more to do meanwhile.
+/// Detached children, and a parent that continues its own work meanwhile.
 pub static ASYNC: Scenario = Scenario::new(
     "async",
     |lab| {
@@ -149,7 +149,7 @@ pub static ASYNC: Scenario = Scenario::new(
 )
 .tree();
 
-/// Tools that nobody waits for, one of them not to be run again and one with more to say than a conversation takes.
+/// Detached tool runs: one must not be repeated, one has a long result.
 pub static APART: Scenario = Scenario::new(
     "apart",
     |lab| lab.directive("root", &permit(&["test.*"]), ""),
@@ -168,7 +168,7 @@ pub static APART: Scenario = Scenario::new(
 )
 .tree();
 
-/// Children that nobody waits for, one of them with a child that nobody waits for either: it may live longer than both above it.
+/// Detached children, one with a detached child of its own, which may outlive both threads above it.
 pub static SURVIVOR: Scenario = Scenario {
     survivors: true,
     ..Scenario::new("survivor", ASYNC.prepare, |request| {
@@ -184,7 +184,7 @@ pub static SURVIVOR: Scenario = Scenario {
 
 const FULL: &str = "continuation: { trigger_threshold: 0.0000001 }\n";
 
-/// A root that fills its context and starts a child that fills its own: both go on in another thread.
+/// A root that fills its context and starts a child that fills its own; both continue in a new thread.
 pub static HANDOFF: Scenario = Scenario::new(
     "handoff",
     |lab| {
@@ -208,7 +208,7 @@ fn overloaded(usage: Option<Usage>) -> CallError {
     CallError { status: Some(529), usage, ..error }
 }
 
-/// Attempts that fail, one of them billed, before each of the first two turns.
+/// Failing attempts, one of them billed, before each of the first two turns.
 pub static RETRY: Scenario = Scenario::new(
     "retry",
     |lab| lab.directive("root", &permit(&["test.*"]), ""),
@@ -224,7 +224,7 @@ pub static RETRY: Scenario = Scenario::new(
     },
 );
 
-/// A call that a person allows, a limit that waits for one.
+/// A call that a user approves, and a limit that waits for the user.
 pub static APPROVAL: Scenario = Scenario {
     attended: true,
     answers: || vec![Letter::Raise { limit: "turns".into(), value: 9 }, Letter::Approve { yes: true, question: None }],
@@ -246,7 +246,7 @@ pub static APPROVAL: Scenario = Scenario {
     )
 };
 
-/// Cancelled from another process while a call runs.
+/// A thread that another process cancels during a call.
 pub static CANCEL: Scenario = Scenario {
     ends: Status::Cancelled,
     ..Scenario::new(
@@ -262,7 +262,7 @@ pub static CANCEL: Scenario = Scenario {
     )
 };
 
-/// Each reply costs a quarter of all there is: the fourth call cannot be paid.
+/// Replies that each cost a quarter of the money: the fourth call is unaffordable.
 pub static BUDGET: Scenario = Scenario {
     usage: Some(Usage { input: 100, output: 1_000, cache_read: 0, cache_write: 0 }),
     ends: Status::Error,
@@ -274,7 +274,7 @@ pub static BUDGET: Scenario = Scenario {
     )
 };
 
-/// A thread that goes on twice after its end.
+/// A thread that is resumed twice after its end.
 pub static RESUMED: Scenario = Scenario {
     resumes: &["and then?", "and now?"],
     ..Scenario::new(

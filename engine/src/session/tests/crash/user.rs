@@ -1,5 +1,5 @@
-//! The user of a scenario: looks at what there is and does what comes next, in one process after another, until there is
-//! nothing left to do.
+//! The user of a scenario: inspects the state and takes the next action, in one process after another, until nothing is
+//! left to do.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::store::registry::Liveness;
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
-/// What a user does next.
+/// The next action of the user.
 enum Todo {
     Start,
     TakeUp(ThreadId, Vec<Letter>),
@@ -23,10 +23,10 @@ enum Todo {
     Nothing,
 }
 
-/// More than any scenario needs.
+/// Maximum number of actions, more than any scenario needs.
 const MOST: usize = 24;
 
-/// One process after another's death, or the first: it works until nothing is left to do, or until it cannot go on.
+/// Runs one process, the first or the successor of a dead one, until nothing is left to do or it cannot continue.
 pub async fn work(scenario: &'static Scenario, lab: &Lab, engine: &Engine, outside: &Outside) -> Result<(), String> {
     for _ in 0..MOST {
         let handle = match todo(scenario, engine, outside)? {
@@ -36,7 +36,7 @@ pub async fn work(scenario: &'static Scenario, lab: &Lab, engine: &Engine, outsi
             Todo::Nothing => return Ok(()),
         };
         let handle = match handle {
-            // It died before anything was recorded, and is over now.
+            // The thread died before its first event, and has been finalized.
             Err(EngineError::NeverBegan { .. }) => continue,
             started => started.map_err(|error| error.to_string())?,
         };
@@ -59,7 +59,7 @@ fn todo(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Result<Todo,
     let listed = threads.list().map_err(|error| error.to_string())?;
     let record = |id: &ThreadId| threads.transcript(id).unwrap_or_default();
     let status = |id: &ThreadId| listed.iter().find(|listed| listed.row.id == *id).map(|listed| listed.row.status);
-    // One that is over without a record never began.
+    // An ended thread without a transcript never began.
     let is_one = |id: &ThreadId| status(id).is_some_and(|status| !status.is_over() || !record(id).is_empty());
     let roots = listed.iter().filter(|listed| listed.row.parent.is_none() && listed.row.continues.is_none());
     let Some(root) = roots.map(|listed| listed.row.id.clone()).find(is_one) else { return Ok(Todo::Start) };
@@ -79,12 +79,12 @@ fn todo(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Result<Todo,
     if let Some(message) = scenario.resumes.get(went_on.count()) {
         return Ok(Todo::Resume(last, message));
     }
-    // Children whose process died while it waited for them.
+    // Children orphaned while their process waited for them.
     let orphan = listed.iter().find(|listed| listed.liveness == Liveness::Orphaned);
     Ok(orphan.map_or(Todo::Nothing, |orphan| Todo::TakeUp(orphan.row.id.clone(), Vec::new())))
 }
 
-/// What a thread that was cut off is told: what its user had wanted to tell it and does not find there.
+/// Returns the control messages for a recovered thread: those of the user that it has not received.
 fn letters(
     scenario: &Scenario,
     engine: &Engine,
@@ -98,7 +98,7 @@ fn letters(
         return (scenario.answers)().into_iter().filter(|letter| !told(letter)).collect();
     }
     let begun = any(&|body| matches!(body, EventBody::ToolStarted(started) if started.name == "test_cancel"));
-    // Whoever was told that it is sent does not send it again.
+    // A user who knows that the message was sent does not send it again.
     let sent = outside.lines().iter().any(|line| line == "letter")
         || !mailbox::list(&**engine.disk(), thread).unwrap_or_default().is_empty();
     if begun && !sent && !told(&Letter::Cancel) { vec![Letter::Cancel] } else { Vec::new() }
