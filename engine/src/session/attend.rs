@@ -1,5 +1,5 @@
-//! Waiting for children: for the result that a call wants, or to tell a parent that went on without it. A child that no
-//! process runs is taken up here first.
+//! Waits for children: for the result that a call needs, or to report the end of a detached child to its parent. An
+//! orphaned child is recovered first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use crate::thread::{Cost, RunResult};
 use crate::thread_id::ThreadId;
 use crate::threads::{Waited, result_of};
 
-/// How long somebody else's thread is waited for before its owner is looked at again.
+/// Longest wait for a thread of another process before its owner is checked again.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// The children that a thread had when it was cut off and that none of its calls waits for.
+/// Lists the detached children of a recovered thread that have not ended, with their spawn numbers.
 pub(super) fn unattended(state: &State) -> Vec<(u64, ThreadId)> {
     let detached = state.living().filter(|(_, child)| child.detached);
     detached.filter_map(|(spawn, child)| Some((spawn, ThreadId::parse(child.thread_id.as_deref()?).ok()?))).collect()
 }
 
 impl Inner {
-    /// Tells a thread of this process when a child has ended that no call of it waits for.
+    /// Waits for a detached child in the background and reports its end to the parent.
     pub(super) fn attend(self: &Arc<Self>, parent: &ThreadId, spawn: u64, child: &ThreadId, outlet: &Arc<Outlet>) {
         let (engine, parent, child) = (Arc::clone(self), parent.clone(), child.clone());
         let outlet = Arc::clone(outlet);
@@ -40,7 +40,8 @@ impl Inner {
         });
     }
 
-    /// The result of a child and what it cost, however far it has come.
+    /// Returns the result and the total cost of a child, including the threads that continue it. Recovers the child if
+    /// it is orphaned.
     pub(super) async fn result_of_child(
         self: &Arc<Self>,
         thread: &ThreadId,
@@ -50,15 +51,15 @@ impl Inner {
         self.with_cost(thread, result).await
     }
 
-    /// The result of a child that cannot be gone on with, for the thread that waits for it. The child is not over: it was given
-    /// back, and whoever has mended what is wrong can go on with it.
+    /// Builds the result of a child that cannot be recovered, for the thread that waits for it. The child has not
+    /// ended: its lease is released, so that it can be recovered once the cause is repaired.
     pub(super) fn stuck(child: &ThreadId, why: &DriveError) -> RunResult {
         tracing::warn!(%child, error = %why, "a child cannot be gone on with");
         let lost = RunResult::lost(&format!("`{child}` cannot be gone on with: {why}"));
         RunResult { thread_id: child.to_string(), ..lost }
     }
 
-    /// The result of the last thread that goes on from this one.
+    /// Returns the result of the last thread of the continuation chain.
     async fn result_of_chain(
         self: &Arc<Self>,
         thread: &ThreadId,
@@ -80,13 +81,14 @@ impl Inner {
                     events => Ok(result_of(thread, &events?).unwrap_or_else(|| Self::never_began(thread))),
                 };
             }
-            // Whoever stops waiting meanwhile leaves no thread behind that is taken and not worked on.
+            // The recovery runs as a task of its own: if the waiting caller is dropped, no thread stays leased but
+            // idle.
             let (engine, id, out) = (Arc::clone(self), thread.clone(), Arc::clone(outlet));
             let taken = tokio::spawn(async move { Box::pin(engine.recover(&id, out, Vec::new())).await }).await;
             match taken.map_err(|lost| DriveError::Lost(lost.to_string()))? {
                 Ok(Some(running)) => return Ok(running.result().await),
                 Ok(None) => return Ok(Self::never_began(thread)),
-                // Somebody else works on it, whose end is waited for.
+                // Another process owns the thread: wait for its end.
                 Err(DriveError::Store(StoreError::Owned { .. })) => {
                     let threads = Arc::new(self.threads());
                     if let Waited::Over(result) = threads.wait(thread, Instant::now() + LOOK).await? {
@@ -98,7 +100,7 @@ impl Inner {
         }
     }
 
-    /// Cost as the rows of the child and of what went on from it say.
+    /// Adds up the cost in the registry rows of the child and of the threads that continue it.
     async fn with_cost(&self, first: &ThreadId, result: RunResult) -> Result<(RunResult, Cost), DriveError> {
         let first = first.clone();
         let cost = self.read(move |registry| {

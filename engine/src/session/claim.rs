@@ -1,5 +1,5 @@
-//! Whose a thread is: taken for this process, given back where it cannot be gone on with, closed where it never will be.
-//! A thread that somebody has taken is either worked on or one of these: it never stays taken and stands still.
+//! Thread ownership: acquire, release, finalize. A thread whose lease this process holds is either running, released or
+//! finalized; it never stays leased and idle.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::thread::{RunError, Status};
 use crate::thread_id::ThreadId;
 
 impl Inner {
-    /// Makes this process the owner of a thread that is not over, or suspended; answers what it was.
+    /// Acquires the lease of a thread that has not ended or is suspended. Returns the status that the thread had.
     ///
     /// # Errors
-    /// [`StoreError::Owned`] where another process that lives has it.
+    /// [`StoreError::Owned`]: a live process holds the lease.
     pub(super) async fn claim(&self, thread: &ThreadId) -> Result<Status, DriveError> {
         let unknown = || StoreError::UnknownThread { thread: thread.to_string() };
         let id = thread.clone();
@@ -41,8 +41,9 @@ impl Inner {
         }
     }
 
-    /// Gives a thread back that this process has and does not work on: whoever looks sees that nobody does, and anybody can take
-    /// it up. `was`: what it was before it was claimed. Whoever calls this has an error to tell, which this one never replaces.
+    /// Releases the lease of a thread that this process holds but does not run, so that any process can recover it.
+    /// `was`: the status before the lease was acquired. Errors are only logged, because the caller already has an error
+    /// to return.
     pub(super) async fn give_up(&self, thread: &ThreadId, was: Option<Status>) {
         let (owner, now) = (self.owner.id().clone(), self.clock.now());
         let back = Change::Disown { thread: thread.clone(), owner, status: was, now };
@@ -51,7 +52,8 @@ impl Inner {
         }
     }
 
-    /// Ends a thread by its row alone, with its account: one that never began, or that cannot be taken up.
+    /// Finalizes the registry row and the account of a thread that never began or cannot be recovered. Leaves the
+    /// transcript unchanged.
     pub(super) async fn bury(&self, thread: &ThreadId, status: Status) -> Result<(), DriveError> {
         let of = thread.clone();
         let row = self.read(move |registry| registry.thread(&of)).await?;
@@ -66,8 +68,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Ends a thread that was to end and cannot be taken up: in its record, where that can be written, and in its row. What was
-    /// set aside for attempts under way counts as spent.
+    /// Finalizes a thread that has to end but cannot be recovered: appends `ended` to the transcript if possible, and
+    /// finalizes the row. Reservations of pending attempts count as spent.
     pub(super) async fn close(
         self: &Arc<Self>,
         thread: &ThreadId,
@@ -78,15 +80,15 @@ impl Inner {
         let (engine, id, message) = (Arc::clone(self), thread.clone(), why.to_string());
         let written = blocking(move || engine.write_end(&id, status, message)).await;
         if let Err(error) = written {
-            // A record that cannot be read cannot be ended either: its row says how it ended.
+            // If the transcript cannot be extended, the row alone holds the end status.
             tracing::debug!(%thread, %error, "its record stays as it is");
         }
         self.bury(thread, status).await
     }
 
-    /// The last line of a record, from its own events alone.
+    /// Appends `ended` to a transcript, computed from its own events.
     fn write_end(&self, thread: &ThreadId, status: Status, message: String) -> Result<(), DriveError> {
-        // What this process signs, it vouches for: nothing is added to a record that it does not accept.
+        // A signature vouches for all lines before it, so a transcript that fails verification is not extended.
         let Some(VerifiedTranscript { reading, events, synced, .. }) = self.verified(thread)? else { return Ok(()) };
         let mut state = State::new();
         for event in &events {

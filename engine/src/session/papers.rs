@@ -1,5 +1,5 @@
-//! What a thread writes for readers (`engine.md` 4): `thread.json`, `capabilities.md`, the knowledge export. Outputs, never
-//! inputs and never synced; that one cannot be written is no reason to stop the thread.
+//! The artifacts of a thread (`engine.md` 4): `thread.json`, `capabilities.md` and the knowledge export. The engine
+//! never reads them as inputs and never syncs them. A failed write is logged and does not stop the thread.
 
 mod capabilities;
 mod export;
@@ -18,10 +18,10 @@ use crate::store::thread_files::{exact, write_capabilities, write_export, write_
 use crate::thread::{PrintedCost, Status, dollars};
 use crate::thread_id::ThreadId;
 
-/// Lists that are kept: threads of one plan share theirs.
+/// Number of cached texts of `capabilities.md`. Threads of one plan share a text.
 const KEPT: usize = 16;
 
-/// What `capabilities.md` says of plans that threads of this process have.
+/// A cache of the texts of `capabilities.md`, by plan and grants.
 #[derive(Debug, Default)]
 pub(crate) struct Papers {
     lists: Mutex<VecDeque<Arc<List>>>,
@@ -52,7 +52,7 @@ impl Papers {
 }
 
 impl Inner {
-    /// Writes `thread.json` and `capabilities.md` of a thread that begins or goes on.
+    /// Writes the initial `thread.json` and `capabilities.md` when a thread starts or is recovered.
     pub(crate) async fn announce(self: &Arc<Self>, thread: &Thread) {
         let fields = self.snapshot_of(thread, None);
         let (engine, id, plan) = (Arc::clone(self), thread.id.clone(), Arc::clone(&thread.plan));
@@ -68,11 +68,11 @@ impl Inner {
         .await;
     }
 
-    /// Writes `thread.json` of a thread that is over, and what `rye fetch` finds of it. That is signed with a key that
-    /// lasts, or not at all: a signed file that nobody can verify would be no item.
+    /// Writes the final `thread.json` and the knowledge export of an ended thread. The export is signed with a lasting
+    /// key or not at all, because `rye fetch` rejects a file whose signature cannot be verified.
     pub(crate) async fn publish(self: &Arc<Self>, thread: &Thread, ended: &Ended, paper: Paper) {
         let now = self.clock.now();
-        // What a tool answered is in no conversation yet: whoever takes it into one exports it there.
+        // A detached tool run has no conversation of its own. The thread that receives its result exports it.
         let speaks = thread.state.launch.as_ref().is_none_or(|launch| launch.call.is_none());
         let exports = speaks && matches!(paper, Paper::Export | Paper::Both);
         let export = exports.then(|| export::text(thread, ended, &time(now)));
@@ -87,7 +87,7 @@ impl Inner {
                 };
                 written = write_export(&*engine.disk, &directive, &id, &bytes).map(drop);
             }
-            // One that cannot be written does not keep the other from its place.
+            // A failed export does not prevent the snapshot.
             let sign = |bytes: &[u8]| engine.sealer.mark(bytes);
             fields.map_or(Ok(()), |fields| write_snapshot(&*engine.disk, &id, &fields, Some(&sign))).and(written)
         })
@@ -107,7 +107,7 @@ impl Inner {
         }
     }
 
-    /// The fields of `thread.json`.
+    /// Builds the fields of `thread.json`.
     fn snapshot_of(&self, thread: &Thread, ended: Option<&Ended>) -> Map<String, Value> {
         let state = &thread.state;
         let launch = state.launch.as_deref();
@@ -147,10 +147,10 @@ impl Inner {
     }
 }
 
-/// The format of `thread.json` that this version writes, and the newest it reads.
+/// The format version of `thread.json` that this build writes, and the newest that it reads.
 pub(crate) const VERSION: u64 = 1;
 
-/// Milliseconds since 1970 as RFC 3339.
+/// Formats milliseconds since 1970 as RFC 3339.
 fn time(ms: i64) -> String {
     jiff::Timestamp::from_millisecond(ms).map(|t| t.to_string()).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! Plans of running threads: threads of one plan share it and, where their inputs are the same, its compiled hooks; it is
-//! stored once, with what it was made of.
+//! The plans of running threads. Threads share a plan, and its compiled hooks if their inputs are equal. A plan is
+//! stored once, together with its source files.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -15,26 +15,26 @@ use crate::engine::Inner;
 use crate::hooks::HookTable;
 use crate::store::{Objects, StoreError, sources};
 
-/// A plan's id and the SHA-256 of the inputs that fill its templates.
+/// A plan id and the SHA-256 of the inputs that fill its templates.
 type Filled = (String, [u8; 32]);
 
-/// The plans that threads of this process have.
+/// The plans in use in this process.
 #[derive(Debug, Default)]
 pub(crate) struct Plans {
     known: Mutex<BTreeMap<String, Known>>,
-    /// Held by whoever stores one.
+    /// Serializes the storing of plans.
     storing: Mutex<()>,
     hooks: Mutex<BTreeMap<Filled, Weak<HookTable>>>,
 }
 
 impl Inner {
-    /// Keeps the files that a plan was made of, as far as they still are what it read.
+    /// Stores copies of the source files of a plan that still have the hash in its manifest.
     pub(super) fn keep_sources(&self, plan: &Plan) -> Result<(), DriveError> {
         let missing = sources::missing(&*self.disk, plan)?;
         if missing.is_empty() {
             return Ok(());
         }
-        // What cannot be looked at now has been changed since it was read, and is not what the plan was made of.
+        // If the project cannot be read now, its files may have changed since the plan was compiled.
         let Ok(world) = (self.world)() else { return Ok(()) };
         for read in missing {
             let Ok(id) = ItemId::parse(&read.id) else { continue };
@@ -53,12 +53,12 @@ impl Inner {
 #[derive(Debug)]
 struct Known {
     plan: Weak<Plan>,
-    /// It lies among the objects.
+    /// True once the plan is among the stored objects.
     stored: bool,
 }
 
 impl Plans {
-    /// The plan of this id, made only if no thread has it.
+    /// Returns the plan with this id; calls `make` only if no thread has the plan.
     pub fn share(&self, plan_id: &str, make: impl FnOnce() -> Plan) -> Arc<Plan> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(plan) = known.get(plan_id).and_then(|known| known.plan.upgrade()) {
@@ -70,7 +70,7 @@ impl Plans {
         plan
     }
 
-    /// The hooks of a plan with these inputs, compiled only if no thread has them.
+    /// Returns the compiled hooks of a plan for these inputs; compiles them only if no thread has them.
     pub fn hooks(&self, plan_id: &str, plan: &Plan, inputs: &Map<String, Value>) -> Result<Arc<HookTable>, DriveError> {
         let inputs_as_json = serde_json::to_vec(inputs).map_err(|e| DriveError::Plan(e.to_string()))?;
         let key = (plan_id.to_owned(), Sha256::digest(inputs_as_json).into());
@@ -85,9 +85,9 @@ impl Plans {
         Ok(table)
     }
 
-    /// Stores a plan unless this process has done so; answers whether it did so now. Blocks.
+    /// Stores a plan unless this process has done so. Returns true if it stored the plan now. Blocks.
     pub fn store(&self, plan_id: &str, plan: &Plan, objects: &Objects) -> Result<bool, DriveError> {
-        // Who begins with the same plan meanwhile waits until it is durable, and does not write it beside.
+        // A thread that starts with the same plan meanwhile waits until the plan is durable.
         let _alone = self.storing.lock().unwrap_or_else(PoisonError::into_inner);
         let is_stored = |known: &BTreeMap<String, Known>| known.get(plan_id).is_some_and(|known| known.stored);
         if is_stored(&self.known.lock().unwrap_or_else(PoisonError::into_inner)) {

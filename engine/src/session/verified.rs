@@ -1,6 +1,6 @@
 //! Checks of a transcript before its thread is resumed, recovered, forked or continued, and before it bounds a child. A
-//! project can come from anybody, and its transcripts with it: signatures say whose record it is, and what a record claims
-//! for its thread must be what its plan and its spawn chain give.
+//! project and its transcripts can come from anyone: signatures identify the author of a transcript, and its claims
+//! about its thread must match its plan and its spawn chain.
 
 use rye_compiler::compile::{Request, compile};
 use rye_compiler::plan::{Grant, Plan, PlanLimits};
@@ -20,7 +20,7 @@ use crate::threads::verify::resume::{Signer, signers};
 /// A transcript whose signatures were verified.
 #[derive(Debug)]
 pub(crate) struct VerifiedTranscript {
-    /// Without the lines behind the last seal, which a crash left.
+    /// Excludes the lines behind the last seal, which a crash left.
     pub reading: Reading,
     pub events: Vec<Event>,
     /// Events that are known to be on the disk.
@@ -35,7 +35,8 @@ pub(crate) enum Standing {
     Signed,
     /// The user accepted it, though no key of the user signed it.
     Accepted,
-    /// The user has no key, and a temporary key signed it: anybody could have written it. The plan bounds it.
+    /// The user has no key, and a temporary key signed the transcript: anyone could have written it. The plan bounds
+    /// the thread.
     Bounded,
 }
 
@@ -48,7 +49,7 @@ struct Launched {
 }
 
 impl Inner {
-    /// Reads a transcript and verifies its last seal and `thread.json`; `None` where nothing was recorded. Changes
+    /// Reads a transcript and verifies its last seal and `thread.json`; `None` if nothing was recorded. Changes
     /// nothing. Blocks.
     ///
     /// # Errors
@@ -115,7 +116,7 @@ impl Inner {
         Ok(standing)
     }
 
-    /// Refuses a record for a reason that the user can accept.
+    /// Fails unless the user accepts unverified transcripts of this thread.
     fn require_acceptance(&self, thread: &ThreadId, reason: String) -> Result<(), DriveError> {
         if self.accepts_records() {
             return Ok(());
@@ -123,10 +124,11 @@ impl Inner {
         Err(DriveError::Unverified { thread: thread.to_string(), reason })
     }
 
-    /// Checks that a thread began with what its plan, the thread that it continues and its spawn chain give it. Blocks.
+    /// Checks the start of a thread against its plan, the thread that it continues and its spawn chain. Blocks.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`]: it claims more. [`DriveError::Unverified`]: only the user can say.
+    /// [`StoreError::Damaged`]: the transcript claims more than these give. [`DriveError::Unverified`]: only the user
+    /// can decide.
     pub(crate) fn check_launch(
         &self,
         thread: &ThreadId,
@@ -151,13 +153,14 @@ impl Inner {
             self.require_acceptance(thread, reason)?;
         }
         match standing {
-            // Only this user's processes write what is signed so.
+            // Only processes of this user can have written a transcript that the user's key signed.
             Standing::Signed => Ok(()),
             Standing::Accepted | Standing::Bounded => self.check_lineage(thread, launched, standing),
         }
     }
 
-    /// Follows a thread to the root of its tree: each thread has what the one before it or above it gives.
+    /// Checks every thread from this one to the root of its tree against the thread that it continues and against its
+    /// parent.
     fn check_lineage(&self, thread: &ThreadId, launched: Launched, standing: Standing) -> Result<(), DriveError> {
         let (mut thread, mut now) = (thread.clone(), launched);
         for _ in 0..LONGEST_CHAIN {
@@ -181,7 +184,7 @@ impl Inner {
         Err(claims(&thread, "its spawn chain has no end"))
     }
 
-    /// The head of another thread of this project.
+    /// Reads the head and the plan of another thread of this project.
     fn launched(&self, thread: &str) -> Result<(ThreadId, Launched), DriveError> {
         let id = ThreadId::parse(thread).map_err(|invalid| DriveError::Plan(invalid.reason))?;
         let reading = transcript::read_head(&*self.disk, &id)?;
@@ -196,7 +199,7 @@ impl Inner {
         Ok((id, Launched { opened, plan_id, plan, continues }))
     }
 
-    /// Compares the plan of a root that anybody could have written with what its directive declares now.
+    /// Compares the stored plan of an unverified root thread with the capabilities that its directive declares now.
     fn check_declared(&self, thread: &ThreadId, plan: &Plan) -> Result<(), DriveError> {
         let world = (self.world)().map_err(DriveError::Plan)?;
         let request = Request::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
@@ -218,7 +221,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Checks the folded state of a transcript that anybody could have written: nothing that a person alone can give.
+    /// Checks the folded state of an unverified transcript. A raised limit, an approved call, or a headless start while
+    /// an approver is present needs the user's acceptance.
     pub(crate) fn check_state(
         &self,
         thread: &ThreadId,
@@ -248,7 +252,7 @@ impl Inner {
         Ok(())
     }
 
-    /// A thread with the launch that the gate uses, verified; `None` where nothing was recorded. Blocks.
+    /// Reads a verified thread as the parent of another; `None` if nothing was recorded. Blocks.
     pub(crate) fn inspected(&self, thread: &ThreadId) -> Result<Option<ParentThread>, DriveError> {
         let Some(verified) = self.verified(thread)? else { return Ok(None) };
         let head = Head::of(&verified.events);
@@ -259,7 +263,7 @@ impl Inner {
     }
 }
 
-/// Checks what a record says of its own thread, beside the threads before and above it.
+/// Checks the claims of a transcript about its own thread, without looking at other threads.
 fn check_own(thread: &ThreadId, Launched { opened, plan, continues, .. }: &Launched) -> Result<(), DriveError> {
     if opened.thread_id != thread.as_str() {
         return Err(claims(thread, &format!("it is the record of `{}`", opened.thread_id)));
@@ -348,7 +352,7 @@ fn check_child(thread: &ThreadId, now: &Launched, parent: &Launched, continues: 
     if is_bounded { Ok(()) } else { Err(claims(thread, "its grants are not those of its plan and its parent")) }
 }
 
-/// The first limit that is above another set of limits.
+/// Returns the name of the first limit that exceeds its bound.
 fn exceeded(limits: &PlanLimits, most: &PlanLimits) -> Option<&'static str> {
     let pairs = [
         ("turns", limits.turns, most.turns),
@@ -362,7 +366,8 @@ fn exceeded(limits: &PlanLimits, most: &PlanLimits) -> Option<&'static str> {
     pairs.into_iter().find(|(_, value, most)| value > most).map(|(name, ..)| name)
 }
 
-/// A record that claims what nothing gives it; its first line says so.
+/// Builds the error for a transcript that claims more than its plan and its spawn chain give. The first line holds the
+/// claim.
 fn claims(thread: &ThreadId, reason: &str) -> DriveError {
     StoreError::Damaged { path: layout::transcript(thread), line: 1, reason: reason.to_owned() }.into()
 }

@@ -1,6 +1,6 @@
-//! Whether a plan that was read back may still do what it says. A record lies in the project, and a project can be
-//! anybody's: what a plan of it would execute by itself has to be what the files say now, whose trust is known. Where its
-//! model is asked is never taken from it at all (`engine::Connections`).
+//! Verification of a stored plan. A transcript lies in the project, which can come from anyone: every hook of the
+//! stored plan that starts a program or grants a capability must match the current files, whose trust is known. The
+//! model's endpoint is never taken from a stored plan (`engine::Connections`).
 
 use rye_compiler::compile::{Request, compile};
 use rye_compiler::hook::PlannedHook;
@@ -11,11 +11,11 @@ use crate::driver::DriveError;
 use crate::engine::Inner;
 
 impl Inner {
-    /// Whether every hook of a stored plan that starts something, or grants anything, stands in the files as it does in the
-    /// plan. Compiles the directive again where there are such hooks. Blocks.
+    /// Checks that every hook of a stored plan that starts something or grants a capability matches the current files.
+    /// Compiles the directive again if there are such hooks. Blocks.
     ///
     /// # Errors
-    /// [`DriveError::Changed`] with those that do not.
+    /// [`DriveError::Changed`] lists the hooks that do not match.
     pub(super) fn vouch(&self, plan: &Plan) -> Result<(), DriveError> {
         let acts = |hook: &&PlannedHook| {
             hook.is_live() && (starts(&hook.action, &hook.grants).is_some() || !hook.grants.is_empty())
@@ -36,7 +36,7 @@ impl Inner {
     }
 }
 
-/// What may be said of it before a run can differ, for the facts do.
+/// Compares two hooks, ignoring their analysis, which depends on the facts of the run.
 fn is_same(then: &PlannedHook, now: &PlannedHook) -> bool {
     then.id == now.id
         && then.event == now.event

@@ -1,4 +1,4 @@
-//! What is set aside for children, and their rows: one commit for a whole group.
+//! Reservations for children, and their registry rows: one commit for a whole group.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
 impl Inner {
-    /// The rows of the children and their money; answers in the order of the children.
+    /// Commits the rows and the reservations of the children. Returns one result per child, in order.
     pub(super) async fn set_aside(
         self: &Arc<Self>,
         parent: &Embedded,
@@ -33,7 +33,7 @@ impl Inner {
         for (child, held) in children.iter().zip(held) {
             let (plan, named) = (&child.planned.plan, child.planned.named_spend);
             let share = plan.limits.spend.min(left / terms.sharing);
-            // What was set aside before a crash is answered again, however little is left by now.
+            // A reservation made before a crash is confirmed again, even if less money is left now.
             if !held && named.is_none() && share == 0 && plan.model.prices.is_some() {
                 answers.push(Some(Err(Refused::from("spend_exceeded: nothing is left for a child".to_owned()))));
                 continue;
@@ -74,7 +74,8 @@ impl Inner {
         Ok(children.iter().zip(answers).map(decide).collect())
     }
 
-    /// What a thread can give away once everything it owes is booked, and which of these threads have their part already.
+    /// Returns the spend available to children after pending settlements, and the children that already hold a
+    /// reservation.
     async fn left_for_children(
         &self,
         parent: &ThreadId,
@@ -99,7 +100,7 @@ impl Inner {
     }
 }
 
-/// What the registry answered to the changes of one child.
+/// Converts the registry's answers for one child.
 fn made(child: &Named, answers: Vec<Answered>) -> Result<Made, Refused> {
     let spend = child.planned.plan.limits.spend;
     let mut made = Made { thread: child.id.clone(), spend, begun: false };
@@ -111,7 +112,7 @@ fn made(child: &Named, answers: Vec<Answered>) -> Result<Made, Refused> {
             }
             Answered::TooMany { limit, .. } => return Err(Refused::limit("spawns_exceeded", limit, limit)),
             Answered::Child(thread) => made.thread = thread,
-            // Another process took it up before its parent was.
+            // Another process acquired the child before its parent was recovered.
             Answered::OwnedBy(_) => made.begun = true,
             Answered::Done
             | Answered::NoThread(_)
@@ -121,7 +122,7 @@ fn made(child: &Named, answers: Vec<Answered>) -> Result<Made, Refused> {
     Ok(made)
 }
 
-/// Why a child got no money, for the model.
+/// Renders a refused reservation, for the model.
 fn not_set_aside(refusal: &Refusal) -> String {
     if let Refusal::MoreThanIsLeft { asked, left } = refusal {
         return format!("spend_exceeded: the child asks for ${asked} and ${left} is left for children");

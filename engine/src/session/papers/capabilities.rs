@@ -1,4 +1,4 @@
-//! The text of `capabilities.md`: the sets that must all allow an action as trees, and the tools as the model is given them.
+//! Renders `capabilities.md`: the capability sets of the spawn chain as trees, and the tools that the model is offered.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,18 +16,18 @@ use crate::tool::confine::Project;
 use crate::tool::confine::walk::{Dotfiles, Ended};
 use crate::tool::stop::Stop;
 
-/// Longer looks at ignore files are given up: the list is then as if there were none.
+/// Time limit for reading ignore files. After it, the list is rendered as if no ignore file existed.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The file of one thread of a plan.
+/// Adds the front matter and the title of one thread to the shared text.
 pub(super) fn headed(thread: &ThreadId, plan_id: &str, text: &str) -> String {
     format!("---\nthread_id: {thread}\nplan_id: {plan_id}\n---\n\n# What `{thread}` may do\n\n{text}")
 }
 
-/// What is the same for every thread of a plan with these grants.
+/// Renders the part that all threads of a plan with these grants share.
 pub(super) fn text(plan: &Plan, grants: &[Vec<Grant>], ignored: &BTreeSet<ItemId>) -> String {
     let mut text = String::new();
-    // Writing into a text does not fail.
+    // Writing to a `String` cannot fail.
     let out = &mut text;
     for (n, set) in grants.iter().enumerate() {
         let whose = if n == 0 { "Its own capabilities" } else { "Those of the thread above, which must allow it too" };
@@ -53,7 +53,7 @@ pub(super) fn text(plan: &Plan, grants: &[Vec<Grant>], ignored: &BTreeSet<ItemId
     text
 }
 
-/// A set by primary, kind and pattern, with the tools that each pattern reaches below it.
+/// Renders a capability set by primary, kind and pattern, with the tools that each pattern covers.
 fn tree(out: &mut String, plan: &Plan, set: &[Grant], ignored: &BTreeSet<ItemId>) {
     let named = plan.palette.iter().filter_map(|tool| tool.item_id.as_ref());
     let mut tools: Vec<&ItemId> = named.chain(plan.dropped_tools.iter().map(|tool| &tool.item_id)).collect();
@@ -88,7 +88,7 @@ fn tree(out: &mut String, plan: &Plan, set: &[Grant], ignored: &BTreeSet<ItemId>
     }
 }
 
-/// Tools of the project that its ignore files name: nobody's own work, and no part of the tree.
+/// Returns the project's tools that its ignore files exclude. The tree leaves them out.
 pub(super) fn ignored(plan: &Plan, project: &Path) -> BTreeSet<ItemId> {
     let own = |kind: ItemKind, space: Option<Space>| kind == ItemKind::Tool && space == Some(Space::Project);
     let read = plan.manifest.iter().filter(|read| own(read.kind, read.space) && read.sha256.is_some());

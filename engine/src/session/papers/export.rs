@@ -1,5 +1,5 @@
-//! The text of a thread's knowledge export: what was said and done, for whoever looks for it later. It quotes models, tools
-//! and people, and says so first.
+//! Renders the knowledge export of a thread: its conversation, for later search. The text quotes models, tools and
+//! users, and states so at its start.
 
 use std::fmt::Write as _;
 
@@ -11,12 +11,12 @@ use crate::message::{Block, Message};
 use crate::store::layout;
 use crate::thread::dollars;
 
-/// Bytes of one tool result that are quoted; the transcript has it whole.
+/// Maximum bytes quoted of one tool result. The transcript holds the whole result.
 const RESULT: usize = 4 * 1024;
-/// Bytes of all messages that are quoted, half of them from the end.
+/// Maximum bytes quoted of all messages: half from the start, half from the end.
 const WHOLE: usize = 1024 * 1024;
 
-/// The file without its signature line. `now` is RFC 3339.
+/// Renders the file without its signature line. `now` is RFC 3339.
 pub(super) fn text(thread: &Thread, ended: &Ended, now: &str) -> String {
     let (id, directive, status) = (&thread.id, &thread.plan.directive, ended.status.word());
     let capabilities = layout::capabilities(id);
@@ -32,7 +32,7 @@ pub(super) fn text(thread: &Thread, ended: &Ended, now: &str) -> String {
         plan = thread.state.plan_id,
         capabilities = capabilities.display(),
     );
-    // Writing into a text does not fail.
+    // Writing to a `String` cannot fail.
     if let Some(continues) = &thread.state.continues {
         _ = writeln!(text, "- goes on from: `{}`", continues.thread);
     }
@@ -51,7 +51,7 @@ pub(super) fn text(thread: &Thread, ended: &Ended, now: &str) -> String {
     text
 }
 
-/// The messages, the middle of very many left out.
+/// Renders the messages; leaves out the middle of a long conversation.
 fn conversation(text: &mut String, messages: &[Message]) {
     let (mut head, mut tail) = (Vec::new(), Vec::new());
     let (mut first, mut last, mut left) = (0, messages.len(), WHOLE / 2);
@@ -116,13 +116,13 @@ fn quoted(message: &Message) -> String {
 fn said(who: &str, content: &[Block]) -> String {
     let mut text = format!("\n### {who}\n");
     for block in content {
-        // Writing into a text does not fail.
+        // Writing to a `String` cannot fail.
         _ = match block {
             Block::Text { text: said } => writeln!(text, "\n{}", fenced(said, "")),
             Block::Image(image) => {
                 writeln!(text, "\n({}, object {})", one_line(&image.told()), one_line(&image.sha256))
             }
-            // Its own reasoning is the model's, and a block of an unknown kind is nobody's to read.
+            // The model's reasoning and blocks of unknown kinds are not exported.
             Block::Thinking { .. } | Block::Other { .. } => Ok(()),
             Block::ToolCall(call) => {
                 let input = serde_json::to_string(&call.input).unwrap_or_default();
@@ -139,7 +139,7 @@ fn said(who: &str, content: &[Block]) -> String {
     text
 }
 
-/// A fence that nothing inside can close: what is quoted stays quoted.
+/// Wraps a text in a code fence that is longer than any run of backticks inside.
 fn fenced(text: &str, language: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.saturating_add(1).max(3));
@@ -150,7 +150,7 @@ fn one_line(text: &str) -> String {
     text.chars().map(|c| if leaves_line(c) || c == '`' { ' ' } else { c }).take(200).collect()
 }
 
-/// The first bytes of a text, whole characters.
+/// Returns the longest prefix of at most `most` bytes that ends on a character boundary.
 fn floor(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     text.get(..end).unwrap_or_default()
