@@ -1,5 +1,5 @@
-//! Whether what lies on disk of a thread is what was written: the chain of its lines, the signatures of its checkpoints, the
-//! objects that events name, and the papers beside the record. Reads alone; what cannot be known is said as such.
+//! Verification of a thread's files: the hash chain of its lines, the signatures of its checkpoints, the objects that
+//! its events name, and the artifacts beside the transcript. Only reads.
 
 mod papers;
 pub(crate) mod resume;
@@ -21,44 +21,44 @@ use crate::store::{Disk, ObjectId, Objects, Reading, Record, StoreError, layout,
 use crate::thread_id::ThreadId;
 use signatures::{Judge, Whose};
 
-/// What a look at one thread came to.
+/// The result of verifying one thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Verified {
     pub thread_id: String,
     pub verdict: Verdict,
-    /// Events of the record.
+    /// Number of events in the transcript.
     pub events: u64,
     pub checkpoints: u64,
-    /// How many of the events, from the first, a good signature vouches for.
+    /// Number of events, from the first, that a valid signature covers.
     pub vouched: u64,
-    /// The keys of the good signatures.
+    /// Names of the keys with valid signatures.
     pub signed_by: Vec<String>,
     pub faults: Vec<Fault>,
-    /// What is no fault and worth knowing.
+    /// Observations that are not faults.
     pub notes: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Everything is as it was written, and a trusted key says so of every line.
+    /// Every check passed, and signatures of a trusted key cover every line.
     Sound,
-    /// Nothing contradicts anything, but no trusted key vouches for all of it.
+    /// Every check passed, but signatures of a trusted key do not cover every line.
     Unproven,
     Damaged,
 }
 
-/// Something that is not as it was written.
+/// A failed check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Fault {
     /// Relative to the project.
     pub file: String,
-    /// From 1, where it is about a line.
+    /// Line number from 1, if the fault is about a line.
     pub line: Option<u64>,
     pub reason: String,
 }
 
-/// A look under way.
+/// The state of a verification.
 struct Look<'t> {
     disk: &'t dyn Disk,
     objects: Objects,
@@ -67,7 +67,7 @@ struct Look<'t> {
     found: Verified,
 }
 
-/// What the record says that the papers must say too.
+/// The transcript, against which the artifacts are checked.
 struct Story<'e> {
     reading: &'e Reading,
     events: &'e [Event],
@@ -75,10 +75,10 @@ struct Story<'e> {
 }
 
 impl Threads {
-    /// Looks at one thread with the keys whose signatures count.
+    /// Verifies one thread against the keys of a trust store.
     ///
     /// # Errors
-    /// The disk cannot be read. What is wrong with the thread is in the answer.
+    /// The disk cannot be read. Faults of the thread are part of the result instead.
     pub fn verify(&self, thread: &ThreadId, trust: &TrustStore) -> Result<Verified, StoreError> {
         let mut look = Look::new(&self.disk, thread, trust);
         let row = self.registry.as_ref().map(|registry| registry.thread(thread)).transpose()?.flatten();
@@ -141,7 +141,7 @@ impl Look<'_> {
         self.papers(&story)
     }
 
-    /// The events, with the fields that lie in objects. One that cannot be read is a fault of its line.
+    /// Reads the events, including fields stored as objects. An unreadable event is a fault of its line.
     fn events(&mut self, reading: &Reading) -> Vec<Event> {
         let path = layout::transcript(self.thread);
         let mut events = Vec::with_capacity(reading.records.len());
@@ -154,7 +154,7 @@ impl Look<'_> {
         events
     }
 
-    /// The seal of a line covers the line and all lines before it.
+    /// Checks the seal of a line, which covers the line and all lines before it.
     fn seal(&mut self, record: &Record) {
         let Some(seal) = &record.seal else { return };
         match self.judge.line(self.thread, record, seal) {
@@ -166,7 +166,7 @@ impl Look<'_> {
         }
     }
 
-    /// Every checkpoint vouches for the lines before it, every turn that is over has one, and the keys are trusted.
+    /// Checks the signature of every checkpoint, and that every completed turn has a checkpoint.
     fn checkpoints(&mut self, story: &Story<'_>) {
         let path = layout::transcript(self.thread);
         let (mut sealed, mut unsealed) = (0, None);
@@ -196,7 +196,7 @@ impl Look<'_> {
             }
         }
         match unsealed {
-            // An earlier version signed nothing; one that signs does so turn by turn.
+            // Transcripts of early versions have no checkpoints at all; later versions sign every turn.
             Some((seq, turn)) if self.found.checkpoints > 0 => {
                 self.fault(&path, Some(seq + 1), format!("turn {turn} was over by then, and no checkpoint seals it"));
             }
@@ -205,7 +205,7 @@ impl Look<'_> {
         }
     }
 
-    /// Every object that an event names is there and has its hash.
+    /// Checks that every object named by an event exists and has its hash.
     fn objects(&mut self, story: &Story<'_>) {
         let mut named: BTreeMap<String, u64> = BTreeMap::new();
         for event in story.events {
@@ -225,7 +225,7 @@ impl Look<'_> {
         }
     }
 
-    /// The thread that this one goes on from is the one it says.
+    /// Checks that the line that this thread continues from is unchanged.
     fn earlier(&mut self, story: &Story<'_>) -> Result<(), StoreError> {
         let Some(continues) = story.head.continues else { return Ok(()) };
         let path = layout::transcript(self.thread);
@@ -282,7 +282,7 @@ impl Look<'_> {
     }
 }
 
-/// A field of a paper, as text.
+/// Returns a text field of an artifact.
 fn field<'v>(fields: &'v serde_json::Map<String, Value>, name: &str) -> Option<&'v str> {
     fields.get(name).and_then(Value::as_str)
 }

@@ -1,5 +1,5 @@
-//! The papers beside the record: `thread.json`, `capabilities.md`, the knowledge export. They are outputs: one that is
-//! missing is worth a note, one that says something else than the record is a fault.
+//! Verification of the artifacts: `thread.json`, `capabilities.md` and the knowledge export. A missing artifact is a
+//! note; an artifact that contradicts the transcript is a fault.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -56,7 +56,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// What a signed snapshot says is what the record says.
+    /// Checks the fields of a signed snapshot against the transcript.
     fn told(&mut self, path: &Path, fields: &Map<String, Value>, story: &Story<'_>, ended: Option<&Ended>) {
         let status = ended.map(|ended| ended.status.word());
         let over = field(fields, "status").filter(|status| *status != Status::Running.word());
@@ -64,7 +64,7 @@ impl Look<'_> {
             ("thread_id", Some(self.thread.as_str())),
             ("directive", story.head.opened.map(|opened| opened.directive.as_str())),
             ("plan_id", story.head.plan_id),
-            // One that still says `running` is older than the end; one that says how it ended is not.
+            // A snapshot with status `running` predates the end of the thread.
             ("status", status.filter(|_| over.is_some())),
         ];
         for (name, expected) in expected {
@@ -87,7 +87,8 @@ impl Look<'_> {
         self.head(path, fields, story, over.is_some());
     }
 
-    /// It names the last line there was when it was written.
+    /// Checks the last line number and hash in the snapshot, which name the end of the transcript when the snapshot was
+    /// written.
     fn head(&mut self, path: &Path, fields: &Map<String, Value>, story: &Story<'_>, over: bool) {
         let events = fields.get("transcript").and_then(|head| head.get("events")).and_then(Value::as_u64);
         let hash = fields.get("transcript").and_then(|head| head.get("h")).and_then(Value::as_str);
@@ -151,7 +152,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// A paper's bytes; one that is missing is noted.
+    /// Reads an artifact; notes a missing one.
     fn paper(&mut self, path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
         match self.disk.read(path) {
             Ok(bytes) => Ok(Some(bytes)),

@@ -34,7 +34,7 @@ pub(crate) struct Signers {
     pub snapshot: Option<Signer>,
 }
 
-/// Verifies what a resume relies on. `events` are those of `reading`.
+/// Verifies the last seal and `thread.json`. `events` are those of `reading`.
 ///
 /// # Errors
 /// [`StoreError::Damaged`] or [`StoreError::Altered`]: a signature does not verify, or `thread.json` contradicts the
@@ -48,7 +48,7 @@ pub(crate) fn signers(
 ) -> Result<Signers, StoreError> {
     let mut look = Look::new(disk, thread, trust);
     let transcript = look.last_seal(reading);
-    // Power can fail before a newer `thread.json` is on the disk: an older one may have another key.
+    // After a power failure, `thread.json` may be older than the transcript and signed with another key.
     look.judge = Judge::new(trust);
     let story = Story { reading, events, head: Head::of(events) };
     let snapshot = look.resumed_snapshot(&story)?;
@@ -78,7 +78,7 @@ impl Look<'_> {
         signer
     }
 
-    /// The holder of the key that a mark names, whether or not the signature is good.
+    /// Returns the holder of the key that a mark names, without checking the signature.
     fn signer(&self, mark: &str) -> Signer {
         let name = mark.split_once(':').map_or(mark, |(name, _)| name);
         if !self.judge.can_verify(name) {
@@ -90,7 +90,8 @@ impl Look<'_> {
         }
     }
 
-    /// A `thread.json` that is no JSON was cut off by a power failure: it is never synced, and says nothing.
+    /// Verifies `thread.json` and returns its signer. Ignores a file that is not JSON: it is never synced, so a power
+    /// failure can truncate it.
     fn resumed_snapshot(&mut self, story: &Story<'_>) -> Result<Option<Signer>, StoreError> {
         let path = layout::snapshot(self.thread);
         let read = self.disk.read(&path);
@@ -105,7 +106,8 @@ impl Look<'_> {
             };
             let before = self.found.faults.len();
             self.snapshot(story, ended)?;
-            // One that says `running` is as old as the last power failure, and may name a line that was lost then.
+            // A snapshot with status `running` can be older than the last power failure, and may name a line that was
+            // lost then.
             if fields.get("status").and_then(Value::as_str) == Some(Status::Running.word()) {
                 let found = self.found.faults.split_off(before);
                 self.found.faults.extend(found.into_iter().filter(|fault| fault.line.is_none()));

@@ -1,5 +1,5 @@
-//! Which signatures count: those of trusted keys always, those of a key that ended with its process as long as no trusted
-//! one has spoken before.
+//! Validity of signatures: signatures of trusted keys always count; signatures of temporary keys count until the first
+//! signature of a trusted key.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::store::Record;
 use crate::store::transcript::Seal;
 use crate::thread_id::ThreadId;
 
-/// Whose a good signature is.
+/// The kind of key behind a valid signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Whose {
     Ephemeral,
@@ -19,7 +19,7 @@ pub(super) enum Whose {
 
 pub(super) struct Judge<'t> {
     trust: &'t TrustStore,
-    /// Keys that processes of this thread had for themselves.
+    /// Temporary keys of processes that ran this thread.
     passing: TrustStore,
     best: Option<Whose>,
     names: BTreeSet<String>,
@@ -30,7 +30,7 @@ impl<'t> Judge<'t> {
         Self { trust, passing: TrustStore::default(), best: None, names: BTreeSet::new() }
     }
 
-    /// The best there was so far.
+    /// Returns the best kind of key seen so far.
     pub fn best(&self) -> Option<Whose> {
         self.best
     }
@@ -43,7 +43,7 @@ impl<'t> Judge<'t> {
         self.bytes(&checkpoint.key_id, place.message().as_bytes(), &checkpoint.signature)
     }
 
-    /// The seal of a line.
+    /// Verifies the seal of a line.
     pub fn line(&mut self, thread: &ThreadId, record: &Record, seal: &Seal) -> Result<Whose, String> {
         self.mark(line_message(thread, record.seq, seal.link).as_bytes(), &seal.mark)
     }
@@ -53,13 +53,13 @@ impl<'t> Judge<'t> {
         name.starts_with(EPHEMERAL) || self.trust.trusts(name)
     }
 
-    /// Bytes with `name:signature`.
+    /// Verifies bytes against a mark `name:signature`.
     pub fn mark(&mut self, bytes: &[u8], mark: &str) -> Result<Whose, String> {
         let (name, signature) = mark.split_once(':').ok_or("its signature is not whole")?;
         self.bytes(name, bytes, signature)
     }
 
-    /// A file with its signature line; `None` where it has none.
+    /// Verifies a file with a signature line; `None` if it has none.
     pub fn file(&mut self, bytes: &[u8]) -> Result<Option<Whose>, String> {
         let trusted = self.trust.standing(bytes);
         let standing = match &trusted {
@@ -72,7 +72,7 @@ impl<'t> Judge<'t> {
         };
         match standing {
             Ok((Standing::Unsigned, _)) => Ok(None),
-            // A passing key is known by its whole public half, which the record names.
+            // A temporary key is named by its whole public half, which the transcript holds.
             Ok((Standing::Signed { key_id, .. }, whose)) => {
                 self.counts((whose == Whose::Trusted).then_some(key_id), whose).map(Some)
             }
@@ -95,7 +95,7 @@ impl<'t> Judge<'t> {
         self.counts(Some(name.to_owned()), whose)
     }
 
-    /// What a trusted key has begun, a key of nobody's does not go on with.
+    /// Records a valid signature. A temporary key after a trusted key is refused.
     fn counts(&mut self, name: Option<String>, whose: Whose) -> Result<Whose, String> {
         if self.best > Some(whose) {
             return Err("it was signed with a key that ended with its process, after a trusted key had signed".into());
