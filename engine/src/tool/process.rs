@@ -1,5 +1,5 @@
-//! Runs one program for a tool: own process group, the input it is given and no other, a declared environment, bounded
-//! output, a time, and an end of the whole group whatever happens. What it may touch is the business of its [`wall`].
+//! Runs one program for a tool: in a process group of its own, with only the given input, a declared environment,
+//! bounded output and a timeout. The whole group ends with the program in every case. [`wall`] holds the sandbox.
 
 mod attend;
 mod bounded;
@@ -30,66 +30,66 @@ pub use supervise::supervise_if_asked;
 pub use wall::outer::use_bubblewrap;
 pub use wall::{Offers, Wall, offers};
 
-/// How long a group has between being asked to end and being ended.
+/// Time between `SIGTERM` and `SIGKILL` of a group.
 pub const GRACE: Duration = Duration::from_secs(3);
-/// How long output is still read once the program itself has ended.
+/// Output drain timeout after the program has ended.
 const DRAIN: Duration = Duration::from_millis(250);
-/// Bytes of output kept from its start, and as many from its end.
+/// Bytes of output kept from the start, and as many from the end.
 pub const KEPT: usize = 512 * 1024;
 
 /// A program to run.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// A name looked up on the path, or an absolute path.
+    /// A name to look up in `PATH`, or an absolute path.
     pub program: OsString,
     pub arguments: Vec<OsString>,
     pub folder: PathBuf,
     pub thread_id: String,
     pub timeout: Duration,
-    /// Whether its thread was cancelled meanwhile.
+    /// Set when the thread is cancelled.
     pub halt: Halt,
-    /// `None`: it may touch whatever its user may.
+    /// The sandbox; `None` = full access of the user.
     pub wall: Option<Wall>,
-    /// What it reads; nothing where this is empty.
+    /// Bytes for standard input; empty means `/dev/null`.
     pub input: Vec<u8>,
-    /// Variables beside those every program gets, which they cannot replace.
+    /// Further variables. They cannot replace the variables that every program gets.
     pub environment: Vec<(OsString, OsString)>,
     pub streams: Streams,
 }
 
-/// What becomes of standard error.
+/// The handling of standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Streams {
-    /// It joins the output, in the order of writing.
+    /// Merged into the output, in the order of writing.
     #[default]
     Together,
-    /// It is kept by itself: the output is an answer, the rest a log.
+    /// Kept apart: the output is a result, standard error a log.
     Apart,
 }
 
-/// How a program ended.
+/// The exit status of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     Code(i32),
     Signal(i32),
-    /// It was ended because its time was up.
+    /// Ended by the timeout.
     TimedOut,
-    /// It was ended because its thread was cancelled.
+    /// Ended because the thread was cancelled.
     Cancelled,
 }
 
-/// What a program left.
+/// The exit status and the output of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
     pub exit: Exit,
-    /// Standard output, and standard error where they go together.
+    /// Standard output; includes standard error if merged.
     pub output: Kept,
-    /// Standard error by itself; empty where they go together.
+    /// Standard error if kept apart, else empty.
     pub errors: Kept,
 }
 
-/// Runs a program to its end, under the helper where this binary can be one ([`supervise_if_asked`]). Dropping the
-/// future ends the whole group at once; so does the death of this process, if there is a helper.
+/// Runs a program to its end, under the helper if this binary can act as one ([`supervise_if_asked`]). Dropping the
+/// future ends the whole group at once. With a helper, the death of this process does so too.
 ///
 /// # Errors
 /// The program cannot be started.
@@ -97,7 +97,7 @@ pub async fn run(program: &Program) -> io::Result<Finished> {
     let (reader, writer) = io::pipe()?;
     let scratch = program.wall.as_ref().map(|_| Scratch::new()).transpose()?;
     let wall = program.wall.clone().map(|wall| Wall { scratch: scratch.as_ref().map(|s| s.0.clone()), ..wall });
-    // The helper reads its owner's pipe: the input first, and then nothing, without an end while we hold ours.
+    // The helper reads its owner's pipe: first the input, then nothing until this process closes its end.
     let (mut command, input, owner) =
         if let Some((helper, first)) = supervise::helped(supervise::Talk::Once, &program.program, wall.as_ref())? {
             let (theirs, ours) = io::pipe()?;
@@ -121,11 +121,11 @@ pub async fn run(program: &Program) -> io::Result<Finished> {
         .stderr(error_writer)
         .process_group(0);
     let mut child = command.spawn()?;
-    // The command holds our ends of the pipe; while it lives, the output has no end.
+    // The command holds the write ends of the pipes: the output does not end before the command is dropped.
     drop(command);
     let feeder = owner.as_ref().map(std::io::PipeWriter::try_clone).transpose()?;
     let mut group = Group::new(child.id(), owner);
-    // Ends before the group does: the helper must see that its owner is gone.
+    // Dropped before the group, so that the helper sees its owner's end.
     let mut feed = feed::feed(feeder, child.stdin.take(), program.input.clone())?;
     let mut output = Some(pipe::Receiver::from_owned_fd(reader.into())?);
 
@@ -173,7 +173,7 @@ pub async fn run(program: &Program) -> io::Result<Finished> {
                     phase = Phase::Killed;
                     wake = Instant::now().checked_add(GRACE);
                 }
-                // What is left in the background goes; its last words are read first.
+                // Kills leftover background processes, then reads the rest of their output.
                 Phase::Draining => {
                     group.signal(Signal::KILL);
                     phase = Phase::Over(Reason::Ended);
@@ -184,7 +184,7 @@ pub async fn run(program: &Program) -> io::Result<Finished> {
                     phase = Phase::Over(Reason::TimedOut);
                     wake = Instant::now().checked_add(DRAIN);
                 }
-                // Something outside the group holds the pipe; nobody waits for it.
+                // A process outside the group still holds the pipe: stop reading.
                 Phase::Over(_) => break,
             },
         }
@@ -200,7 +200,7 @@ pub async fn run(program: &Program) -> io::Result<Finished> {
     Ok(Finished { exit, output: kept.finish(), errors: kept_errors.finish() })
 }
 
-/// Where standard error is read, if apart, and where it is written.
+/// Returns the reader of standard error, if kept apart, and its writer.
 fn errors_of(streams: Streams, output: &io::PipeWriter) -> io::Result<(Option<pipe::Receiver>, io::PipeWriter)> {
     match streams {
         Streams::Together => Ok((None, output.try_clone()?)),
@@ -221,13 +221,13 @@ async fn read(from: &mut Option<pipe::Receiver>, chunk: &mut [u8]) -> io::Result
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Running,
-    /// Asked to end.
+    /// `SIGTERM` was sent.
     Asked,
-    /// Told to end.
+    /// `SIGKILL` was sent.
     Killed,
-    /// The program has ended by itself; its output is read to the end.
+    /// The program ended by itself; the rest of its output is read.
     Draining,
-    /// Everything was told to end; one last look at the output.
+    /// Every process was killed; last read of the output.
     Over(Reason),
 }
 
@@ -250,7 +250,7 @@ fn exit(status: Option<ExitStatus>) -> Exit {
     code.map(Exit::Code).or(signal.map(Exit::Signal)).unwrap_or(Exit::TimedOut)
 }
 
-/// A folder for temporary files that nobody else can look into, removed when this is dropped.
+/// A private folder for temporary files, removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -267,12 +267,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What a program has made unreadable in it stays behind.
+        // Files that the program made unreadable stay behind.
         std::fs::remove_dir_all(&self.0).ok();
     }
 }
 
-/// All a program is told of its surroundings: never a key.
+/// The environment that every program gets. It never contains a key.
 fn environment(thread_id: &str) -> Vec<(OsString, OsString)> {
     let inherit = |name: &str, default: &str| {
         (OsString::from(name), std::env::var_os(name).unwrap_or_else(|| OsString::from(default)))

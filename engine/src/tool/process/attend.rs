@@ -1,6 +1,5 @@
-//! A program that is spoken with for as long as somebody holds it: the server of a protocol on its input and output. It
-//! runs under the same helper and behind the same wall as a program that is run to its end ([`super::run`]), and ends
-//! with whoever holds it.
+//! A long-lived program that implements a protocol on its standard input and output. It runs under the same helper and
+//! in the same sandbox as a program that runs to its end ([`super::run`]), and ends when its handle is dropped.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -18,25 +17,25 @@ use super::group::Group;
 use super::supervise::{Talk, helped};
 use super::{Scratch, Wall};
 
-/// Bytes of what it says on its standard error that are kept, from the end.
+/// Bytes of standard error that are kept, from the end.
 const LOG: usize = 4 * 1024;
-/// How long what it leaves in its folder for temporary files waits for its end.
+/// Time to wait for the end of the program before its temporary folder is removed.
 const END: Duration = Duration::from_secs(5);
 
-/// A program to speak with.
+/// A program to start.
 #[derive(Debug, Clone)]
 pub struct Server {
-    /// A name looked up on the path, or a path.
+    /// A name to look up in `PATH`, or a path.
     pub program: OsString,
     pub arguments: Vec<OsString>,
     pub folder: PathBuf,
-    /// `None`: it may touch whatever its user may.
+    /// The sandbox; `None` = full access of the user.
     pub wall: Option<Wall>,
-    /// All of its environment, the folder for temporary files excepted.
+    /// The whole environment, except for `TMPDIR`.
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// A program that runs.
+/// A running program.
 pub struct Attended {
     pub output: pipe::Receiver,
     pub input: pipe::Sender,
@@ -44,20 +43,20 @@ pub struct Attended {
     pub held: Held,
 }
 
-/// Whoever holds this, and the input, keeps the program running.
+/// A handle that keeps the program running, together with its input. Dropping it ends the program.
 pub struct Held {
-    /// Taken when it is dropped.
+    /// Taken on drop.
     parts: Option<(Group, Child, Option<Scratch>)>,
 }
 
-/// The end of what a program says on its standard error.
+/// The last bytes of a program's standard error.
 #[derive(Debug, Clone, Default)]
 pub struct Log(Arc<Mutex<VecDeque<u8>>>);
 
 /// Starts a program.
 ///
 /// # Errors
-/// It cannot be started.
+/// The program cannot be started.
 pub fn attend(server: &Server) -> io::Result<Attended> {
     let scratch = server.wall.as_ref().map(|_| Scratch::new()).transpose()?;
     let wall = server.wall.clone().map(|wall| Wall { scratch: scratch.as_ref().map(|s| s.0.clone()), ..wall });
@@ -83,7 +82,7 @@ pub fn attend(server: &Server) -> io::Result<Attended> {
         .stderr(error_writer)
         .process_group(0);
     let child = command.spawn()?;
-    // The command holds our ends of the pipes; while it lives, the output has no end.
+    // The command holds the write ends of the pipes: the output does not end before the command is dropped.
     drop(command);
     let group = Group::new(child.id(), owner);
     let log = Log::default();
@@ -107,7 +106,7 @@ impl Log {
         }
     }
 
-    /// The last lines, as text.
+    /// Returns the kept bytes as text.
     pub fn text(&self) -> String {
         let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes: Vec<u8> = held.iter().copied().collect();
@@ -118,7 +117,7 @@ impl Log {
 impl Drop for Held {
     fn drop(&mut self) {
         let Some((group, mut child, scratch)) = self.parts.take() else { return };
-        // Without a runtime this process is ending; the helper sees that its owner has gone.
+        // Without a runtime this process is ending, and the helper sees its owner's end.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         drop(group);
         runtime.spawn(async move {

@@ -1,8 +1,8 @@
-//! Output of any length in bounded memory: its start and its end are kept, the middle is counted.
+//! Bounded storage for output of any length: keeps the start and the end, counts the middle.
 
 use std::collections::VecDeque;
 
-/// Takes output as it comes.
+/// A collector of output.
 #[derive(Debug)]
 pub struct Bounded {
     each: usize,
@@ -11,14 +11,14 @@ pub struct Bounded {
     total: u64,
 }
 
-/// What was kept.
+/// The collected output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
-    /// The output, with a line in the middle that says how much is missing, if any is.
+    /// The output. If bytes were dropped, a line in the middle names their number.
     pub text: String,
-    /// Bytes that were written.
+    /// Bytes written.
     pub total: u64,
-    /// Bytes that were dropped.
+    /// Bytes dropped.
     pub dropped: u64,
 }
 
@@ -54,7 +54,7 @@ impl Bounded {
     }
 }
 
-/// Without a character that was cut at the end.
+/// Removes an incomplete character at the end.
 fn whole_end(bytes: &[u8]) -> &[u8] {
     match std::str::from_utf8(bytes) {
         Err(e) if e.error_len().is_none() => bytes.get(..e.valid_up_to()).unwrap_or(bytes),
@@ -62,7 +62,7 @@ fn whole_end(bytes: &[u8]) -> &[u8] {
     }
 }
 
-/// Without a character that was cut at the start.
+/// Removes an incomplete character at the start.
 fn whole_start(bytes: &[u8]) -> &[u8] {
     let skip = bytes.iter().take(3).take_while(|b| **b & 0b1100_0000 == 0b1000_0000).count();
     bytes.get(skip..).unwrap_or(bytes)

@@ -1,5 +1,6 @@
-//! The descendants of a process: listed, counted, ended. The files of `/proc` are opened before the program starts and kept
-//! open, so that a shortage of descriptors cannot hide a process. A list that cannot be read is an error, never an empty list.
+//! The descendants of a process: listing, counting, ending. The files of `/proc` are opened before the program starts
+//! and kept open, so that a shortage of descriptors cannot hide a process. If a list cannot be read, the result is an
+//! error, never an empty list.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process};
 
-/// Processes of one program.
+/// Maximum number of processes of one program.
 pub(super) const MAX_PROCESSES: usize = 512;
 /// Samples of the number of tasks that are kept: half a second, at one sample per [`super::supervise`] tick.
 const RECENT_SAMPLES: usize = 25;
@@ -64,9 +65,9 @@ impl ProcessTable {
         Ok(found)
     }
 
-    /// Ends every descendant, in other groups and sessions too. Stops all of them first, so that none starts others while
-    /// they are killed. Returns when the kernel knows no child of this process any more, or when every process that is
-    /// left has its `SIGKILL` pending.
+    /// Ends every descendant, also in other groups and sessions. Stops all of them first, so that none starts others
+    /// while they are killed. Returns when this process has no child, or when every process that is left has its
+    /// `SIGKILL` pending.
     pub(super) fn end_all(&mut self) {
         let mut stopped = BTreeSet::new();
         for _ in 0..STOP_ROUNDS {
@@ -116,7 +117,7 @@ impl ProcessTable {
         self.files.children()
     }
 
-    /// Elsewhere processes are only ended by group.
+    /// On other systems processes are only ended by group.
     #[cfg(not(target_os = "linux"))]
     #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "the same function can fail on Linux")]
     fn living(&mut self) -> io::Result<Vec<(i32, i32)>> {
@@ -130,7 +131,7 @@ impl ProcessTable {
     }
 }
 
-/// Takes the status of children that have ended, and returns whether any child lives.
+/// Reaps children that have ended, and checks whether any child lives.
 pub(super) fn has_children() -> bool {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
@@ -160,9 +161,9 @@ impl TaskCount {
         Self { first: table.all_tasks(), recent: VecDeque::new() }
     }
 
-    /// Checks whether the program has more processes than [`MAX_PROCESSES`]. The number of tasks on the machine tells when
-    /// to count: they may belong to other programs. If the machine gains hundreds of tasks within half a second, the count
-    /// cannot keep up, and an eighth of the bound suffices.
+    /// Checks whether the program has more processes than [`MAX_PROCESSES`]. The processes are only counted if the
+    /// machine gained as many tasks since the start, because these tasks may belong to other programs. If the machine
+    /// gains more than that within half a second, counting cannot keep up, and an eighth of the limit applies.
     ///
     /// # Errors
     /// The processes cannot be counted.
@@ -220,7 +221,7 @@ mod linux {
     pub(super) struct ProcFiles {
         folder: Dir,
         load: File,
-        /// The children of the main thread; missing where the kernel is built without the file.
+        /// The children of the main thread; `None` if the kernel is built without the file.
         children: Option<File>,
     }
 
@@ -267,19 +268,19 @@ mod linux {
             Ok(found)
         }
 
-        /// The children, read without opening anything. A reader of [`super::ProcessTable::living`] finds the same
-        /// processes; this list also holds those that `hidepid` hides.
+        /// Reads the children without opening a file. [`super::ProcessTable::living`] finds the same processes; this
+        /// list also holds those that `hidepid` hides.
         pub(super) fn children(&self) -> Vec<Pid> {
             let Some(file) = &self.children else { return Vec::new() };
             let mut text = vec![0_u8; MAX_CHILDREN_BYTES];
             let read = file.read_at(&mut text, 0).unwrap_or(0);
             let text = String::from_utf8_lossy(text.get(..read).unwrap_or_default()).into_owned();
-            // A number that is cut at the end names another process.
+            // A truncated number would name another process.
             let whole = text.rfind(' ').and_then(|end| text.get(..end)).unwrap_or_default();
             whole.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
         }
 
-        /// The processes and threads of the machine: the second half of the fourth field.
+        /// Returns the number of processes and threads of the machine: the second half of the fourth field.
         pub(super) fn all_tasks(&self) -> Option<u64> {
             let mut line = [0_u8; 128];
             let read = self.load.read_at(&mut line, 0).ok()?;
@@ -289,7 +290,8 @@ mod linux {
     }
 }
 
-/// The parent in a line of `/proc/PID/stat`, unless the process has ended. The name in brackets may hold anything.
+/// Returns the parent in a line of `/proc/PID/stat`; `None` if the process has ended. The name in brackets may contain
+/// any character.
 fn living_parent(stat: &str) -> Option<i32> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;

@@ -1,4 +1,4 @@
-//! The input of a running program: written while its output is read, so that neither waits for the other.
+//! The input of a running program. It is written while the output is read, so that neither side blocks the other.
 
 use std::future::Future;
 use std::io::{self, PipeWriter};
@@ -8,10 +8,11 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::unix::pipe;
 use tokio::process::ChildStdin;
 
-/// Under way; dropping it ends the input.
+/// A write in progress; dropping it closes the input.
 pub(super) type Feed = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Through the helper's pipe, led by the input's length in eight bytes, or straight into the program.
+/// Starts writing the input: through the helper's pipe, preceded by its length in eight bytes, or directly to the
+/// program.
 pub(super) fn feed(owner: Option<PipeWriter>, own: Option<ChildStdin>, input: Vec<u8>) -> io::Result<Option<Feed>> {
     if let Some(owner) = owner {
         let sender = pipe::Sender::from_owned_fd(owner.into())?;
@@ -22,13 +23,13 @@ pub(super) fn feed(owner: Option<PipeWriter>, own: Option<ChildStdin>, input: Ve
     Ok(own.map(|own| -> Feed { Box::pin(write(own, input)) }))
 }
 
-/// A program that does not read to the end of its input is its own business.
+/// Writes the input. Errors are ignored: a program need not read all of its input.
 async fn write(mut to: impl AsyncWrite + Unpin, bytes: Vec<u8>) {
     to.write_all(&bytes).await.ok();
     to.flush().await.ok();
 }
 
-/// Waits for the end of the writing.
+/// Waits until the input is written.
 pub(super) async fn done(feed: &mut Option<Feed>) {
     match feed {
         Some(feed) => feed.await,

@@ -1,4 +1,4 @@
-//! The process group of a running program, and how all of it ends. Dropping a [`Group`] ends every process in it.
+//! The process group of a running program. Dropping a [`Group`] ends every process in it.
 
 use std::io::PipeWriter;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use rustix::process::{Pid, Signal, getpgid, kill_process_group};
 
 use super::descendants::ProcessTable;
 
-/// Time for the helper to end everything before its owner does.
+/// Time for the helper to end every process before its owner kills them.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A group, led by the helper if there is an `owner` pipe.
+/// A process group. If there is an `owner` pipe, the helper leads it.
 pub(super) struct Group {
     pid: Option<Pid>,
     owner: Option<PipeWriter>,
@@ -30,22 +30,22 @@ impl Group {
 
     pub(super) fn signal(&self, signal: Signal) {
         if let Some(pid) = self.pid {
-            // The group may be gone already, and that is what is wanted.
+            // The group may have ended already.
             kill_process_group(pid, signal).ok();
         }
     }
 
-    /// Ends the group: through the helper, which also finds what has left the group, else at once. True when the helper
-    /// has been told and the group may live a moment longer.
+    /// Ends the group: through the helper, which also finds processes that left the group, or directly with `SIGKILL`.
+    /// Returns true if the helper was notified and the group may live a moment longer.
     pub(super) fn end(&mut self) -> bool {
         self.owner = None;
         let helped = self.has_helper && self.leader_lives;
-        // A program may have stopped its helper.
+        // The program may have stopped its helper with a signal.
         self.signal(if helped { Signal::CONT } else { Signal::KILL });
         helped
     }
 
-    /// Kills the group. A helper that has not ended everything in time is killed last.
+    /// Kills the group, and the helper after all of its descendants.
     pub(super) fn kill(&self) {
         match self.pid {
             Some(pid) if self.has_helper && self.leader_lives => kill_below(pid),

@@ -1,8 +1,8 @@
-//! The helper a tool's program runs under (`engine.md` 4): the same binary, started again with a hidden first argument.
-//! It holds a pipe to its owner, adopts whatever its program leaves behind, and ends all of it when the program ends or
-//! the owner is gone, kill -9 included. Its standard output and error are the program's; the pipe begins with the
-//! program's input, led by its length in eight bytes. The helper itself stays outside the wall, where its program cannot
-//! signal it: it starts this binary once more, which raises the wall and becomes the program.
+//! The helper that runs a tool's program (`engine.md` 4): this binary, started again with a hidden first argument. The
+//! helper holds a pipe to its owner, adopts orphaned descendants of the program, and ends all of them when the program
+//! ends or the owner dies, also by `SIGKILL`. Its standard output and error are the program's. The pipe starts with the
+//! program's input, preceded by its length in eight bytes. The helper stays outside the sandbox, where the program
+//! cannot signal it: it starts this binary once more, which applies the sandbox and then executes the program.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -24,32 +24,32 @@ use tokio::time::Instant;
 use super::descendants::{MAX_PROCESSES, ProcessTable, TaskCount, has_children};
 use super::wall::{self, Wall};
 
-/// The first argument that makes a process the helper.
+/// The first argument of a helper.
 const ARGUMENT: &str = "__supervise";
-/// The same for a program that is spoken with: its input does not end before its owner does.
+/// The first argument of a helper for a long-lived program, whose input ends with its owner.
 const ATTEND: &str = "__attend";
-/// The first argument that makes a process raise its wall and become a program.
+/// The first argument of a process that applies the sandbox and then executes a program.
 const CONFINE: &str = "__confine";
-/// Interval between two counts of the processes of a program.
+/// Interval between two counts of the program's processes.
 const COUNTING: Duration = Duration::from_millis(20);
-/// The code of a program that was not started because its wall could not be raised.
+/// The exit code if the sandbox cannot be applied.
 const NO_WALL: u8 = 126;
-/// How long what a program leaves in the background may still speak.
+/// Output drain timeout for orphaned descendants.
 const LAST_WORDS: Duration = Duration::from_millis(200);
-/// The code of a program that could not be started, as shells give it.
+/// The exit code if the program cannot be started, as in shells.
 const NOT_STARTED: u8 = 127;
 
-/// Bytes that a program leaves unread before it counts as one that never reads.
+/// Maximum bytes of unread input. Above it, the program is ended as one that never reads.
 const MOST_UNREAD: usize = 32 << 20;
-/// How long a program has to end by itself once nobody speaks with it any more.
+/// Time for a program to end by itself after its input was closed.
 const FAREWELL: Duration = Duration::from_millis(400);
 
-/// How a program is spoken with.
+/// The protocol between owner and program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Talk {
-    /// It is given its input at once, and then nothing.
+    /// The whole input is written at the start.
     Once,
-    /// For as long as it runs.
+    /// Input is relayed as long as the program runs.
     Stream,
 }
 
@@ -58,10 +58,10 @@ const FIRST_UNSHARED_FD: i32 = 3;
 
 static HELPER: OnceLock<OsString> = OnceLock::new();
 
-/// To be called first in `main`. In a process started as the helper it does the helper's work and answers its exit
-/// code; in any other it notes that this binary can be the helper and answers `None`.
+/// Runs the helper if this process was started as one. Call this first in `main`. Returns the exit code of the helper;
+/// in any other process records that this binary can act as the helper and returns `None`.
 ///
-/// Marks every inherited descriptor beyond standard error as close-on-exec: no program that this process starts gets it.
+/// Marks every inherited descriptor beyond standard error as close-on-exec, so that no child process gets it.
 pub fn supervise_if_asked() -> Option<ExitCode> {
     close_fds::set_fds_cloexec(FIRST_UNSHARED_FD, &[]);
     let mut arguments = std::env::args_os().skip(1);
@@ -81,20 +81,20 @@ pub fn supervise_if_asked() -> Option<ExitCode> {
     None
 }
 
-/// On Linux this names the running binary even when its file was replaced since.
+/// Returns the path of the running binary. On Linux it stays valid even if the file was replaced.
 fn own_binary() -> OsString {
     let own = "/proc/self/exe".into();
     if cfg!(target_os = "linux") { own } else { std::env::current_exe().map_or(own, PathBuf::into_os_string) }
 }
 
-/// The program to start and what comes before the tool's own arguments.
+/// Returns the helper's binary and the arguments before the tool's own; `None` if this binary cannot act as the helper.
 pub(super) fn helped(
     talk: Talk,
     program: &OsString,
     wall: Option<&Wall>,
 ) -> io::Result<Option<(OsString, [OsString; 3])>> {
     let Some(helper) = HELPER.get() else { return Ok(None) };
-    // Empty = no wall.
+    // An empty argument means no sandbox.
     let wall = wall.map(serde_json::to_string).transpose()?.unwrap_or_default();
     let first = match talk {
         Talk::Once => ARGUMENT,
@@ -103,7 +103,7 @@ pub(super) fn helped(
     Ok(Some((helper.clone(), [first.into(), wall.into(), program.clone()])))
 }
 
-/// Raises the wall, then becomes the program. Only returns where that failed.
+/// Applies the sandbox, then executes the program. Only returns on failure.
 fn become_confined(wall: Option<OsString>, program: Option<OsString>, arguments: &[OsString]) -> ExitCode {
     use std::os::unix::process::CommandExt;
     let (Some(wall), Some(program)) = (wall, program) else { return ExitCode::from(NOT_STARTED) };
@@ -144,13 +144,13 @@ fn helper(talk: Talk, wall: Option<OsString>, program: Option<OsString>, argumen
     }
 }
 
-/// bubblewrap, and its arguments up to this very binary; `None` where the wall stands by itself.
+/// Returns bubblewrap and its arguments up to this binary; `None` if bubblewrap is not used.
 #[cfg(target_os = "linux")]
 fn bubblewrapped(wall: &OsString) -> io::Result<Option<(OsString, Vec<OsString>)>> {
     let wall: Wall = serde_json::from_str(wall.to_str().unwrap_or_default())?;
     let Some(program) = &wall.outer else { return Ok(None) };
     let mut arguments = wall::outer::arguments(&wall)?;
-    // Inside, the short name of the running binary is bubblewrap's.
+    // Inside bubblewrap, `/proc/self/exe` is bubblewrap's binary.
     arguments.push(std::env::current_exe()?.into_os_string());
     Ok(Some((program.clone().into_os_string(), arguments)))
 }
@@ -165,11 +165,11 @@ async fn watch(talk: Talk, program: &OsString, arguments: &[OsString]) -> io::Re
     rustix::process::set_child_subreaper(Some(getpid()))?;
     let mut table = ProcessTable::open()?;
     let mut tasks = TaskCount::new(&table);
-    // The owner signals the helper's group, and the helper passes the request on: the program has a group of its own, so
-    // that the whole group can be killed at once without the helper.
+    // The owner signals the helper's group, and the helper forwards the signal: the program has a group of its own, so
+    // that the whole group can be killed without the helper.
     let mut terminate = signal(SignalKind::terminate())?;
-    // The owner's end orphans this group, and the kernel hangs up on an orphaned group in which something is stopped: the
-    // sweep stops what it ends.
+    // When the owner ends, this group becomes orphaned. The kernel sends `SIGHUP` to an orphaned group with a stopped
+    // process, and `end_all` stops processes before it kills them.
     let _hung_up = signal(SignalKind::hangup())?;
     let owner = rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 3)?;
     let mut owner = pipe::Receiver::from_owned_fd(owner)?;
@@ -227,7 +227,7 @@ async fn watch(talk: Talk, program: &OsString, arguments: &[OsString]) -> io::Re
             _ = owner.read(&mut nothing) => break,
         }
     }
-    // Without a child the number of the group may belong to others already.
+    // Without a child, the group id may have been reused.
     if has_children() {
         signal_group(group, Signal::KILL);
     }
@@ -235,13 +235,14 @@ async fn watch(talk: Talk, program: &OsString, arguments: &[OsString]) -> io::Re
     Ok(status)
 }
 
-/// Waits for the owner's end, and hands the input on meanwhile: a program that never reads must not hide that end.
+/// Waits for the owner's end, and forwards the input meanwhile, so that a program that never reads cannot hide that
+/// end.
 async fn owner_gone(owner: &mut pipe::Receiver, stdin: Option<ChildStdin>, input: Vec<u8>) {
     let mut nothing = [0_u8; 1];
-    // Nothing comes after the input; whatever the read answers, the owner has let go.
+    // The owner sends nothing after the input, so any result of the read means that the owner has closed the pipe.
     if let Some(mut stdin) = stdin {
         let hand_on = async move {
-            // What a program does not read to the end is its own business.
+            // A program need not read all of its input.
             stdin.write_all(&input).await.ok();
         };
         tokio::select! {
@@ -252,8 +253,8 @@ async fn owner_gone(owner: &mut pipe::Receiver, stdin: Option<ChildStdin>, input
     owner.read_exact(&mut nothing).await.ok();
 }
 
-/// Hands on whatever the owner says, until it says no more: then the program's input ends too. What the program does not
-/// read is held, so that it cannot hide its owner's end.
+/// Relays the owner's data until the owner closes the pipe, then closes the program's input. Unread data is buffered,
+/// so that a program that does not read cannot hide the owner's end.
 async fn relay(owner: &mut pipe::Receiver, mut stdin: Option<ChildStdin>) {
     let mut held: VecDeque<u8> = VecDeque::new();
     let mut chunk = vec![0_u8; 64 * 1024];
@@ -268,7 +269,7 @@ async fn relay(owner: &mut pipe::Receiver, mut stdin: Option<ChildStdin>) {
             wrote = hand_on(&mut stdin, &held), if wants => if let Ok(wrote) = wrote {
                 held.drain(..wrote);
             } else {
-                // It reads no more; what it still says is its own business.
+                // The program closed its input; its output is still valid.
                 stdin = None;
             },
         }
@@ -289,23 +290,23 @@ async fn hand_on(stdin: &mut Option<ChildStdin>, held: &VecDeque<u8>) -> io::Res
     }
 }
 
-/// Ends the program's group at once, then every other descendant, then this process.
+/// Ends the program's group, then every other descendant, then this process.
 fn end_everything(table: &mut ProcessTable, group: Option<Pid>) -> ! {
     signal_group(group, Signal::KILL);
     table.end_all();
     kill_process(getpid(), Signal::KILL).ok();
-    // The kernel ends a process before its own `SIGKILL` returns.
+    // The kernel ends this process before the call returns.
     std::process::abort()
 }
 
 fn signal_group(group: Option<Pid>, signal: Signal) {
     if let Some(group) = group {
-        // The group may have ended by itself since.
+        // The group may have ended already.
         kill_process_group(group, signal).ok();
     }
 }
 
-/// Ends as the program ended, by the same signal where it was one.
+/// Ends this process like the program: with the same exit code or by the same signal.
 fn leave(status: ExitStatus) -> ExitCode {
     if let Some(code) = status.code() {
         return ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX));
@@ -314,12 +315,12 @@ fn leave(status: ExitStatus) -> ExitCode {
     if let Some(signal) = Signal::from_named_raw(number) {
         kill_process(getpid(), signal).ok();
     }
-    // A signal this process does not end by.
+    // The signal does not end this process.
     ExitCode::from(u8::try_from(128 + number).unwrap_or(u8::MAX))
 }
 
 fn say(text: &str) {
     use std::io::Write;
-    // Nobody is left to tell when even this fails.
+    // There is no other way to report a failure.
     io::stderr().write_all(text.as_bytes()).ok();
 }

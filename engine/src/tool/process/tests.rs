@@ -1,4 +1,4 @@
-//! Tests of processes: floods, timeouts, groups, and an owner that dies.
+//! Tests of processes: large output, timeouts, groups, and an owner that dies.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -26,7 +26,7 @@ async fn done(command: &str) -> Finished {
 }
 
 fn is_alive(pid: i32) -> bool {
-    // A zombie is no longer running; its line says so.
+    // A zombie does not run any more.
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|s| !s.trim().is_empty() && !s.trim_start().starts_with('Z'))
 }

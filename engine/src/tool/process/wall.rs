@@ -1,6 +1,7 @@
-//! The wall around a tool's program: what it may read, write and reach, set up by the program itself before it becomes
-//! the tool's (`language.md` 9, `docs/explanation/security.md`). Built on what the kernel offers to anybody: Landlock, a filter on
-//! system calls, resource limits. Where it offers less, the wall is lower, and [`offers`] says so.
+//! The sandbox of a tool's program: files that it may read and write, and network access. The process applies the
+//! sandbox to itself before it executes the program (`language.md` 9, `docs/explanation/security.md`). It uses kernel
+//! features that need no privileges: Landlock, a system call filter and resource limits. If the kernel lacks a feature,
+//! the sandbox is weaker, and [`offers`] reports it.
 
 #[cfg(target_os = "linux")]
 mod files;
@@ -18,40 +19,41 @@ use serde::{Deserialize, Serialize};
 
 use crate::user_space;
 
-/// What a program may touch besides the system's own programs and libraries, which it may read.
+/// The permissions of a sandboxed program, besides read access to the system's programs and libraries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wall {
-    /// Readable, `.ai/state` excepted.
+    /// The project: readable, except for `.ai/state`.
     pub project: PathBuf,
-    /// The user's `.ai`: readable, keys and trust excepted.
+    /// The user's `.ai`: readable, except for keys and trust records.
     pub user: Option<PathBuf>,
-    /// Other places of the machine that may be read: settings of an MCP server name them.
+    /// Further readable paths, from the settings of an MCP server.
     pub read: Vec<PathBuf>,
-    /// Folders from the project's root that may be written, as far as the law does not reach into them.
+    /// Writable folders, relative to the project root. Protected paths inside stay read-only.
     pub write: Vec<String>,
-    /// Keys, trust records and the project's state, wherever they lie: neither readable nor writable.
+    /// Keys, trust records and the project's state, wherever they are stored: neither readable nor writable.
     pub hidden: Vec<PathBuf>,
-    /// Whether any host may be reached. The kernel does not tell hosts apart.
+    /// Network access. The kernel does not distinguish hosts.
     pub net: bool,
-    /// The program's own folder for temporary files; made when it starts and gone when it ends.
+    /// A private folder for temporary files, which exists while the program runs.
     pub scratch: Option<PathBuf>,
-    /// bubblewrap's binary, where the wall is raised inside it.
+    /// The binary of bubblewrap, if the sandbox runs inside it.
     #[serde(default)]
     pub outer: Option<PathBuf>,
 }
 
-/// What this machine's kernel offers for walls.
+/// The sandbox features of this kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offers {
-    /// The version of Landlock, up to what this program knows; 0 = none: files are not walled off.
+    /// The Landlock version of this kernel, at most the newest that this build knows; 0 = none: file access is not
+    /// restricted.
     pub landlock: u8,
-    /// Sockets can be refused.
+    /// True if system call filters can refuse sockets.
     pub sockets: bool,
 }
 
 impl Offers {
-    /// Each thing that a wall cannot hold here.
+    /// Lists the restrictions that the sandbox cannot enforce here.
     pub fn gaps(self) -> Vec<&'static str> {
         let mut gaps = Vec::new();
         if self.landlock == 0 {
@@ -72,7 +74,7 @@ impl Offers {
 }
 
 impl Wall {
-    /// For a tool of a project, with what its grants name.
+    /// Creates the sandbox of a project's tool from its grants.
     pub fn new(project: &Path, write: Vec<String>, net: &[String]) -> Self {
         let (project, read) = (project.to_path_buf(), Vec::new());
         #[cfg(target_os = "linux")]
@@ -84,7 +86,7 @@ impl Wall {
     }
 }
 
-/// The user's items (`language.md` 1).
+/// Returns the folder of the user's items (`language.md` 1).
 fn user_items() -> Option<PathBuf> {
     Some(user_space::root()?.join(".ai")).filter(|folder| folder.is_dir())
 }
@@ -95,27 +97,27 @@ fn hidden(project: &Path) -> Vec<PathBuf> {
     hidden
 }
 
-/// Puts this process, and whatever it becomes and starts, behind the wall. There is no way back.
+/// Applies the sandbox to this process and all of its descendants. It cannot be removed.
 ///
 /// # Errors
-/// Part of what the kernel offers could not be set up: nothing must be run then.
+/// A feature of the kernel could not be set up. The program must not be started then.
 #[cfg(target_os = "linux")]
 pub fn raise(wall: &Wall) -> io::Result<()> {
     limits::set()?;
     files::confine(wall)?;
     limits::give_up_privileges()?;
-    // Last, because the filter sets `no_new_privs` where Landlock has not, and refuses much of what comes before it.
+    // Applied last, because the filter sets `no_new_privs` if Landlock has not, and refuses many of the calls before.
     syscalls::apply(if wall.net { syscalls::Sockets::Internet } else { syscalls::Sockets::None })
 }
 
-/// Elsewhere there is no wall yet.
+/// Other systems have no sandbox yet.
 #[cfg(not(target_os = "linux"))]
 #[expect(clippy::unnecessary_wraps, reason = "the same function can fail where there is a wall")]
 pub fn raise(_wall: &Wall) -> io::Result<()> {
     Ok(())
 }
 
-/// What there is to build walls of.
+/// Detects the sandbox features of this machine.
 pub fn offers() -> Offers {
     #[cfg(target_os = "linux")]
     return Offers { landlock: files::version(), sockets: syscalls::filters(syscalls::Sockets::None).is_ok() };

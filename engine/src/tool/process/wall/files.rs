@@ -1,5 +1,5 @@
-//! Which files a program behind the wall may read and write. Landlock only adds: what is to stay out of reach below
-//! something readable is kept out by naming its neighbours one by one.
+//! The file rules of the sandbox. Landlock rules only grant access: to exclude a path below a readable folder, its
+//! siblings are granted one by one.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -16,14 +16,14 @@ use rustix::fs::{CWD, FileType, Mode, OFlags};
 use super::Wall;
 use crate::tool::confine::{Zone, zone};
 
-/// The newest version whose rules this program has been tried with.
+/// The newest Landlock version that was tested.
 const NEWEST: ABI = ABI::V7;
 const VERSIONS: [ABI; 7] = [ABI::V1, ABI::V2, ABI::V3, ABI::V4, ABI::V5, ABI::V6, ABI::V7];
-/// Entries that are looked at to find the law in what may be written.
+/// Maximum number of entries searched for protected paths in a writable folder.
 const MOST_ENTRIES: usize = 200_000;
 const DEEPEST: usize = 64;
 
-/// Programs, libraries and what they read of the machine.
+/// Readable system paths: programs, libraries and their data.
 const SYSTEM: [&str; 17] = [
     "/usr",
     "/bin",
@@ -43,11 +43,11 @@ const SYSTEM: [&str; 17] = [
     "/run/systemd/resolve",
     "/var/lib/locales",
 ];
-/// What of `/etc` holds secrets; only root could read it anyway, and tools may run as root.
+/// Entries of `/etc` that hold secrets. Only root can read most of them, but tools may run as root.
 const ETC_SECRETS: [&str; 9] =
     ["shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "ssh", "krb5.keytab", "NetworkManager"];
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
-/// Toolchains and settings that tools of a home folder need and that hold no credentials.
+/// Readable paths of the home folder: toolchains and settings without credentials.
 const HOME: [&str; 25] = [
     ".cargo/bin",
     ".cargo/registry",
@@ -75,20 +75,20 @@ const HOME: [&str; 25] = [
     ".config/git/config",
     ".config/git/ignore",
 ];
-/// Folders of the user's `.ai` that no program reads.
+/// Folders of the user's `.ai` that no program may read.
 const USER_SECRETS: [&str; 3] = ["keys", "trust", "state"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Right {
-    /// Names of a folder and of those below it.
+    /// Listing a folder and the folders below it.
     List,
     Read,
     Write,
-    /// Reading and writing without making anything.
+    /// Reading and writing existing files only.
     Device,
 }
 
-/// The version of Landlock that this kernel offers, as far as this program knows it.
+/// Returns the newest known Landlock version that this kernel supports; 0 = none.
 pub fn version() -> u8 {
     let offered = |abi: &&ABI| {
         let strict = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
@@ -101,7 +101,7 @@ pub fn version() -> u8 {
     VERSIONS.iter().take_while(offered).last().map_or(0, |abi| *abi as u8)
 }
 
-/// Applies the rules to this thread and whatever it becomes and starts.
+/// Applies the rules to this thread and all of its descendants.
 pub fn confine(wall: &Wall) -> io::Result<()> {
     let ruleset = Ruleset::default().handle_access(AccessFs::from_all(NEWEST)).map_err(io::Error::other)?;
     let ruleset = ruleset.scope(Scope::from_all(NEWEST)).map_err(io::Error::other)?;
@@ -133,7 +133,7 @@ pub fn confine(wall: &Wall) -> io::Result<()> {
     Ok(())
 }
 
-/// The places of the project that the wall lets be written, by the same rules; granted folders that are missing are made.
+/// Returns the writable paths of the project, by the same rules. Creates granted folders that are missing.
 pub fn places(wall: &Wall) -> io::Result<Vec<PathBuf>> {
     let mut rules = Rules::new(wall, None);
     for folder in &wall.write {
@@ -143,14 +143,14 @@ pub fn places(wall: &Wall) -> io::Result<Vec<PathBuf>> {
 }
 
 struct Rules<'w> {
-    /// `None`: only what may be written is gathered.
+    /// `None`: only the writable paths are collected.
     ruleset: Option<RulesetCreated>,
     /// Neither readable nor writable.
     hidden: &'w [PathBuf],
-    /// The user's `.ai`: of it only `data` is ever writable.
+    /// The user's `.ai`; only its `data` is ever writable.
     user: Option<PathBuf>,
     places: Vec<PathBuf>,
-    /// Looked at so far.
+    /// Number of entries searched so far.
     entries: usize,
 }
 
@@ -170,7 +170,7 @@ impl<'w> Rules<'w> {
         self.children(Path::new("/etc"), &ETC_SECRETS)
     }
 
-    /// Toolchains below the home folder, and the folders that `PATH` names.
+    /// Grants toolchains below the home folder and the folders in `PATH`.
     fn home(&mut self) -> io::Result<()> {
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         if let Some(home) = home.as_deref().filter(|home| *home != Path::new("/")) {
@@ -180,7 +180,7 @@ impl<'w> Rules<'w> {
         }
         for path in std::env::var_os("PATH").iter().flat_map(std::env::split_paths) {
             let Ok(path) = path.canonicalize() else { continue };
-            // A folder above the home folder would open all of it.
+            // A folder that contains the home folder would expose all of it.
             if home.as_deref().is_none_or(|home| !home.starts_with(&path)) {
                 self.path(&path, Right::Read)?;
             }
@@ -188,7 +188,7 @@ impl<'w> Rules<'w> {
         Ok(())
     }
 
-    /// Everything directly below a folder but these, readable.
+    /// Makes the entries of a folder readable, except for those in `but`.
     fn children(&mut self, folder: &Path, but: &[&str]) -> io::Result<()> {
         let Some(fd) = open(CWD, folder.as_os_str(), OFlags::empty())? else { return Ok(()) };
         self.allow(&fd, Right::List)?;
@@ -200,7 +200,7 @@ impl<'w> Rules<'w> {
         Ok(())
     }
 
-    /// The project's files, its own record excepted.
+    /// Makes the project readable, except for hidden paths.
     fn project(&mut self, root: &Path) -> io::Result<()> {
         let Some(fd) = open(CWD, root.as_os_str(), OFlags::empty())? else { return Ok(()) };
         self.allow(&fd, Right::List)?;
@@ -221,9 +221,9 @@ impl<'w> Rules<'w> {
         Ok(())
     }
 
-    /// A folder or file of the project that may be written; a missing one is made as a folder.
+    /// Makes a folder or file of the project writable. Creates a missing folder.
     fn writable(&mut self, root: &Path, written: &str) -> io::Result<()> {
-        // Nothing and a path from the machine's root name no folder of the project.
+        // An empty or absolute path names no folder of the project.
         if written.trim().is_empty() || written.starts_with('/') {
             return Ok(());
         }
@@ -242,7 +242,7 @@ impl<'w> Rules<'w> {
             } else {
                 found
             };
-            // A link leads who knows where.
+            // Links are not followed: their target is unknown.
             let Some(next) = next.filter(|fd| matches!(kind(fd), FileType::Directory | FileType::RegularFile)) else {
                 return Ok(());
             };
@@ -251,8 +251,8 @@ impl<'w> Rules<'w> {
         self.grant(&fd, &segments)
     }
 
-    /// A whole folder where no law lies in it, else what of it is not the law. The project's own folder is never whole:
-    /// what would be made in it could be the law.
+    /// Grants a folder as a whole if it contains no protected path, else its unprotected entries. The project root is
+    /// never granted as a whole: a program could create protected paths in it.
     fn grant(&mut self, fd: &OwnedFd, segments: &[OsString]) -> io::Result<()> {
         if kind(fd) == FileType::RegularFile {
             return self.allow(fd, Right::Write);
@@ -267,7 +267,7 @@ impl<'w> Rules<'w> {
             }
             let Some(mut child) = open(fd.as_fd(), &name, OFlags::NOFOLLOW)? else { continue };
             if zone(&inner) != Zone::Ordinary {
-                // The project's own data lies within the law.
+                // `data` is the writable part of a protected folder.
                 inner.push("data".into());
                 let data = open(child.as_fd(), OsStr::new("data"), OFlags::NOFOLLOW)?;
                 let Some(data) = data.filter(|_| zone(&inner) == Zone::Ordinary) else { continue };
@@ -280,7 +280,7 @@ impl<'w> Rules<'w> {
         Ok(())
     }
 
-    /// Whether nothing of the law lies below a folder. What is too much to look through counts as if it did.
+    /// Checks that a folder contains no protected path. A folder that is too large to search counts as protected.
     fn is_lawless(&mut self, fd: &OwnedFd, segments: &[OsString]) -> io::Result<bool> {
         for name in names(fd)? {
             self.entries += 1;
@@ -296,13 +296,13 @@ impl<'w> Rules<'w> {
         Ok(true)
     }
 
-    /// Something directly below a folder, unless it is a link: what a link leads to has its own rule, or none.
+    /// Grants an entry of a folder. Skips links: the target has a rule of its own, or none.
     fn below(&mut self, folder: &OwnedFd, name: &OsStr, right: Right) -> io::Result<()> {
         let Some(fd) = open(folder.as_fd(), name, OFlags::NOFOLLOW)? else { return Ok(()) };
         if kind(&fd) == FileType::Symlink { Ok(()) } else { self.allow(&fd, right) }
     }
 
-    /// A path of the machine, links followed; one that is not there is passed over.
+    /// Grants an absolute path, following links. Skips a missing path.
     fn path(&mut self, path: &Path, right: Right) -> io::Result<()> {
         match open(CWD, path.as_os_str(), OFlags::empty())? {
             Some(fd) => self.allow(&fd, right),
@@ -310,8 +310,8 @@ impl<'w> Rules<'w> {
         }
     }
 
-    /// Grants a right on a place and everything below it, except on protected paths. A folder that holds one is granted
-    /// entry by entry.
+    /// Grants a right on a place and everything below it, except for protected paths. A folder that contains one is
+    /// granted entry by entry.
     fn allow(&mut self, fd: &OwnedFd, right: Right) -> io::Result<()> {
         match right {
             Right::List | Right::Device => return self.add(fd, right),
@@ -382,7 +382,7 @@ fn join(segments: &[OsString], name: &OsStr) -> Vec<OsString> {
     inner
 }
 
-/// A handle to a place, for rules only; `None` where nothing is there or nobody may look.
+/// Opens a handle for rules; `None` if the place does not exist or is not accessible.
 fn open(folder: impl AsFd, name: &OsStr, more: OFlags) -> io::Result<Option<OwnedFd>> {
     use rustix::io::Errno;
     match rustix::fs::openat(folder, name, OFlags::PATH | OFlags::CLOEXEC | more, Mode::empty()) {
@@ -392,7 +392,7 @@ fn open(folder: impl AsFd, name: &OsStr, more: OFlags) -> io::Result<Option<Owne
     }
 }
 
-/// The real path of what a handle holds.
+/// Returns the canonical path of a handle.
 fn path_of(fd: &OwnedFd) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
@@ -401,7 +401,7 @@ fn kind(fd: &OwnedFd) -> FileType {
     rustix::fs::fstat(fd).map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode))
 }
 
-/// The names in a folder; none where it is no folder, or one that may not be listed.
+/// Returns the names in a folder; empty if it is no folder or cannot be listed.
 fn names(fd: &OwnedFd) -> io::Result<Vec<OsString>> {
     use rustix::io::Errno;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

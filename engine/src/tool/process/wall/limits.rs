@@ -1,18 +1,18 @@
-//! Bounds on what one program can use up, and what is left of root's privileges. The number of processes counts for the
-//! whole user, and not at all for root: the helper counts as well.
+//! Resource limits of a program, and the removal of root's capabilities. The process limit counts all processes of the
+//! user, including the helper, and does not apply to root.
 
 use std::io;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-/// Bytes of one file.
+/// Maximum bytes of one file.
 const FILE: u64 = 4 << 30;
-/// Bytes of memory one process writes to.
+/// Maximum bytes of writable memory of one process.
 const DATA: u64 = 8 << 30;
 const OPEN_FILES: u64 = 4096;
 const NICE: i32 = 5;
-/// Processes and threads beside those that are there already.
+/// Processes and threads allowed in addition to the existing ones.
 const MORE_PROCESSES: u64 = 1024;
 
 pub fn set() -> io::Result<()> {
@@ -26,19 +26,19 @@ pub fn set() -> io::Result<()> {
     ];
     for (resource, bound) in bounds {
         let Some(bound) = bound else { continue };
-        // What was lower stays lower.
+        // A lower existing limit stays.
         let most = getrlimit(resource).maximum.map_or(bound, |most| most.min(bound));
         setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
     }
-    // Whoever watches over a program has to get its turn before it.
+    // The supervising process must get processor time first.
     rustix::process::nice(NICE)?;
-    // When memory is short, a tool goes before what runs it. Not every container lets this be written.
+    // If memory is short, the kernel ends the tool before the engine. Some containers do not allow this write.
     std::fs::write("/proc/self/oom_score_adj", "500").ok();
     Ok(())
 }
 
-/// Root's programs keep what concerns files, which the wall bounds, and lose the rest: tracing and reading other
-/// processes, loading modules, mounting, the network's configuration.
+/// Drops the capabilities of a program that runs as root, except for those about files, which the sandbox restricts: no
+/// tracing, kernel modules, mounts or network configuration.
 pub fn give_up_privileges() -> io::Result<()> {
     let files = CapabilitySet::CHOWN | CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER | CapabilitySet::FSETID;
     let permitted = capabilities(None)?.permitted & files;
@@ -46,7 +46,7 @@ pub fn give_up_privileges() -> io::Result<()> {
     Ok(set_capabilities(None, CapabilitySets { effective: permitted, permitted, inheritable })?)
 }
 
-/// Processes and threads of the machine: the second half of the fourth field.
+/// Returns the number of processes and threads of the machine: the second half of the fourth field.
 fn all_tasks() -> Option<u64> {
     let line = std::fs::read_to_string("/proc/loadavg").ok()?;
     line.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()

@@ -1,6 +1,6 @@
-//! bubblewrap around the wall, where the user asks for it: everything is mounted read-only but what the wall lets be
-//! written, so that modes, times and attributes cannot be changed either, which Landlock does not know; processes outside
-//! are not seen, and without `net` there is no network to be in. The wall itself is raised inside.
+//! An optional outer sandbox by bubblewrap. Everything but the writable paths is mounted read-only, so that modes,
+//! times and attributes cannot be changed either, which Landlock does not restrict. Other processes are invisible, and
+//! without `net` there is no network. The inner sandbox is applied inside.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,25 +9,26 @@ use std::sync::OnceLock;
 
 use super::{Wall, files};
 
-/// Places that are mounted by themselves; more would take longer than the program.
+/// Maximum number of mounts; more would take longer than the program itself.
 const MOST_PLACES: usize = 500;
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Starts every walled program of this process through bubblewrap from now on; `program` is its binary.
+/// Makes this process start every sandboxed program through bubblewrap. `program` is the binary of bubblewrap.
 pub fn use_bubblewrap(program: &Path) {
     PROGRAM.get_or_init(|| program.to_path_buf());
 }
 
-/// The binary that programs are started through, if any.
+/// Returns the binary of bubblewrap, if it is used.
 pub(super) fn program() -> Option<PathBuf> {
     PROGRAM.get().cloned()
 }
 
-/// The arguments of bubblewrap, up to the program it starts. Makes granted folders that are missing: inside nothing can.
+/// Returns the arguments of bubblewrap, up to the program that it starts. Creates missing granted folders, because the
+/// inner sandbox cannot.
 ///
 /// # Errors
-/// What is granted lies in too many pieces, or cannot be looked at.
+/// The grants consist of too many paths, or cannot be read.
 pub fn arguments(wall: &Wall) -> io::Result<Vec<OsString>> {
     let mut places = files::places(wall)?;
     places.extend(wall.scratch.clone());

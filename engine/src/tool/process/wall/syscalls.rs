@@ -1,7 +1,7 @@
-//! The system call filter of a sandboxed program, by default-deny: a call outside the allow-list answers `ENOSYS`, so that
-//! the C library falls back, a dangerous call `EPERM`, an ungranted socket `EACCES`. The program and its descendants cannot
-//! remove the filter. A network grant opens the internet only: a Unix socket leads to daemons of the same user (containers,
-//! a session bus, key agents), which start programs outside the sandbox.
+//! The system call filter of a sandboxed program, by default-deny. A call outside the allow-list fails with `ENOSYS`,
+//! so that the C library falls back; a dangerous call fails with `EPERM`, an ungranted socket with `EACCES`. The
+//! program and its descendants cannot remove the filter. A network grant covers the internet only: a Unix socket leads
+//! to daemons of the same user (containers, a session bus, key agents), which start programs outside the sandbox.
 
 mod table;
 
@@ -20,26 +20,28 @@ const EPERM: u32 = 1;
 const EACCES: u32 = 13;
 const ENOSYS: u32 = 38;
 
-/// The families of a granted network: IPv4, IPv6, and netlink for the list of interfaces.
+/// The socket families of a network grant: IPv4, IPv6, and netlink for the list of interfaces.
 const INTERNET_FAMILIES: [u64; 3] = [2, 10, NETLINK_FAMILY];
 const NETLINK_FAMILY: u64 = 16;
 const NETLINK_ROUTE: u64 = 0;
 const UNIX_FAMILY: u64 = 1;
-/// Pairs of stream and seqpacket sockets reach nobody else; a datagram socket of a pair sends to any address.
+/// Socket pairs of type stream or seqpacket reach no other process; a datagram socket of a pair can send to any
+/// address.
 const PAIR_TYPES: [u64; 2] = [1, 5];
 /// The bits of a socket's type without its flags.
 const SOCKET_TYPE_MASK: u64 = 0xf;
 /// `CLONE_NEWNS`, `NEWCGROUP`, `NEWUTS`, `NEWIPC`, `NEWUSER`, `NEWPID` and `NEWNET`.
 const NAMESPACE_FLAGS: [u64; 7] =
     [0x0002_0000, 0x0200_0000, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000];
-/// `TIOCSTI`, `TIOCLINUX`, `TIOCCONS` and `TIOCSETD`: input for other programs of a terminal, and line disciplines.
+/// `TIOCSTI`, `TIOCLINUX`, `TIOCCONS` and `TIOCSETD`: input to other programs of a terminal, and line disciplines.
 const TERMINAL_REQUESTS: [u64; 4] = [0x5412, 0x541c, 0x541d, 0x5423];
 /// `F_SETLEASE`: opening a leased file blocks every other process.
 const FILE_COMMANDS: [u64; 1] = [1024];
 /// `SET_DUMPABLE` (hides a process from a `/proc` with `hidepid`), performance counters, machine checks, `SET_MM`,
 /// system call dispatch, core scheduling of other processes.
 const PROCESS_OPTIONS: [u64; 7] = [4, 31, 32, 33, 35, 59, 62];
-/// The last option of `prctl` that was reviewed (`FUTEX_HASH`), and the two beyond it that are allowed: `SET_VMA`, `GET_AUXV`.
+/// The last option of `prctl` that was reviewed (`FUTEX_HASH`), and two allowed options beyond it: `SET_VMA`,
+/// `GET_AUXV`.
 const LAST_PROCESS_OPTION: u64 = 78;
 const FURTHER_PROCESS_OPTIONS: [u64; 2] = [0x5356_4d41, 0x4155_5856];
 /// Linux, 32-bit Linux, each with `UNAME26`; no address randomization (sanitizers); the query.

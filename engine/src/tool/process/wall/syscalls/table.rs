@@ -1,21 +1,21 @@
 //! Every system call of Linux 6.18 on x86-64 and on the architectures that share the generic table (aarch64, riscv64),
-//! class by class. `docs/decisions/0014-system-calls-by-default-deny.md` gives the reason for each class.
+//! by class. `docs/decisions/0014-system-calls-by-default-deny.md` gives the reason for each class.
 
 /// A number that an architecture does not assign to the call.
 const NONE: i64 = -1;
 
-/// The answer of the filter to the calls of a class.
+/// The result of the filter for the calls of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// The kernel answers.
+    /// The kernel executes the call.
     Allow,
-    /// The kernel answers, unless a rule refuses the arguments.
+    /// The kernel executes the call, unless a rule refuses the arguments.
     Restrict,
-    /// The kernel answers if the network is granted, else `EACCES`.
+    /// The kernel executes the call if the network is granted, else `EACCES`.
     Network,
     /// `EPERM`.
     Refuse,
-    /// `ENOSYS`, as for a number that no class holds.
+    /// `ENOSYS`, as for a number outside every class.
     Absent,
 }
 
@@ -27,13 +27,13 @@ pub struct SyscallClass {
     pub calls: &'static [(&'static str, i64, i64)],
 }
 
-/// The numbers of a call on x86-64 and in the generic table.
+/// Returns the numbers of a call on x86-64 and in the generic table.
 pub fn find(name: &str) -> Option<(i64, i64)> {
     let mut calls = CLASSES.iter().flat_map(|class| class.calls);
     calls.find(|(found, ..)| *found == name).map(|(_, x86_64, generic)| (*x86_64, *generic))
 }
 
-/// The number of a call on one architecture; `None` where the architecture does not have the call.
+/// Returns the number of a call on one architecture; `None` if the architecture lacks the call.
 pub fn number(x86_64: i64, generic: i64, is_x86_64: bool) -> Option<i64> {
     Some(if is_x86_64 { x86_64 } else { generic }).filter(|number| *number != NONE)
 }
@@ -55,7 +55,7 @@ pub const CLASSES: &[SyscallClass] = &[
         ("inotify_init", 253, NONE), ("inotify_init1", 294, 26), ("inotify_add_watch", 254, 27),
         ("inotify_rm_watch", 255, 28),
     ] },
-    // Names and attributes of files: Landlock decides about the paths.
+    // Names and attributes of files. Landlock restricts the paths.
     SyscallClass { verdict: Verdict::Allow, calls: &[
         ("stat", 4, NONE), ("fstat", 5, 80), ("lstat", 6, NONE), ("newfstatat", 262, 79),
         ("statx", 332, 291), ("access", 21, NONE), ("faccessat", 269, 48), ("faccessat2", 439, 439),
@@ -95,7 +95,7 @@ pub const CLASSES: &[SyscallClass] = &[
         ("get_mempolicy", 239, 236), ("set_mempolicy_home_node", 450, 450), ("membarrier", 324, 283),
         ("map_shadow_stack", 453, 453), ("mseal", 462, 462),
     ] },
-    // Threads, processes and signals: Landlock decides whom a signal reaches.
+    // Threads, processes and signals. Landlock restricts the targets of signals.
     SyscallClass { verdict: Verdict::Allow, calls: &[
         ("fork", 57, NONE), ("vfork", 58, NONE), ("execve", 59, 221), ("execveat", 322, 281),
         ("exit", 60, 93), ("exit_group", 231, 94), ("wait4", 61, 260), ("waitid", 247, 95),
@@ -126,11 +126,11 @@ pub const CLASSES: &[SyscallClass] = &[
         ("landlock_create_ruleset", 444, 444), ("landlock_add_rule", 445, 445),
         ("landlock_restrict_self", 446, 446),
     ] },
-    // Sockets: a family that the grants open, and pairs.
+    // Sockets of granted families, and socket pairs.
     SyscallClass { verdict: Verdict::Restrict, calls: &[
         ("socket", 41, 198), ("socketpair", 53, 199),
     ] },
-    // Addresses of sockets: only with a grant of the network.
+    // Addresses of sockets. They need a network grant.
     SyscallClass { verdict: Verdict::Network, calls: &[
         ("connect", 42, 203), ("bind", 49, 200), ("listen", 50, 201), ("accept", 43, 202),
         ("accept4", 288, 242),
@@ -164,7 +164,7 @@ pub const CLASSES: &[SyscallClass] = &[
         ("mq_timedreceive", 243, 183), ("mq_notify", 244, 184), ("mq_getsetattr", 245, 185),
         ("add_key", 248, 217), ("request_key", 249, 218), ("keyctl", 250, 219),
     ] },
-    // Mounts, namespaces and files by handle, which lead around Landlock.
+    // Mounts, namespaces and files by handle, which would bypass Landlock.
     SyscallClass { verdict: Verdict::Refuse, calls: &[
         ("mount", 165, 40), ("umount2", 166, 39), ("pivot_root", 155, 41), ("chroot", 161, 51),
         ("unshare", 272, 97), ("setns", 308, 268), ("open_tree", 428, 428), ("open_tree_attr", 467, 467),

@@ -23,7 +23,7 @@ fn audit_arch(arch: TargetArch) -> u32 {
     }
 }
 
-/// Runs one program of the classic BPF instructions that seccomp filters use.
+/// Interprets a classic BPF program, limited to the instructions of seccomp filters.
 fn run(program: &BpfProgram, arch: u32, call: u32, arguments: [u64; 6]) -> u32 {
     let word = |offset: u32| match offset {
         0 => call,
@@ -63,7 +63,8 @@ impl Filters {
         Self { arch, programs: filters_for(arch, sockets).unwrap() }
     }
 
-    /// The answer of all filters: the strictest action counts, among equals the filter that was installed last.
+    /// Returns the combined result of all filters: the strictest action wins; among equal actions the filter that was
+    /// installed last.
     fn answer_to(&self, audit_arch: u32, call: u32, arguments: [u64; 6]) -> Answer {
         let mut strictest = 0x7fff_0000_u32;
         for program in self.programs.iter().rev() {
@@ -80,7 +81,7 @@ impl Filters {
         }
     }
 
-    /// The answer to a call by its name; `None` where the architecture does not have the call.
+    /// Returns the result for a call by name; `None` if the architecture lacks the call.
     fn answer(&self, name: &str, arguments: &[u64]) -> Option<Answer> {
         let (x86_64, generic) = table::find(name).unwrap();
         let mut all = [0; 6];
