@@ -1,4 +1,4 @@
-//! Tools: one path for every kind (gate → run → guard). This file has the shapes; kinds live in `tool/`.
+//! Tools: one path for every kind (gate → run → guard). This file defines the shared types; the kinds are in `tool/`.
 
 pub mod builtin;
 pub mod command;
@@ -28,30 +28,30 @@ use crate::crew::Crew;
 use crate::provider::BoxFuture;
 use stop::Halt;
 
-/// A call the gate has let through: parameters are already valid against the tool's schema.
+/// A call that the gate has authorized. Its parameters are valid against the tool's schema.
 #[derive(Debug, Clone)]
 pub struct Invocation {
     pub item_id: ItemId,
     pub parameters: Value,
-    /// The root of the project, absolute: tools act inside it only.
+    /// The absolute root of the project. Tools act only inside it.
     pub project_root: PathBuf,
     pub thread_id: String,
-    /// The most this call may take, whatever it asks for; what the thread has left of its duration.
+    /// Upper bound for the call: the rest of the thread's duration limit. The call itself may request less.
     pub timeout: Duration,
-    /// Folders inside the project a process may write (`needs.write` as granted).
+    /// Folders of the project that a process may write (`needs.write` as granted).
     pub write: Vec<String>,
     /// Hosts a process may reach (`needs.net` as granted).
     pub net: Vec<String>,
-    /// The grants of every link of the spawn chain, as patterns; writing an item needs `rye.sign.<type>.<id>` from each
-    /// link (`language.md` 9). Empty = no item may be written.
+    /// The grant patterns of every link of the spawn chain. Writing an item needs `rye.sign.<type>.<id>` from each link
+    /// (`language.md` 9). Empty = no item may be written.
     pub may_write_item: Vec<Vec<String>>,
-    /// Whether the thread was cancelled meanwhile.
+    /// Set when the thread is cancelled.
     pub halt: Halt,
-    /// Where a tool waits for the disk that needs a moment only.
+    /// Runs short blocking I/O of a tool.
     pub crew: Crew,
 }
 
-/// What a tool answered. `content` is JSON, or a string for plain text; never a debug print.
+/// The result of a tool. `content` is JSON, or a string for plain text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolOutcome {
     pub content: Value,
@@ -70,12 +70,12 @@ impl ToolOutcome {
     }
 }
 
-/// Something that can be run once the gate has allowed it.
+/// A tool implementation; runs after the gate has authorized the call.
 pub trait Tool: Send + Sync {
     fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome>;
 }
 
-/// Whether a capability pattern covers a capability.
+/// Checks whether a capability pattern covers a capability.
 fn pattern_matches(pattern: &str, capability: &str) -> bool {
     rye_compiler::semantics::glob::matches(pattern, capability)
 }

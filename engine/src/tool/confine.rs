@@ -1,6 +1,6 @@
-//! File access confined to the project by directory handles: every path is walked one segment at a time from the
-//! root's handle, links are resolved here, and what is opened is what was looked at. No decision is made on a string
-//! prefix. Not a sandbox: processes have their own walls.
+//! File access confined to the project by directory handles. Every path is walked one segment at a time from the root's
+//! handle, links are resolved here, and the opened file is the one that was checked. No decision depends on a string
+//! prefix. This is not a sandbox: processes have their own.
 
 mod hard_link;
 mod law;
@@ -30,18 +30,18 @@ pub use replace::{Stamp, Written};
 
 use crate::user_space;
 
-/// Links followed in one path before it counts as a loop, as kernels do.
+/// Maximum number of links followed in one path, as in kernels.
 const MAX_LINKS: u32 = 40;
-/// Bytes of a path.
+/// Maximum bytes of a path.
 const MAX_PATH: usize = 4096;
 
-/// A project's files as one call may use them.
+/// The files of a project, as one call may use them.
 pub struct Project {
-    /// As it was given and as the disk knows it: absolute paths under either are made relative.
+    /// The root as given and as the canonical path. Absolute paths under either are made relative.
     given: PathBuf,
     real: PathBuf,
     root: Dir,
-    /// Folders of the law by identity, for names a file system folds in ways no table knows.
+    /// Protected folders by identity, for names that a file system folds in unknown ways.
     known: Vec<(Inode, &'static str)>,
     /// Keys and trust records, and the files in them, by identity.
     secrets: hard_link::Inodes,
@@ -49,13 +49,13 @@ pub struct Project {
     state_links: OnceLock<Option<hard_link::Inodes>>,
 }
 
-/// Where a path really leads. INVARIANT: `path` has no links, `.` or `..`, and is not hidden.
+/// The resolved target of a path. INVARIANT: `path` has no links, `.` or `..`, and is not hidden.
 pub struct Place {
     pub path: Relative,
     pub found: Found,
 }
 
-/// What is there.
+/// The file type at a place.
 pub enum Found {
     Folder(Dir),
     File {
@@ -66,7 +66,7 @@ pub enum Found {
     Special {
         what: &'static str,
     },
-    /// Nothing. `tail` are the segments that do not exist, at least one.
+    /// No file. `tail` holds the segments that do not exist, at least one.
     Missing {
         parent: Dir,
         tail: Vec<OsString>,
@@ -96,12 +96,12 @@ impl Project {
         Ok(Self { given: root.to_owned(), real, root: dir, known, secrets, may_write_item, state_links })
     }
 
-    /// The real, absolute root: where processes start.
+    /// Returns the canonical root, in which processes start.
     pub fn real_root(&self) -> &Path {
         &self.real
     }
 
-    /// Follows a path as the model wrote it to where it leads, refusing what leaves the project or is hidden.
+    /// Resolves a path. Fails if it leads out of the project or to a hidden file.
     pub fn locate(&self, path: &str) -> Result<Place, Refused> {
         let quoted = || printable(OsStr::new(path));
         if path.is_empty() {
@@ -175,7 +175,7 @@ impl Project {
         Ok(Place { path, found: Found::Folder(dir) })
     }
 
-    /// Opens a regular file for reading; the handle is checked, not the name.
+    /// Opens a regular file for reading. The checks use the opened handle, not the name.
     pub fn open_file(&self, place: &Place) -> Result<(File, Metadata), Refused> {
         match &place.found {
             Found::File { parent, name, .. } => self.open_file_at(parent, name, &place.path),
@@ -185,7 +185,7 @@ impl Project {
         }
     }
 
-    /// The folder of a place.
+    /// Returns the folder at a place.
     pub fn folder<'p>(&self, place: &'p Place) -> Result<&'p Dir, Refused> {
         match &place.found {
             Found::Folder(dir) => Ok(dir),
@@ -195,7 +195,7 @@ impl Project {
     }
 
     fn open_file_at(&self, parent: &Dir, name: &OsStr, path: &Relative) -> Result<(File, Metadata), Refused> {
-        // A pipe would block an ordinary open, and a terminal would become ours.
+        // An ordinary open blocks on a pipe, and would make a terminal the controlling one.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(parent, name, flags, Mode::empty()).map_err(|e| match e {
             Errno::LOOP => Refused::Changed { path: path.clone() },
@@ -216,7 +216,7 @@ impl Project {
         Ok((file, metadata))
     }
 
-    /// Refuses a place that tools may not write.
+    /// Checks that tools may write a place.
     fn may_write(&self, path: &Relative) -> Result<(), Refused> {
         match law::zone(&path.0) {
             Zone::Ordinary => Ok(()),
@@ -249,7 +249,7 @@ impl Project {
         stack.pop().map_or_else(|| self.root.try_clone(), |l| Ok(l.0))
     }
 
-    /// A folder that is `.ai`, `.git`, the state, keys or trust under another name is not walked into.
+    /// Refuses a folder that is `.ai`, `.git`, the state, keys or trust under another name.
     fn no_alias(&self, at: &Relative, stat: &Stat) -> Result<(), Refused> {
         let inode = Inode::of(stat);
         let name = at.0.last().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
@@ -257,7 +257,7 @@ impl Project {
         if alias || self.secrets.contains(&inode) { Err(Refused::Hidden { path: at.to_string() }) } else { Ok(()) }
     }
 
-    /// The part of a path below the root; a relative path as it is. `None` when an absolute path is elsewhere.
+    /// Returns the part of a path below the root, or a relative path as it is; `None` if an absolute path is outside.
     fn relative<'p>(&self, path: &'p Path) -> Option<&'p Path> {
         if !path.is_absolute() {
             return Some(path);
@@ -280,7 +280,7 @@ fn segments(path: &Path) -> impl DoubleEndedIterator<Item = OsString> + '_ {
     })
 }
 
-/// What a file that is no regular file is.
+/// Names the type of a special file; `None` for a regular file.
 fn special(kind: FileType) -> Option<&'static str> {
     match kind {
         FileType::RegularFile => None,

@@ -1,5 +1,5 @@
-//! A second name of a file under `.ai/state` would carry its content past the law; its identity does not change with
-//! its name.
+//! Hard links to files under `.ai/state`. A second name would bypass the path policy; files are therefore compared by
+//! identity.
 
 use std::collections::BTreeSet;
 use std::fs::Metadata;
@@ -12,13 +12,13 @@ use rustix::fs::{AtFlags, FileType, Stat};
 use super::{Project, open_folder_at};
 use crate::user_space;
 
-/// Device and number of a file.
+/// The device and inode number of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Inode(u64, u64);
 
 pub(super) type Inodes = BTreeSet<Inode>;
 
-/// Files looked at before the search gives up and counts everything as state.
+/// Maximum number of files searched. Above it, every file with several names counts as state.
 const MAX_FILES: usize = 200_000;
 
 impl Inode {
@@ -38,13 +38,13 @@ pub(super) fn secrets(project: &Path) -> Inodes {
 }
 
 impl Project {
-    /// Whether a file with several names has one of them under `.ai/state`.
+    /// Checks whether a file with several names has one of them under `.ai/state`.
     pub(super) fn is_state(&self, inode: Inode) -> bool {
         self.state_links.get_or_init(|| linked(&self.root)).as_ref().is_none_or(|set| set.contains(&inode))
     }
 }
 
-/// Every file of several names under `.ai/state`; `None` when there are too many to say.
+/// Collects the files with several names under `.ai/state`; `None` if there are more than [`MAX_FILES`].
 fn linked(root: &Dir) -> Option<Inodes> {
     let mut set = Inodes::new();
     let Ok(state) = open_folder_at(root, ".ai".as_ref()).and_then(|ai| open_folder_at(&ai, "state".as_ref())) else {

@@ -1,5 +1,5 @@
-//! The law is out of reach (`language.md` 9): which paths of a project a tool may see, and which it may write. Decided on
-//! the real place of a file (every link followed), never on the text a model wrote.
+//! The path policy of file tools (`language.md` 9): visible and writable paths of a project. Decisions use the
+//! canonical location of a file, never the text that a model wrote.
 
 use std::ffi::OsString;
 
@@ -7,22 +7,23 @@ use rye_compiler::semantics::needs::{folded, is_law};
 use rye_compiler::world::ItemKind;
 use rye_grammar::ItemId;
 
-/// What a place in the project is to a tool.
+/// The access that file tools have to a place in the project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Zone {
     Ordinary,
-    /// May be read; nobody's tool writes it.
+    /// Readable, never writable.
     ReadOnly,
-    /// Neither read nor listed: the engine's own record, keys, and trust records.
+    /// Neither readable nor listed: the engine's state, keys and trust records.
     Hidden,
-    /// A file of an item: readable, and writable with this capability.
+    /// A file of an item: readable; writable with this capability.
     Item {
         capability: String,
     },
 }
 
-/// The zone of a real path, given by its segments from the project's root. `.ai`, `.git` and `.env*` count at every
-/// depth, because a folder of a project can be a project of its own, and in every spelling a file system may fold.
+/// Returns the zone of a canonical path, given by its segments from the project root. `.ai`, `.git` and `.env*` match
+/// at every depth, because a folder of a project can itself be a project, and in every spelling that a file system may
+/// fold.
 pub fn zone(segments: &[OsString]) -> Zone {
     let names: Vec<String> = segments.iter().map(|s| folded(&s.to_string_lossy())).collect();
     let Some(at) = names.iter().position(|n| n == ".ai" || is_law(n)) else { return Zone::Ordinary };

@@ -1,10 +1,10 @@
-//! Why a file tool would not do something, as a sentence the model can act on.
+//! Refusals of file tools, as sentences that the model can act on.
 
 use std::io;
 
 use super::Relative;
 
-/// A refusal. The texts name project-relative places only.
+/// A refusal. The texts name only paths relative to the project.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     #[error("`{path}` is not inside the project; paths are relative to its root")]

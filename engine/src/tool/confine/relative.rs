@@ -1,4 +1,4 @@
-//! A real place in the project, as text for people and models.
+//! A canonical place in the project, printable for users and models.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rye_compiler::diagnostics::leaves_line;
 
-/// Segments from the project's root; none = the root itself.
+/// Path segments from the project root; empty for the root itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Relative(pub Vec<OsString>);
 
@@ -18,7 +18,7 @@ impl Relative {
         Self(segments)
     }
 
-    /// The place on disk, below a root.
+    /// Returns the path of the place below `root`.
     pub fn below(&self, root: &Path) -> PathBuf {
         let mut path = root.to_owned();
         path.extend(&self.0);
@@ -45,7 +45,7 @@ impl fmt::Display for Relative {
     }
 }
 
-/// A name on one line: control characters escaped, bytes that are no text replaced.
+/// Renders a name on one line: escapes control characters, replaces bytes that are not UTF-8.
 pub fn printable(name: &OsStr) -> String {
     let mut out = String::with_capacity(name.len());
     for c in name.to_string_lossy().chars() {

@@ -1,5 +1,5 @@
-//! Writing a file whole: a temporary file beside it, then a rename through the same handle, so a reader sees the old
-//! file or the new one, and a link or a second name of the old file is never written through.
+//! Atomic replacement of a file: writes a temporary file beside it and renames it through the same directory handle. A
+//! reader sees the old file or the new one, and no link or second name of the old file is written through.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::{Found, Place, Project, Refused, Relative, open_folder_at};
 
-/// What a file was when it was read, to notice that it is another now.
+/// The identity of a file when it was read, to detect changes before a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     inode: u64,
@@ -20,7 +20,7 @@ pub struct Stamp {
     nanoseconds: u64,
 }
 
-/// What writing did.
+/// The effect of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
     Created,
@@ -34,8 +34,8 @@ impl Stamp {
 }
 
 impl Project {
-    /// Puts `bytes` in place of the file, or makes it with the folders it needs. With `expected`, refuses when the file
-    /// is no longer the one that was read. Keeps the permission bits of an existing file.
+    /// Replaces the file with `bytes`, or creates it with missing folders. With `expected`, fails if the file changed
+    /// since it was read. Keeps the permission bits of an existing file.
     pub fn replace(&self, place: &Place, bytes: &[u8], expected: Option<Stamp>) -> Result<Written, Refused> {
         self.may_write(&place.path)?;
         match &place.found {
@@ -96,16 +96,16 @@ fn put(
         rustix::fs::renameat(dir, &temporary, dir, name).map_err(|e| fail(e.into()))
     })();
     if written.is_err() {
-        // The refusal is what matters; a temporary file that stays behind is named as one.
+        // The original error is returned; a leftover temporary file has a recognizable name.
         rustix::fs::unlinkat(dir, &temporary, AtFlags::empty()).ok();
     }
     written
 }
 
-/// A new, empty file nobody else can have opened.
+/// Creates a new, empty file under an unused name.
 fn temporary(dir: &Dir, mode: Option<Mode>) -> std::io::Result<(OsString, File)> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    // A file that will get the mode of another is nobody's business until then; a new one follows the umask.
+    // A replacement stays private until it gets the mode of the old file; a new file follows the umask.
     let mode = Mode::from_raw_mode(if mode.is_some() { 0o600 } else { 0o666 });
     for _ in 0..16 {
         let mut random = [0_u8; 8];

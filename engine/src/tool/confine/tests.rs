@@ -1,4 +1,4 @@
-//! Tests of confinement: what leaves the project, what the law hides, what is raced.
+//! Tests of confinement: paths out of the project, hidden and protected paths, races.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A project with a neighbour that no path may reach.
+/// A project beside another folder that no path may reach.
 struct World {
     _base: TempDir,
     root: PathBuf,
@@ -305,7 +305,7 @@ mod any_path {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(150))]
 
-        /// Whatever is opened is what the kernel finds at that path, inside the project and outside its state.
+        /// An opened file is the file that the kernel finds at that path, inside the project and outside its state.
         #[test]
         fn leads_where_the_kernel_says_or_nowhere(words in prop::collection::vec(segment(), 1..7), absolute: bool) {
             let w = world();
@@ -326,7 +326,7 @@ mod any_path {
                     prop_assert!(real.starts_with(&root) && !real.starts_with(root.join(".ai/state")));
                 }
                 Ok(_) => prop_assert!(real.is_err()),
-                // A path that steps out on its way is refused even where it comes back.
+                // A path that leaves the project on its way is refused, even if it leads back.
                 Err(Refused::Outside { .. } | Refused::LeadsOut { .. }) => {}
                 Err(Refused::Hidden { .. }) => prop_assert!(path.contains("state") || path.contains("hidden")),
                 Err(_) => prop_assert!(real.is_err() || path.is_empty()),

@@ -1,4 +1,5 @@
-//! Walks the files of a folder through handles, in one order, leaving out what is ignored, hidden or linked.
+//! A deterministic walk over the files of a folder through directory handles. Skips ignored files, hidden files and
+//! links.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read};
@@ -13,28 +14,28 @@ use super::law::{self, Zone};
 use super::{Project, Refused, Relative, open_folder_at};
 use crate::tool::stop::Stop;
 
-/// Entries looked at in one walk.
+/// Maximum number of entries of one walk.
 const MAX_ENTRIES: usize = 250_000;
-/// Folders inside each other.
+/// Maximum depth of nested folders.
 const MAX_DEPTH: usize = 64;
-/// Bytes of one ignore file.
+/// Maximum bytes read of one ignore file.
 const MAX_IGNORE_FILE: u64 = 1 << 20;
 
-/// Which entries a walk goes to.
+/// The treatment of dotfiles in a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dotfiles {
     Skip,
-    /// All but `.git`.
+    /// Visits all dotfiles but `.git`.
     Visit,
 }
 
-/// A file on the way.
+/// A visited file.
 pub struct Seen<'w> {
     pub parent: &'w Dir,
     pub name: &'w OsStr,
-    /// From the project's root.
+    /// Relative to the project root.
     pub path: &'w Relative,
-    /// From the folder the walk began in.
+    /// Relative to the folder where the walk started.
     pub below: &'w Path,
 }
 
@@ -42,9 +43,9 @@ pub struct Seen<'w> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     Complete,
-    /// The visitor had enough.
+    /// The visitor stopped the walk.
     Enough,
-    /// Too many entries, or the time was up.
+    /// The walk hit the entry limit or the time limit.
     CutShort,
 }
 
@@ -60,8 +61,8 @@ struct Walk<'w> {
 }
 
 impl Project {
-    /// Visits every regular file below `start`, names in byte order. Ignore files (`.gitignore`, `.ignore`,
-    /// `.git/info/exclude`) from the project's root down are respected; links are not followed.
+    /// Visits every regular file below `start`, in byte order of names. Respects ignore files (`.gitignore`, `.ignore`,
+    /// `.git/info/exclude`) from the project root down; does not follow links.
     pub fn walk(
         &self,
         start: &Relative,
@@ -86,7 +87,7 @@ impl Project {
         })
     }
 
-    /// Opens what a walk has seen.
+    /// Opens a visited file.
     pub fn open_seen(&self, seen: &Seen<'_>) -> Result<std::fs::File, Refused> {
         self.open_file_at(seen.parent, seen.name, seen.path).map(|f| f.0)
     }
@@ -118,7 +119,7 @@ impl Walk<'_> {
         depth: usize,
         visit: &mut Visit,
     ) -> ControlFlow<Ended> {
-        // A folder that cannot be listed has nothing to show; the walk goes on.
+        // An unreadable folder is skipped.
         let Ok(listing) = dir.entries() else { return ControlFlow::Continue(()) };
         let mut names: Vec<OsString> = Vec::new();
         for entry in listing.flatten() {
@@ -165,7 +166,7 @@ impl Walk<'_> {
         ControlFlow::Continue(())
     }
 
-    /// The innermost rule that says anything decides.
+    /// Checks the ignore rules; the innermost rule that matches decides.
     fn is_ignored(&self, path: &Relative, is_folder: bool) -> bool {
         let path: PathBuf = path.0.iter().collect();
         let verdict = self.rules.iter().rev().map(|r| r.matched(&path, is_folder)).find(|m| !m.is_none());
@@ -173,7 +174,7 @@ impl Walk<'_> {
     }
 }
 
-/// The rules a folder brings; a broken line is left out, as git does.
+/// Reads the ignore rules of a folder. Skips invalid lines, as git does.
 fn rules_of(dir: &Dir, at: &Path) -> Option<Gitignore> {
     let mut builder = GitignoreBuilder::new(at);
     let mut any = false;
