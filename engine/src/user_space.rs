@@ -1,28 +1,29 @@
-//! The user space: the folder that holds, or would hold, the user's `.ai/`, and the keys and trust records that no tool,
-//! no sandboxed program and no lookup may reach.
+//! The user space: the folder that holds, or would hold, the user's `.ai/`, and the keys and trust records, which
+//! tools, sandboxed programs and lookups must not reach.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Folders of a `.ai/` that hold the user's keys and trust records.
+/// The folders of an `.ai/` that hold the user's keys and trust records.
 const SECRETS: [&str; 2] = ["keys", "trust"];
-/// The variables that name the user space, first match wins.
+/// The variables that name the user space; the first one that is set wins.
 const NAMED: [&str; 2] = ["RYE_USER_SPACE", "USER_SPACE"];
-/// The accounts of this machine and their home folders.
+/// The file that lists the accounts of this machine and their home folders.
 const ACCOUNTS: &str = "/etc/passwd";
-/// Files of one secret folder that are looked at; a user has a few.
+/// Maximum number of files read in one secret folder.
 const MAX_FILES: usize = 10_000;
 
-/// Returns the canonical root of the user space: `$RYE_USER_SPACE`, else `$USER_SPACE`, else `$HOME`. A relative `$HOME`
-/// names none.
+/// Returns the canonical root of the user space: `$RYE_USER_SPACE`, else `$USER_SPACE`, else `$HOME`. A relative
+/// `$HOME` is ignored.
 pub fn root() -> Option<PathBuf> {
     NAMED.into_iter().find_map(variable).or_else(home)?.canonicalize().ok()
 }
 
-/// Returns the canonical path of every folder that may hold this user's `.ai/`: what `$RYE_USER_SPACE`, `$USER_SPACE` and
-/// `$HOME` name, and the account's home folder. A project inside one of them is ordinary; the folder itself is not.
+/// Returns the canonical path of every folder that may hold this user's `.ai/`: the folders that `$RYE_USER_SPACE`,
+/// `$USER_SPACE` and `$HOME` name, and the account's home folder. A project inside such a folder is ordinary; the
+/// folder itself is no project.
 pub fn candidates() -> Vec<PathBuf> {
     let account =
         fs::read_to_string(ACCOUNTS).ok().and_then(|text| account_home(&text, rustix::process::getuid().as_raw()));
@@ -32,10 +33,10 @@ pub fn candidates() -> Vec<PathBuf> {
 }
 
 /// Returns the canonical paths of keys and trust records: the `keys` and `trust` folders of every candidate of the user
-/// space, with what links in them lead to, and those of the given spaces.
+/// space, the targets of links in them, and the same folders of the given spaces.
 pub fn secrets<'s>(spaces: impl IntoIterator<Item = &'s Path>) -> Vec<PathBuf> {
     let mut found = secrets_of_user(candidates());
-    // A project decides nothing about other places: its links are not followed.
+    // Links in a project's own folders are not followed: a project must not choose paths outside itself.
     let own = spaces.into_iter().flat_map(|root| SECRETS.map(|name| root.join(".ai").join(name)));
     let own = own.filter(|folder| fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_dir()));
     found.extend(own.filter_map(|folder| folder.canonicalize().ok()));
@@ -56,7 +57,8 @@ fn secrets_of_user(roots: impl IntoIterator<Item = PathBuf>) -> BTreeSet<PathBuf
     found
 }
 
-/// Returns device and number of every secret and of the files inside, so that another name of one is recognized.
+/// Returns the device and inode number of every secret and of the files inside, so that a file is recognized under any
+/// name.
 pub fn identities(secrets: &[PathBuf]) -> BTreeSet<(u64, u64)> {
     let mut found = BTreeSet::new();
     for secret in secrets {

@@ -1,4 +1,4 @@
-//! The record of one project's trust as a file: read whole, written whole under a temporary name.
+//! The trust record of one project, as a file. It is read and replaced as a whole.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -12,19 +12,19 @@ use serde::{Deserialize, Serialize};
 
 use super::TrustError;
 
-/// The format this version writes; a newer one is refused.
+/// The format version that this build writes. Newer versions are refused.
 const FORMAT: u32 = 1;
-/// Bytes of a record.
+/// Maximum bytes of a record.
 const MAX_RECORD: u64 = 16 << 20;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
     pub format: u32,
-    /// The root of the project, for people: the file's name is its hash.
+    /// The root of the project, for human readers: the file name is its hash.
     pub project: String,
     pub trusted: Vec<Entry>,
-    /// What a person answered with "in this project" when a thread asked.
+    /// Capabilities that the user approved "in this project" when a thread requested them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<String>,
 }
@@ -36,7 +36,7 @@ pub struct Entry {
     pub kind: ItemKind,
     pub id: String,
     pub sha256: String,
-    /// Files of the project that its command names, with their hashes.
+    /// The project files that the item's command names, with their hashes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub programs: BTreeMap<String, String>,
 }
@@ -52,7 +52,7 @@ impl Entry {
     }
 }
 
-/// The record at a path; an empty one where there is none.
+/// Reads the record at a path; returns an empty record if the file does not exist.
 pub(super) fn read(path: &Path, project: &Path) -> Result<Record, TrustError> {
     let fail = |source| TrustError::Io { path: path.to_owned(), source };
     let empty =
