@@ -1,4 +1,4 @@
-//! What the model is told on one side and not on the other, and how much of what a provider has cached still fits.
+//! Differences between two plans in the text that the model gets, and the part of a provider's cache that stays valid.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,26 +6,26 @@ use serde::{Deserialize, Serialize};
 use super::super::Tokenizer;
 use super::super::render::json::{LayerReport, PlanReport, SourceReport};
 
-/// A layer or a tool that is on one side only, or that says something else.
+/// A layer or a tool that differs between the sides or exists on one side only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PartChange {
     /// `system`, `message`, `continued` or `tool`.
     pub place: String,
     pub id: String,
-    /// Tokens; null where it is not there.
+    /// Tokens; null if the part does not exist on this side.
     pub before: Option<u64>,
     pub after: Option<u64>,
     pub via: String,
     pub source: Option<SourceReport>,
 }
 
-/// The beginning of the first request that both plans share, in the order providers cache: tools, system, message.
+/// The shared start of the first request of two plans, in the order in which providers cache: tools, system, message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PrefixChange {
     /// Tokens.
     pub shared: u64,
     pub of: u64,
-    /// The first part that differs; null where none does.
+    /// The first part that differs; null if none does.
     pub broken_by: Option<String>,
 }
 
@@ -91,7 +91,7 @@ fn all(plan: Option<&PlanReport>) -> Vec<Part<'_>> {
 }
 
 fn part<'p>(place: &'static str, layer: &'p LayerReport, text: &'p str) -> Part<'p> {
-    // The offsets of a plan that came from a file are as good as the file.
+    // A plan that was read from a file may hold invalid offsets.
     let end = layer.offset.saturating_add(layer.bytes);
     let text = text.get(layer.offset..end).unwrap_or_default().to_owned();
     Part { place, id: &layer.id, text, tokens: layer.tokens, via: &layer.via, source: layer.source.as_ref() }
@@ -116,10 +116,10 @@ pub fn prefix(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Prefix
     PrefixChange { shared, of, broken_by: gone }
 }
 
-/// Tokens that two texts begin with together.
+/// Counts the tokens of the common start of two texts.
 fn common(a: &str, b: &str, by: Tokenizer) -> u64 {
     let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
     let text: String = b.chars().take(same).collect();
-    // What is cut inside a token is not shared.
+    // The last token may be split, and then it is not shared.
     if same == 0 { 0 } else { by.count(&text).saturating_sub(1) }
 }
