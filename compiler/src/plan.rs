@@ -1,5 +1,5 @@
-//! The Plan: one value that `plan` prints and the machine runs. Space-relative ids and content hashes only: no
-//! absolute paths, no times, no source numbers; where things come from lies beside it in [`Origins`].
+//! The Plan: the value that `plan` prints and the machine runs. It contains space-relative ids and content hashes only:
+//! no absolute paths, times or line numbers. [`Origins`] holds the source locations beside it.
 
 pub mod absent;
 mod call;
@@ -38,7 +38,7 @@ pub use count::Tokenizer;
 pub use graph::{Asked, Graph, Node, Outcome};
 pub use prompt::{Layer, LayerKind, Pending, Prompt, Segment};
 
-/// The format this version writes; an older one is read, a newer one refused.
+/// The format version that this build writes. Older versions are read, newer ones refused.
 pub const PLAN_FORMAT: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,14 +49,14 @@ pub struct Plan {
     pub description: String,
     /// Root first, the directive itself last.
     pub chain: Vec<Link>,
-    /// The hook that routed the chain, when one did.
+    /// The hook that routed the chain, if one did.
     pub route: Option<String>,
     pub graph: Graph,
     pub prompt: Prompt,
     pub palette: Vec<PaletteTool>,
     pub dropped_tools: Vec<DroppedTool>,
     pub capabilities: Capabilities,
-    /// Effective: for a child, the minimum with its parent's has been taken.
+    /// The effective limits. A child's are already bounded by its parent's.
     pub limits: PlanLimits,
     /// In evaluation order.
     pub hooks: Vec<PlannedHook>,
@@ -67,12 +67,12 @@ pub struct Plan {
     /// The settings a run reads, merged over the spaces and frozen here: `resilience`, `coordination`,
     /// `error_classification`, `capability_risk`, by file name.
     pub settings: BTreeMap<String, Value>,
-    /// Everything that was read, and everything that was looked for and not found.
+    /// Every file that was read, and every lookup that found nothing.
     pub manifest: Vec<Read>,
 }
 
 impl Plan {
-    /// Whether anything could let a thread of this plan start another: a grant, or a hook that runs a directive.
+    /// Checks whether a thread of this plan may start another one: by a grant, or by a hook that runs a directive.
     pub fn may_start_others(&self) -> bool {
         let runs = |hook: &PlannedHook| {
             matches!(hook.action.deed(), Some(Deed::Execute { item_type: ItemKind::Directive, .. }))
@@ -88,27 +88,27 @@ pub struct Link {
     pub sha256: String,
 }
 
-/// A tool as the model is given it; every request of every thread of the plan shares its texts.
+/// A tool as the model is offered it. All requests of all threads of the plan share its texts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PaletteTool {
     /// The flattened name: `rye_file_system_read`.
     pub name: Arc<str>,
     pub primary: Primary,
-    /// The item the name stands for; `None` for the primaries themselves and `rye_directive_return`.
+    /// The item behind the name; `None` for the primaries and `rye_directive_return`.
     pub item_id: Option<ItemId>,
     pub description: Arc<str>,
     /// JSON Schema.
     pub schema: Arc<Value>,
-    /// May run beside its neighbours in one reply (`ToolSpec::parallel`; fetch too).
+    /// True if calls may run in parallel within one reply (`ToolSpec::parallel`; also fetch).
     pub parallel: bool,
-    /// Which calls may run again when a crash left their outcome unknown (`ToolSpec::idempotent`; fetch's too).
+    /// The calls that may be repeated if a crash left their outcome unknown (`ToolSpec::idempotent`; also fetch).
     pub idempotent: Idempotence,
-    /// Of schema and description, as the plan's model is counted.
+    /// Tokens of schema and description, counted for the plan's model.
     pub tokens: u64,
     pub bytes: u64,
 }
 
-/// What a palette entry does when called.
+/// The primary that a palette entry calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Primary {
@@ -119,22 +119,23 @@ pub enum Primary {
     Return,
 }
 
-/// A granted tool that is not in the palette, and why.
+/// A granted tool that was left out of the palette.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DroppedTool {
     pub item_id: ItemId,
-    /// Characters / 4, whatever the model: what `tool_preload.max_tokens` bounds.
+    /// Characters / 4 for every model, as `tool_preload.max_tokens` counts.
     pub tokens: u64,
     pub bytes: u64,
     pub because: String,
 }
 
-/// The directive's own set, before the spawn conjunction.
+/// The directive's own capability set, before it is combined with the spawn chain.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Capabilities {
-    /// False where no link of the chain has `<permissions>`: a child takes its parent's set, a root has nothing.
+    /// False if no link of the chain has `<permissions>`: a child then takes its parent's set, and a root has no
+    /// capability.
     pub declared: bool,
-    /// The directive whose `<permissions>` these are.
+    /// The directive that declares the `<permissions>`.
     pub from: Option<ItemId>,
     pub grants: Vec<Grant>,
     /// Risk tier → why, from `<acknowledge>`.
@@ -152,7 +153,7 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// What it opens of the network and the project, for people: `net a.test; write out/`. Empty where it is nothing.
+    /// Renders the network and write needs, for humans: `net a.test; write out/`. Empty if there are none.
     pub fn needs(&self) -> String {
         let named = |word: &str, list: &[String]| (!list.is_empty()).then(|| format!("{word} {}", list.join(", ")));
         let needs = [named("net", &self.net), named("write", &self.write)];
@@ -160,7 +161,7 @@ impl Grant {
     }
 }
 
-/// What a thread may use, as `semantics::limits` resolved it.
+/// The limits of a thread, resolved by `semantics::limits`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanLimits {
     pub turns: u64,
@@ -170,7 +171,7 @@ pub struct PlanLimits {
     pub spawns: u64,
     pub depth: u64,
     pub duration_seconds: u64,
-    /// Output tokens one request asks for.
+    /// Maximum output tokens of one request.
     pub output: u64,
 }
 
@@ -192,7 +193,7 @@ impl From<PlanLimits> for Limits {
 pub struct Interface {
     pub inputs: IndexMap<String, Field>,
     pub outputs: IndexMap<String, Field>,
-    /// The inputs this plan was compiled with, defaults filled in.
+    /// The inputs of the compilation, with defaults filled in.
     pub values: serde_json::Map<String, Value>,
 }
 
@@ -217,10 +218,10 @@ pub enum FieldType {
 }
 
 impl FieldType {
-    /// In the order the language page lists them.
+    /// All types, in the order of the language reference.
     pub const ALL: [Self; 6] = [Self::String, Self::Integer, Self::Number, Self::Boolean, Self::Array, Self::Object];
 
-    /// The type of the values that a field of this type holds.
+    /// Returns the type of the values that a field of this type holds.
     pub const fn value_type(self) -> Type {
         match self {
             Self::String => Type::String,
@@ -232,12 +233,12 @@ impl FieldType {
         }
     }
 
-    /// The word a declaration uses, which is JSON Schema's too.
+    /// Returns the name of the type in declarations, which is also JSON Schema's.
     pub const fn word(self) -> &'static str {
         self.value_type().name()
     }
 
-    /// Whether a value is of this type; `2.0` is an integer, because numbers compare by value.
+    /// Checks whether a value has this type. `2.0` is an integer, because numbers compare by value.
     pub fn fits(self, value: &Value) -> bool {
         Type::of(value).fits(self.value_type())
     }
@@ -251,30 +252,31 @@ pub struct PlannedModel {
     pub wire: String,
     /// The provider's own model id.
     pub id: String,
-    /// What was asked for: a tier, an id, or the default.
+    /// The requested tier or id, or the default.
     pub requested: String,
-    /// Asked instead when this one is refused or gone. It has no fallback of its own.
+    /// The fallback if this model is refused or gone. A fallback has no fallback of its own.
     pub fallback: Option<Box<PlannedModel>>,
     /// Tokens.
     pub context_window: u64,
     pub max_output: u64,
-    /// `None` where the provider file names no price.
+    /// `None` if the provider file names no price.
     pub prices: Option<Prices>,
-    /// What counts its tokens before the provider has.
+    /// The tokenizer for estimates before the provider reports usage.
     #[serde(default, skip_serializing_if = "Tokenizer::is_estimate")]
     pub counted_by: Tokenizer,
-    /// The one that is exact for it, as its provider file says; `counted_by` is another where this build lacks it.
+    /// The exact tokenizer according to the provider file. If this build lacks it, `counted_by` differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<Tokenizer>,
     pub tool_use: ToolUse,
-    /// Whether a message may hold images.
+    /// True if messages may contain images.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub images: bool,
     #[serde(default, skip_serializing_if = "Sampling::is_empty")]
     pub sampling: Sampling,
     /// The provider file, merged, without its models: base URL and variable names, never a key.
     pub connection: Value,
-    /// The keys of `connection` that a file of the project set: with any of these, a key is sent only after `rye trust`.
+    /// The keys of `connection` that a file of the project set. If there are any, the API key is sent only after `rye
+    /// trust`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub from_project: Vec<String>,
 }
@@ -283,7 +285,7 @@ fn yes() -> bool {
     true
 }
 
-/// How the model chooses its words, as far as the directive says it; what it does not say is not sent.
+/// Sampling parameters declared by the directive. Undeclared parameters are not sent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sampling {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -322,23 +324,23 @@ pub struct Read {
     pub sha256: Option<String>,
 }
 
-/// Where every limit, capability, hook, layer and tool comes from. Beside the plan, not in its hash.
-/// Keys: `limit.spend`, `capability.<pattern>`, `hook.<id>`, `layer.<id>`, `tool.<name>`, `model`, `extends`,
+/// The source of every limit, capability, hook, layer and tool. Stored beside the plan, not in its hash. Keys:
+/// `limit.spend`, `capability.<pattern>`, `hook.<id>`, `layer.<id>`, `tool.<name>`, `model`, `extends`,
 /// `extends.<directive>` of each link that has a parent, `input.<name>`, `output.<name>`, `link.<directive>`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Origins(pub IndexMap<String, Origin>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// `None` for what nobody wrote: what is built in, or asked for on the command line.
+    /// `None` for built-in parts and command line options.
     pub place: Option<Place>,
-    /// How it got here: "declared by `project/deploy/base`".
+    /// The derivation: "declared by `project/deploy/base`".
     pub because: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
-    /// As diagnostics print it.
+    /// The file name, as in diagnostics.
     pub file: String,
     /// From 1.
     pub line: u32,
@@ -363,18 +365,18 @@ impl std::fmt::Display for Place {
 }
 
 impl Plan {
-    /// The bytes that are stored and hashed: canonical (struct order, maps in file order), so equal plans are equal bytes.
+    /// Serializes the plan canonically (struct order, maps in file order), so that equal plans are equal bytes.
     pub fn to_bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
         serde_json::to_vec(self)
     }
 
-    /// SHA-256 of [`Plan::to_bytes`], lowercase hex.
+    /// Returns the SHA-256 of [`Plan::to_bytes`] in lowercase hex.
     pub fn id(&self) -> Result<String, serde_json::Error> {
         Ok(hex(&Sha256::digest(self.to_bytes()?)))
     }
 }
 
-/// Lowercase hex.
+/// Formats bytes as lowercase hex.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, b| {

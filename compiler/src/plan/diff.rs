@@ -1,6 +1,6 @@
-//! Two plans of one directive, compared: what a reviewer of the change has to know. Two plans that are compiled from files
-//! are compared whole, with every directive that they can start: plans with different ids always have a change that says
-//! its direction. Of a plan in a file only what `rye plan --format json` prints is known.
+//! A comparison of two plans of one directive, for reviewers. Two compiled plans are compared completely, with every
+//! directive that they can start: plans with different ids always have a change with a direction. Of a plan from a
+//! file, only the content of `rye plan --format json` is known.
 
 mod capabilities;
 mod change;
@@ -26,30 +26,31 @@ pub use change::{Area, Change, Direction, Tree};
 pub use context::{PartChange, PrefixChange};
 pub use hooks::HookChange;
 
-/// What a change does to a plan. One side is missing where the directive is new or gone.
+/// The differences between two plans. A side is missing if the directive is new or removed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanDiff {
     pub directive: String,
     pub before: Option<String>,
     pub after: Option<String>,
-    /// True where the directive, or one that it can start, may do or spend more than before, or where nothing proves the
-    /// contrary.
+    /// True if the directive, or one that it can start, may do or spend more than before, or if this cannot be ruled
+    /// out.
     pub widened: bool,
-    /// The first request's tokens.
+    /// Input tokens of the first request.
     pub tokens: Pair<u64>,
-    /// Layers and tools, in the order of the new plan, then what is gone. They change what is sent, not what may be done.
+    /// Changed layers and tools, in the order of the new plan, then removed ones. They change the text sent, not the
+    /// permissions.
     pub parts: Vec<PartChange>,
     pub prefix: PrefixChange,
     pub capabilities: Vec<CapabilityChange>,
     pub hooks: Vec<HookChange>,
     pub limits: Vec<LimitChange>,
-    /// Everything else, each with its direction.
+    /// All other changes, each with its direction.
     pub changes: Vec<Change>,
     pub model: Option<Pair<String>>,
     /// Parents, root first.
     pub chain: Option<Pair<Vec<String>>>,
     pub cost: CostChange,
-    /// The directives that it can start and that differ.
+    /// Differing directives that this one can start.
     pub starts: Vec<PlanDiff>,
 }
 
@@ -69,7 +70,7 @@ pub struct LimitChange {
     pub source: Option<SourceReport>,
 }
 
-/// Dollars; null where a side is missing or has no price.
+/// Dollars; null if a side is missing or has no price.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CostChange {
     pub first: Pair<Option<Value>>,
@@ -78,12 +79,12 @@ pub struct CostChange {
 }
 
 impl PlanDiff {
-    /// Whether the two plans are the same bytes, and all that they can start.
+    /// Checks whether the two plans, and all plans that they can start, are equal bytes.
     pub fn is_empty(&self) -> bool {
         self.before == self.after && self.starts.is_empty()
     }
 
-    /// Whether nothing but the ids differs.
+    /// Checks whether only the ids differ.
     fn says_nothing(&self) -> bool {
         self.parts.is_empty()
             && self.capabilities.is_empty()
@@ -101,8 +102,8 @@ impl PlanDiff {
     }
 }
 
-/// Compares two plans as they are printed; `None` stands for a directive that is not there. A file that changed counts as
-/// unknown where the printed plan does not hold what it says.
+/// Compares two printed plans; `None` stands for a missing directive. The direction of a changed file is unknown if the
+/// printed plan does not contain the file's content.
 pub fn diff(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDiff {
     let mut found = of_reports(before, after);
     found.hooks = hooks::of_reports(before, after);
@@ -117,8 +118,7 @@ pub fn diff(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDiff
     found
 }
 
-/// Compares two plans that were compiled from files, and every directive that they can start; `None` stands for a
-/// directive that is not there.
+/// Compares two compiled plans, and every directive that they can start; `None` stands for a missing directive.
 ///
 /// # Errors
 /// The directives of a side cannot be listed.
@@ -150,13 +150,14 @@ pub fn diff_trees(before: Option<Tree<'_>>, after: Option<Tree<'_>>) -> Result<P
     Ok(found)
 }
 
-/// Whether two equal plans reach tools whose files differ: a plan does not hold every tool that its grants allow.
+/// Checks whether two equal plans reach tools whose files differ: a plan does not list every tool that its grants
+/// allow.
 fn reaches_others(was: &Compilation, is: &Compilation, old: Tree<'_>, new: Tree<'_>) -> bool {
     let trees = Trees::new(Tree { compilation: was, ..old }, Tree { compilation: is, ..new });
     !tools::changes(&trees).is_empty()
 }
 
-/// The plans of one directive on both sides, by the inputs that each was compiled with.
+/// Pairs the plans of one directive on both sides by their inputs.
 fn pairs<'c>(was: &'c [Compilation], is: &'c [Compilation]) -> Vec<(Option<&'c Compilation>, Option<&'c Compilation>)> {
     let same = |one: &Compilation, other: &Compilation| one.request.inputs == other.request.inputs;
     let mut found: Vec<_> = is.iter().map(|new| (was.iter().find(|old| same(old, new)), Some(new))).collect();
@@ -164,7 +165,7 @@ fn pairs<'c>(was: &'c [Compilation], is: &'c [Compilation]) -> Vec<(Option<&'c C
     found
 }
 
-/// What is to be said of a directive beside what was said of the one that starts it; `None` where that is nothing.
+/// Removes the changes that the starting directive already reports; `None` if none is left.
 fn beside(mut one: PlanDiff, root: &PlanDiff) -> Option<PlanDiff> {
     one.changes.retain(|change| !root.changes.contains(change));
     one.hooks.retain(|hook| !root.hooks.contains(hook));
@@ -175,7 +176,7 @@ fn beside(mut one: PlanDiff, root: &PlanDiff) -> Option<PlanDiff> {
     (is_on_one_side || !one.says_nothing()).then_some(one)
 }
 
-/// Two plans without what they start.
+/// Compares two plans without those that they start.
 fn of_trees(before: Tree<'_>, after: Tree<'_>) -> PlanDiff {
     let (old, new) = (render(before.compilation, Vec::new()), render(after.compilation, Vec::new()));
     let mut found = of_reports(Some(&old), Some(&new));
@@ -198,7 +199,7 @@ fn of_trees(before: Tree<'_>, after: Tree<'_>) -> PlanDiff {
     found
 }
 
-/// A field of the plan that differs, unless a change already speaks of it.
+/// Returns the change of a plan field, unless another change already covers the field.
 fn explained(mut change: Change, found: &PlanDiff) -> Option<Change> {
     let field = change.what.split('`').nth(1).unwrap_or_default().to_owned();
     let has = |area: Area| found.changes.iter().any(|change| change.area == area);
@@ -220,14 +221,14 @@ fn explained(mut change: Change, found: &PlanDiff) -> Option<Change> {
     if said {
         return None;
     }
-    // The same set in other words, or the same text otherwise divided: both were compared by what they mean.
+    // These fields can differ in notation only; their meaning is compared elsewhere.
     if matches!(field.as_str(), "capabilities" | "prompt" | "dropped_tools" | "graph" | "manifest") {
         change.direction = Direction::Neutral;
     }
     Some(change)
 }
 
-/// Files that differ and whose content a printed plan does not hold.
+/// Lists changed files whose content a printed plan does not contain.
 fn unread_files(before: &PlanReport, after: &PlanReport) -> Vec<Change> {
     let hooked = |id: &str| {
         let file = format!("{id}.md");
@@ -243,7 +244,7 @@ fn unread_files(before: &PlanReport, after: &PlanReport) -> Vec<Change> {
         let unknown = match read.kind.as_str() {
             "knowledge" => false,
             "directive" => hooked(&read.id),
-            // A tool that came into reach, or left it, is told by the grants.
+            // A tool that became reachable or unreachable is reported with the grants.
             "tool" => is_read(before, &read.id) && is_read(after, &read.id),
             _ => true,
         };
@@ -256,7 +257,7 @@ fn unread_files(before: &PlanReport, after: &PlanReport) -> Vec<Change> {
     found
 }
 
-/// What two printed plans show by themselves.
+/// Compares the content of two printed plans.
 fn of_reports(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDiff {
     let directive = after.or(before).map(|plan| plan.directive.clone()).unwrap_or_default();
     let input = |plan: Option<&PlanReport>| plan.map_or(0, |p| p.tokens.input);
@@ -274,7 +275,7 @@ fn of_reports(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDi
         prefix: context::prefix(before, after),
         capabilities: capabilities::changes(before, after),
         hooks: Vec::new(),
-        // A directive that is new has no limits to raise; what it may do is what it is about.
+        // A new directive raises no limits: its permissions are the change.
         limits: limits(before, after),
         changes: Vec::new(),
         model: changed(before, after, |plan| format!("{}/{}", plan.model.provider, plan.model.id)),

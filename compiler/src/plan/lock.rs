@@ -1,5 +1,5 @@
-//! What a directive is made of, written down so that a change of it can be named: plan ids, and every file, hook, schema,
-//! price and text behind them. Nothing needs a lock; whoever has one is told what drifted.
+//! The lockfile: plan ids, and the hash of every file, hook, schema, price and text behind them, so that a change can
+//! be named. A lockfile is optional.
 
 use std::collections::BTreeMap;
 
@@ -16,30 +16,30 @@ use crate::hook::{PlanVerdict, PlannedHook};
 use crate::world::World;
 use rye_grammar::ItemId;
 
-/// The format this version writes; a newer one is refused.
+/// The format version that this build writes. Newer versions are refused.
 pub const LOCK_FORMAT: u32 = 1;
 
-/// The lock of a project: one entry a directive.
+/// The lock of a project: one entry per directive.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Lock {
     pub format: u32,
     pub directives: BTreeMap<String, Vec<Locked>>,
 }
 
-/// One plan of a directive. Where no input decides the route, there is one without inputs; else one for each context.
+/// One plan of a directive. If no input decides the route, there is one plan without inputs, else one for each context.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Locked {
-    /// Null where none had to be known.
+    /// Null if no input was needed.
     pub inputs: Option<Map<String, Value>>,
     pub plan_id: String,
-    /// `model`, `prices`, `tokenizer`, `system`, `message`, `capabilities`, `limits`, `hook ID`, `tool NAME`, … with the hash
-    /// of what they are.
+    /// Hashes by part: `model`, `prices`, `tokenizer`, `system`, `message`, `capabilities`, `limits`, `hook ID`, `tool
+    /// NAME`, …
     pub parts: BTreeMap<String, String>,
-    /// Files and misses: `knowledge a/b (project)` with the file's hash, or `not there`.
+    /// Files and failed lookups: `knowledge a/b (project)` with the file's hash, or `not there`.
     pub manifest: BTreeMap<String, String>,
 }
 
-/// What is not as it was locked.
+/// A difference from the lock.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Drift {
     pub directive: String,
@@ -49,7 +49,7 @@ pub struct Drift {
     pub how: String,
 }
 
-/// Why a plan is not held by a lock.
+/// The reason why a plan does not match the lock.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Unheld {
     /// The lock has no entry for its directive.
@@ -60,22 +60,22 @@ pub enum Unheld {
     Drifted(Vec<Drift>),
 }
 
-/// The entry of a directive as it is now.
+/// Computes the current entry of a directive.
 ///
 /// # Errors
-/// It has errors, or too many contexts.
+/// The directive has errors, or too many contexts.
 pub fn entry(world: &dyn World, id: &ItemId) -> Result<Vec<Locked>, NoPlan> {
     Ok(entry_of(&plans(world, id)?))
 }
 
-/// The entry of the plans of one directive.
+/// Computes the entry for the plans of one directive.
 pub fn entry_of(plans: &[Compilation]) -> Vec<Locked> {
     let entry = |one: &Compilation| locked(&one.plan, &render(one, Vec::new()), one.request.inputs.clone());
     plans.iter().map(entry).collect()
 }
 
-/// Checks that a plan comes from files that are as they were locked. The plan may be a stored one, so that its hooks,
-/// capabilities and settings are compared with a plan that is compiled from the files now.
+/// Checks that the files of a plan match the lock. The plan may be a stored one, so its hooks, capabilities and
+/// settings are also compared with a plan that is compiled from the current files.
 ///
 /// # Errors
 /// The directive is not locked, has no plan now, or differs from the lock.
@@ -97,9 +97,9 @@ pub fn hold(world: &dyn World, lock: &Lock, plan: &Plan) -> Result<(), Unheld> {
     if found.is_empty() { Ok(()) } else { Err(Unheld::Drifted(found)) }
 }
 
-/// The parts of a plan that its files say otherwise, as far as no caller decides them.
+/// Lists the parts of a plan that differ from a plan of the current files, except for those that depend on the call.
 fn unlike(plan: &Plan, files: &Plan) -> Vec<&'static str> {
-    // The call decides what can be told of a hook before a run.
+    // The verdict of a hook depends on the call, so it is ignored.
     let hooks = |plan: &Plan| -> Vec<PlannedHook> {
         let verdict = PlanVerdict::Fires;
         plan.hooks.iter().map(|hook| PlannedHook { verdict: verdict.clone(), ..hook.clone() }).collect()
@@ -151,7 +151,7 @@ fn locked(plan: &Plan, report: &PlanReport, inputs: Option<Map<String, Value>>) 
     Locked { inputs, plan_id: report.plan_id.clone(), parts, manifest: plan.manifest.iter().map(read).collect() }
 }
 
-/// What is not as it was locked, files first, each once; empty where the plans are the same bytes.
+/// Lists the differences from the lock, files first, without duplicates. Empty if the plans are equal bytes.
 pub fn drift(directive: &str, locked: &[Locked], now: &[Locked]) -> Vec<Drift> {
     let mut found = Vec::new();
     let mut tell = |what: &str, how: &str| {

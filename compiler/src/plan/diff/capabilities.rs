@@ -1,4 +1,4 @@
-//! What may be done now and could not before, proved by glob inclusion (`language.md` 9), and the other way round.
+//! Added and removed capabilities, proved by glob inclusion (`language.md` 9).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,11 +12,11 @@ use crate::semantics::needs::{is_folder_inside, is_host_inside};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapabilityChange {
     pub direction: Direction,
-    /// `rye.execute.tool.…`, or `net HOST` or `write FOLDER` with the pattern it belongs to.
+    /// `rye.execute.tool.…`, or `net HOST` or `write FOLDER` with its pattern.
     pub what: String,
-    /// The shortest capability that is allowed on one side alone; null where that cannot be decided in reasonable time.
+    /// The shortest capability that only one side allows; null if the search takes too long.
     pub example: Option<String>,
-    /// `<permissions>`, or the hook that grants it for itself.
+    /// `<permissions>`, or the hook whose grants contain it.
     pub by: String,
     pub source: Option<SourceReport>,
 }
@@ -27,13 +27,13 @@ pub fn changes(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Vec<C
     changes
 }
 
-/// What `to` has and `from` does not cover.
+/// Lists the capabilities that `to` has and `from` does not cover.
 fn one_way(from: Option<&PlanReport>, to: Option<&PlanReport>, direction: Direction) -> Vec<CapabilityChange> {
     let Some(to) = to else { return Vec::new() };
     let held: &[CapabilityReport] = from.map_or(&[], |plan| &plan.capabilities);
     let patterns: Vec<&str> = held.iter().map(|grant| grant.pattern.as_str()).collect();
     let mut changes = Vec::new();
-    // A chain that declares nothing is given its parent's set when it is spawned, whatever that is.
+    // A chain without `<permissions>` takes its parent's set, whatever it is.
     if !to.permissions_declared && from.is_some_and(|plan| plan.permissions_declared) {
         changes.push(CapabilityChange {
             direction,
@@ -54,7 +54,7 @@ fn one_way(from: Option<&PlanReport>, to: Option<&PlanReport>, direction: Direct
         if let Some(how) = uncovered(&patterns, &grant.pattern) {
             changes.push(change(grant.pattern.clone(), example(how)));
         }
-        // A need counts only as far as some grant of it reaches as far as this one.
+        // A need is covered only if a grant with this need covers the pattern.
         let wider = |own: &[String], of: fn(&CapabilityReport) -> &Vec<String>, inside: fn(&str, &str) -> bool| {
             let lacks = |item: &&String| {
                 let reach = held.iter().filter(|g| of(g).iter().any(|outer| inside(item, outer)));
@@ -74,7 +74,7 @@ fn one_way(from: Option<&PlanReport>, to: Option<&PlanReport>, direction: Direct
     changes
 }
 
-/// What live hooks may use beyond the thread's own set.
+/// Compares the grants of live hooks beyond the thread's own set.
 fn hooks(from: Option<&PlanReport>, to: &PlanReport, own: &[&str], direction: Direction) -> Vec<CapabilityChange> {
     let live = |verdict: VerdictReport| matches!(verdict, VerdictReport::Fires | VerdictReport::Depends);
     let mut changes = Vec::new();
@@ -93,7 +93,7 @@ fn hooks(from: Option<&PlanReport>, to: &PlanReport, own: &[&str], direction: Di
     changes
 }
 
-/// How the patterns fail to cover it; `None` where they do.
+/// Returns the failure to cover `wanted`; `None` if the patterns cover it.
 fn uncovered(patterns: &[&str], wanted: &str) -> Option<Coverage> {
     Some(covers(patterns, wanted)).filter(|coverage| *coverage != Coverage::Covered)
 }

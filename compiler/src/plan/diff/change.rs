@@ -1,4 +1,4 @@
-//! One change of a plan with the direction in which it goes.
+//! A change of a plan and its direction.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,10 +14,10 @@ use rye_grammar::ItemId;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// What is sent or shown changes, not what may be done or spent.
+    /// Changes the text sent or shown, not permissions or spending.
     Neutral,
     Narrowed,
-    /// It could not be proved narrower: counts as widened.
+    /// Not proved to be narrower; counts as widened.
     Unknown,
     Widened,
 }
@@ -32,18 +32,18 @@ impl Direction {
         }
     }
 
-    /// Whether a reviewer has to agree: more may be done or spent, or nothing proves the contrary.
+    /// Checks whether a reviewer has to agree: the change widens, or may widen.
     pub fn may_widen(self) -> bool {
         matches!(self, Self::Widened | Self::Unknown)
     }
 
-    /// The direction of a number that bounds something.
+    /// Returns the direction of a changed upper bound.
     pub fn of_bound<T: PartialOrd>(before: &T, after: &T) -> Self {
         if after > before { Self::Widened } else { Self::Narrowed }
     }
 }
 
-/// The part of a plan that a change is about.
+/// The part of a plan that a change affects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Area {
@@ -76,13 +76,13 @@ impl Area {
     }
 }
 
-/// A change beside those of capabilities, limits, hooks and context.
+/// A change other than those of capabilities, limits, hooks and context.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
     pub area: Area,
     pub what: String,
     pub direction: Direction,
-    /// In the new files; in the old ones where it is gone.
+    /// The location in the new files; for a removed part in the old ones.
     pub source: Option<SourceReport>,
 }
 
@@ -93,7 +93,7 @@ pub struct Tree<'a> {
     pub compilation: &'a Compilation,
 }
 
-/// Both sides, with their items read once.
+/// Both sides, each with its own item cache.
 pub struct Trees<'a> {
     pub before: Tree<'a>,
     pub after: Tree<'a>,
@@ -106,19 +106,19 @@ impl<'a> Trees<'a> {
         Self { before, after, old: Items::new(before.world), new: Items::new(after.world) }
     }
 
-    /// The place where the new plan, else the old one, got a part; the directive's file where neither says.
+    /// Returns the source of a part in the new plan, else in the old one, else the directive's file.
     pub fn origin(&self, key: &str) -> Option<SourceReport> {
         let of = |tree: &Tree<'_>| tree.compilation.origins.get(key).and_then(|origin| origin.place.clone());
         let place = of(&self.after).or_else(|| of(&self.before));
         place.as_ref().map(SourceReport::from).or_else(|| self.directive())
     }
 
-    /// The directive's own file.
+    /// Returns the directive's own file.
     pub fn directive(&self) -> Option<SourceReport> {
         self.file(ItemKind::Directive, &self.after.compilation.plan.directive)
     }
 
-    /// The first line of an item's file in the new files, else in the old ones.
+    /// Returns the first line of an item's file, in the new files, else in the old ones.
     pub fn file(&self, kind: ItemKind, id: &ItemId) -> Option<SourceReport> {
         let of = |tree: &Tree<'_>| {
             let found = tree.world.candidates(kind, id).ok()?.into_iter().next()?;

@@ -1,4 +1,5 @@
-//! Hooks of two plans: guards are ordered by their conditions, and so are the hooks that let a thread do more.
+//! Changes of hooks. Guards, and hooks that extend what a thread may do, are ordered by implication between their
+//! conditions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,33 +22,33 @@ use crate::semantics::hook_point::{self, Found, Mode};
 use crate::semantics::value::{Type, to_node};
 use crate::validate::domain;
 
-/// A hook that is there on one side only, or that is another one now.
+/// A hook that exists on one side only, or that differs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HookChange {
     pub id: String,
     pub event: String,
     pub direction: Direction,
-    /// Why it goes in this direction.
+    /// The reason for the direction.
     pub why: String,
     pub before: Option<VerdictReport>,
     pub after: Option<VerdictReport>,
-    /// It could not fire, and now it can.
+    /// True if the hook could not fire before and can fire now.
     pub newly_reachable: bool,
     pub source: Option<SourceReport>,
 }
 
-/// What a hook does to a thread.
+/// The effect of a hook on a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// Stops a call or a thread, or asks a person.
+    /// Stops a call or a thread, or requests approval.
     Guard,
     /// Starts or signs an item.
     Act,
-    /// Lets a thread go on, again or longer.
+    /// Lets a thread continue, again or longer.
     License,
-    /// Changes what passes, so that it can hold something back.
+    /// Changes data, so it can withhold some of it.
     Filter,
-    /// Adds text, or decides the chain; the text and the chain are compared themselves.
+    /// Adds text, or selects the chain. Both are compared elsewhere.
     Text,
 }
 
@@ -75,7 +76,7 @@ fn role(action: &HookAction) -> Role {
     }
 }
 
-/// Whether one hook does at its event what the other does there, conditions aside.
+/// Checks whether one hook has the same effect at its event as another, apart from conditions.
 fn stands_in(one: &PlannedHook, other: &PlannedHook) -> bool {
     let same = match (&one.action, &other.action) {
         (HookAction::Block { .. }, HookAction::Block { .. })
@@ -84,7 +85,7 @@ fn stands_in(one: &PlannedHook, other: &PlannedHook) -> bool {
         | (HookAction::FollowUp { .. }, HookAction::FollowUp { .. }) => true,
         (HookAction::Terminate { status: one, .. }, HookAction::Terminate { status: other, .. }) => one == other,
         (HookAction::Raise { limit: a, value: one }, HookAction::Raise { limit: b, value: other }) => {
-            // A raise of a limit may stand for a lower one of the same limit.
+            // A raised limit covers a smaller raise of the same limit.
             let at_most = one.as_f64().zip(other.as_f64()).is_some_and(|(one, other)| one <= other);
             a == b && (one == other || at_most)
         }
@@ -96,7 +97,7 @@ fn stands_in(one: &PlannedHook, other: &PlannedHook) -> bool {
 /// A live hook with its condition.
 struct Live<'p> {
     hook: &'p PlannedHook,
-    /// `None` where it cannot be read.
+    /// `None` if the condition cannot be parsed.
     condition: Option<Condition>,
 }
 
@@ -117,7 +118,7 @@ fn condition(hook: &PlannedHook) -> Option<Condition> {
     parsed.tree.map_or_else(|| Some(Condition::always()), |expr| Condition::compile(&expr).ok())
 }
 
-/// Compares the hooks of two plans, each hook once, in the order of the new plan and then of the old one.
+/// Compares the hooks of two plans: each hook once, in the order of the new plan, then of the old one.
 pub fn changes(trees: &Trees<'_>) -> Vec<HookChange> {
     let (before, after) = (trees.before.compilation, trees.after.compilation);
     let (old, new) = (live(before), live(after));
@@ -170,7 +171,7 @@ pub fn changes(trees: &Trees<'_>) -> Vec<HookChange> {
     changes
 }
 
-/// What a hook of the new plan adds, where no hook of the old one did it.
+/// Returns the direction and the reason for an effect that no hook of the old plan had.
 fn gained(hook: &PlannedHook, answer: &Implication) -> Option<(Direction, String)> {
     let unproved = match answer {
         Implication::Holds => return None,
@@ -188,7 +189,8 @@ fn gained(hook: &PlannedHook, answer: &Implication) -> Option<(Direction, String
     })
 }
 
-/// What a hook of the old plan did and no hook of the new one does. `kept`: the new plan has a hook of its id.
+/// Returns the direction and the reason for an effect that no hook of the new plan has. `kept`: the new plan has a hook
+/// with this id.
 fn lost(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option<(Direction, String)> {
     let unproved = match answer {
         Implication::Holds => return None,
@@ -200,7 +202,7 @@ fn lost(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option<(Directi
         Role::Guard if unproved => (Direction::Unknown, "a guard that cannot be proved to stop as much".to_owned()),
         Role::Guard if kept => (Direction::Widened, format!("a guard that stops less{when}")),
         Role::Guard => (Direction::Widened, "a guard that is gone".to_owned()),
-        // Its answer may have blocked a call or ended the thread.
+        // The result of the item may have blocked a call or ended the thread.
         Role::Act if may_answer(hook.event) => {
             (Direction::Unknown, "its answer may have held something back".to_owned())
         }
@@ -218,7 +220,7 @@ fn example(answer: &Implication) -> String {
     }
 }
 
-/// Whether the answer of an item that a hook executes at an event decides anything.
+/// Checks whether the result of an executed item has an effect at an event.
 fn may_answer(event: HookPoint) -> bool {
     match hook_point::of(event).mode {
         Mode::FirstBlock | Mode::Chain | Mode::Control | Mode::FirstMatch => true,
@@ -226,7 +228,7 @@ fn may_answer(event: HookPoint) -> bool {
     }
 }
 
-/// The order decides where the first answer wins, and where each hook is fed the one before it.
+/// Compares the order of hooks at events where the first result wins or where each hook gets the previous result.
 fn order(changes: &mut Vec<HookChange>, before: &Compilation, after: &Compilation) {
     let ordered = |hook: &&PlannedHook| {
         let mode = hook_point::of(hook.event).mode;
@@ -251,7 +253,7 @@ fn order(changes: &mut Vec<HookChange>, before: &Compilation, after: &Compilatio
     }
 }
 
-/// Adds what is known of a hook; of several directions the widest stays.
+/// Adds a finding about a hook. Of several directions, the widest stays.
 fn note(
     changes: &mut Vec<HookChange>,
     hook: &PlannedHook,
@@ -288,7 +290,7 @@ fn note(
     });
 }
 
-/// The values that a fact can have in both plans.
+/// Returns the values that a fact can have in both plans.
 fn values(
     event: HookPoint,
     path: &Path,
@@ -316,7 +318,8 @@ fn values(
     PathValues { domain: known.or(domain), kind }
 }
 
-/// The type of a call's parameter. One that no tool in reach declares is read as text: no call turns on it.
+/// Returns the type of a call's parameter. A parameter that no reachable tool declares counts as text, because no call
+/// contains it.
 fn parameter(path: &Path, parameters: &BTreeMap<String, BTreeSet<&'static str>>) -> Option<Type> {
     let [Segment::Name(root), Segment::Name(input), .., Segment::Name(name)] = path.segments.as_slice() else {
         return None;
@@ -360,7 +363,8 @@ fn of_field(field: &Field) -> Option<Domain> {
     }
 }
 
-/// The same from two reports, which hold neither conditions nor actions: a hook that is live on one side only is unknown.
+/// Compares the hooks of two reports, which contain neither conditions nor actions. The direction of a hook that is
+/// live on one side only is unknown.
 pub fn of_reports(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Vec<HookChange> {
     let all = |plan: Option<&PlanReport>| plan.map(|p| p.hooks.clone()).unwrap_or_default();
     let (old, new) = (all(before), all(after));

@@ -1,5 +1,5 @@
-//! What is left of a plan: its chain, model and interface, what has to be trusted, and the proof that no difference of two
-//! plans goes without a line.
+//! Changes of the remaining parts of a plan (chain, model, interface, trust requirements), and the guarantee that every
+//! difference is reported.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ pub fn changes(trees: &Trees<'_>) -> Vec<Change> {
     let ids = |links: &[crate::plan::Link]| links.iter().map(|l| l.id.to_string()).collect::<Vec<_>>().join(" · ");
     if ids(&before.chain) != ids(&after.chain) {
         let what = format!("{} → {}", ids(&before.chain), ids(&after.chain));
-        // What the parents bring, allow and limit is compared for itself.
+        // The context, grants and limits of the parents are compared separately.
         add(Area::Chain, what, Direction::Neutral, trees.origin("extends"));
     }
     if before.route != after.route {
@@ -48,7 +48,8 @@ pub fn changes(trees: &Trees<'_>) -> Vec<Change> {
     changes
 }
 
-/// Requests, and the key, go to a model by its connection; a dearer one may spend more of the same limits.
+/// Compares two models. The connection decides where requests and the key are sent; a more expensive model may spend
+/// more within the same limits.
 fn model(before: &PlannedModel, after: &PlannedModel) -> Vec<(Direction, String)> {
     let mut found = Vec::new();
     let name = |model: &PlannedModel| format!("{}/{}", model.provider, model.id);
@@ -61,7 +62,7 @@ fn model(before: &PlannedModel, after: &PlannedModel) -> Vec<(Direction, String)
         };
         found.push((direction, format!("{} → {}{}", name(before), name(after), may_spend(direction))));
     } else if before.prices != after.prices {
-        // A spend limit pays for more of a model whose declared price is lower.
+        // A spend limit buys more of a model with a lower declared price.
         let direction = match spending(before.prices.as_ref(), after.prices.as_ref()) {
             Direction::Widened => Direction::Widened,
             Direction::Narrowed | Direction::Neutral | Direction::Unknown => Direction::Unknown,
@@ -85,7 +86,7 @@ fn model(before: &PlannedModel, after: &PlannedModel) -> Vec<(Direction, String)
         let shown = |model: &PlannedModel| fallback(model).unwrap_or_else(|| "none".into());
         let direction = match &after.fallback {
             None => Direction::Narrowed,
-            // The model itself may be asked already.
+            // The provider already receives requests of this thread.
             Some(new) if new.provider == before.provider => {
                 match spending(before.prices.as_ref(), new.prices.as_ref()) {
                     Direction::Narrowed => Direction::Neutral,
@@ -110,7 +111,7 @@ fn may_spend(direction: Direction) -> &'static str {
     if direction == Direction::Widened { ": may spend more" } else { "" }
 }
 
-/// Wider where a request may cost more.
+/// Returns the direction of a price change: widened if a request may cost more.
 fn spending(before: Option<&Prices>, after: Option<&Prices>) -> Direction {
     let (Some(before), Some(after)) = (before, after) else {
         return if before.is_none() && after.is_none() { Direction::Neutral } else { Direction::Unknown };
@@ -154,7 +155,7 @@ fn interface(before: &Interface, after: &Interface) -> Vec<(Direction, String, S
     found
 }
 
-/// An input that takes more values than before is wider.
+/// Returns the direction of an input's change: widened if it accepts more values.
 fn input(was: &Field, is: &Field) -> Direction {
     let mut found = Direction::Neutral;
     if was.kind != is.kind {
@@ -178,7 +179,7 @@ fn input(was: &Field, is: &Field) -> Direction {
     found
 }
 
-/// Things that only trust in the project lets run; the tables and connections behind the others are compared themselves.
+/// Compares trust requirements. Risk tables and connections are compared separately.
 fn trust(before: &[Executes], after: &[Executes]) -> Vec<Change> {
     let starts = |one: &&Executes| matches!(one.kind, ExecutesKind::Hook | ExecutesKind::Tool | ExecutesKind::Server);
     let missing = |from: &[Executes], to: &[Executes], direction: Direction, word: &str| -> Vec<Change> {
@@ -196,8 +197,8 @@ fn trust(before: &[Executes], after: &[Executes]) -> Vec<Change> {
     found
 }
 
-/// Files that differ and that no line names. Everything that a directive, knowledge or settings can say is compared, so
-/// that nothing follows from them.
+/// Lists changed files that no other change names. They are neutral, because everything that directives, knowledge and
+/// settings can express is compared elsewhere.
 pub fn files(trees: &Trees<'_>, named: &BTreeSet<String>) -> Vec<Change> {
     let (before, after) = (&trees.before.compilation.plan.manifest, &trees.after.compilation.plan.manifest);
     let differing = |one: &[Read], other: &[Read]| -> Vec<Read> {
@@ -224,7 +225,7 @@ pub fn files(trees: &Trees<'_>, named: &BTreeSet<String>) -> Vec<Change> {
     changes
 }
 
-/// Fields of the plan that differ though nothing else was found: no change goes without a line.
+/// Lists plan fields that differ although no other change was found, so that every difference is reported.
 pub fn unexplained(trees: &Trees<'_>) -> Vec<Change> {
     let value = |plan| serde_json::to_value(plan).unwrap_or(Value::Null);
     let (before, after) = (value(&trees.before.compilation.plan), value(&trees.after.compilation.plan));

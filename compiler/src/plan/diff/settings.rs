@@ -1,4 +1,4 @@
-//! Settings of two plans, value by value, and which calls need a person's approval under each.
+//! Changed settings, value by value, and the calls that need approval on each side.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use crate::semantics::risk::{Policy, RiskTable};
 use crate::world::ItemKind;
 
 const RISKS: &str = "agent/capability_risk";
-/// Settings of the agent system, which no plan holds.
+/// The settings file of the agent system, which plans do not contain.
 const AGENT: &str = "agent/agent";
 
 pub fn changes(trees: &Trees<'_>) -> Vec<Change> {
@@ -53,7 +53,7 @@ pub fn changes(trees: &Trees<'_>) -> Vec<Change> {
     changes
 }
 
-/// The settings files that either plan reads.
+/// Returns the settings files that either plan reads.
 fn names(trees: &Trees<'_>) -> BTreeSet<String> {
     let frozen = FROZEN.iter().map(|name| format!("agent/{name}"));
     let reads = [&trees.before, &trees.after].into_iter().flat_map(|tree| &tree.compilation.plan.manifest);
@@ -61,7 +61,7 @@ fn names(trees: &Trees<'_>) -> BTreeSet<String> {
     frozen.chain(read).chain([AGENT.to_owned()]).collect()
 }
 
-/// The values of a settings file by their dotted paths; members of a list by their id, else by their number.
+/// Returns the values of a settings file by dotted path. List members are named by their id, else by their index.
 fn leaves(node: Option<&Node>) -> BTreeMap<String, (Value, Node)> {
     let mut found = BTreeMap::new();
     if let Some(node) = node {
@@ -90,7 +90,8 @@ fn collect(path: String, node: &Node, found: &mut BTreeMap<String, (Value, Node)
     }
 }
 
-/// The direction of one value. Hooks, limits, models and risks are compared for themselves: their files are neutral.
+/// Returns the direction of one value. Hooks, limits, models and risks are compared elsewhere, so their files are
+/// neutral.
 fn direction(name: &str, path: &str, before: Option<&Value>, after: Option<&Value>) -> Direction {
     let bound = || match (before.and_then(Value::as_f64), after.and_then(Value::as_f64)) {
         (Some(was), Some(is)) => Direction::of_bound(&was, &is),
@@ -123,7 +124,7 @@ fn direction(name: &str, path: &str, before: Option<&Value>, after: Option<&Valu
             ("category", Some(Value::String(_))) => Direction::Widened,
             _ => Direction::Unknown,
         },
-        // What holds of it is compared with the approvals.
+        // The effective policy is compared with the approvals.
         AGENT if path == "approvals.unattended" => Direction::Neutral,
         AGENT if path == "signing.require" => {
             let rank = |value: Option<&Value>| {
@@ -140,7 +141,7 @@ fn direction(name: &str, path: &str, before: Option<&Value>, after: Option<&Valu
     }
 }
 
-/// Approvals: the table of risks, acknowledgements, and what becomes of a call that nobody can approve.
+/// Compares approvals: the risk table, acknowledgements, and the policy for calls without an approver.
 fn approvals(trees: &Trees<'_>) -> Vec<Change> {
     let mut changes = Vec::new();
     let (before, after) = (trees.before.compilation, trees.after.compilation);
@@ -183,7 +184,7 @@ fn approvals(trees: &Trees<'_>) -> Vec<Change> {
     changes
 }
 
-/// The first line of the table of risks that differs.
+/// Returns the first differing line of the risk table.
 fn first_difference(trees: &Trees<'_>) -> Option<SourceReport> {
     let (old, new) = (trees.old.config_named(RISKS), trees.new.config_named(RISKS));
     let was = leaves(old.as_deref());
@@ -200,8 +201,8 @@ fn acknowledgement(items: &Items<'_>, compilation: &Compilation, tier: &str) -> 
     origin::place(&items.sources(), found.risk.span).as_ref().map(SourceReport::from)
 }
 
-/// Whether calls that both plans allow need more or less approval, decided at a capability of every region that the
-/// patterns of both tables and the grants divide.
+/// Returns the direction of the approval rules for calls that both plans allow. The rules are evaluated at one
+/// capability in every region that the patterns of both tables and the grants define.
 fn strictness(before: &Plan, after: &Plan) -> Direction {
     let read = |plan: &Plan| match plan.settings.get("capability_risk") {
         Some(value) => RiskTable::from_value(value).ok(),
@@ -221,7 +222,7 @@ fn strictness(before: &Plan, after: &Plan) -> Direction {
         if literal.contains(['*', '?', '[']) {
             return Direction::Unknown;
         }
-        // No pattern goes on with a tilde, so that nothing more special decides.
+        // No pattern continues with a tilde, so no more specific pattern matches.
         capabilities.push(if is_prefix { format!("{literal}~") } else { literal.to_owned() });
     }
     let (held, holds) = (CapabilitySet::new(held), CapabilitySet::new(holds));

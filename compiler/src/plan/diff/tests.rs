@@ -1,4 +1,4 @@
-//! Two plans compared, from two worlds that differ in one thing.
+//! Tests of comparisons of plans from two worlds that differ in one detail.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod edits;
@@ -75,7 +75,7 @@ fn limits_hooks_and_context_are_told() {
     assert_eq!(told, ["k", "leaf"]);
     assert!(found.tokens.after > found.tokens.before);
     assert_eq!(found.prefix.broken_by.as_deref(), Some("k"));
-    // What a hook of a printed plan does is not known, so that one that is gone may have been a guard.
+    // The action of a hook in a printed plan is unknown, so a removed hook may have been a guard.
     assert!(compared(&two, &one).widened);
     let lines: Vec<String> = shown::lines(&found).into_iter().map(|l| l.text).collect();
     let text = lines.join("\n");

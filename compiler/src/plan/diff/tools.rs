@@ -1,5 +1,5 @@
-//! The tools that two plans reach: what a call of each starts. A program, a request or a script that changed is unknown;
-//! a parameter's schema is compared by its bounds.
+//! Changes of the reachable tools, by what a call starts. The direction of a changed program, request or script is
+//! unknown; parameter schemas are compared by their bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub fn changes(trees: &Trees<'_>) -> Vec<Change> {
         let (was, is) = (trees.old.tool(id), trees.new.tool(id));
         let (Some(was), Some(is)) = (&was, &is) else {
             match (was.is_some(), is.is_some()) {
-                // Whether the grants allow more is told where they are compared.
+                // Additional grants are reported with the capabilities.
                 (false, true) if is_new_file(trees, id) => {
                     add(Direction::Unknown, "a new tool in reach of the grants".into())
                 }
@@ -60,7 +60,7 @@ fn is_new_file(trees: &Trees<'_>, id: &ItemId) -> bool {
     trees.before.world.candidates(ItemKind::Tool, id).is_ok_and(|found| found.is_empty())
 }
 
-/// The tools that the grants or the hooks of a plan reach.
+/// Returns the tools that the grants or the hooks of a plan reach.
 fn reached(compilation: &Compilation, items: &Items<'_>) -> BTreeSet<ItemId> {
     let plan = &compilation.plan;
     let live = || plan.hooks.iter().filter(|hook| hook.is_live());
@@ -76,7 +76,7 @@ fn reached(compilation: &Compilation, items: &Items<'_>) -> BTreeSet<ItemId> {
     all
 }
 
-/// The types that the tools in reach of either plan declare for a parameter, by its name.
+/// Returns the types that the reachable tools of either plan declare for a parameter, by its name.
 pub fn parameter_types(trees: &Trees<'_>) -> BTreeMap<String, BTreeSet<&'static str>> {
     let mut found: BTreeMap<String, BTreeSet<&'static str>> = BTreeMap::new();
     for (tree, items) in [(&trees.before, &trees.old), (&trees.after, &trees.new)] {
@@ -92,7 +92,7 @@ pub fn parameter_types(trees: &Trees<'_>) -> BTreeMap<String, BTreeSet<&'static 
     found
 }
 
-/// A tool's file without its signature.
+/// Returns a tool's file without its signature line.
 fn text(world: &dyn World, id: &ItemId) -> Option<Arc<[u8]>> {
     let found = world.candidates(ItemKind::Tool, id).ok()?.into_iter().next()?;
     let end = found.bytes.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
@@ -153,7 +153,7 @@ fn changes_of(was: &Tool, is: &Tool) -> Vec<(Direction, String)> {
     found
 }
 
-/// What a call starts, for people.
+/// Describes what a call starts, for humans.
 fn kind(kind: &ToolKind) -> String {
     match kind {
         ToolKind::Builtin { name } => format!("the built-in `{name}`"),
@@ -164,7 +164,7 @@ fn kind(kind: &ToolKind) -> String {
     }
 }
 
-/// The direction of a schema's change; `None` where nothing changed.
+/// Returns the direction of a schema's change; `None` if it did not change.
 fn schema(before: &Value, after: &Value) -> Option<Direction> {
     if before == after {
         return None;
@@ -175,7 +175,7 @@ fn schema(before: &Value, after: &Value) -> Option<Direction> {
     directions.max()
 }
 
-/// The direction of one keyword of a schema.
+/// Returns the direction of one keyword of a schema.
 fn keyword(key: &str, before: Option<&Value>, after: Option<&Value>) -> Option<Direction> {
     if before == after {
         return None;
@@ -190,7 +190,7 @@ fn keyword(key: &str, before: Option<&Value>, after: Option<&Value>) -> Option<D
             let least = f64::NEG_INFINITY;
             Direction::of_bound(&number(after).unwrap_or(least), &number(before).unwrap_or(least))
         }
-        // Fewer values are narrower, more keys that have to be there too.
+        // Fewer allowed values are narrower; so are more required keys.
         "enum" => match (list(before), list(after)) {
             (Some(was), Some(is)) => inside(is, was),
             (None, Some(_)) => Direction::Narrowed,
@@ -224,12 +224,12 @@ fn keyword(key: &str, before: Option<&Value>, after: Option<&Value>) -> Option<D
     })
 }
 
-/// The values of a list keyword.
+/// Returns the values of a list keyword.
 fn list(value: Option<&Value>) -> Option<&Vec<Value>> {
     value.and_then(Value::as_array)
 }
 
-/// Narrower where every value of `inner` is in `outer`.
+/// Returns narrowed if every value of `inner` is in `outer`, else widened.
 fn inside(inner: &[Value], outer: &[Value]) -> Direction {
     if inner.iter().all(|value| outer.contains(value)) { Direction::Narrowed } else { Direction::Widened }
 }

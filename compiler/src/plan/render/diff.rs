@@ -1,4 +1,4 @@
-//! A comparison of two plans for people: lines with a tone for a terminal, Markdown for a pull request.
+//! Renders a comparison of two plans: lines with a tone for a terminal, Markdown for a pull request.
 
 use std::fmt::Write as _;
 
@@ -11,12 +11,12 @@ use super::json::{SourceReport, VerdictReport};
 use super::table::grouped;
 use crate::diagnostics::clean;
 
-/// What a line is about; who prints it decides on colours.
+/// The tone of a line. The printer chooses the colors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
     Heading,
     Plain,
-    /// More may be done or spent.
+    /// More permissions or spending.
     Wider,
     Narrower,
 }
@@ -27,7 +27,7 @@ pub struct Line {
     pub text: String,
 }
 
-/// The comparison, section by section; what did not change is not mentioned.
+/// Renders the changed sections of a comparison.
 pub fn lines(diff: &PlanDiff) -> Vec<Line> {
     let mut out = Vec::new();
     let mut line = |tone, text: String| out.push(Line { tone, text: clean(&text, "\u{fffd}").into_owned() });
@@ -92,7 +92,7 @@ pub fn lines(diff: &PlanDiff) -> Vec<Line> {
     out
 }
 
-/// A hook's change, with its direction first.
+/// Renders a hook's change, with its direction first.
 fn hook(change: &HookChange) -> String {
     let newly = if change.newly_reachable { ", newly reachable" } else { "" };
     let (before, after) = (verdict(change.before), verdict(change.after));
@@ -101,17 +101,17 @@ fn hook(change: &HookChange) -> String {
     format!("{} {} {}: {course}{newly}{why}", change.direction.word(), change.event, change.id)
 }
 
-/// A change, with its direction first.
+/// Renders a change, with its direction first.
 fn said(change: &Change) -> String {
     format!("{} {}", change.direction.word(), change.what)
 }
 
-/// A part that says something else with as many tokens.
+/// Checks for a part whose text changed but not its token count.
 fn is_as_long(part: &PartChange) -> bool {
     part.before == part.after
 }
 
-/// Those parts, each once with the places where it stands.
+/// Lists these parts, each once with all of its places.
 fn reworded(diff: &PlanDiff, shown: impl Fn(&str) -> String) -> Vec<(&PartChange, String)> {
     let mut all: Vec<(&PartChange, Vec<&str>)> = Vec::new();
     for part in diff.parts.iter().filter(|part| is_as_long(part)) {
@@ -124,12 +124,12 @@ fn reworded(diff: &PlanDiff, shown: impl Fn(&str) -> String) -> Vec<(&PartChange
     all.into_iter().map(|(part, places)| (part, format!("{} ({})", shown(&part.id), places.join(", ")))).collect()
 }
 
-/// The example of a change, where it says more than the pattern.
+/// Returns the example of a change if it is more specific than the pattern.
 fn example(change: &CapabilityChange) -> Option<&String> {
     change.example.as_ref().filter(|example| **example != change.what)
 }
 
-/// For a pull request: a verdict, a table of what it costs, then what changed.
+/// Renders Markdown for a pull request: a verdict, a table of costs, then the changes.
 pub fn markdown(diff: &PlanDiff) -> String {
     let mut out = format!("### `{}`\n\n", code(&diff.directive));
     if diff.is_empty() {
@@ -244,7 +244,7 @@ fn mark(direction: Direction) -> &'static str {
     }
 }
 
-/// A text that ends neither its code span nor its table.
+/// Escapes a text for a code span inside a table.
 fn code(text: &str) -> String {
     clean(text, "\u{fffd}").replace('`', "'").replace('|', "\\|")
 }
@@ -309,7 +309,7 @@ fn limit(change: &LimitChange) -> String {
     format!("{} {word} {} → {}", change.name, shown(&change.before), shown(&change.after))
 }
 
-/// The value of a limit; money with its sign.
+/// Formats the value of a limit; money with a dollar sign.
 fn amount(limit: &str, value: Option<&Value>) -> String {
     match value {
         Some(value) if limit == "spend" => super::json::dollars(value),

@@ -1,4 +1,4 @@
-//! `rye plan ID --format json` as a type: what it holds, and by its derived schema, what a program can rely on.
+//! The type of `rye plan ID --format json`. Its derived schema documents the fields for programs.
 
 mod call;
 mod cost;
@@ -26,13 +26,13 @@ pub use call::CallReport;
 use cost::per_turn;
 pub use cost::{AssumptionsReport, CourseReport, ForecastReport, PerTurnReport, PrefixReport};
 
-/// A plan, explained. Money is in dollars, tokens as `tokens.estimator` says.
+/// A plan with explanations. Money is in dollars; tokens are counted as `tokens.estimator` says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanReport {
     /// SHA-256 of the stored plan.
     pub plan_id: String,
     pub directive: String,
-    /// What the plan was asked for with.
+    /// The parameters of the compilation.
     pub call: CallReport,
     pub description: String,
     /// Directive ids, root first.
@@ -41,25 +41,26 @@ pub struct PlanReport {
     pub route: Option<String>,
     pub system: SystemReport,
     pub first_message: FirstMessageReport,
-    /// What a continuation gets instead of the first message.
+    /// The text that a continuation gets instead of the first message.
     pub continued: SystemReport,
     pub palette: Vec<ToolReport>,
     pub dropped_tools: Vec<DroppedReport>,
     /// In evaluation order.
     pub hooks: Vec<HookReport>,
-    /// False where no link of the chain has `<permissions>`: a child takes its parent's set, a root has nothing.
+    /// False if no link of the chain has `<permissions>`: a child then takes its parent's set, and a root has no
+    /// capability.
     pub permissions_declared: bool,
-    /// What the project would execute by itself: only where the user trusts it.
+    /// What the project executes by itself. It runs only if the user trusts it.
     #[serde(default)]
     pub executes: Vec<ExecutesReport>,
     pub capabilities: Vec<CapabilityReport>,
-    /// Grants whose calls want a person's word, because nobody acknowledged their risk.
+    /// Grants whose calls need approval, because their risk is not acknowledged.
     #[serde(default)]
     pub asked: Vec<AskedGrant>,
-    /// What becomes of such a call where nobody can be asked.
+    /// The policy for such calls when there is no approver.
     #[serde(default)]
     pub unattended: Unattended,
-    /// Programs of tools are started in bubblewrap.
+    /// True if tool programs run in bubblewrap.
     #[serde(default)]
     pub bubblewrap: bool,
     pub limits: BTreeMap<String, LimitReport>,
@@ -67,19 +68,19 @@ pub struct PlanReport {
     pub graph: GraphReport,
     pub tokens: TokensReport,
     pub cost: ForecastReport,
-    /// What something names and the plan does not hold.
+    /// Items that are referenced and not in the plan.
     pub absent: Vec<AbsentReport>,
-    /// Every file that was read, and every id that was looked for and not found.
+    /// Every file that was read, and every lookup that found nothing.
     pub manifest: Vec<ReadReport>,
-    /// What was left out or changed: suppressed, shadowed, brought twice, escaped.
+    /// Omissions and changes: suppressed, shadowed, deduplicated, escaped.
     pub notes: Vec<NoteReport>,
-    /// As `rye check --format json` prints them; filled in by the printer.
+    /// Diagnostics as `rye check --format json` prints them; filled in by the printer.
     pub diagnostics: Vec<Value>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SystemReport {
-    /// What is sent, with a marker such as `${thread_id}` in every hole.
+    /// The text that is sent, with a marker such as `${thread_id}` for every placeholder.
     pub text: String,
     pub layers: Vec<LayerReport>,
     pub pending: Vec<PendingReport>,
@@ -96,31 +97,31 @@ pub struct FirstMessageReport {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LayerReport {
-    /// A knowledge id, a hook's id for its answer, or the directive's for its body.
+    /// The knowledge id; the hook's id for a hook's text; the directive's for its body.
     pub id: String,
     pub tokens: u64,
     pub bytes: usize,
-    /// Of the layer in the message's text.
+    /// Byte offset of the layer in the message's text.
     pub offset: usize,
-    /// In each request; null where the model has no price.
+    /// Cost in each request; null if the model has no price.
     pub cost_per_turn: Option<PerTurnReport>,
-    /// Who brought it.
+    /// The source that added the layer.
     pub via: String,
     pub source: Option<SourceReport>,
-    /// How it came here, step by step.
+    /// The derivation, step by step.
     pub reasons: Vec<ReasonReport>,
-    /// The hook whose condition decides at run whether the layer is there.
+    /// The hook whose condition decides at run time whether the layer is included.
     pub depends_on: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PendingReport {
-    /// Of the marker in the message's text.
+    /// Byte offset of the marker in the message's text.
     pub offset: usize,
     pub bytes: usize,
     /// A fact's path (`inputs.service`) or `hook ID`.
     pub hole: String,
-    /// What stands there when the fact is missing.
+    /// The text if the fact is missing.
     pub fallback: Option<String>,
     pub why: String,
 }
@@ -138,7 +139,7 @@ pub struct AbsentReport {
     pub why: String,
     pub id: String,
     pub text: String,
-    /// What it would have weighed, where that is known.
+    /// Token estimate, if known.
     pub tokens: Option<u64>,
     pub source: Option<SourceReport>,
 }
@@ -148,7 +149,7 @@ pub struct ReadReport {
     /// `directive`, `knowledge`, `tool` or `config`.
     pub kind: String,
     pub id: String,
-    /// Null with `sha256` for an id that no space has.
+    /// Null, like `sha256`, for an id that no space has.
     pub space: Option<String>,
     pub sha256: Option<String>,
 }
@@ -163,16 +164,16 @@ pub struct SourceReport {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolReport {
-    /// The item's id; of primaries and `rye_directive_return` the name.
+    /// The item's id; the name for primaries and `rye_directive_return`.
     pub id: String,
     pub name: String,
     pub tokens: u64,
     pub bytes: u64,
-    /// In each request; null where the model has no price.
+    /// Cost in each request; null if the model has no price.
     pub cost_per_turn: Option<PerTurnReport>,
     pub via: String,
     pub source: Option<SourceReport>,
-    /// How it came here, step by step.
+    /// The derivation, step by step.
     pub reasons: Vec<ReasonReport>,
     pub description: String,
     /// JSON Schema of the parameters.
@@ -196,18 +197,19 @@ pub struct HookReport {
     pub layer: f64,
     pub verdict: VerdictReport,
     pub because: String,
-    /// What it may use beyond the thread's own set.
+    /// Grants beyond the thread's own set.
     pub grants: Vec<String>,
-    /// What its own line starts, or signs.
+    /// What the hook itself starts or signs.
     #[serde(default)]
     pub starts: Option<String>,
-    /// Without the user's trust in the project, a run with this hook is refused.
+    /// True if a run with this hook is refused unless the user trusts the project.
     #[serde(default)]
     pub needs_trust: bool,
     pub source: Option<SourceReport>,
 }
 
-/// `fires` and `never` are certain; `depends` is decided at run; `removed` was taken out before.
+/// The verdict before a run: `fires` and `never` are certain; `depends` is decided at run time; `removed` was
+/// suppressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VerdictReport {
@@ -250,13 +252,13 @@ pub struct ModelReport {
     pub provider: String,
     pub id: String,
     pub wire: String,
-    /// The tier or id that was asked for.
+    /// The requested tier or id.
     pub requested: String,
     pub context_window: u64,
     pub max_output: u64,
     /// Dollars per million tokens.
     pub prices: Option<PricesReport>,
-    /// `provider/model` that stands in.
+    /// The fallback, as `provider/model`.
     pub fallback: Option<String>,
     pub via: String,
     pub source: Option<SourceReport>,
@@ -283,12 +285,12 @@ pub struct EdgeReport {
     pub to: String,
 }
 
-/// The first request, its holes as long as their markers.
+/// Tokens of the first request. Placeholders count as their markers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TokensReport {
     /// How tokens are counted: `characters / 4`, or the exact tokenizer by its name.
     pub estimator: String,
-    /// The tokenizer that would be exact for the model, where this build of rye lacks it; null where there is none better.
+    /// The exact tokenizer for the model, if this build of rye lacks it; else null.
     #[serde(default)]
     pub exact: Option<String>,
     pub system: u64,
@@ -296,11 +298,11 @@ pub struct TokensReport {
     pub palette: u64,
     /// All three.
     pub input: u64,
-    /// What the request asks for at most.
+    /// Maximum output tokens of the request.
     pub output: u64,
-    /// Dollars for the input alone; null where the model has no price.
+    /// Dollars for the input; null if the model has no price.
     pub input_cost: Option<Value>,
-    /// Dollars at most, the whole output included.
+    /// Dollars for the input and the maximum output.
     pub worst_case_cost: Option<Value>,
 }
 
@@ -313,12 +315,12 @@ pub struct NoteReport {
     pub source: Option<SourceReport>,
 }
 
-/// An amount of a report as people read it: `$0.0000039`.
+/// Formats an amount of a report for humans: `$0.0000039`.
 pub fn dollars(value: &Value) -> String {
     Nanos::from_json(value).map_or_else(|_| value.to_string(), |amount| format!("${amount}"))
 }
 
-/// The report of a compilation; `diagnostics` are the printer's.
+/// Builds the report of a compilation. `diagnostics` come from the printer.
 pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport {
     let plan = &compilation.plan;
     let (system, first, continued) = view::prompt(plan, &compilation.origins);
@@ -363,7 +365,7 @@ fn source(origin: Option<&Origin>) -> Option<SourceReport> {
     origin?.place.as_ref().map(SourceReport::from)
 }
 
-/// Why something is here, and where that is written.
+/// Returns the reason for a part, and its source.
 fn origin(compilation: &Compilation, key: &str) -> (String, Option<SourceReport>) {
     let origin = compilation.origins.get(key);
     (origin.map(|o| o.because.clone()).unwrap_or_default(), source(origin))
@@ -494,7 +496,7 @@ fn model(compilation: &Compilation, model: &PlannedModel) -> ModelReport {
     }
 }
 
-/// The execution graph of a plan.
+/// Builds the execution graph of a plan.
 pub fn graph(compilation: &Compilation) -> GraphReport {
     let graph = &compilation.plan.graph.0;
     let edges = graph.iter().flat_map(|(from, out)| {

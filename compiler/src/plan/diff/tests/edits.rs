@@ -1,4 +1,4 @@
-//! Edits of a project that holds guards, tools, settings and a child: each widens or not, and says so with its line.
+//! Tests of edits to a project with guards, tools, settings and a child: each is reported with its direction and line.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ fn base() -> Files {
     files.into_iter().collect()
 }
 
-/// The files with one text in the place of another; an empty `from` adds the text at the end, or makes the file.
+/// Replaces a text in a file. An empty `from` appends the text, or creates the file.
 fn edited(files: &Files, path: &'static str, from: &str, to: &str) -> Files {
     let mut files = files.clone();
     let text = files.entry(path).or_default();
@@ -92,7 +92,7 @@ fn compare(before: &Files, after: &Files) -> PlanDiff {
     diff_trees(Some(Tree { world: &old, compilation: &was }), Some(Tree { world: &new, compilation: &is })).unwrap()
 }
 
-/// What people read, every change of which has a direction and a place.
+/// Renders a comparison, and checks that every change has a direction and a place.
 fn text(name: &str, found: &PlanDiff) -> String {
     fn check(name: &str, found: &PlanDiff) {
         let places = found.changes.iter().map(|change| (&change.what, &change.source));
@@ -106,16 +106,16 @@ fn text(name: &str, found: &PlanDiff) -> String {
     lines(found).into_iter().map(|line| line.text).collect::<Vec<_>>().join("\n")
 }
 
-/// What the edit back does.
+/// The direction of the reverse edit.
 #[derive(PartialEq)]
 enum Back {
-    /// It narrows, or changes nothing that may be done.
+    /// Narrowed or neutral.
     Clean,
-    /// Nothing proves that it narrows.
+    /// Not proved to be narrowed.
     Unknown,
 }
 
-/// An edit that widens: its name, file, text before and after, what the comparison says, and what the edit back does.
+/// A widening edit: name, file, text before and after, expected report, and the direction of the reverse edit.
 type Edit = (&'static str, &'static str, &'static str, &'static str, &'static str, Back);
 
 const EDITS: &[Edit] = &[
@@ -316,7 +316,7 @@ fn diff_trees_widens_where_a_guard_is_deleted() {
     assert!(!compare(&after, &before).hooks.iter().any(|h| h.id == "no_rm" && h.direction.may_widen()));
 }
 
-/// Edits that narrow or change nothing that may be done.
+/// Edits that are narrowing or neutral.
 const HARMLESS: &[(&str, &str, &str)] = &[
     (ROOT, "Do it at", "Please do it at"),
     (ROOT, "<description>d", "<description>else"),
@@ -375,14 +375,14 @@ fn diff_trees_does_not_widen_for_harmless_edits() {
     }
 }
 
-/// Compiles without inputs; `None` where an edit broke it.
+/// Compiles without inputs; `None` if the edit broke the directive.
 fn open(world: &MapWorld<'_>, id: &str) -> Option<Compilation> {
     let mut compilation = compile(world, &Request::new(ItemId::parse(id).unwrap())).value?;
     compilation.unattended = Unattended::of_settings(world, false);
     Some(compilation)
 }
 
-/// Leaves out, doubles and changes each line of each file, and compares what still compiles.
+/// Removes, duplicates and changes each line of each file, and compares the results that still compile.
 fn holds_for_each_line(files: &Files, id: &str) -> usize {
     let old = world(files);
     let was = open(&old, id).unwrap();
