@@ -1,5 +1,5 @@
-//! The engine as a library: open one for a project, start plans, recover what was cut off, look at what there is. The
-//! command line and the tests use this face and no other.
+//! The engine as a library: opens a project, starts plans, recovers interrupted threads and reads stored ones. The
+//! command line and the tests use only this API.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -49,21 +49,21 @@ mod living;
 
 use living::Live;
 
-/// Opens the world as it is now: what is compiled or fetched later sees later files.
+/// Opens the current state of all spaces. Later compilations and fetches see later versions of the files.
 pub type OpenWorld = Arc<dyn Fn() -> Result<Box<dyn World>, String> + Send + Sync>;
 
-/// Makes the plan of a child. Pure: the same world and the same request give the same.
+/// Compiles the plan of a child. Pure: the same world and request give the same plan.
 pub type Compile = Arc<dyn Fn(&dyn World, &Request) -> Checked<Compilation> + Send + Sync>;
 
-/// Checks a plan before a thread of it starts or goes on; an error is the reason why it may not. Blocks.
+/// Checks a plan before a thread of it starts or is recovered. Returns the reason for a refusal. Blocks.
 pub type PlanCheck = Arc<dyn Fn(&Plan) -> Result<(), String> + Send + Sync>;
 
-/// Where model calls go.
+/// A source of connections to models.
 pub trait Providers: Send + Sync {
-    /// A connection for a plan's model.
+    /// Returns a connection for a plan's model.
     ///
     /// # Errors
-    /// A call that fails before anything is sent.
+    /// The error of a call that failed before a request was sent.
     fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError>;
 
     /// Whether a plan's provider file decides which script simulates its model. Only then the script has to be trusted.
@@ -72,35 +72,35 @@ pub trait Providers: Send + Sync {
     }
 }
 
-/// Somebody who can be asked.
+/// A handler of approval requests.
 pub trait Asker: Send + Sync {
     fn ask<'a>(&'a self, thread: &'a ThreadId, asked: Asked, what: &'a str) -> BoxFuture<'a, Approval>;
 }
 
-/// What an engine works with.
+/// The dependencies and settings of an engine.
 pub struct EngineOptions {
     pub world: OpenWorld,
-    /// The compiler itself, unless somebody keeps what it made.
+    /// The compiler; tests substitute a caching one.
     pub compile: Compile,
     pub providers: Arc<dyn Providers>,
     pub clock: Arc<dyn Clock>,
-    /// `None`: a call that has to be asked about is refused, a limit that is escalated suspends.
+    /// `None`: a call that needs approval is refused, and an escalated limit suspends the thread.
     pub asker: Option<Arc<dyn Asker>>,
-    /// The user's keys, for `rye_sign` and for what threads sign. Without one, threads are signed with a key that ends
-    /// with the process.
+    /// The user's keys, for `rye_sign` and for the signatures of threads. Without keys, threads are signed with a
+    /// temporary key that ends with the process.
     pub keys: Option<Keys>,
-    /// `None`: the real disk below the project.
+    /// The disk; `None` = the real disk below the project.
     pub disk: Option<Arc<dyn Disk>>,
     pub tools: Tools,
-    /// What of the project the user lets execute something.
+    /// The user's trust in what the project executes.
     pub trust: Trust,
-    /// How long commits wait for each other.
+    /// The time for which commits wait for each other, to form a group.
     pub gathering: Gathering,
-    /// `None`: every plan that is trusted may start.
+    /// An additional check; `None` = every trusted plan may start.
     pub plan_check: Option<PlanCheck>,
 }
 
-/// Why an engine cannot do what it was asked.
+/// An error of an engine operation.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     #[error(transparent)]
@@ -123,29 +123,29 @@ pub enum EngineError {
     TooDeep { parent: String },
     #[error("nothing can be set aside for a child of `{parent}`: {refusal}")]
     NothingSetAside { parent: String, refusal: String },
-    /// It was to end, and its record does not let it be taken up for that.
+    /// The thread had to end, but could not be recovered. It was finalized instead.
     #[error("the thread `{thread}` is closed without being taken up: {why}")]
     Closed { thread: String, why: String },
     #[error(transparent)]
     Images(#[from] NotAccepted),
 }
 
-/// How a thread is started.
+/// The parameters of a thread's start.
 #[derive(Debug, Clone, Default)]
 pub struct Launch {
-    /// The inputs as they were checked; the plan's own, with defaults, where this is empty.
+    /// The validated inputs. If empty, the inputs of the plan with their defaults.
     pub inputs: Map<String, Value>,
-    /// The thread it is a child of; the plan was compiled with what bounds it ([`ParentThread::bounds`]).
+    /// The parent. The plan was compiled with the parent's bounds ([`ParentThread::bounds`]).
     pub parent: Option<ParentThread>,
-    /// What the first message shows.
+    /// The images of the first message.
     pub images: Vec<Picture>,
 }
 
-/// What somebody says to a thread that is over.
+/// A user message for a thread that has ended.
 #[derive(Debug, Clone, Default)]
 pub struct Said {
     pub text: String,
-    /// What the message shows.
+    /// The images of the message.
     pub images: Vec<Picture>,
 }
 
@@ -155,7 +155,7 @@ impl<T: Into<String>> From<T> for Said {
     }
 }
 
-/// An engine for one project. Cloning is cheap; the last one to go gives up the process's lock.
+/// An engine for one project. Cloning is cheap. Dropping the last clone releases the lock of the process.
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) inner: Arc<Inner>,
@@ -180,11 +180,11 @@ pub(crate) struct Inner {
     pub sealer: Arc<Sealer>,
     pub trust: Trust,
     pub crew: Crew,
-    /// The user accepts records that no key of theirs signed.
+    /// True if the user accepts transcripts that no key of theirs signed.
     accepts_records: AtomicBool,
     pub plan_check: Option<PlanCheck>,
     live: Mutex<Live>,
-    /// Told whenever a thread of this process is over.
+    /// Notified when a thread of this process ends.
     gone: Notify,
 }
 
@@ -199,7 +199,7 @@ pub(crate) struct Running {
 #[derive(Debug)]
 pub struct Handle {
     pub thread_id: ThreadId,
-    /// What happens, in this thread and in those it starts.
+    /// The live events of this thread and of its descendants.
     pub live: LiveEvents,
     running: Running,
 }
@@ -220,7 +220,7 @@ impl EngineOptions {
         let environment = Environment::read(user).map_err(|error| EngineError::World(error.to_string()))?;
         crate::tool::secrets::learn(environment.of_file());
         let keys = user.map(Keys::of_user_space);
-        // A user space that is the project is one space, not two.
+        // A project that is also the user space counts as one space, not two.
         let layer = user.filter(|user| *user != project).map(Path::to_path_buf);
         let (root, home, trusted) = (project.to_path_buf(), layer, keys.clone());
         let world: OpenWorld = Arc::new(move || {
@@ -247,7 +247,7 @@ impl EngineOptions {
 }
 
 impl Engine {
-    /// Opens the store of a project and takes a lock for this process. Needs a runtime to be there when threads start.
+    /// Opens the store of a project and locks it for this process. Starting threads needs a Tokio runtime.
     pub fn open(project: &Path, options: EngineOptions) -> Result<Self, EngineError> {
         let EngineOptions {
             world,
@@ -307,65 +307,65 @@ impl Engine {
         Box::pin(self.inner.start_root(compilation, launch)).await
     }
 
-    /// Goes on with a thread that was cut off, from its record. One that another living process works on is refused.
+    /// Recovers an interrupted thread from its transcript. Fails if another live process owns the thread.
     pub async fn recover(&self, thread: &ThreadId) -> Result<Handle, EngineError> {
         self.inner.recover_root(thread, Vec::new()).await
     }
 
-    /// The same, with letters that it gets before it does anything: the answer that a suspended thread waits for, or the
-    /// word that it is to stop.
+    /// Recovers a thread and delivers control messages before it continues: the answer that a suspended thread waits
+    /// for, or `cancel` or `kill`.
     pub async fn take_up(&self, thread: &ThreadId, letters: Vec<Letter>) -> Result<Handle, EngineError> {
         self.inner.recover_root(thread, letters).await
     }
 
-    /// Goes on from a thread that is over: a new thread linked to it, with its conversation and one more message. One that
-    /// is not over is recovered, and the message steers it.
+    /// Resumes an ended thread: starts a new thread with its conversation and one more message. A thread that has not
+    /// ended is recovered instead, and the message steers it.
     pub async fn resume(&self, thread: &ThreadId, said: impl Into<Said>) -> Result<Handle, EngineError> {
         Box::pin(self.inner.resume_root(thread, said.into())).await
     }
 
-    /// A new thread that goes on from an earlier place of another, the end of one of its turns, with a message.
+    /// Starts a new thread that continues another one from the end of an earlier turn, with a message.
     pub async fn fork(&self, thread: &ThreadId, turn: u64, said: impl Into<Said>) -> Result<Handle, EngineError> {
         Box::pin(self.inner.go_on_from(thread, Place::Turn(turn), said.into(), None)).await
     }
 
-    /// A new thread that goes on from one that is over as if its context had been full.
+    /// Starts a new thread that continues an ended one as if its context had been full.
     pub async fn hand_over(&self, thread: &ThreadId) -> Result<Handle, EngineError> {
         Box::pin(self.inner.go_on_from(thread, Place::Handoff, Said::default(), None)).await
     }
 
-    /// Accepts records that no key of this user signed, from now on. Damaged ones, and those that claim more than their
-    /// plan gives, are still refused.
+    /// Accepts transcripts that no key of this user signed, from now on. Damaged transcripts, and those that claim more
+    /// than their plan gives, are still refused.
     pub fn accept_records(&self) {
         self.inner.accepts_records.store(true, Ordering::Relaxed);
     }
 
-    /// A thread with what the gate will use for it, its record verified as [`Engine::take_up`] and the others do; `None`
-    /// where nothing was recorded. Changes nothing.
+    /// Reads and verifies a thread with the launch that the gate will use; `None` if nothing was recorded. Changes
+    /// nothing.
     ///
     /// # Errors
-    /// The record is damaged, or cannot be verified.
+    /// The transcript is damaged or cannot be verified.
     pub async fn inspect(&self, thread: &ThreadId) -> Result<Option<ParentThread>, EngineError> {
         let (engine, id) = (Arc::clone(&self.inner), thread.clone());
         Ok(crate::session::blocking(move || engine.inspected(&id)).await?)
     }
 
-    /// The key that the threads of this process are signed with.
+    /// Returns the signer of this process's threads.
     pub fn sealer(&self) -> &Sealer {
         &self.inner.sealer
     }
 
-    /// What there is on disk.
+    /// Returns read access to the threads on disk.
     pub fn threads(&self) -> Threads {
         self.inner.threads()
     }
 
-    /// The disk, for its counters.
+    /// Returns the disk, for its counters.
     pub fn disk(&self) -> &Arc<dyn Disk> {
         &self.inner.disk
     }
 
-    /// Waits until no thread of this process runs: also those that outlived the thread that started them.
+    /// Waits until no thread of this process runs, including children that outlived their parents.
     pub async fn idle(&self) {
         loop {
             let gone = self.inner.gone.notified();
@@ -376,7 +376,7 @@ impl Engine {
         }
     }
 
-    /// A letter to every thread of this process.
+    /// Sends a control message to every thread of this process.
     pub fn tell_all(&self, letter: &Letter) {
         let controls: Vec<Sender> = self.inner.live().threads.values().map(|running| running.control.clone()).collect();
         for control in controls {
@@ -384,17 +384,17 @@ impl Engine {
         }
     }
 
-    /// Tells one thread of this process; false where it does not run here.
+    /// Sends a control message to one thread of this process. Returns false if it does not run here.
     pub fn tell(&self, thread: &ThreadId, letter: &Letter) -> bool {
         self.inner.post(thread, letter.clone())
     }
 
-    /// A thread's account in the ledger; `None` if it has none.
+    /// Returns a thread's account in the ledger; `None` if it has none.
     pub fn account(&self, thread: &ThreadId) -> Result<Option<Account>, StoreError> {
         self.inner.writer.registry().account(thread)
     }
 
-    /// Commits of the registry so far.
+    /// Returns the number of registry commits so far.
     pub fn commits(&self) -> u64 {
         self.inner.writer.registry().commits()
     }
@@ -405,34 +405,34 @@ impl Handle {
         Self { thread_id, live, running }
     }
 
-    /// Finish the step under way, then stop.
+    /// Cancels the thread: it finishes the current step, then stops.
     pub fn cancel(&self) {
         self.running.control.send(Letter::Cancel);
     }
 
-    /// Stop now: a call in flight is cut off, and counts as its worst case.
+    /// Kills the thread: a call in flight is cut and counts at its worst case.
     pub fn kill(&self) {
         self.running.control.send(Letter::Kill);
     }
 
-    /// Any other letter: steering, a follow-up, a higher limit.
+    /// Sends any other control message: steering, a follow-up, a raised limit.
     pub fn send(&self, letter: Letter) {
         self.running.control.send(letter);
     }
 
-    /// Something that can cancel and kill while the handle is being watched.
+    /// Returns a sender that works while the handle is borrowed.
     pub fn control(&self) -> Sender {
         self.running.control.clone()
     }
 
-    /// Waits for the end, of the thread and of those that go on from it.
+    /// Waits for the end of the thread and of its continuations.
     pub async fn join(&self) -> RunResult {
         self.running.result().await
     }
 }
 
 impl Running {
-    /// The result, when there is one.
+    /// Waits for the result.
     pub async fn result(&self) -> RunResult {
         let mut done = self.done.clone();
         let waited = done.wait_for(Option::is_some).await.ok().and_then(|result| result.clone());
@@ -441,7 +441,7 @@ impl Running {
 }
 
 impl Inner {
-    /// Returns true if the user accepts records that no key of theirs signed.
+    /// Returns true if the user accepts transcripts that no key of theirs signed.
     pub fn accepts_records(&self) -> bool {
         self.accepts_records.load(Ordering::Relaxed)
     }
@@ -496,7 +496,7 @@ impl Inner {
             .to_owned())
     }
 
-    /// Works with the world where blocking is allowed.
+    /// Runs `work` with the current world on the blocking pool.
     pub async fn with_world<T: Send + 'static>(
         &self,
         work: impl FnOnce(&dyn World) -> Result<T, String> + Send + 'static,
@@ -507,19 +507,19 @@ impl Inner {
     }
 }
 
-/// Providers as plans describe them.
+/// Connections to the providers that plans name.
 struct Connections {
     environment: Environment,
     project: PathBuf,
     trust: Trust,
     world: OpenWorld,
-    /// Provider files by their ids, as they were when they were first needed.
+    /// Provider files by id, read when they were first needed.
     present: Mutex<BTreeMap<String, Option<model::Provider>>>,
 }
 
 impl Connections {
-    /// The provider as its files have it. A plan can come from a record, and a record from anywhere: where the key goes is
-    /// not its to say.
+    /// Returns the provider as its files define it. A plan can come from a transcript of unknown origin, and must not
+    /// choose where the key is sent.
     fn present(&self, model: &PlannedModel) -> Result<model::Provider, CallError> {
         let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
         if !present.contains_key(&model.provider) {
@@ -565,7 +565,7 @@ impl Providers for Connections {
         let mut settings = settings(&connection, &self.environment, &self.project)?;
         let trusted = || self.trust.now().is_ok_and(|trusted| trusted.knows_provider(&model.provider));
         if !from_project.is_empty() && settings.key.is_some() && !trusted() {
-            // Whoever wrote the project's file would get the key.
+            // Otherwise the author of the project's file would receive the key.
             settings.key = None;
             return Err(CallError::new(
                 FailedStage::Setup,

@@ -1,5 +1,5 @@
-//! Children: directives that a thread calls, or that one of its hooks starts, as threads of their own in the same tree and
-//! process. Their plans are frozen here; money, limits and capabilities come from above and can only shrink.
+//! Children: directives that a thread calls, or that one of its hooks starts, as threads in the same tree and process.
+//! Their plans are compiled and fixed here. Money, limits and capabilities are bounded by the parent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,60 +33,60 @@ use crate::tool::ToolOutcome;
 
 mod money;
 
-/// Spawns of hooks are beyond every number that a call's child can have.
+/// The first spawn number of hooks, above every number of a call's child.
 pub(crate) const OF_HOOKS: u64 = 1 << 62;
 
-/// A child that somebody wants.
+/// A requested child.
 pub(super) struct Wanted {
     pub spawn: u64,
     pub start: ChildStart,
-    /// Where it is a tool: its call, and the capability that allows it.
+    /// For a detached tool run: its call, and the capability that allows it.
     pub call: Option<(ToolCall, String)>,
 }
 
-/// On what terms children are made.
+/// The financial terms for new children.
 pub(super) struct Terms {
-    /// What the parent owes the ledger: booked first, so that it is not held twice.
+    /// Pending settlements of the parent, booked first so that they are not reserved twice.
     pub unsettled: Vec<Settled>,
-    /// Children that share what is left.
+    /// Number of children that share the available spend.
     pub sharing: u64,
-    /// Nano-dollars that stay with the parent.
+    /// Nanodollars that stay reserved for the parent.
     pub keep_back: u64,
-    /// What the hook that starts the child grants it.
+    /// Grants of the hook that starts the child.
     pub grants: Vec<Grant>,
 }
 
-/// A child that is there, with what was set aside for it.
+/// A child with a row and its reservation.
 #[derive(Debug, Clone)]
 pub(super) struct Made {
     pub thread: ThreadId,
     pub spend: u64,
-    /// It has begun, or somebody else is just taking it up.
+    /// True if the child has started, or another task recovers it.
     pub begun: bool,
 }
 
-/// Why there is no child, for the model.
+/// The reason for a refused child, for the model.
 #[derive(Debug, Clone)]
 pub(super) struct Refused {
     pub reason: String,
     pub hit: Option<Box<LimitHit>>,
 }
 
-/// What a child runs by.
+/// The plan of a child.
 pub(super) struct Planned {
     pub plan: Arc<Plan>,
     pub plan_id: String,
-    /// Nano-dollars that are asked for by name.
+    /// Nanodollars, if the call requests an amount.
     pub named_spend: Option<u64>,
-    /// Where it is a tool.
+    /// The call, for a detached tool run.
     pub call: Option<Box<ToolCall>>,
 }
 
-/// A child whose plan is there and whose name is taken.
+/// A child with a plan and a thread id.
 pub(super) struct Named {
     pub spawn: u64,
     pub id: ThreadId,
-    /// It was made before its parent's process died, and has not begun.
+    /// True if the row exists since before a crash of the parent's process, and the child has not started.
     pub known: bool,
     pub planned: Planned,
 }
@@ -110,7 +110,7 @@ impl Refused {
 }
 
 impl Inner {
-    /// Makes the children of a group of calls, or finds those that these spawns made before.
+    /// Starts the children of a group of calls, or finds those that the same spawns started before.
     pub(crate) async fn spawn(
         self: &Arc<Self>,
         parent: &Embedded,
@@ -159,7 +159,7 @@ impl Inner {
         Ok(Fact::Spawned(spawned))
     }
 
-    /// Waits for a child, taking it up again if this process does not run it.
+    /// Waits for a child. Recovers it if this process does not run it.
     pub(crate) async fn await_child(
         self: &Arc<Self>,
         parent: &Embedded,
@@ -177,8 +177,8 @@ impl Inner {
         Ok(Fact::ChildEnded { spawn: child.spawn, thread_id: result.thread_id, status, cost, answer })
     }
 
-    /// What a child came to, for the thread above it; a child whose own record is at fault is an error of that child and holds
-    /// nobody up.
+    /// Returns the result of a child. If the child's own transcript is at fault, the result is an error and the parent
+    /// continues.
     async fn child_came_to(
         self: &Arc<Self>,
         child: &ThreadId,
@@ -190,7 +190,7 @@ impl Inner {
         }
     }
 
-    /// Starts a directive for a hook and waits for it. The same run of the same hook finds the same child.
+    /// Starts a directive for a hook and waits for it. A repeated run of the same hook finds the same child.
     pub(crate) async fn hook_child(
         self: &Arc<Self>,
         parent: &Embedded,
@@ -230,7 +230,7 @@ impl Inner {
         Ok(Acted { outcome: ToolOutcome::ok(result.outputs.map_or(text, Value::Object)), child })
     }
 
-    /// Compiles, reserves, begins: what a group of calls asks for, in its order.
+    /// Compiles the plans of a group of calls, reserves their money and starts them. Keeps the order of the calls.
     async fn make_children(
         self: &Arc<Self>,
         parent: &Embedded,
@@ -241,7 +241,7 @@ impl Inner {
         let known = self.known_children(&parent.id, &spawns).await?;
         let mut results: Vec<(u64, Result<Made, Refused>)> = Vec::with_capacity(wanted.len());
         let (mut fresh, mut names) = (Vec::new(), Vec::new());
-        // While they are made again, nobody else in this process takes them up.
+        // No other task of this process recovers the children meanwhile.
         let mut taking = Vec::new();
         for (one, known) in wanted.into_iter().zip(known) {
             let name = match known {
@@ -267,7 +267,7 @@ impl Inner {
             match one {
                 Ok(one) => planned.push((spawn, one, name)),
                 Err(reason) => {
-                    // Its parent is told that there is none.
+                    // The parent gets an error, so the row is finalized.
                     if let Some(name) = &name {
                         self.bury(name, Status::Error).await?;
                     }
@@ -290,7 +290,7 @@ impl Inner {
                         Ok((spawn, made))
                     });
                 }
-                // Somebody was faster with the same spawn: that one is the child.
+                // Another task made a child for the same spawn first; that child is used.
                 Ok(made) => {
                     if made.thread != id {
                         self.give_back(id).await?;
@@ -307,7 +307,7 @@ impl Inner {
                 }
             }
         }
-        // Each comes to its own end, also where another one could not begin.
+        // Await every child, even if another one could not start.
         let mut failed = None;
         while let Some(done) = begun.join_next().await {
             match done.map_err(DriveError::from).flatten() {
@@ -322,7 +322,7 @@ impl Inner {
         Ok(results)
     }
 
-    /// The children that these spawns have made before.
+    /// Finds the children that these spawns have made before.
     async fn known_children(
         self: &Arc<Self>,
         parent: &ThreadId,
@@ -343,8 +343,8 @@ impl Inner {
         .await
     }
 
-    /// What children run by, in their order: directives are compiled from one look at the world; tools have a plan that is
-    /// derived from the parent's, once they are found and their parameters fit.
+    /// Plans the children, in their order. All directives are compiled from one state of the world. A tool run gets a
+    /// plan derived from its parent's, once the tool is found and its parameters are valid.
     async fn plan_all(
         self: &Arc<Self>,
         parent: &Embedded,
@@ -374,7 +374,7 @@ impl Inner {
         Ok(order.into_iter().filter_map(|spawn| planned.remove_entry(&spawn)).collect())
     }
 
-    /// The plan of a call that a thread makes and does not wait for. It costs nothing but what it does.
+    /// Returns the plan of a detached tool run. Its reservation is 0: the run itself needs no model.
     fn plan_of_call(&self, parent: &Embedded, call: &ToolCall) -> Result<Planned, String> {
         let plan = parent.plan.of_call();
         let plan_id = plan.id().map_err(|error| error.to_string())?;
@@ -382,7 +382,7 @@ impl Inner {
         Ok(Planned { plan, plan_id, named_spend: Some(0), call: Some(Box::new(call.clone())) })
     }
 
-    /// The plans of directives, from one look at the world.
+    /// Compiles directives from one state of the world.
     async fn compile_all(
         self: &Arc<Self>,
         parent: &Embedded,
@@ -395,7 +395,7 @@ impl Inner {
         let mut starts: Vec<ChildStart> = Vec::new();
         let mut which = Vec::with_capacity(wanted.len());
         for one in wanted {
-            // Calls that ask for the same get the same plan.
+            // Equal requests share one plan.
             let same = starts.iter().position(|start| *start == one.start);
             which.push(same.unwrap_or(starts.len()));
             if same.is_none() {
@@ -425,7 +425,7 @@ impl Inner {
         })
     }
 
-    /// A name for each child that has none yet.
+    /// Allocates an id for each child that has none yet.
     async fn name_all(
         self: &Arc<Self>,
         planned: Vec<(u64, Planned, Option<ThreadId>)>,
@@ -433,7 +433,7 @@ impl Inner {
         let engine = Arc::clone(self);
         let name = move || {
             let nameless = planned.iter().filter(|(_, _, name)| name.is_none());
-            // A tool's run is named by nothing that could tell it from another.
+            // A tool run has no directive to name it after.
             let of = |planned: &Planned| planned.call.is_none().then(|| planned.plan.directive.clone());
             let after: Vec<Option<ItemId>> = nameless.map(|(_, planned, _)| of(planned)).collect();
             let mut ids = engine.ids.allocate_all(&after, engine.clock.now())?.into_iter();
@@ -446,8 +446,8 @@ impl Inner {
         blocking(name).await
     }
 
-    /// Begins a child of which nothing is recorded, though its parent may count on it: from its row, its plan and its
-    /// parent's record. `None` for what was no child of a call.
+    /// Starts a child that has no transcript although its parent may wait for it, from its row, its plan and its
+    /// parent's transcript. `None` if it was no child of a call.
     pub(super) async fn child_again(
         self: &Arc<Self>,
         row: ThreadRow,
@@ -486,13 +486,13 @@ impl Inner {
         blocking(move || Ok(engine.ids.give_back(&id)?)).await
     }
 
-    /// A thread's result that nobody can tell.
+    /// Builds the result of a thread that never began.
     pub(super) fn never_began(thread: &ThreadId) -> RunResult {
         RunResult { thread_id: thread.to_string(), ..RunResult::lost("the child never began") }
     }
 }
 
-/// What is compiled for a child.
+/// Builds the compile request for a child.
 fn request(parent: &Embedded, limits: PlanLimits, start: ChildStart) -> Request {
     let overrides = start.limit_overrides.into_iter().map(|(name, value)| (name, Written::Json(value)));
     Request {
@@ -516,7 +516,7 @@ fn beginning(
     Ok(Beginning { queue: Some(Arc::clone(&parent.running)), ..below })
 }
 
-/// A child of a thread that was launched so, with its plan and what was set aside for it.
+/// Builds a child's start parameters from its parent's launch, its plan and its reservation.
 fn below(
     above: &Opened,
     link: ParentLink,
@@ -525,12 +525,12 @@ fn below(
     extra: &[Grant],
     outlet: Arc<Outlet>,
 ) -> Result<Beginning, DriveError> {
-    // What a hook grants is granted beside the thread's own set, for what the hook starts alone.
+    // A hook's grants extend every set of the chain, only for the child that the hook starts.
     let mut chain = above.grants.clone();
     for set in &mut chain {
         set.extend(extra.iter().cloned());
     }
-    // A tool's run is a call of the thread above, whose set is the first already.
+    // A tool run is a call of its parent, whose own set is already the first.
     if plan.capabilities.declared && call.is_none() {
         chain.insert(0, plan.capabilities.grants.clone());
     }
@@ -552,7 +552,7 @@ fn below(
     })
 }
 
-/// Why a directive does not compile, for the model.
+/// Renders the compile errors of a directive, for the model.
 fn complaint(diagnostics: &[&Diagnostic]) -> String {
     let errors: Vec<String> =
         diagnostics.iter().filter(|d| d.is_error()).take(3).map(|d| format!("{}: {}", d.code(), d.message())).collect();

@@ -1,5 +1,5 @@
-//! Threads that go on from another: a handoff when the context is full, a resume with a new message. The new thread keeps
-//! the plan and the inputs, and begins with a reference to where the old one stopped.
+//! Continuations: a handoff when the context is full, a resume with a new message, a fork. The new thread keeps the
+//! plan and the inputs, and starts with a reference to the position in the old one.
 
 use std::sync::Arc;
 
@@ -19,20 +19,20 @@ use crate::store::{Change, RowUpdate, StoreError};
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
-/// Said where no continuation directive says anything.
+/// The message of a continuation whose directive gives no text.
 const GO_ON: &str = "Go on from where you left off.";
 
-/// A place in a thread that another one goes on from.
+/// The position at which one thread continues another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     End,
-    /// After so many turns.
+    /// After this many turns.
     Turn(u64),
-    /// The end, with the last messages alone and the continuation directive's word.
+    /// The end, with only the last messages and the text of the continuation directive.
     Handoff,
 }
 
-/// What a thread was at such a place.
+/// The state of a thread at such a position.
 struct Before {
     at: u64,
     hash: String,
@@ -43,7 +43,8 @@ struct Before {
 }
 
 impl Inner {
-    /// The continuation of a thread whose context was full: its row and its money are there since that thread ended.
+    /// Starts the continuation of a thread whose context was full. Its row and its account exist since that thread
+    /// ended.
     pub(super) async fn go_on_after(
         self: &Arc<Self>,
         thread: &ThreadId,
@@ -60,7 +61,7 @@ impl Inner {
         begun
     }
 
-    /// Begins the continuation of a thread, from that thread's record.
+    /// Starts the continuation of a thread from that thread's transcript.
     pub(super) async fn hand_over(
         self: &Arc<Self>,
         thread: &ThreadId,
@@ -105,7 +106,7 @@ impl Inner {
         self.begin(next.clone(), beginning, Rows::There).await
     }
 
-    /// A new thread that goes on from one that is over, with one more message; one that is not over is taken up.
+    /// Resumes an ended thread with one more message. A thread that has not ended is recovered instead.
     pub(crate) async fn resume_root(self: &Arc<Self>, thread: &ThreadId, said: Said) -> Result<Handle, EngineError> {
         let of = thread.clone();
         let row = self.read(move |registry| registry.thread(&of)).await?;
@@ -123,7 +124,8 @@ impl Inner {
         self.go_on_from(thread, Place::End, said, None).await
     }
 
-    /// A new thread that goes on from a place in another one: as a root, or below a thread whose bounds it then has.
+    /// Starts a new thread that continues another one from a position: as a root, or as a child of `parent` and within
+    /// its bounds.
     pub(crate) async fn go_on_from(
         self: &Arc<Self>,
         thread: &ThreadId,
@@ -147,7 +149,7 @@ impl Inner {
             inputs: opened.inputs.clone(),
             origin,
             grants: opened.grants.clone(),
-            // Whoever resumes it is its caller; the parent has long had its answer.
+            // The new thread belongs to the caller of the resume; the old parent has already received its result.
             parent: None,
             continues: Some(Continues { thread: thread.to_string(), at_seq: at, at_h: hash, message: Some(message) }),
             history,
@@ -171,7 +173,7 @@ impl Inner {
         Ok(Handle::new(id, live, running))
     }
 
-    /// What a thread was at a place.
+    /// Reads the state of a thread at a position.
     async fn before(self: &Arc<Self>, thread: &ThreadId, place: Place) -> Result<Before, EngineError> {
         let (engine, id) = (Arc::clone(self), thread.clone());
         let read = move || -> Result<Result<Before, EngineError>, DriveError> {
@@ -201,13 +203,13 @@ impl Inner {
         blocking(read).await?
     }
 
-    /// Says in a thread's row that another one goes on from it.
+    /// Returns the row update that links a thread to its continuation.
     pub(super) fn link(&self, before: &ThreadId, after: &ThreadId) -> Change {
         let update = RowUpdate { continued_by: Some(after.clone()), ..RowUpdate::default() };
         Change::Update { thread: before.clone(), update: Box::new(update), now: self.clock.now() }
     }
 
-    /// What the continuation directive says.
+    /// Returns the text of the continuation directive.
     async fn continuation(&self, plan: &Plan) -> Result<String, DriveError> {
         let Some(directive) = plan.continuation_directive.clone() else { return Ok(GO_ON.into()) };
         let (inputs, compile) = (plan.interface.values.clone(), Arc::clone(&self.compile));
@@ -229,7 +231,7 @@ fn above(launch: &Opened) -> Option<Above> {
     Some(Above { link, root, limits: launch.ceiling.unwrap_or(launch.limits) })
 }
 
-/// The last event of a turn, or how many turns there are.
+/// Returns the sequence number of a turn's last event; the error is the number of turns.
 fn end_of(events: &[Event], turn: u64) -> Result<u64, u64> {
     let begins = |event: &&Event| {
         if let EventBody::AttemptIntended(attempt) = &event.body {
