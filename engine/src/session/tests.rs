@@ -1,5 +1,5 @@
-//! Sessions from directive to result: real compilation, real store, tools in a temporary project; a model that answers by
-//! turn, so that it says the same after a crash.
+//! End-to-end tests of threads: real compilation, real store, tools in a temporary project. The model replies by turn,
+//! so that it repeats its replies after a crash.
 
 #![allow(
     clippy::unwrap_used,
@@ -48,7 +48,7 @@ mod tampered;
 mod trees;
 mod turns;
 
-/// What a model says at each turn of each directive.
+/// Replies of a model, by directive and turn.
 pub(super) type Script = dyn Fn(&Request) -> Result<Vec<Block>, CallError> + Send + Sync;
 
 pub(super) struct Model {
@@ -56,7 +56,7 @@ pub(super) struct Model {
     pub asked: AtomicUsize,
     pub requests: Mutex<Vec<Request>>,
     pub pause: Duration,
-    /// What every reply says it used.
+    /// The usage that every reply reports.
     pub usage: Usage,
 }
 
@@ -97,13 +97,13 @@ pub(super) fn calls(list: &[(&str, Value)]) -> Vec<Block> {
     list.iter().enumerate().map(call).collect()
 }
 
-/// A project in a temporary folder, with the standard library from beside this crate.
+/// A project in a temporary folder, with the standard library of this workspace.
 pub(super) struct Lab {
     pub folder: tempfile::TempDir,
     pub model: Arc<Model>,
     pub system: Vec<(String, &'static [u8])>,
     pub disk: Option<Arc<dyn Disk>>,
-    /// Where the project is, if not in the folder that goes with this.
+    /// The project folder, if it is not `folder`.
     pub elsewhere: Option<PathBuf>,
     pub keys: Option<Keys>,
 }
@@ -151,7 +151,7 @@ impl Lab {
         std::fs::write(path, text).unwrap();
     }
 
-    /// A directive of the project with this metadata.
+    /// Writes a directive with this metadata into the project.
     pub fn directive(&self, name: &str, metadata: &str, rest: &str) {
         let text = format!(
             "# {name}\n\n```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata><description>d</description>\n\
@@ -404,7 +404,7 @@ async fn a_thread_has_one_owner() {
     assert!(matches!(over, crate::engine::EngineError::Over { .. }), "{over}");
 }
 
-/// Hooks of the project, run for real.
+/// Tests of hooks in project files.
 mod hooked {
     use super::*;
 

@@ -1,4 +1,5 @@
-//! Every status, header and cut of `engine.md` 3, from a real server on loopback, and the event that shows what was done.
+//! Tests of every status, header and cut of `engine.md` 3, against a real server on loopback, and of the events that
+//! record the reaction.
 
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
@@ -24,33 +25,33 @@ use crate::trust::Trust;
 
 const STREAM: &str = include_str!("../../../fixtures/streams/anthropic-text.sse");
 const SAID: &str = "Grüße, world 🌍";
-/// What the test's clock begins with: 14 November 2023, 22:13:20.
+/// The start time of the test clock: 14 November 2023, 22:13:20.
 const NOW: i64 = 1_700_000_000_000;
 
-/// Longer than anything here takes.
+/// Timeouts longer than any test takes.
 const PATIENT: Timeouts = Timeouts { answer: Duration::from_mins(2), idle: Duration::from_mins(2) };
 
-/// When the server of a first attempt says nothing more, and never will.
+/// The point at which the server of a first attempt goes silent forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Silence {
-    /// Once it has read the request.
+    /// After it has read the request.
     Before,
-    /// Once some of the reply has come.
+    /// After it has sent part of the reply.
     Within,
 }
 
-/// What is known of a silence: a wait ends when it has begun, not after some time.
+/// A silence and its signal: a timeout fires when the silence has started, not after some time.
 #[derive(Clone)]
 struct Silent {
     when: Silence,
     told: Arc<Notify>,
 }
 
-/// A server whose place changes between threads, and how it falls silent.
+/// A server with an address that changes between threads, and its silence.
 #[derive(Clone)]
 struct Movable(Arc<Mutex<(String, Option<Silent>)>>);
 
-/// Waits for nothing that never comes at the first attempt, and as long as it takes at every other.
+/// A provider that times out at once if the first attempt goes silent, and waits without limit in all others.
 struct Impatient {
     server: Arc<dyn Provider>,
     silent: Option<Silent>,
@@ -121,12 +122,12 @@ impl Field {
         Self { lab, engine, server }
     }
 
-    /// A thread whose server does this, connection by connection.
+    /// Runs a thread against a server that plays one script per connection.
     async fn run(&self, scripts: Vec<Vec<Move>>) -> (RunResult, Vec<Event>) {
         self.run_silent(scripts, None).await
     }
 
-    /// The same, where the server falls silent at the first attempt.
+    /// Runs a thread against a server that goes silent at the first attempt.
     async fn run_silent(&self, scripts: Vec<Vec<Move>>, silence: Option<Silence>) -> (RunResult, Vec<Event>) {
         let server = Fake::start_each(scripts);
         let silent = silence.map(|when| Silent { when, told: Arc::default() });
@@ -158,7 +159,7 @@ fn well() -> Vec<Move> {
     vec![chunked(), chunk(STREAM.as_bytes()), last_chunk()]
 }
 
-/// An answer of a status, with an error body of this code.
+/// A response with this status, and an error body with this code.
 fn status(status: u16, headers: &str, code: &str) -> Vec<Move> {
     let body = format!(r#"{{"error":{{"type":"some_error","code":"{code}","message":"the server's own words"}}}}"#);
     vec![head(&format!("{status} Said"), "application/json", headers), send(body)]
@@ -172,21 +173,21 @@ fn told(kind: &str) -> Vec<Move> {
     vec![closing(), chunk(event.as_bytes()), last_chunk()]
 }
 
-/// The head of a stream whose server says that it closes the connection behind it, as this one does: nobody asks on it again.
+/// The head of a stream whose server closes the connection afterwards, so that the client does not reuse it.
 fn closing() -> Move {
     head("200 OK", "text/event-stream", "transfer-encoding: chunked\r\nconnection: close\r\n")
 }
 
-/// What is expected of the first attempt's failure.
+/// The expected failure of the first attempt.
 struct Row {
     what: String,
     moves: Vec<Move>,
     stage: FailedStage,
     class: &'static str,
     category: &'static str,
-    /// The server had said what the attempt costs before it failed.
+    /// True if the server reported usage before it failed.
     counted: bool,
-    /// The server falls silent.
+    /// The point at which the server goes silent, if it does.
     silence: Option<Silence>,
 }
 
@@ -272,7 +273,7 @@ fn rows() -> Vec<Row> {
     let timeout = ("timeout", "transient");
     let no_answer = Row::new("no answer", vec![Move::Stay], FailedStage::Timeout, timeout);
     rows.push(no_answer.silent(Silence::Before));
-    // What comes before the silence comes in one piece.
+    // The data before the silence is sent in one piece.
     let (Move::Send(head), Move::Send(body)) = (chunked(), chunk(&STREAM.as_bytes()[..cut])) else { unreachable!() };
     let silent = vec![send([head, body].concat()), Move::Stay];
     let silent = Row::new("a stream that falls silent", silent, FailedStage::Timeout, timeout).counted();
@@ -302,7 +303,7 @@ async fn each_failure_is_classed_recorded_and_tried_again_or_not() {
             assert_eq!((result.status, code), (Status::Error, Some(row.class)), "{what}");
             assert_eq!(result.result, None, "{what}: the text of a failed attempt is no answer");
         }
-        // Every attempt is settled: at its worst case once a stream had begun, else at nothing.
+        // Every attempt is settled: at its worst case if a stream had started, else at zero.
         let settled = settlements(&events);
         assert_eq!(settled.len(), 1 + usize::from(retried), "{what}");
         let began = row.counted || matches!(row.stage, FailedStage::Truncated | FailedStage::StreamError);
@@ -318,7 +319,7 @@ fn settlements(events: &[Event]) -> Vec<&Settled> {
     events.iter().filter_map(|e| if let EventBody::Settled(s) = &e.body { Some(s) } else { None }).collect()
 }
 
-/// A stream that breaks off in the middle of its text.
+/// A stream that is cut in the middle of its text.
 fn cut() -> Vec<Move> {
     let at = STREAM.find("event: message_delta").unwrap();
     vec![closing(), chunk(&STREAM.as_bytes()[..at]), last_chunk()]
@@ -351,7 +352,7 @@ async fn repeated_cut_streams_stop_at_the_spend_limit() {
 #[tokio::test]
 async fn a_wait_that_the_server_asks_for_wins_in_all_its_spellings() {
     let field = Field::new(|_| {});
-    // Dates are read against the clock, which moves a little with every look.
+    // Dates are compared with the clock, which advances a little with every read.
     let table: [(&str, std::ops::RangeInclusive<u64>); 9] = [
         ("retry-after-ms: 1500\r\n", 1500..=1500),
         ("retry-after-ms: 1500\r\nretry-after: 7\r\n", 1500..=1500),
@@ -361,7 +362,7 @@ async fn a_wait_that_the_server_asks_for_wins_in_all_its_spellings() {
         ("retry-after: 90\r\n", 90_000..=90_000),
         ("retry-after: DATE\r\n", 28_000..=30_000),
         ("retry-after: Tue, 14 Nov 2023 20:00:00 GMT\r\n", 0..=0),
-        // No longer than the thread has left of its 600 seconds.
+        // At most the rest of the thread's 600 seconds.
         ("retry-after: 99999999\r\n", 590_000..=600_000),
     ];
     for (headers, expected) in table {
@@ -370,7 +371,7 @@ async fn a_wait_that_the_server_asks_for_wins_in_all_its_spellings() {
         let (_, events) = field.run(vec![status(429, &headers.replace("DATE", &date), "x"), well()]).await;
         let delay = failures(&events)[0].retry_delay_ms.unwrap();
         assert!(expected.contains(&delay), "{headers:?}: {delay}");
-        // The next attempt was made when the wait was over, and not before.
+        // The next attempt comes after the delay, not before.
         let failed = events.iter().find(|e| matches!(e.body, EventBody::AttemptFailed(_))).unwrap();
         let again = events.iter().rfind(|e| matches!(e.body, EventBody::AttemptIntended(_)));
         if delay < 590_000 {
@@ -406,7 +407,7 @@ async fn when_all_attempts_are_used_up_the_error_hooks_decide() {
         .filter(|point| point["point"] == "error")
         .collect();
     assert_eq!(points.len(), 1, "once, when nothing else is left: {points:?}");
-    // Without a hook that answers, the failure is the end.
+    // Without a hook that handles it, the failure ends the thread.
     let (result, _) = field.run(vec![status(500, "", "x")]).await;
     assert_eq!((result.status, result.error.unwrap().code.as_str()), (Status::Error, "server_error"));
 }

@@ -1,4 +1,4 @@
-//! Children that outlive their parents: what is set aside for them stays theirs until they end, also across a handoff.
+//! Tests of children that outlive their parents: they keep their reservations until they end, also across a handoff.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -23,7 +23,7 @@ fn start_async(directive: &str) -> (&'static str, serde_json::Value) {
     ("rye_execute", json!({"item_type": "directive", "item_id": directive, "async": true}))
 }
 
-/// The last thread of the tree reads until its context is full, and its continuation answers.
+/// The model of the last thread of the tree: it reads until its context is full; its continuation replies.
 fn hands_over(request: &Request) -> Vec<Block> {
     let seen = serde_json::to_string(&request.turns).unwrap();
     if seen.contains("Go on from where you left off") || seen.contains("continu") {
@@ -32,14 +32,14 @@ fn hands_over(request: &Request) -> Vec<Block> {
     calls(&[("rye_file_system_read", json!({"path": "a.txt"}))])
 }
 
-/// What the first call of `test/low` waits for: a message lets it go on, a sender that is gone ends its task.
+/// The gate of the first call of `test/low`: a message opens it; a dropped sender ends the task.
 struct Gate {
     opened: Mutex<Receiver<()>>,
     passed: AtomicBool,
 }
 
-/// A lab whose directive `test/low` hands over after its first turn; those above it start it, one by the other, and end.
-/// The first turn of `test/low` waits for the gate.
+/// A lab in which `test/low` hands over after its first turn, which waits for the gate. The threads above start it, one
+/// through the other, and end.
 fn lab(above: &'static [&'static str]) -> (Lab, Sender<()>) {
     let (open, opened) = channel();
     let gate = Gate { opened: Mutex::new(opened), passed: AtomicBool::new(false) };
@@ -75,7 +75,7 @@ fn opened(engine: &Engine, thread: &ThreadId) -> Opened {
     events.into_iter().find_map(|e| if let EventBody::Opened(opened) = e.body { Some(*opened) } else { None }).unwrap()
 }
 
-/// The thread that handed over and its continuation, once everything in the tree is over.
+/// Waits until the tree has ended. Returns the thread that handed over and its continuation.
 async fn handed_over(engine: &Engine) -> (ThreadRow, ThreadRow) {
     apart::quiet(engine).await;
     let rows = rows(engine);
@@ -85,7 +85,7 @@ async fn handed_over(engine: &Engine) -> (ThreadRow, ThreadRow) {
     (first.clone(), next.clone())
 }
 
-/// Every account is closed, and the root has paid for the whole tree.
+/// Checks that every account is closed and that the root has paid for the whole tree.
 fn assert_settled(engine: &Engine, root: &ThreadId) {
     for row in rows(engine) {
         assert_eq!(engine.account(&row.id).unwrap().unwrap().standing(), Standing::Released, "{}", row.id);
@@ -139,7 +139,7 @@ async fn child_resumed_below_an_ended_root_hands_over_with_its_reservation() {
     let (lab, gate) = lab(&["test/root"]);
     let engine = lab.engine();
     let root = thread(&lab.run(&engine, "root").await);
-    // The task of the child breaks down in its first turn.
+    // The task of the child fails in its first turn.
     drop(gate);
     apart::quiet(&engine).await;
     let child = rows(&engine).into_iter().find(|row| row.directive == "test/low").unwrap();
