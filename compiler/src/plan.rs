@@ -315,7 +315,7 @@ pub enum NudgePolicy {
     Always,
 }
 
-/// One read of the compilation: a file with its hash, or a miss (`sha256: None`).
+/// A read of the compilation: a file with its hash, or a miss (`sha256: None`).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Read {
     pub kind: ItemKind,

@@ -25,16 +25,16 @@ use crate::world::{ItemKind, Space};
 pub use reach::{of_user_space, script, script_of, user_space_of};
 pub use workspace::of_workspace;
 
-/// Where hooks of the project stand besides its directives.
+/// The settings files with hooks. Directives declare hooks too.
 const HOOK_FILES: [&str; 2] = ["agent/hook_conditions", "agent/hooks"];
 const RISK_FILE: &str = "agent/capability_risk";
 const PROVIDERS: &str = "agent/providers/";
-/// Characters of what is shown of one thing.
+/// Maximum characters shown of one requirement.
 const LONGEST: usize = 600;
-/// The wire that asks nobody.
+/// The API format of the scripted provider, which sends no requests.
 const SCRIPTED: &str = "scripted";
 
-/// A file of the project with these bytes.
+/// A project file and its content hash.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Subject {
     pub kind: ItemKind,
@@ -43,17 +43,17 @@ pub struct Subject {
     pub sha256: String,
 }
 
-/// One thing that would be executed.
+/// A trust requirement: something that the project executes or makes reachable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Executes {
     pub kind: ExecutesKind,
-    /// The hook's id, the tool's, the provider's.
+    /// The id of the hook, tool or provider.
     pub name: String,
-    /// What would happen, for people, on one line.
+    /// A description for humans, on one line.
     pub what: String,
-    /// The files that make it so: all of them have to be trusted.
+    /// The files that declare it. All of them must be trusted.
     pub subjects: Vec<Subject>,
-    /// What the command of a tool names: those that are files of the project are as much a part of it as its own file.
+    /// Words of a tool's command that may name project files. Such a file must be trusted like the tool's own file.
     pub programs: Vec<String>,
     pub place: Option<Place>,
 }
@@ -63,7 +63,7 @@ pub struct Executes {
 pub enum ExecutesKind {
     Hook,
     Tool,
-    /// An MCP server; only the command line lists these, for their settings are no item.
+    /// An MCP server. Only the command line lists servers, because their settings are no item.
     Server,
     Provider,
     Risk,
@@ -90,12 +90,14 @@ impl ExecutesKind {
     }
 }
 
-/// What a plan holds by itself. The tools that it reaches are told by [`of_tools`]: a plan does not keep how a tool is run.
+/// Lists the trust requirements of a plan, except for its tools: a plan does not contain how a tool runs. [`of_tools`]
+/// lists those.
 pub fn of_plan(plan: &Plan, traces: &[HookTrace]) -> Vec<Executes> {
     of_plan_granted(plan, &plan.capabilities.grants, traces)
 }
 
-/// [`of_plan`] for a thread that has these grants: a child can be started with more than its plan names.
+/// Lists the requirements like [`of_plan`], for a thread with these grants: a child can get more grants than its plan
+/// declares.
 pub fn of_plan_granted(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -> Vec<Executes> {
     let mut found = Vec::new();
     for (index, hook) in plan.hooks.iter().enumerate().filter(|(_, hook)| needs_trust(hook)) {
@@ -127,7 +129,7 @@ pub fn of_plan_granted(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -> V
     found
 }
 
-/// The tools of the project that a plan reaches and that start programs.
+/// Lists the project's tools that a plan reaches and that start programs or send requests.
 pub fn of_tools(items: &Items<'_>, plan: &Plan) -> Vec<Executes> {
     let reached = plan.palette.iter().filter_map(|tool| tool.item_id.as_ref());
     let reached = reached.chain(plan.dropped_tools.iter().map(|tool| &tool.item_id));
@@ -139,7 +141,7 @@ pub fn of_tools(items: &Items<'_>, plan: &Plan) -> Vec<Executes> {
     reached.filter_map(of_one).collect()
 }
 
-/// A tool of the project that starts a program or sends requests; `None` for any other.
+/// Returns the requirement of a project tool that starts a program or sends requests; `None` for any other tool.
 pub fn of_tool(tool: &Tool, sha256: String, sources: &Sources) -> Option<Executes> {
     let Tool { file, spec } = tool;
     if file.space != Space::Project {
@@ -157,7 +159,7 @@ pub fn of_tool(tool: &Tool, sha256: String, sources: &Sources) -> Option<Execute
             let fixed = argv.iter().filter(|part| holes(part).is_ok_and(|holes| holes.is_empty()));
             (format!("starts {}", serde_json::to_string(argv).unwrap_or_default()), named(fixed))
         }
-        // The file itself is the program, and its hash the subject's.
+        // The file itself is the program; the subject's hash covers it.
         ToolKind::Script { .. } => ("runs its own code".to_owned(), Vec::new()),
         ToolKind::Http(http) => (format!("sends requests to {}", spelt(&http.url)), Vec::new()),
         ToolKind::Mcp { server, runs, wall, .. } => (of_server(server, runs, *wall), Vec::new()),
@@ -172,7 +174,7 @@ pub fn of_tool(tool: &Tool, sha256: String, sources: &Sources) -> Option<Execute
     })
 }
 
-/// What becomes of an MCP server, for people.
+/// Describes the start of an MCP server, for humans.
 pub fn of_server(server: &str, runs: &str, wall: ServerWall) -> String {
     match wall {
         ServerWall::Net => format!("asks the MCP server `{server}` at {runs}"),
@@ -181,12 +183,12 @@ pub fn of_server(server: &str, runs: &str, wall: ServerWall) -> String {
     }
 }
 
-/// Whether a hook runs only where the project is trusted: a file of the project makes it execute or sign.
+/// Checks whether a hook needs trust: a project file makes it execute or sign.
 pub fn needs_trust(hook: &PlannedHook) -> bool {
     hook.space == Space::Project && hook.is_live() && starts(&hook.action, &[]).is_some()
 }
 
-/// What a hook's own line starts, for people; `None` where it only reads or answers.
+/// Describes what a hook itself starts, for humans; `None` if it only reads or returns a value.
 pub fn starts(action: &HookAction, grants: &[String]) -> Option<String> {
     let beside = if grants.is_empty() { String::new() } else { format!(", granting {}", grants.join(", ")) };
     match action.deed()? {
@@ -202,7 +204,7 @@ pub fn starts(action: &HookAction, grants: &[String]) -> Option<String> {
     }
 }
 
-/// Whether a file of the project decides where a provider's requests, and with them its key, go, or what they cost.
+/// Checks whether a project file changes a provider's endpoint, key or prices.
 fn is_redirected(wire: &str, from_project: &[String]) -> bool {
     wire != SCRIPTED && !from_project.is_empty()
 }
@@ -243,7 +245,7 @@ fn own_risks(subjects: Vec<Subject>) -> Executes {
     }
 }
 
-/// The files of the project among these, as the plan has read them.
+/// Returns the project files among these items, with the hashes in the plan's manifest.
 fn subjects(plan: &Plan, kind: ItemKind, ids: &[&str]) -> Vec<Subject> {
     let of_project = plan.manifest.iter().filter(|read| read.kind == kind && read.space == Some(Space::Project));
     let wanted = of_project.filter(|read| ids.contains(&read.id.as_str()));
@@ -258,7 +260,7 @@ fn host_behind_a_user(text: &str) -> Option<&str> {
     authority.rsplit_once('@').map(|(_, host)| host)
 }
 
-/// What the texts of a command name: each as it stands, and the parts of one that holds several (`--require=./a.js`).
+/// Returns the words of a command: each argument, and the parts of arguments that hold several (`--require=./a.js`).
 pub fn named<'t>(texts: impl Iterator<Item = &'t String>) -> Vec<String> {
     let mut all = BTreeSet::new();
     for text in texts {
@@ -268,13 +270,13 @@ pub fn named<'t>(texts: impl Iterator<Item = &'t String>) -> Vec<String> {
     all.into_iter().collect()
 }
 
-/// An address whose letters are what they look like: one of another alphabet looks like one of a known name.
+/// Escapes the non-ASCII characters of an address, which can look like those of a known name.
 pub fn spelt(address: &str) -> String {
     let spelt = |c: char| if c.is_ascii() { c.to_string() } else { c.escape_unicode().to_string() };
     address.chars().map(spelt).collect()
 }
 
-/// On one line, without anything that could steer a terminal. What is long enough to hide something says how long.
+/// Formats a text on one line without control characters. A long text is truncated and its length is stated.
 pub fn line(text: &str) -> String {
     let text = clean(text, "\u{fffd}").replace('\t', " ");
     if text.chars().count() <= LONGEST {

@@ -26,7 +26,8 @@ pub struct Lock {
     pub directives: BTreeMap<String, Vec<Locked>>,
 }
 
-/// One plan of a directive. If no input decides the route, there is one plan without inputs, else one for each context.
+/// A locked plan of a directive. If no input decides the route, there is one plan without inputs, else one for each
+/// context.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Locked {
     /// Null if no input was needed.

@@ -16,16 +16,16 @@ use crate::semantics::capability::CapabilitySet;
 use crate::semantics::risk::{Policy, RiskTable, Tier};
 use crate::world::{ItemKind, Space};
 
-/// The table that no file can loosen.
+/// The built-in risk table, which no file can loosen.
 static BUILT_IN: LazyLock<RiskTable> = LazyLock::new(RiskTable::default);
 const SIGN: &str = "rye.sign.";
-/// Capabilities whose use is authorized again where it takes effect: a child has its own trust requirements.
+/// Capabilities whose effect needs a further authorization: a child has its own trust requirements.
 const PASSED_ON: [&str; 2] = ["rye.execute.directive.", "rye.execute.knowledge."];
 /// The kinds of items that a thread can be given.
 const ITEMS: [ItemKind; 3] = [ItemKind::Tool, ItemKind::Directive, ItemKind::Knowledge];
 
-/// The requirement of the grants that a thread of this plan has, `None` if no file of the project is in its extends
-/// chain or if an untrusted project may use all of them.
+/// Returns the requirement for the grants of a thread of this plan; `None` if no project file is in its extends chain,
+/// or if an untrusted project may use all of them.
 pub(super) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<Executes> {
     let links = links(plan);
     let table = plan.settings.get("capability_risk").map(RiskTable::from_value);
@@ -70,14 +70,14 @@ pub(super) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<Executes> {
         .then(|| requirement(plan, ExecutesKind::Grants, &format!("may use {}", shown.join(", ")), links))
 }
 
-/// The requirement of a directive without permissions of its own: what it may do depends on the thread that starts it.
+/// Returns the requirement of a directive without permissions of its own, which depend on the thread that starts it.
 pub(super) fn of_heir(plan: &Plan) -> Option<Executes> {
     let links = links(plan);
     let inherits = !plan.capabilities.declared && !links.is_empty();
     inherits.then(|| requirement(plan, ExecutesKind::Grants, "may use what the thread that starts it may use", links))
 }
 
-/// The scripts that simulate the models of a plan.
+/// Lists the scripts that simulate the models of a plan.
 pub(super) fn of_scripts(plan: &Plan) -> Vec<Executes> {
     let models = std::iter::once(&plan.model).chain(plan.model.fallback.as_deref());
     let mut found: Vec<Executes> = Vec::new();
@@ -89,13 +89,13 @@ pub(super) fn of_scripts(plan: &Plan) -> Vec<Executes> {
     found
 }
 
-/// The requirement of the script that a provider file names; `None` if it names none.
+/// Returns the requirement of the script that a provider file names; `None` if it names none.
 pub fn script_of(connection: &serde_json::Value) -> Option<Executes> {
     connection.get("script").and_then(serde_json::Value::as_str).map(script)
 }
 
-/// The requirement of a script by its path, relative to the project. The file is no item: its content is hashed where
-/// trust is recorded, as that of a program.
+/// Returns the requirement of a script, by its path relative to the project. The file is no item; its content is hashed
+/// when trust is recorded, like that of a program.
 pub fn script(path: &str) -> Executes {
     Executes {
         kind: ExecutesKind::Script,
@@ -111,7 +111,7 @@ pub fn script(path: &str) -> Executes {
     }
 }
 
-/// The items of the user space that the project's files in a plan reach, by grants, by `<context>` or by hooks.
+/// Lists the items of the user space that the project's files in a plan reach, by grants, by `<context>` or by hooks.
 pub fn of_user_space(items: &Items<'_>, plan: &Plan, traces: &[HookTrace]) -> Vec<Executes> {
     let mut found: Vec<Executes> = of_links(items, plan).into_iter().collect();
     for (index, hook) in plan.hooks.iter().enumerate() {
@@ -129,7 +129,7 @@ pub fn of_user_space(items: &Items<'_>, plan: &Plan, traces: &[HookTrace]) -> Ve
     found
 }
 
-/// [`of_user_space`] for the extends chain alone.
+/// Returns the requirement of [`of_user_space`] for the extends chain alone.
 pub(super) fn of_links(items: &Items<'_>, plan: &Plan) -> Option<Executes> {
     let links = links(plan);
     if links.is_empty() {
@@ -150,12 +150,12 @@ pub(super) fn of_links(items: &Items<'_>, plan: &Plan) -> Option<Executes> {
     (!reached.is_empty()).then(|| requirement(plan, ExecutesKind::UserSpace, &what, links))
 }
 
-/// The item of the user space that a hook's line fetches.
+/// Returns the item of the user space that a hook fetches.
 pub(super) fn fetches_of_user(items: &Items<'_>, action: &HookAction) -> Option<String> {
     let (kind, id) = match action.deed()? {
         Deed::Fetch { item_type, item_id } => (item_type, item_id),
         Deed::Execute { item_type: ItemKind::Knowledge, item_id, .. } => (ItemKind::Knowledge, item_id),
-        // A hook that executes or signs is a requirement whatever it executes.
+        // A hook that executes or signs always needs trust.
         Deed::Execute { item_type: ItemKind::Tool | ItemKind::Directive | ItemKind::Config, .. }
         | Deed::Sign { .. } => {
             return None;
@@ -165,8 +165,8 @@ pub(super) fn fetches_of_user(items: &Items<'_>, action: &HookAction) -> Option<
     is_of_user(items, kind, &id).then(|| line(&format!("fetches {} `{id}` of your user space", kind.word())))
 }
 
-/// What has to be trusted before an item of the user space is given to a thread of this plan: to its model, or to a hook
-/// of it. `None` if the user's own files ask for it.
+/// Returns the requirement for giving an item of the user space to a thread of this plan: to its model, or to one of
+/// its hooks. `None` if the user's own files request the item.
 pub fn user_space_of(plan: &Plan, hook: Option<&PlannedHook>) -> Option<Executes> {
     let what = "reaches items of your user space";
     let Some(hook) = hook else {
@@ -183,7 +183,7 @@ pub fn user_space_of(plan: &Plan, hook: Option<&PlannedHook>) -> Option<Executes
     })
 }
 
-/// The files of the project that a hook comes from.
+/// Returns the project files that declare a hook.
 pub(super) fn of_hook(plan: &Plan, hook: &PlannedHook) -> Vec<Subject> {
     match &hook.source {
         HookSource::Directive { id } => subjects(plan, ItemKind::Directive, &[id]),
@@ -206,7 +206,7 @@ fn requirement(plan: &Plan, kind: ExecutesKind, what: &str, subjects: Vec<Subjec
     }
 }
 
-/// The directives of the project in an extends chain.
+/// Returns the project's directives in an extends chain.
 fn links(plan: &Plan) -> Vec<Subject> {
     let own = plan.chain.iter().filter(|link| link.space == Space::Project);
     let subject = |link: &crate::plan::Link| Subject {
@@ -217,7 +217,7 @@ fn links(plan: &Plan) -> Vec<Subject> {
     own.map(subject).collect()
 }
 
-/// Items of the user space that grants allow to execute or to fetch.
+/// Lists the items of the user space that grants allow to execute or fetch.
 fn granted(items: &Items<'_>, grants: &[Grant]) -> Vec<String> {
     let set = CapabilitySet::new(grants.iter().map(|grant| grant.pattern.clone()));
     let mut reached = Vec::new();
@@ -250,13 +250,13 @@ fn is_of_user(items: &Items<'_>, kind: ItemKind, id: &ItemId) -> bool {
     space == Some(Space::User)
 }
 
-/// Whether a pattern could match a capability that begins so. Says yes too often rather than too rarely.
+/// Checks whether a pattern can match a capability with this prefix. May return true wrongly, never false.
 fn overlaps(pattern: &str, beginning: &str) -> bool {
     let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
     beginning.starts_with(literal) || literal.starts_with(beginning)
 }
 
-/// Whether a path leads out of the project.
+/// Checks whether a path leads out of the project.
 fn leaves(path: &str) -> bool {
     let mut parts = Path::new(path).components();
     path.starts_with('~')

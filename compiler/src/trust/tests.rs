@@ -1,4 +1,4 @@
-//! What counts as executing something, and what does not.
+//! Tests of trust requirements.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -21,7 +21,7 @@ fn world(hooks: &str) -> MapWorld<'static> {
     stdlib().project(".ai/directives/a.md", directive(model, hooks))
 }
 
-/// What is not of the directive above: its grants and its script.
+/// Returns the requirements except for the grants and the script of the directive above.
 fn told(found: &[Executes]) -> Vec<(&'static str, &str, &str)> {
     let others = found.iter().filter(|one| !matches!(one.kind, ExecutesKind::Grants | ExecutesKind::Script));
     others.map(|one| (one.kind.word(), one.name.as_str(), one.what.as_str())).collect()
@@ -86,7 +86,7 @@ fn hooks_tools_providers_and_tables_of_the_project_are_told_with_their_files() {
         )
     };
     assert_eq!(owned(&told(&plan)), owned(&expected));
-    // Whoever trusts what the whole folder holds has trusted what a plan of it needs.
+    // Trusting all requirements of the project covers those of a plan.
     let all = of_workspace(&world);
     assert_eq!(owned(&told(&all)), owned(&expected));
     for one in &plan {
@@ -109,7 +109,7 @@ fn what_a_user_or_the_library_wrote_is_not_asked_about() {
         .with(Space::User, ".ai/config/agent/hooks.yaml", hooks)
         .with(Space::User, ".ai/tools/t.yaml", TOOL)
         .with(Space::User, ".ai/config/agent/providers/anthropic.yaml", "base_url: https://elsewhere.test\n");
-    // Only that the directive of the project, which may use every tool, reaches the user's.
+    // The only requirement: the project's directive, which may use every tool, reaches the user's tool.
     let reached = [("user_space", "a", "reaches items of your user space: tool `t`")];
     assert_eq!(told(&plain(&world, "a").executes), reached);
     assert_eq!(told(&of_workspace(&world)), reached);
@@ -136,7 +136,7 @@ fn a_project_that_says_what_a_model_costs_is_asked_about() {
 #[test]
 fn what_is_compiled_in_passes_for_nothing_else_unasked() {
     let builtin = |name: &str| format!("description: d\nkind: builtin\nbuiltin: {name}\n");
-    // In the place of a tool that only reads: judged, granted and shown as that one.
+    // In the place of a read-only tool, under whose id it is authorized, granted and shown.
     for (id, name, asked) in [
         ("rye/file-system/read", "bash", true),
         ("rye/file-system/read", "write", true),

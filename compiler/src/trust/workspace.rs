@@ -1,4 +1,4 @@
-//! Everything in a project that would execute something, whichever directive reaches it: what `rye trust` shows.
+//! The trust requirements of a whole project, for `rye trust`.
 
 use rye_grammar::{ItemId, Span};
 
@@ -14,8 +14,8 @@ use crate::plan::Plan;
 use crate::semantics::hook_point;
 use crate::world::{ItemKind, Recording, Space, World};
 
-/// Reads every tool, directive, hook and provider file of the project. A file that cannot be read executes nothing, and
-/// is reported by check.
+/// Lists the requirements of every tool, directive, hook and provider file of the project. Skips unreadable files,
+/// which `rye check` reports.
 pub fn of_workspace(world: &dyn World) -> Vec<Executes> {
     let recording = Recording::new(world);
     let items = Items::new(&recording);
@@ -89,8 +89,8 @@ impl Look<'_, '_> {
         self.of_project(ItemKind::Config).into_iter().filter_map(of_one).collect()
     }
 
-    /// What directives of the project may use, each compiled as a root without inputs. A directive that inherits its
-    /// permissions counts where another one could give it more than an untrusted project may use.
+    /// Lists the grants of the project's directives, each compiled as a root without inputs. A directive that inherits
+    /// its permissions counts if another directive can give it more than an untrusted project may use.
     fn directives(&self) -> Vec<Executes> {
         let shared = Shared::new(self.items);
         let (mut found, mut heirs, mut scripts) = (Vec::new(), Vec::new(), Vec::new());

@@ -86,7 +86,7 @@ pub struct Change {
     pub source: Option<SourceReport>,
 }
 
-/// One side of a comparison.
+/// A side of a comparison.
 #[derive(Clone, Copy)]
 pub struct Tree<'a> {
     pub world: &'a dyn World,

@@ -29,7 +29,7 @@ pub struct PrefixChange {
     pub broken_by: Option<String>,
 }
 
-/// One part of a request.
+/// A part of a request.
 struct Part<'p> {
     place: &'static str,
     id: &'p str,

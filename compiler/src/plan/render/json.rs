@@ -50,7 +50,7 @@ pub struct PlanReport {
     /// False if no link of the chain has `<permissions>`: a child then takes its parent's set, and a root has no
     /// capability.
     pub permissions_declared: bool,
-    /// What the project executes by itself. It runs only if the user trusts it.
+    /// Trust requirements: they run only if the user trusts the project.
     #[serde(default)]
     pub executes: Vec<ExecutesReport>,
     pub capabilities: Vec<CapabilityReport>,
@@ -126,7 +126,7 @@ pub struct PendingReport {
     pub why: String,
 }
 
-/// One step of a derivation.
+/// A step of a derivation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReasonReport {
     pub text: String,
@@ -199,7 +199,7 @@ pub struct HookReport {
     pub because: String,
     /// Grants beyond the thread's own set.
     pub grants: Vec<String>,
-    /// What the hook itself starts or signs.
+    /// The program, item or signature that the hook itself starts.
     #[serde(default)]
     pub starts: Option<String>,
     /// True if a run with this hook is refused unless the user trusts the project.
@@ -288,7 +288,7 @@ pub struct EdgeReport {
 /// Tokens of the first request. Placeholders count as their markers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TokensReport {
-    /// How tokens are counted: `characters / 4`, or the exact tokenizer by its name.
+    /// The token counter: `characters / 4`, or the name of the exact tokenizer.
     pub estimator: String,
     /// The exact tokenizer for the model, if this build of rye lacks it; else null.
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! A plan for people: what will be sent and why, section by section. No colours; the headings stand at the margin.
+//! Renders a plan as text: what is sent and why, section by section. Without colors; headings start at the margin.
 
 mod cost;
 
@@ -13,7 +13,7 @@ use crate::semantics::hook_point;
 use crate::semantics::limits::{LimitName, Limits};
 use crate::semantics::money::Nanos;
 
-/// The whole plan.
+/// Renders the whole plan.
 pub fn render(compilation: &Compilation) -> String {
     let plan = &compilation.plan;
     let (system, first, continued) = view::prompt(plan, &compilation.origins);
@@ -44,13 +44,13 @@ fn heading(out: &mut String, title: &str, aside: &str) {
     push(out, &if aside.is_empty() { title.to_owned() } else { format!("{title}  ·  {aside}") });
 }
 
-/// Adds a line; nothing that an author wrote may steer a terminal.
+/// Adds a line; replaces control characters, which could manipulate a terminal.
 fn push(out: &mut String, line: &str) {
     out.push_str(&clean(line, "\u{fffd}"));
     out.push('\n');
 }
 
-/// Enough of an id to tell plans apart.
+/// Shortens an id, keeping enough to tell plans apart.
 fn short(id: &str) -> &str {
     id.get(..12).unwrap_or(id)
 }
@@ -97,7 +97,7 @@ fn model(out: &mut String, compilation: &Compilation) {
     push(out, &format!("  {}", model.prices.as_ref().map_or_else(|| "no prices".to_owned(), prices)));
 }
 
-/// Dollars per million tokens.
+/// Formats prices in dollars per million tokens.
 fn prices(prices: &Prices) -> String {
     let dollars = |nanos: u64| dollars(Nanos::from_u64(nanos));
     let text = format!(
@@ -172,7 +172,7 @@ fn hooks(out: &mut String, compilation: &Compilation) {
     heading(out, "Hooks", "each event's in the order they are asked");
     let mut rows = Vec::new();
     let mut hooks: Vec<_> = plan.hooks.iter().zip(&compilation.hooks).collect();
-    // By event, as the language lists them; within one, in evaluation order.
+    // By event, in the order of the language reference; within an event, in evaluation order.
     hooks.sort_by_key(|(hook, _)| hook.event);
     for (hook, trace) in hooks {
         let verdict = match &hook.verdict {
@@ -194,7 +194,7 @@ fn hooks(out: &mut String, compilation: &Compilation) {
     table(out, &[Align::Left, Align::Left, Align::Left, Align::Left, Align::Left], &rows);
 }
 
-/// The trust requirements of the plan; whether they are trusted is not the plan's to say.
+/// Renders the trust requirements. The plan does not know whether they are trusted.
 fn trust(out: &mut String, compilation: &Compilation) {
     if compilation.executes.is_empty() {
         return;
@@ -235,7 +235,7 @@ fn palette(out: &mut String, compilation: &Compilation) {
     }
 }
 
-/// Of tools that touch the machine: what they can touch there.
+/// Renders the access of tools that touch the machine.
 fn walls(out: &mut String, compilation: &Compilation) {
     let touching = compilation.walls.iter().filter(|wall| wall.kind != crate::wall::WallKind::Engine);
     let rows: Vec<Vec<String>> = touching.map(|wall| vec![wall.name.clone(), wall.to_string()]).collect();
@@ -314,13 +314,13 @@ fn interface(out: &mut String, plan: &Plan) {
     }
 }
 
-/// What a part of the prompt costs in each request; empty where the model has no price.
+/// Formats the cost of a part of the prompt in each request; empty if the model has no price.
 fn per_turn(model: &PlannedModel, tokens: u64) -> String {
     let cost = model.cost(&Tokens { input: tokens, ..Tokens::default() });
     cost.map(|amount| cents(amount).replace(" cents", "¢")).unwrap_or_default()
 }
 
-/// Dollars with at least two places: `$0.20`.
+/// Formats dollars with at least two decimals: `$0.20`.
 pub(in crate::plan) fn dollars(amount: Nanos) -> String {
     let text = amount.to_string();
     match text.split_once('.') {
@@ -330,7 +330,7 @@ pub(in crate::plan) fn dollars(amount: Nanos) -> String {
     }
 }
 
-/// An amount in cents: `0.0731 cents`.
+/// Formats an amount in cents: `0.0731 cents`.
 fn cents(amount: Nanos) -> String {
     let text = Nanos(amount.0.saturating_mul(100)).to_string();
     let (whole, places) = text.split_once('.').unwrap_or((&text, ""));

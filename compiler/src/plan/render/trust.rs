@@ -1,4 +1,4 @@
-//! What of a plan has to be trusted, what hooks start, and the walls of its tools: for both faces of `rye plan`.
+//! Trust requirements, hook actions and sandboxes in the reports of `rye plan`, as text and JSON.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,13 +8,13 @@ use crate::hook::PlannedHook;
 use crate::trust::{Executes, needs_trust};
 use crate::wall::ToolWall;
 
-/// One trust requirement of the plan.
+/// A trust requirement of the plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExecutesReport {
     /// `hook`, `tool`, `provider`, `risk`, `grants`, `user_space` or `script`.
     pub kind: String,
     pub name: String,
-    /// What would happen, or what becomes possible.
+    /// A description of what happens or becomes possible.
     pub what: String,
     pub source: Option<SourceReport>,
 }
@@ -26,14 +26,14 @@ impl From<&Executes> for ExecutesReport {
     }
 }
 
-/// What stands between a tool and the machine.
+/// The sandbox of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WallReport {
-    /// `engine`: nothing of the machine is touched; `files`: the project's, through handles; `process`: in a sandbox.
+    /// `engine`: no access to the machine; `files`: project files, through handles; `process`: a sandboxed process.
     pub kind: String,
     /// Folders of the project that its process may write.
     pub write: Vec<String>,
-    /// Hosts that are granted; with any, the whole network is open.
+    /// Granted hosts; any host opens the whole network.
     pub net: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ impl From<&ToolWall> for WallReport {
     }
 }
 
-/// What a live hook may start by its own line and its grants, and whether only where the project is trusted.
+/// Describes what a live hook may start, by its action and its grants, and whether that needs trust.
 pub fn starts(hook: &PlannedHook) -> Option<String> {
     if !hook.is_live() {
         return None;
