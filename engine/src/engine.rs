@@ -66,7 +66,8 @@ pub trait Providers: Send + Sync {
     /// The error of a call that failed before a request was sent.
     fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError>;
 
-    /// Whether a plan's provider file decides which script simulates its model. Only then the script has to be trusted.
+    /// Checks whether these providers read the simulation script that a plan's provider file names. Only then the
+    /// script needs trust.
     fn reads_scripts(&self) -> bool {
         false
     }

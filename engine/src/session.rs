@@ -1,4 +1,4 @@
-//! Threads from their beginning to their result: started, spawned, recovered, gone on from.
+//! The life of threads: start, spawn, recovery, continuation, result.
 
 use std::sync::Arc;
 
@@ -31,49 +31,49 @@ mod recover;
 pub(crate) mod verified;
 mod vouch;
 
-/// Threads that go on from one another, at most: more is a loop.
+/// Maximum length of a continuation chain. A longer one is a loop.
 pub(crate) const LONGEST_CHAIN: usize = 1_000;
 
-/// Everything a thread begins with.
+/// The initial state of a thread.
 pub(crate) struct Beginning {
     pub plan: Arc<Plan>,
     pub plan_id: String,
     pub inputs: Map<String, Value>,
     pub origin: Origin,
     pub limits: PlanLimits,
-    /// Sets that must all allow an action, own first.
+    /// The capability sets that must all allow an action, the thread's own first.
     pub grants: Vec<Vec<Grant>>,
     pub parent: Option<Above>,
     pub continues: Option<Continues>,
     pub history: Vec<Message>,
-    /// What its first message shows; kept among the objects when it begins.
+    /// The images of the first message, stored as objects when the thread starts.
     pub shown: Vec<Picture>,
     pub outlet: Arc<Outlet>,
-    /// Where it waits for its turn, if it has to.
+    /// A limit on parallel siblings, if there is one.
     pub queue: Option<Arc<Semaphore>>,
-    /// The call that it makes, where it is a tool's run.
+    /// The call, for a detached tool run.
     pub call: Option<Box<ToolCall>>,
 }
 
 impl Beginning {
-    /// What its first message shows, by reference.
+    /// Returns references to the images of the first message.
     pub(crate) fn images(&self) -> Vec<Image> {
         self.shown.iter().map(|picture| picture.image().clone()).collect()
     }
 }
 
-/// What is written of a new thread before its first event.
+/// The registry rows to write before a new thread's first event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rows {
-    /// Its row, and an account of its own.
+    /// A row and an account.
     Root,
-    /// The same, and that it goes on from the thread that it continues.
+    /// A row, an account, and the link from the thread that it continues.
     Linked,
-    /// Nothing: row and money are there.
+    /// None: row and account exist.
     There,
 }
 
-/// The thread above a child.
+/// The parent of a child.
 #[derive(Debug, Clone)]
 pub(crate) struct Above {
     pub link: ParentLink,
@@ -115,14 +115,14 @@ impl Inner {
         Ok(Handle::new(id, events, running))
     }
 
-    /// Checks all that a compilation has found to be required of the project.
+    /// Checks all trust requirements of a compilation.
     pub(crate) async fn admit_compiled(self: &Arc<Self>, compilation: &Compilation) -> Result<(), DriveError> {
         let (engine, directive) = (Arc::clone(self), compilation.plan.directive.clone());
         let executes = compilation.executes.clone();
         self.crew.wait(move || engine.admit_all(&directive, executes)).await?
     }
 
-    /// A name for a new thread of this plan, if the plan may begin.
+    /// Allocates an id for a new thread of this plan, after checking its trust requirements.
     pub(crate) async fn allocate(self: &Arc<Self>, plan: &Plan) -> Result<ThreadId, DriveError> {
         let (engine, directive, executes) = (Arc::clone(self), plan.directive.clone(), of_plan(plan, &[]));
         let name = move || {
@@ -141,8 +141,8 @@ impl Inner {
         Ok(self.crew.wait(move || look(&registry)).await??)
     }
 
-    /// Writes the beginning of a thread and sets it going. One that cannot begin is nobody's then: a root is over, and what a
-    /// thread above counts on can be taken up.
+    /// Writes the first events of a thread and starts it. On failure a root is finalized; a child's lease is released,
+    /// so that it can be recovered.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         id: ThreadId,
@@ -172,7 +172,7 @@ impl Inner {
         let engine = Arc::clone(self);
         let (name, plan, plan_id) = (id.clone(), Arc::clone(&beginning.plan), beginning.plan_id.clone());
         let (images, shown) = (beginning.images(), beginning.shown);
-        // Its own set, with what the hook that starts it grants.
+        // The thread's own set, including the grants of the hook that starts it.
         let granted = beginning.grants.first().cloned().unwrap_or_default();
         let prepare = move || -> Result<Transcript, DriveError> {
             engine.admit(&plan, &granted)?;
@@ -205,7 +205,7 @@ impl Inner {
             limits: beginning.limits,
             ceiling: beginning.parent.as_ref().map(|above| above.limits),
             grants: beginning.grants,
-            // Readers of JSON keep 53 bits.
+            // JSON readers keep 53 bits.
             seed: u64::from_le_bytes(seed) >> 11,
             project_path: self.project.display().to_string(),
             attended: self.asker.is_some(),
@@ -225,7 +225,7 @@ impl Inner {
         let fact =
             Fact::Opened { launch: Box::new(launch), plan_id: beginning.plan_id, continues: beginning.continues };
         thread.take(Signal { at: now, fact });
-        // First the row: a thread of which anything is recorded is listed, and can be recovered.
+        // The row is written first: a thread with any event is listed and can be recovered.
         let register = || Change::Ledger(LedgerStep::register(&id, beginning.limits.spend));
         let changes = match rows {
             Rows::Root => vec![Change::Put(Box::new(row)), register()],
@@ -242,7 +242,7 @@ impl Inner {
         self.set_going(thread, beginning.outlet, beginning.queue)
     }
 
-    /// Drives a thread as a task of this process, when its turn comes.
+    /// Runs a thread as a task of this process, once its siblings' limit permits it.
     pub(crate) fn set_going(
         self: &Arc<Self>,
         thread: Thread,
@@ -269,7 +269,7 @@ impl Inner {
             working.to_the_end(thread, driver, control, outlet).await
         });
         tokio::spawn(async move {
-            // One thread that breaks down takes no other with it.
+            // A panic in one thread does not affect others.
             let result = if let Ok(result) = work.await {
                 result
             } else {
@@ -277,13 +277,13 @@ impl Inner {
                 lost
             };
             engine.dismiss(&id);
-            // Nobody may be waiting.
+            // There may be no receiver.
             let _ = tell.send(Some(result));
         });
         Ok(running)
     }
 
-    /// Drives a thread, and what goes on from it, to the result.
+    /// Runs a thread and its continuations to the result.
     async fn to_the_end(
         self: &Arc<Self>,
         mut thread: Thread,
@@ -296,7 +296,7 @@ impl Inner {
         let ended = match ended {
             Ok(ended) => ended,
             Err(error) => {
-                // It is not over, and nobody in this process goes on with it.
+                // The thread has not ended, and this process does not continue it.
                 self.give_up(&thread.id, None).await;
                 return failed(&thread, &error);
             }
@@ -313,7 +313,7 @@ impl Inner {
     }
 }
 
-/// Waits until fewer siblings run than may; one that is told to stop ends at once.
+/// Waits for a free slot among the siblings; returns at once if the thread is cancelled or killed.
 async fn turn(queue: Option<Arc<Semaphore>>, control: &mut Control) -> Option<OwnedSemaphorePermit> {
     let queue = queue?;
     tokio::select! {
@@ -334,14 +334,14 @@ fn failed(thread: &Thread, error: &DriveError) -> RunResult {
     }
 }
 
-/// Work that may block, on a thread where it may.
+/// Runs blocking work on the blocking pool.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, DriveError> + Send + 'static,
 ) -> Result<T, DriveError> {
     tokio::task::spawn_blocking(work).await?
 }
 
-/// The plan that a thread keeps.
+/// Reads a stored plan.
 pub(crate) fn stored_plan(engine: &Inner, plan_id: &str) -> Result<Plan, DriveError> {
     let bytes = engine.objects.get(&ObjectId::parse(plan_id)?)?;
     serde_json::from_slice(&bytes).map_err(|error| DriveError::Plan(error.to_string()))

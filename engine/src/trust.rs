@@ -1,5 +1,5 @@
-//! Whether the user trusts what a project requires (`language.md` 7 and 9): for each project one file in the user space
-//! with the hashes of what was shown and allowed. Nothing that a project ships is ever read as trust.
+//! The user's trust in the requirements of projects (`language.md` 7 and 9): one file per project in the user space,
+//! with the hashes of what the user allowed. Files of a project never count as trust.
 
 mod record;
 
@@ -15,37 +15,37 @@ use sha2::{Digest, Sha256};
 
 pub use record::{Entry, Record};
 
-/// Bytes of a program's file that are hashed; a larger one cannot be trusted.
+/// Maximum bytes of a program file that can be trusted.
 const MAX_PROGRAM: u64 = 256 << 20;
 
-/// Where trust is looked up.
+/// The source of trust decisions.
 #[derive(Debug, Clone, Default)]
 pub enum Trust {
-    /// Nothing that a project executes is trusted: there is no user space to remember it in.
+    /// Nothing is trusted, because there is no user space to record it.
     #[default]
     Nothing,
-    /// The project is the user's own space, or a test's.
+    /// Everything is trusted: the project is the user's own space, or a test's.
     Everything,
     Recorded(TrustFile),
 }
 
-/// The record of one project.
+/// The trust record of one project.
 #[derive(Debug, Clone)]
 pub struct TrustFile {
     path: PathBuf,
     project: PathBuf,
-    /// Files that came with this program.
+    /// Files that were shipped with this program.
     shipped: BTreeSet<Subject>,
 }
 
-/// What is trusted now.
+/// The trust decisions at one moment.
 #[derive(Debug, Clone)]
 pub struct Trusted<'t> {
     trust: &'t Trust,
     record: Record,
 }
 
-/// Why trust cannot be told or kept.
+/// An error while reading or recording trust.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     #[error("`{}`: {source}", path.display())]
@@ -59,8 +59,8 @@ pub enum TrustError {
 }
 
 impl Trust {
-    /// The trust of a user in a project; both are roots, the folders that hold `.ai`. `shipped` are files compiled into
-    /// this program, which its user trusts by running it.
+    /// Creates the trust of a user in a project. Both paths are roots, the folders that contain `.ai`. `shipped` are
+    /// files compiled into this program, which the user trusts by running it.
     pub fn of(user: &Path, project: &Path, shipped: BTreeSet<Subject>) -> Self {
         let name = hex(&Sha256::digest(project.as_os_str().as_encoded_bytes()));
         let name = name.get(..32).unwrap_or(&name);
@@ -68,7 +68,7 @@ impl Trust {
         Self::Recorded(TrustFile { path, project: project.to_path_buf(), shipped })
     }
 
-    /// What is trusted at this moment: a revocation counts for everything that begins after it.
+    /// Reads the current trust. A revocation applies to all threads that start later.
     pub fn now(&self) -> Result<Trusted<'_>, TrustError> {
         let record = match self {
             Self::Nothing | Self::Everything => Record::default(),
@@ -77,14 +77,14 @@ impl Trust {
         Ok(Trusted { trust: self, record })
     }
 
-    /// Remembers that all of this may be executed, beside what is trusted already.
+    /// Records trust in these requirements, in addition to existing trust.
     pub fn allow(&self, all: &[Executes]) -> Result<(), TrustError> {
         let file = self.file()?;
         let mut record = record::read(&file.path, &file.project)?;
         for one in all {
             let programs = file.programs(one)?;
             for subject in &one.subjects {
-                // A directive's former text stays trusted: threads that it started can be resumed after an edit.
+                // Earlier versions of a directive stay trusted, so that threads of them can be resumed after an edit.
                 let replaces = |entry: &Entry| {
                     entry.is_of(subject) && (subject.kind != ItemKind::Directive || entry.sha256 == subject.sha256)
                 };
@@ -104,7 +104,7 @@ impl Trust {
         record::write(&file.path, &record)
     }
 
-    /// Remembers that a person lets this project's threads use a capability without being asked again. Never a pattern.
+    /// Records that the threads of this project may use a capability without approval. Patterns are not accepted.
     pub fn remember(&self, capability: &str) -> Result<(), TrustError> {
         let file = self.file()?;
         let mut record = record::read(&file.path, &file.project)?;
@@ -115,7 +115,7 @@ impl Trust {
         record::write(&file.path, &record)
     }
 
-    /// Forgets what was allowed; answers whether anything was.
+    /// Deletes the trust record. Returns true if there was one.
     pub fn forget(&self) -> Result<bool, TrustError> {
         let file = self.file()?;
         match fs::remove_file(&file.path) {
@@ -125,7 +125,7 @@ impl Trust {
         }
     }
 
-    /// The file that remembers, where there is one.
+    /// Returns the path of the trust record, if there is one.
     pub fn path(&self) -> Option<&Path> {
         self.file().ok().map(|file| file.path.as_path())
     }
@@ -139,7 +139,7 @@ impl Trust {
 }
 
 impl Trusted<'_> {
-    /// What of this is not trusted, in the order given.
+    /// Returns the untrusted requirements, in the given order.
     pub fn missing<'e>(&self, all: &'e [Executes]) -> Result<Vec<&'e Executes>, TrustError> {
         let mut missing = Vec::new();
         for one in all {
@@ -150,18 +150,18 @@ impl Trusted<'_> {
         Ok(missing)
     }
 
-    /// Whether a person has let this project's threads use a capability.
+    /// Checks whether the user has approved a capability for this project's threads.
     pub fn allows(&self, capability: &str) -> bool {
         self.record.capabilities.iter().any(|known| known == capability)
     }
 
-    /// The capabilities that a person has let this project's threads use.
+    /// Returns the capabilities that the user has approved for this project's threads.
     pub fn capabilities(&self) -> &[String] {
         &self.record.capabilities
     }
 
-    /// Whether a provider that a project points elsewhere is among what is trusted. Which version of its file is, has
-    /// been asked when the thread began.
+    /// Checks whether a provider that the project redirects is trusted in any version. The version itself is checked
+    /// when a thread starts.
     pub fn knows_provider(&self, id: &str) -> bool {
         let name = format!("agent/providers/{id}");
         matches!(self.trust, Trust::Everything) || self.record.trusted.iter().any(|entry| entry.id == name)
@@ -175,7 +175,7 @@ impl Trusted<'_> {
         };
         let programs = file.programs(one)?;
         if one.kind == ExecutesKind::Script && programs.is_empty() && !file.is_there(&one.name) {
-            // A script that does not exist simulates nothing.
+            // A missing script simulates nothing.
             return Ok(true);
         }
         let shipped = programs.iter().all(|(path, sha256)| file.shipped.contains(&shipped_file(path, sha256)));
@@ -191,7 +191,7 @@ impl Trusted<'_> {
     }
 }
 
-/// A file compiled into this program that is no item, for the set of shipped subjects.
+/// Returns the subject of a shipped file that is no item.
 pub fn shipped_file(path: &str, sha256: &str) -> Subject {
     Subject { kind: ItemKind::Config, id: format!("file:{path}"), sha256: sha256.to_owned() }
 }
@@ -201,7 +201,7 @@ impl TrustFile {
         fs::symlink_metadata(self.project.join(path)).is_ok()
     }
 
-    /// The files of the project that a command names, with their hashes. A script counts wherever it lies.
+    /// Returns the project files that a command names, with their hashes. A script counts wherever it lies.
     fn programs(&self, one: &Executes) -> Result<BTreeMap<String, String>, TrustError> {
         let mut found = BTreeMap::new();
         for part in &one.programs {

@@ -1,5 +1,5 @@
-//! A thread started from outside below one that runs: `rye run --parent THREAD`. What bounds it is read from the parent's
-//! own record, never from an argument.
+//! Threads started from outside below a running one: `rye run --parent THREAD`. Their bounds come from the parent's
+//! verified transcript, never from an argument.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::store::{Answered, Change, LedgerStep, ThreadRow};
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
-/// A thread that others can be started below.
+/// A thread as the parent of others.
 #[derive(Debug, Clone)]
 pub struct ParentThread {
     pub id: ThreadId,
@@ -24,26 +24,28 @@ pub struct ParentThread {
     pub(crate) plan: Plan,
 }
 
-/// Spawns from outside are numbered apart from the parent's own, which count from 1, and from those of its hooks.
+/// The first spawn number of children started from outside. The parent's own count from 1; those of hooks start at a
+/// higher number.
 pub(crate) const OUTSIDE: u64 = 1 << 61;
 
 impl ParentThread {
-    /// The plan it runs by.
+    /// Returns the plan of the thread.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The sets of grants that must all allow an action: its own first, then those up its spawn chain.
+    /// Returns the capability sets that must all allow an action: the thread's own first, then those up its spawn
+    /// chain.
     pub fn grants(&self) -> &[Vec<Grant>] {
         &self.launch.grants
     }
 
-    /// What its children are compiled with.
+    /// Returns the bounds with which children are compiled.
     pub fn bounds(&self) -> Parent {
         Parent { limits: self.launch.limits, capabilities: self.plan.capabilities.clone() }
     }
 
-    /// Limits within its own.
+    /// Bounds a child's limits by the parent's.
     pub(super) fn bound(&self, limits: PlanLimits) -> Result<PlanLimits, EngineError> {
         let above = &self.launch.limits;
         let depth = above.depth.checked_sub(1).ok_or_else(|| EngineError::TooDeep { parent: self.id.to_string() })?;
@@ -95,7 +97,7 @@ impl Inner {
         Ok(Handle::new(id, events, running))
     }
 
-    /// Checks that a parent is what its verified record says.
+    /// Checks that a parent equals its verified transcript.
     pub(super) async fn check_parent(self: &Arc<Self>, parent: &ParentThread) -> Result<(), DriveError> {
         let (engine, id) = (Arc::clone(self), parent.id.clone());
         let inspected = blocking(move || engine.inspected(&id)).await?;
@@ -104,8 +106,8 @@ impl Inner {
         same.then_some(()).ok_or_else(changed)
     }
 
-    /// Begins a thread below another: its row, and money from above, `named` or what is left of it; `linked` is the thread that it
-    /// goes on from and that says so. Nothing of it stays where it cannot begin.
+    /// Starts a thread below another: writes its row and reserves `named` or the rest of the parent's money. `linked`
+    /// is the thread that it continues, whose row gets the link. On failure nothing remains.
     pub(super) async fn begin_below(
         self: &Arc<Self>,
         parent: &ParentThread,
@@ -148,7 +150,7 @@ impl Inner {
         match self.begin(id.clone(), beginning, Rows::There).await {
             Ok(running) => Ok((id, running)),
             Err(error) => {
-                // Whoever asked for it hears of it, and nobody else counts on it.
+                // The caller gets the error, and no other thread waits for the child.
                 self.bury(&id, Status::Error).await?;
                 Err(error.into())
             }

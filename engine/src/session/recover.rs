@@ -1,4 +1,4 @@
-//! Going on with a thread that was cut off: its record is folded, and the machine is asked.
+//! Recovery of interrupted threads: the transcript is folded into a state, and the machine continues from it.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
 impl Inner {
-    /// Takes a thread up that is not over, or one that is suspended, with letters that come first.
+    /// Recovers a thread that has not ended or is suspended, after delivering the given control messages.
     pub(crate) async fn recover_root(
         self: &Arc<Self>,
         thread: &ThreadId,
@@ -25,7 +25,7 @@ impl Inner {
         let row = self.last_row(thread).await?;
         let thread = &row.id;
         if row.status == Status::Continued && letters.is_empty() {
-            // What was to go on from it is not in the registry, which was rebuilt.
+            // The registry was rebuilt and lacks the continuation.
             return Box::pin(self.go_on_from(thread, Place::Handoff, crate::engine::Said::default(), None)).await;
         }
         if row.status.is_over() && row.status != Status::Suspended {
@@ -52,7 +52,7 @@ impl Inner {
         }
     }
 
-    /// The row of a thread, or of the one that goes on from it because its context was full.
+    /// Returns the row of a thread, or of the last thread that continues it because its context was full.
     async fn last_row(&self, thread: &ThreadId) -> Result<ThreadRow, DriveError> {
         let mut next = thread.clone();
         for _ in 0..LONGEST_CHAIN {
@@ -67,11 +67,11 @@ impl Inner {
         Err(DriveError::Plan(format!("`{thread}` continues itself")))
     }
 
-    /// Takes a thread over and sets it going again; `None` if it has no record, and none can be begun. One that cannot be gone on
-    /// with is given back as it was.
+    /// Acquires the lease of a thread and runs it; `None` if it has no transcript and none can be created. If the
+    /// recovery fails, the lease is released and the status restored.
     ///
     /// # Errors
-    /// [`StoreError::Owned`]: somebody works on it, in another process or in this one.
+    /// [`StoreError::Owned`]: another process or task works on the thread.
     pub(crate) async fn recover(
         self: &Arc<Self>,
         thread: &ThreadId,
@@ -89,7 +89,7 @@ impl Inner {
         taken
     }
 
-    /// The same for a thread that is this process's already.
+    /// Recovers a thread whose lease this process holds.
     async fn take_claimed(
         self: &Arc<Self>,
         thread: &ThreadId,
@@ -99,7 +99,7 @@ impl Inner {
         let (engine, id, out) = (Arc::clone(self), thread.clone(), Arc::clone(&outlet));
         let fold = move || {
             let folded = engine.fold(&id, out)?;
-            // What streamed in when it was cut off counts no more.
+            // The partial stream of the interrupted call is discarded.
             store::Live::new(Arc::clone(&engine.disk), &id).cut()?;
             if let Some((thread, _)) = &folded {
                 let launched = thread.state.launch.as_ref().and_then(|launch| launch.grants.first());
@@ -114,7 +114,7 @@ impl Inner {
         let owner = self.owner.id().to_string();
         let at = self.clock.now();
         folded.take(Signal { at, fact: Fact::Recovered { owner, cut_bytes } });
-        // What lies in the inbox is taken now; its files go when it is recorded and they are found again.
+        // The messages in the inbox are delivered now. Their files are removed once the messages are recorded.
         for mail in inbox {
             match serde_json::from_value(mail.body) {
                 Ok(letter) => {
@@ -135,12 +135,13 @@ impl Inner {
         Ok(Some(running))
     }
 
-    /// The state that a record tells, and how many bytes of a torn tail were cut; `None` where nothing was recorded.
+    /// Folds a transcript into a thread. Returns the number of bytes cut from a torn tail; `None` if nothing was
+    /// recorded.
     fn fold(&self, thread: &ThreadId, outlet: Arc<Outlet>) -> Result<Option<(Thread, u64)>, DriveError> {
         let Some(verified) = self.verified(thread)? else { return Ok(None) };
         let VerifiedTranscript { reading, events, synced, standing } = verified;
         let Some(plan_id) = Head::of(&events).plan_id else {
-            // Nothing was ever done in the name of so short a record.
+            // So short a transcript has no effects.
             let path = layout::transcript(thread);
             self.disk.remove(&path).map_err(StoreError::io("remove", &path))?;
             return Ok(None);
@@ -161,7 +162,7 @@ impl Inner {
         Ok(Some((Thread { id: thread.clone(), plan, state, journal }, cut)))
     }
 
-    /// The messages that a thread took over from the one it continues.
+    /// Returns the messages that a thread inherits from the one it continues.
     fn history(&self, events: &[Event], most: usize) -> Result<Vec<Message>, DriveError> {
         let head = Head::of(events);
         let Some(continues) = head.continues else { return Ok(Vec::new()) };
@@ -181,7 +182,7 @@ impl Inner {
         Ok(trailing(&talk, ceiling(&plan)))
     }
 
-    /// What a thread was after an event, and that event's chain hash.
+    /// Returns the state of a thread after an event, and that event's chain hash.
     pub(super) fn state_at(&self, thread: &ThreadId, at_seq: u64, most: usize) -> Result<(State, String), DriveError> {
         let reading = transcript::read(&*self.disk, thread, 0)?;
         let count = usize::try_from(at_seq).unwrap_or(usize::MAX).saturating_add(1);
@@ -199,8 +200,8 @@ impl Inner {
         Ok((state, hash))
     }
 
-    /// A thread that died before it wrote anything, so that nothing was done in its name. What goes on from another one and
-    /// what some thread has started are begun again, because somebody counts on them; anything else never began.
+    /// Handles a thread that died before its first event, and so had no effect. Continuations and children are started
+    /// again, because another thread depends on them; any other thread never began.
     async fn begin_again(
         self: &Arc<Self>,
         thread: &ThreadId,

@@ -29,7 +29,7 @@ pub struct Record {
     pub capabilities: Vec<String>,
 }
 
-/// One trusted file.
+/// A trusted file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {

@@ -1,4 +1,4 @@
-//! Trust is by content, by project and by user, and any change ends it.
+//! Tests of trust: it is bound to content, project and user, and any change revokes it.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -55,7 +55,7 @@ fn what_was_allowed_is_trusted_until_it_changes() {
     assert!(place.is_trusted(&one) && place.is_trusted(&two));
     assert!(!place.is_trusted(&executes("a/b", "12", &[])));
     assert!(!place.is_trusted(&executes("a/c", "11", &[])));
-    // A change that is allowed takes the place of what was; nobody goes back without being asked.
+    // An allowed change replaces the earlier version, which is not trusted any more.
     place.trust().allow(&[executes("a/b", "12", &[])]).unwrap();
     assert!(!place.is_trusted(&one) && place.is_trusted(&two));
     let other = Trust::of(&place.folder.path().join("user"), &place.folder.path().join("other"), BTreeSet::new());
@@ -77,7 +77,7 @@ fn files_that_a_command_names_are_part_of_it() {
     assert!(!place.is_trusted(&one));
     fs::write(&script, "echo good").unwrap();
     assert!(place.is_trusted(&one));
-    // One that was not there when it was allowed.
+    // A file that did not exist when trust was recorded.
     fs::write(place.project().join("later.sh"), "").unwrap();
     assert!(!place.is_trusted(&one));
 }

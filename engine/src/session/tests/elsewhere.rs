@@ -1,4 +1,4 @@
-//! Records that were not made here: what a plan of one says of keys and hooks counts for nothing by itself.
+//! Tests of transcripts from elsewhere: hooks and endpoints in their plans have no authority.
 
 use rye_compiler::hook::{HookAction, HookSource, OnFailure, PlanVerdict, PlannedHook, Position};
 use rye_compiler::world::{ItemKind, Space};
@@ -7,7 +7,7 @@ use super::*;
 use crate::driver::DriveError;
 use crate::engine::EngineError;
 
-/// A directive's plan with a change that no file says, under its own new id: what somebody could write into a repository.
+/// A directive's plan with a change that no file contains, under its own new id: a forgery in a repository.
 fn forged(lab: &Lab, name: &str, change: impl Fn(&mut rye_compiler::plan::Plan)) -> Compilation {
     let mut compilation = lab.compile(name);
     change(&mut compilation.plan);
@@ -44,7 +44,7 @@ async fn a_record_that_would_execute_what_no_file_says_is_refused() {
     let compilation = forged(&lab, "plain", |plan| plan.hooks.push(shell()));
     let made = engine.start(&compilation, Launch::default()).await.unwrap().join().await;
     assert_eq!(made.status, Status::Completed);
-    // Read back, it is nothing but a file of the project.
+    // A stored plan is only a file of the project.
     let id = thread(&made);
     for refused in [engine.resume(&id, "go on").await, engine.fork(&id, 1, "go on").await, engine.hand_over(&id).await]
     {
@@ -53,7 +53,7 @@ async fn a_record_that_would_execute_what_no_file_says_is_refused() {
         assert!(error.to_string().contains("hook `sneaky` executes tool `rye/bash/bash`"), "{error}");
     }
     assert!(!lab.path().join("pwned").exists());
-    // The same hook in a file of the project is a hook as any other.
+    // The same hook in a file of the project is an ordinary hook.
     lab.write(
         ".ai/config/agent/hooks.yaml",
         "hooks:\n  - { id: mine, event: after_step, action: { primary: execute, item_type: tool, item_id: rye/file-system/ls, params: { path: '.' } } }\n",
@@ -75,7 +75,7 @@ async fn a_record_of_elsewhere_redirects_nothing() {
     let mut options = EngineOptions::trusting(&lab.path(), None, lab.system.clone(), Trust::Everything).unwrap();
     options.clock = Arc::new(JumpingClock::starting_at(1_700_000_000_000));
     let engine = Engine::open(&lab.path(), options).unwrap();
-    // The provider `scripted` speaks another wire there, and would send a key that is set everywhere.
+    // The forged provider uses another API format and would send an existing variable as key.
     let compilation = forged(&lab, "plain", |plan| {
         plan.model.wire = "anthropic".into();
         plan.model.connection = json!({"id": "scripted", "wire": "anthropic", "base_url": url, "key_env": "PATH"});
@@ -84,7 +84,7 @@ async fn a_record_of_elsewhere_redirects_nothing() {
     assert_eq!(asked.status, Status::Error);
     let error = asked.error.unwrap().message;
     assert!(error.contains("no provider file `scripted` speaks `anthropic` any more"), "{error}");
-    // One that keeps its wire goes where its file says.
+    // A plan with the right API format uses the endpoint in the provider file.
     let compilation = forged(&lab, "plain", |plan| plan.model.connection["script"] = "/etc/passwd".into());
     let played = engine.start(&compilation, Launch::default()).await.unwrap().join().await;
     assert_eq!(played.result.as_deref(), Some("from the file"), "{played:?}");

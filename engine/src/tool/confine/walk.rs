@@ -39,7 +39,7 @@ pub struct Seen<'w> {
     pub below: &'w Path,
 }
 
-/// How a walk ended.
+/// The end of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     Complete,
