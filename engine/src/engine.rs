@@ -451,14 +451,15 @@ impl Inner {
         Threads::new(Arc::clone(&self.disk), Some(Arc::clone(self.writer.registry())))
     }
 
-    /// Checks that a thread of this plan may start with these grants: all that it requires of the project is trusted. Tools
-    /// are checked when they are called. Reads files: call it where blocking is allowed.
+    /// Checks that a thread of this plan may start with these grants: everything it requires of the project is trusted,
+    /// and the plan check accepts the plan. Tools are checked when they are called. Blocks.
     pub fn admit(&self, plan: &Plan, grants: &[Grant]) -> Result<(), DriveError> {
         self.admit_all(&plan.directive, of_plan_granted(plan, grants, &[]))?;
         self.plan_check.as_ref().map_or(Ok(()), |check| check(plan).map_err(|reason| DriveError::Refused { reason }))
     }
 
-    /// The same for requirements that were found already.
+    /// Checks that the given requirements are trusted, except for tools and MCP servers, which are checked when they
+    /// are called, and scripts that no provider reads.
     pub fn admit_all(&self, directive: &ItemId, mut all: Vec<Executes>) -> Result<(), DriveError> {
         all.retain(|one| match one.kind {
             ExecutesKind::Tool | ExecutesKind::Server => false,
