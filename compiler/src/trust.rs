@@ -252,8 +252,8 @@ fn subjects(plan: &Plan, kind: ItemKind, ids: &[&str]) -> Vec<Subject> {
     wanted.filter_map(|read| Some(Subject { kind, id: read.id.clone(), sha256: read.sha256.clone()? })).collect()
 }
 
-/// The host of an address that names a user first (`https://api.known.test@host/`): people take what stands before the `@`
-/// for it.
+/// Returns the host of an address with a user name (`https://api.known.test@host/`), which readers mistake for the
+/// host.
 fn host_behind_a_user(text: &str) -> Option<&str> {
     let (_, behind) = text.split_once("://")?;
     let authority = behind.split(['/', '?', '#', '\\', '"']).next()?;

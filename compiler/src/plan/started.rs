@@ -1,5 +1,5 @@
-//! The directives that a plan can start: by its grants, its hooks and as its continuation, and by what those start in turn.
-//! Every set is taken as wide as it can be: a directive that is listed here may still be refused at run time.
+//! The directives that a plan can start, directly or through others: by its grants, its hooks and its continuation. The
+//! result is an upper bound: a listed directive may still be refused at run time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,10 @@ use crate::primary::{ItemType, Primary, capability};
 use crate::semantics::capability::CapabilitySet;
 use crate::world::{ItemKind, World, WorldError};
 
-/// Why a directive has no plan of its own.
+/// The reason why a directive has no plan of its own.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NoPlan {
-    /// It does not compile.
+    /// The directive does not compile.
     Errors(Diagnostics),
     Matrix(NoMatrix),
 }
@@ -25,7 +25,7 @@ pub enum NoPlan {
 /// The plans of one directive.
 pub type Plans = Result<Vec<Compilation>, NoPlan>;
 
-/// Compiles a directive without inputs; where inputs decide its route, once for each context.
+/// Compiles a directive without inputs; if inputs decide its route, once for each context.
 ///
 /// # Errors
 /// The directive has errors, or too many contexts.
@@ -46,14 +46,14 @@ pub fn plans(world: &dyn World, id: &ItemId) -> Plans {
     found.contexts.iter().map(|context| of_context(context.call.inputs.clone())).collect()
 }
 
-/// Compiles every directive that these plans of one directive can start, however many starts lie between.
+/// Compiles every directive that the plans of one directive can start, directly or through others.
 ///
 /// # Errors
 /// The list of directives cannot be read.
 pub fn started(world: &dyn World, roots: &[&Plan]) -> Result<BTreeMap<ItemId, Plans>, WorldError> {
     let listed = world.list(ItemKind::Directive)?;
     let all: BTreeSet<&ItemId> = listed.iter().map(|entry| &entry.id).collect();
-    // Every link of a spawn chain has to allow a start, so the roots bound them all.
+    // Every link of a spawn chain must allow a start, so the roots bound all of them.
     let bound = CapabilitySet::new(roots.iter().flat_map(|plan| patterns(plan)));
     let mut found: BTreeMap<ItemId, Plans> = BTreeMap::new();
     let mut waiting: Vec<ItemId> = roots.iter().flat_map(|plan| starts(plan, &all, &bound)).collect();
@@ -70,14 +70,14 @@ pub fn started(world: &dyn World, roots: &[&Plan]) -> Result<BTreeMap<ItemId, Pl
     Ok(found)
 }
 
-/// The patterns of a plan and of its hooks.
+/// Returns the grant patterns of a plan and of its hooks.
 fn patterns(plan: &Plan) -> impl Iterator<Item = String> {
     let own = plan.capabilities.grants.iter().map(|grant| grant.pattern.clone());
     let hooks = plan.hooks.iter().filter(|hook| hook.is_live()).flat_map(|hook| hook.grants.iter().cloned());
     own.chain(hooks)
 }
 
-/// The directives that a thread of this plan can start itself.
+/// Returns the directives that a thread of this plan can start itself.
 fn starts(plan: &Plan, all: &BTreeSet<&ItemId>, bound: &CapabilitySet) -> Vec<ItemId> {
     let own = CapabilitySet::new(patterns(plan));
     let allowed = |id: &ItemId| {
